@@ -1,0 +1,124 @@
+"""What can go wrong, told so that the caller knows what to do next.
+
+Covers: the error type of every room, its kinds, its wire form. Does not cover: mapping to HTTP (server/errors.py).
+Always holds: the kind says what to do; the code is stable and may be matched by programs; the message names the thing.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class ErrorKind(StrEnum):
+    """What the caller must do."""
+
+    #: The statement or the input is wrong: change it.
+    INVALID = "invalid"
+    #: The thing named does not exist.
+    NOT_FOUND = "not_found"
+    #: The thing exists already, or is in a state that forbids this.
+    CONFLICT = "conflict"
+    #: Nothing was applied; the same call may succeed later.
+    RETRY = "retry"
+    #: A component is down or unreachable: check it, then try again.
+    UNAVAILABLE = "unavailable"
+    #: The caller has lost the right to act: drop what you hold.
+    FENCED = "fenced"
+    #: It may or may not have happened: read before you act, delete nothing.
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    #: Stored bytes are not what they should be.
+    CORRUPT = "corrupt"
+    #: A defect of Tilth.
+    INTERNAL = "internal"
+
+
+class TilthError(Exception):
+    """Something went wrong."""
+
+    kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
+    #: Stable, upper case, for programs.
+    code: ClassVar[str] = "INTERNAL_ERROR"
+
+    def __init__(self, message: str | None = None, *, hint: str = "", **facts: object) -> None:
+        """Facts are appended to the message as key=value, in the order given; the hint says what to do."""
+        text = message or _first_line(type(self).__doc__)
+        self.facts = {name: str(value) for name, value in facts.items()}
+        told = " ".join(f"{name}={value}" for name, value in self.facts.items())
+        self.message = f"{text}: {told}" if told else text
+        self.hint = hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        """Errors cross process borders (Spark tasks), facts and all."""
+        return _rebuild, (type(self), self.message, self.hint, self.facts)
+
+
+class InvalidInputError(TilthError):
+    """the input is not valid"""
+
+    kind = ErrorKind.INVALID
+    code = "INVALID_INPUT"
+
+
+class NotFoundError(TilthError):
+    """no such thing"""
+
+    kind = ErrorKind.NOT_FOUND
+    code = "NOT_FOUND"
+
+
+class ConflictError(TilthError):
+    """the state of the thing forbids this"""
+
+    kind = ErrorKind.CONFLICT
+    code = "CONFLICT"
+
+
+class RetryError(TilthError):
+    """nothing was applied; try again"""
+
+    kind = ErrorKind.RETRY
+    code = "TRY_AGAIN"
+
+
+class UnavailableError(TilthError):
+    """a component does not answer"""
+
+    kind = ErrorKind.UNAVAILABLE
+    code = "UNAVAILABLE"
+
+
+class FencedError(TilthError):
+    """another actor has taken over"""
+
+    kind = ErrorKind.FENCED
+    code = "FENCED"
+
+
+class UnknownOutcomeError(TilthError):
+    """it is not known whether the commit landed"""
+
+    kind = ErrorKind.UNKNOWN_OUTCOME
+    code = "UNKNOWN_OUTCOME"
+
+
+class CorruptError(TilthError):
+    """stored bytes are damaged"""
+
+    kind = ErrorKind.CORRUPT
+    code = "CORRUPT"
+
+
+def _first_line(doc: str | None) -> str:
+    return (doc or "error").strip().splitlines()[0].rstrip(".")
+
+
+def _rebuild(cls: type[TilthError], message: str, hint: str, facts: dict[str, str]) -> TilthError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.message, error.hint, error.facts = message, hint, facts
+    return error

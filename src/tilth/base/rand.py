@@ -1,0 +1,22 @@
+"""Random draws, as something that is handed in, so that a run can be repeated from its seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import MutableSequence
+from typing import Any, Protocol
+
+
+class Rng(Protocol):
+    """Where random draws come from; `random.Random(seed)` is one."""
+
+    def random(self) -> float:
+        """A draw from 0 (included) to 1 (excluded)."""
+
+    def shuffle(self, x: MutableSequence[Any]) -> None:
+        """Puts the items in a random order, in place."""
+
+
+def new_rng(seed: int | None = None) -> Rng:
+    """A generator; without a seed, one that nobody can foresee."""
+    return random.Random(seed)

@@ -1,0 +1,133 @@
+"""How a setting is declared; each room declares its own in its `settings.py`.
+
+A setting is declared once. The command line, the environment, the docs page and `system.settings` follow from it.
+There are two scopes: node settings are read once when the node starts, table settings live in the table's definition
+and may be changed by `ALTER TABLE .. MODIFY SETTING`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from tilth.base.errors import InvalidInputError
+
+
+T = TypeVar("T")
+
+
+class Scope(StrEnum):
+    #: Of the whole node; named with dots and dashes.
+    NODE = "node"
+    #: Of one MergeTree table.
+    TABLE = "table"
+    #: Of one Kafka table.
+    KAFKA = "kafka"
+    #: Of one statement or connection.
+    SESSION = "session"
+
+
+class UnknownSettingError(InvalidInputError):
+    """unknown setting"""
+
+    code = "UNKNOWN_SETTING"
+
+
+class BadSettingError(InvalidInputError):
+    """the value of a setting is not valid"""
+
+    code = "BAD_SETTING"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(Generic[T]):
+    """One knob: its name, its default, how it is read and what it does."""
+
+    name: str
+    scope: Scope
+    default: T
+    #: Text to value; raises ValueError when the text is no such value.
+    parse: Callable[[str], T]
+    #: What a value must satisfy; the text says it in words, for the error.
+    check: Callable[[T], bool] = lambda _: True
+    allowed: str = ""
+    #: What gets better and what gets worse in each direction.
+    doc: str
+    unit: str = ""
+    #: Further names that users of other systems know.
+    aliases: tuple[str, ...] = ()
+
+    def read(self, text: str) -> T:
+        """The value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
+        try:
+            value = self.parse(text)
+        except ValueError as error:
+            raise BadSettingError(setting=self.name, value=repr(text), allowed=self.allowed or self.kind) from error
+        if not self.check(value):
+            raise BadSettingError(setting=self.name, value=repr(text), allowed=self.allowed)
+        return value
+
+    @property
+    def kind(self) -> str:
+        return type(self.default).__name__
+
+
+class SettingGroup:
+    """The settings of one scope of one or several rooms, found by name or alias."""
+
+    def __init__(self, settings: Iterable[Setting[Any]]) -> None:
+        self._by_name: dict[str, Setting[Any]] = {}
+        self.all: tuple[Setting[Any], ...] = tuple(settings)
+        for setting in self.all:
+            for name in (setting.name, *setting.aliases):
+                assert name not in self._by_name, name
+                self._by_name[name] = setting
+
+    def find(self, name: str) -> Setting[Any]:
+        """Raises UnknownSettingError that suggests the nearest names."""
+        if name not in self._by_name:
+            near = ", ".join(_near(name, self._by_name))
+            raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else "")
+        return self._by_name[name]
+
+    def read(self, given: Mapping[str, str]) -> dict[str, object]:
+        """Every setting's value by canonical name: the given text where there is one, else the default."""
+        values: dict[str, object] = {setting.name: setting.default for setting in self.all}
+        for name, text in given.items():
+            setting = self.find(name)
+            values[setting.name] = setting.read(text)
+        return values
+
+    def canonical(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The given texts under canonical names, each of them checked."""
+        checked: dict[str, str] = {}
+        for name, text in given.items():
+            setting = self.find(name)
+            setting.read(text)
+            checked[setting.name] = text
+        return checked
+
+
+def value_of(values: Mapping[str, object], setting: Setting[T]) -> T:
+    """The typed value of a setting in what `SettingGroup.read` returned."""
+    value = values[setting.name]
+    assert isinstance(value, type(setting.default)), (setting.name, value)
+    return value
+
+
+def parse_bool(text: str) -> bool:
+    """`1`, `true`, `on`, `yes` and their opposites."""
+    match text.strip().lower():
+        case "1" | "true" | "on" | "yes":
+            return True
+        case "0" | "false" | "off" | "no":
+            return False
+    raise ValueError(text)
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(known), n=3, cutoff=0.6)

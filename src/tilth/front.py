@@ -1,0 +1,85 @@
+"""The two public verbs that need more than a connection: a node in this process, and a table in your own Spark.
+
+Covers: `tilth.open` and `tilth.read`. Does not cover: how a node is put together (node.py), how a snapshot becomes a
+DataFrame (storage/spark.py). Always holds: while a DataFrame of `read` lives, its files are not collected.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilth.base.clock import SystemClock
+from tilth.base.errors import InvalidInputError, TilthError
+from tilth.base.logs import Log
+from tilth.client.http import DEFAULT_URL, Connection, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tilth.node import Node
+
+#: A third of the time that the server gives a reader.
+RENEW_SECONDS = 20.0
+#: How long the files of a snapshot are kept when the caller does not say.
+HOLD_SECONDS = 3600.0
+
+_log = Log("front")
+
+
+def open(path: str | Path, **settings: str) -> Node:
+    """A whole node in this process: catalog, Spark, services, SQL; without HTTP.
+
+    Use it as a context manager or close it: `with tilth.open("data") as node: node.sql("SELECT 1").pandas()`.
+    Settings are those of docs/reference/settings.md with underscores. Raises UnavailableError when another node holds
+    the folder or Java is missing.
+    """
+    from tilth.node import open_node
+
+    return open_node(Path(path), {name.replace("_", "-"): value for name, value in settings.items()})
+
+
+def read(
+    spark: SparkSession,
+    table: str,
+    *,
+    as_of: datetime | None = None,
+    url: str = DEFAULT_URL,
+    database: str = "default",
+    hold_seconds: float = HOLD_SECONDS,
+) -> DataFrame:
+    """A table as a DataFrame of your own Spark session: one consistent snapshot, read from the files directly.
+
+    The session's executors must see the files under the same path as the server does. The server keeps the snapshot's
+    files for `hold_seconds`, or until this process ends. Raises ServerError when there is no such table.
+    """
+    from tilth.storage.spark import read_snapshot
+
+    named_database, _, name = table.rpartition(".")
+    if as_of is not None and as_of.tzinfo is None:
+        raise InvalidInputError("as_of has no time zone", as_of=as_of, hint="use datetime(..., tzinfo=timezone.utc)")
+    milliseconds = None if as_of is None else int(as_of.timestamp() * 1000)
+    connection = connect(url)
+    snapshot, lease, root = connection.pin(named_database or database, name, milliseconds)
+    frame = read_snapshot(spark, snapshot, root)
+    threading.Thread(
+        target=_hold, args=(connection, lease.id, hold_seconds), name=f"tilth-reader-{lease.id}", daemon=True
+    ).start()
+    return frame
+
+
+def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
+    """Renews the lease for that long. Frames derived from the first one need it too, so nobody can tell it is unused."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + seconds
+    try:
+        while clock.monotonic() < deadline:
+            clock.sleep(min(RENEW_SECONDS, seconds))
+            connection.renew(lease_id)
+        connection.unpin(lease_id)
+    except TilthError as error:
+        _log.warning("reader_lease_lost", lease=lease_id, reason=error)
+    finally:
+        connection.close()

@@ -1,0 +1,37 @@
+"""Leases and fences: who may act, until when, and the number that makes an older holder's commits fail."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """What a commit carries to prove that its actor still holds the right to act."""
+
+    #: `server/ID`, `table/UUID`, `consumer/UUID/INDEX`: what the right is for.
+    name: str
+    epoch: int
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to act for something until a time."""
+
+    name: str
+    holder: str
+    #: Raised by each taking over.
+    epoch: int
+    expires_ms: int
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.name, self.epoch)
+
+
+class ReaderLease(msgspec.Struct, frozen=True, kw_only=True):
+    """A running query's hold on a snapshot of one table; GC waits for it."""
+
+    id: str
+    table: str
+    snapshot_ts: int
+    holder: str
+    expires_ms: int

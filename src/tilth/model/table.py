@@ -1,0 +1,148 @@
+"""Tables, Kafka tables and materialized views, as the catalog keeps them.
+
+Covers: definitions. Does not cover: rows and files (part.py), offsets (offset.py).
+Always holds: a column's id is never used again, so that a rename keeps its data and a new column never finds old data.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from tilth.model.types import DataType, spark_name
+
+
+class Engine(StrEnum):
+    """What stands behind a name; the value is what SHOW CREATE prints."""
+
+    MERGE_TREE = "MergeTree"
+    KAFKA = "Kafka"
+    VIEW = "MaterializedView"
+
+
+class TransformKind(StrEnum):
+    """The partition functions; the value is how a user writes them."""
+
+    IDENTITY = "identity"
+    TO_DATE = "toDate"
+    TO_YYYYMM = "toYYYYMM"
+    TO_YYYYMMDD = "toYYYYMMDD"
+    TO_START_OF_HOUR = "toStartOfHour"
+    #: Numbers: down to a multiple of the argument. Strings: the first characters.
+    TRUNCATE = "truncate"
+    #: Hash modulo the argument.
+    BUCKET = "bucket"
+
+
+class Transform(msgspec.Struct, frozen=True, kw_only=True):
+    """One element of PARTITION BY."""
+
+    kind: TransformKind
+    column: str
+    #: Of TRUNCATE and BUCKET: the width or the number of buckets.
+    argument: int | None = None
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One column of a table or of a Kafka table's messages."""
+
+    #: The Parquet field id; 1 and up, never used again.
+    id: int
+    name: str
+    type: DataType
+    nullable: bool = True
+    #: A Spark SQL expression for rows that do not bring the column.
+    default: str | None = None
+    comment: str = ""
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns in their order."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def find(self, name: str) -> Column | None:
+        """The column of that name; names are compared without regard to case, as Spark does."""
+        lowered = name.lower()
+        return next((column for column in self.columns if column.name.lower() == lowered), None)
+
+    @property
+    def spark_ddl(self) -> str:
+        """The schema in Spark's words."""
+        return ", ".join(
+            f"`{c.name.replace('`', '``')}` {spark_name(c.type)}{'' if c.nullable else ' NOT NULL'}"
+            for c in self.columns
+        )
+
+
+class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
+    """A table that stores rows: ENGINE = MergeTree."""
+
+    #: 32 hexadecimal digits; names files and keys, survives a rename.
+    uuid: str
+    database: str
+    name: str
+    schema: Schema
+    #: Raised by each change of columns.
+    schema_version: int = 1
+    #: Hybrid time of the commit that made this schema version; 0 before the first.
+    columns_commit_ts: int = 0
+    partition_by: tuple[Transform, ...] = ()
+    #: The sort key; may be empty.
+    order_by: tuple[str, ...] = ()
+    unique_key: tuple[str, ...] = ()
+    ttl: str | None = None
+    #: As given, by canonical name.
+    settings: dict[str, str] = {}
+    comment: str = ""
+    created_ms: int = 0
+    #: The id that the next new column gets.
+    next_column_id: int = 1
+
+    engine = Engine.MERGE_TREE
+
+
+class KafkaDef(msgspec.Struct, frozen=True, kw_only=True, tag="kafka"):
+    """A Kafka table: what a topic's messages look like and how they are read. Stores nothing itself."""
+
+    uuid: str
+    database: str
+    name: str
+    schema: Schema
+    #: `kafka_broker_list`, `kafka_topic_list`, ... as given, by canonical name.
+    settings: dict[str, str] = {}
+    comment: str = ""
+    created_ms: int = 0
+
+    engine = Engine.KAFKA
+
+
+class ViewDef(msgspec.Struct, frozen=True, kw_only=True, tag="view"):
+    """A materialized view: turns rows of one Kafka table into rows of one table."""
+
+    uuid: str
+    database: str
+    name: str
+    #: The Kafka table's uuid.
+    source: str
+    #: The table's uuid.
+    target: str
+    #: Spark SQL, exactly as written.
+    select: str
+    comment: str = ""
+    created_ms: int = 0
+
+    engine = Engine.VIEW
+
+
+Relation = TableDef | KafkaDef | ViewDef
+
+
+def full_name(relation: Relation) -> str:
+    """`database.name`, as messages and logs say it."""
+    return f"{relation.database}.{relation.name}"

@@ -1,0 +1,67 @@
+"""Tasks: pieces of work that a server sends to a worker of a warehouse."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class TaskKind(StrEnum):
+    #: A resident consumer; its rounds are tasks of their own.
+    CONSUME = "consume"
+    CONSUME_ROUND = "consume_round"
+    INSERT = "insert"
+    MERGE = "merge"
+    QUERY = "query"
+
+
+class TaskState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task takes: estimated before it is sent, measured after it ended."""
+
+    input_bytes: int = 0
+    output_bytes: int = 0
+    memory_bytes: int = 0
+    temporary_bytes: int = 0
+    seconds: float = 0.0
+
+
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is told. The payload is for the runner of its kind."""
+
+    id: str
+    kind: TaskKind
+    warehouse: str
+    #: `database.table`, for people.
+    table: str
+    txn: int
+    estimate: Cost
+    payload: bytes
+
+
+class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of `system.tasks`."""
+
+    id: str
+    kind: TaskKind
+    warehouse: str
+    worker: str
+    table: str
+    txn: int
+    state: TaskState
+    #: Why this worker, or why it waits, or why it failed.
+    reason: str
+    created_ms: int
+    started_ms: int
+    ended_ms: int
+    estimate: Cost
+    actual: Cost

@@ -1,0 +1,40 @@
+"""Transactions: the only way anything becomes true."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from tilth.model.lease import Fence
+
+
+class TxnState(StrEnum):
+    RUNNING = "running"
+    FINISHED = "finished"
+    ABORTED = "aborted"
+
+
+class TxnOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a transaction may write: enough to find its files by name."""
+
+    table: str
+    #: Tasks are numbered from 0; each may be tried several times.
+    tasks: int
+
+
+class Txn(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction's record."""
+
+    #: Hybrid time of its beginning.
+    id: int
+    #: Who writes: `consume db.k 0`, `merge db.t`, `insert`.
+    actor: str
+    state: TxnState
+    fences: tuple[Fence, ...]
+    outputs: tuple[TxnOutput, ...]
+    #: The server whose end makes it lost.
+    server: str
+    commit_ts: int = 0
+    #: Why it was aborted.
+    reason: str = ""

@@ -1,0 +1,82 @@
+"""Column types: one small tree that Spark's, ClickHouse's and Arrow's types are mapped to. Pure.
+
+Covers: the tree and its text in Spark SQL's words. Does not cover: reading type names (sql/grammar/types.py), Arrow
+(storage/arrow.py). Always holds: elements of arrays, values of maps and fields of structs may be null; keys may not.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """The types without parameters; the value is Spark SQL's name."""
+
+    BOOLEAN = "boolean"
+    INT8 = "tinyint"
+    INT16 = "smallint"
+    INT32 = "int"
+    INT64 = "bigint"
+    FLOAT32 = "float"
+    FLOAT64 = "double"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    #: An instant in UTC, in microseconds.
+    TIMESTAMP = "timestamp"
+    #: A wall-clock time without a zone, in microseconds.
+    TIMESTAMP_NTZ = "timestamp_ntz"
+
+
+class Simple(msgspec.Struct, frozen=True, tag="s"):
+    kind: Kind
+
+
+class Decimal(msgspec.Struct, frozen=True, tag="d"):
+    precision: int
+    scale: int
+
+
+class Array(msgspec.Struct, frozen=True, tag="a"):
+    element: DataType
+
+
+class Map(msgspec.Struct, frozen=True, tag="m"):
+    key: DataType
+    value: DataType
+
+
+class Field(msgspec.Struct, frozen=True):
+    name: str
+    type: DataType
+
+
+class Struct(msgspec.Struct, frozen=True, tag="t"):
+    fields: tuple[Field, ...]
+
+
+DataType = Simple | Decimal | Array | Map | Struct
+
+
+def spark_name(data_type: DataType) -> str:
+    """The type in Spark SQL's words, as in `array<decimal(10,2)>`."""
+    match data_type:
+        case Simple(kind=kind):
+            return kind.value
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case Array(element=element):
+            return f"array<{spark_name(element)}>"
+        case Map(key=key, value=value):
+            return f"map<{spark_name(key)},{spark_name(value)}>"
+        case Struct(fields=fields):
+            inner = ",".join(f"{_quoted(field.name)}:{spark_name(field.type)}" for field in fields)
+            return f"struct<{inner}>"
+    assert_never(data_type)
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"

@@ -1,0 +1,56 @@
+"""What goes over HTTP between client and server (DESIGN.md 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class ColumnInfo(msgspec.Struct, frozen=True):
+    name: str
+    #: In Spark SQL's words.
+    type: str
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a statement did, beside its rows."""
+
+    query_id: str
+    elapsed_ms: float
+    rows: int
+    #: What happened, for statements without rows: `table created: db.t`.
+    message: str = ""
+
+
+class SqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a JSON answer."""
+
+    columns: list[ColumnInfo]
+    # Any: a cell is whatever JSON can hold.
+    rows: list[list[Any]]
+    summary: Summary
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    kind: str
+    message: str
+    hint: str
+    #: Under which the log tells the story.
+    id: str
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    error: ErrorBody
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of GET /v1/health."""
+
+    #: `ok`, or `degraded` with what is down in `components`.
+    status: str
+    version: str
+    server: str
+    #: By component: `ok` or what is wrong with it.
+    components: dict[str, str]

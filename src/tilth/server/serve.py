@@ -1,0 +1,69 @@
+"""Runs the ASGI application on a socket, in a thread of its own or in the caller's."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import uvicorn
+from starlette.applications import Starlette
+
+from tilth.base.clock import Clock
+from tilth.base.errors import UnavailableError
+
+START_SECONDS_MAX = 10.0
+STOP_SECONDS_MAX = 10.0
+_POLL_SECONDS = 0.02
+
+
+class PortTakenError(UnavailableError):
+    """the HTTP server cannot listen on this address"""
+
+    code = "ADDRESS_IN_USE"
+
+
+class HttpServer:
+    """An HTTP server that is listening; port 0 takes a free one."""
+
+    def __init__(self, clock: Clock, app: Starlette, *, host: str, port: int) -> None:
+        """Raises PortTakenError when the address cannot be had."""
+        self._clock = clock
+        self._socket = _listen(host, port)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="tilth-http", daemon=True)
+        bound_host, bound_port = self._socket.getsockname()[:2]
+        self.url = f"http://{bound_host}:{bound_port}"
+
+    def start(self) -> None:
+        """Returns once requests are answered."""
+        self._thread.start()
+        deadline = self._clock.monotonic() + START_SECONDS_MAX
+        while not self._server.started:
+            if self._clock.monotonic() > deadline or not self._thread.is_alive():
+                raise UnavailableError("the HTTP server did not start", url=self.url)
+            self._clock.sleep(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Lets running requests end, for a while, and closes the socket."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS_MAX)
+        self._socket.close()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        hint = "stop what listens there, or choose another address with --listen"
+        raise PortTakenError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error
+    return listener

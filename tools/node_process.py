@@ -1,0 +1,108 @@
+"""A `tilth serve` process of one's own: started, waited for, killed, stopped. For the demo and for tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import tilth
+from tilth.base.errors import TilthError
+from tilth.base.failpoints import VARIABLE as FAILPOINTS
+
+READY_SECONDS_MAX = 90.0
+STOP_SECONDS_MAX = 30.0
+LOG_TAIL_CHARACTERS = 4_000
+
+
+class NodeProcess:
+    """A node with its data in `folder/data` and its log in `folder/node.log`; keeps its address over restarts."""
+
+    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
+        self._folder = folder
+        self._settings = dict(settings or {})
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.connection = tilth.connect(self.url, timeout_seconds=180)
+
+    @property
+    def data(self) -> Path:
+        return self._folder / "data"
+
+    def start(self, *, failpoints: str = "") -> None:
+        """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""
+        assert self._process is None or self._process.poll() is not None
+        command = [sys.executable, "-m", "tilth.client.cli", "serve"]
+        command += ["--data", str(self.data), "--listen", f"127.0.0.1:{self._port}"]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "node.log").open("ab") as log:
+            environment = {**os.environ, FAILPOINTS: failpoints}
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+
+    def wait_ready(self) -> None:
+        """Returns when every component is well; raises when the process ends or takes too long."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not self.has_ended:
+            try:
+                self.connection.wait_ready(1.0)
+                return
+            except TilthError:
+                if time.monotonic() > deadline:
+                    break
+        raise RuntimeError(f"the node is not ready: exit={self.exit_code} log:\n{self.log_tail()}")
+
+    def wait_end(self, seconds: float) -> bool:
+        """True when the process has ended by itself within the time."""
+        assert self._process is not None
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self._process is None else self._process.returncode
+
+    def kill(self) -> None:
+        """SIGKILL: no farewell."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL for one that does not obey."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            if not self.wait_end(STOP_SECONDS_MAX):
+                self.kill()
+
+    def value(self, query: str) -> int:
+        """The single number that the query gives; 0 for NULL."""
+        return int(self.connection.sql(query).rows[0][0] or 0)
+
+    def log_tail(self) -> str:
+        return (self._folder / "node.log").read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
