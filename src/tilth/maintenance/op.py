@@ -1,0 +1,139 @@
+"""A maintenance operation as the manager sees it: what it would gain, and how it is done.
+
+Covers: the kinds of ops, their statistics, the choice of one, the protocol they follow. Does not cover: how one is
+chosen (scheduler.py), the ops (ops).
+Always holds: statistics are a value of one look; a choice and a refusal to choose both carry their reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class OpKind(StrEnum):
+    """What an op does; the value begins its name."""
+
+    FLUSH = "FLUSH"
+    FLUSH_DELTAS = "FLUSH_DELTAS"
+    MERGE = "MERGE"
+    MINOR_DELTA = "MINOR_DELTA"
+    MAJOR_DELTA = "MAJOR_DELTA"
+    MUTATE = "MUTATE"
+    LOG_GC = "LOG_GC"
+    PART_GC = "PART_GC"
+    HISTORY_GC = "HISTORY_GC"
+    DELETED_PART_GC = "DELETED_PART_GC"
+
+
+class IoUsage(StrEnum):
+    #: Records only; such an op may free log before anything else is weighed.
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpStats:
+    """What skipping this op would cost, as of one look."""
+
+    #: Whether it could run now.
+    is_runnable: bool
+    io: IoUsage = IoUsage.HIGH
+    #: Bytes of memory that it frees.
+    ram_anchored_bytes: int = 0
+    #: Bytes of log kept alive until it runs.
+    logs_retained_bytes: int = 0
+    #: Bytes on the store that it frees.
+    data_retained_bytes: int = 0
+    #: Gain for readers; 0 is none.
+    perf_improvement: float = 0.0
+    #: How busy the table is, added to a gain that is there.
+    workload_score: float = 0.0
+    #: Of the table, by the user: from -5 to 5 count.
+    priority: int = 0
+    #: Why it is not runnable, or what it would do; for the status.
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpView:
+    """An op at the moment of choice."""
+
+    #: `KIND(table)`; unique.
+    name: str
+    #: Tables of about equal gain take turns.
+    table: str
+    #: None while nothing valid is known.
+    stats: OpStats | None
+    is_cancelled: bool = False
+
+
+class ChoiceRule(StrEnum):
+    """Which rule found the op, or why there is none."""
+
+    NO_FREE_WORKER = "no_free_worker"
+    FREE_LOG = "free_log"
+    MEMORY_PRESSURE = "memory_pressure"
+    REPLAY_SIZE = "replay_size"
+    FREE_DATA = "free_data"
+    READ_GAIN = "read_gain"
+    NOTHING_TO_GAIN = "nothing_to_gain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The op to run next, or none, and why."""
+
+    op_name: str | None
+    rule: ChoiceRule
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Work that an op has taken for itself, so that nothing else takes it."""
+
+    #: What will be done, for people.
+    about: str
+    #: For the op alone: what it was prepared with.
+    work: object
+
+
+@dataclass(frozen=True, slots=True)
+class NotPrepared:
+    """The op found nothing to do, or could not take it."""
+
+    reason: str
+
+
+class Op(Protocol):
+    """One kind of maintenance of one table. Several runs of it may be under way at once."""
+
+    @property
+    def kind(self) -> OpKind: ...
+
+    @property
+    def table(self) -> str:
+        """The table's full name."""
+
+    @property
+    def name(self) -> str:
+        """`KIND(table)`, see `op_name`."""
+
+    def stats(self) -> OpStats | None:
+        """A cheap look at what could be gained; none while nothing valid is known."""
+
+    def prepare(self) -> Prepared | NotPrepared:
+        """Takes the work of one run; quick, on the manager's own thread."""
+
+    def perform(self, prepared: Prepared) -> str:
+        """Does it and gives back what it took, also on failure; on a worker thread. Returns what was done."""
+
+    def abandon(self, prepared: Prepared) -> None:
+        """Gives back what was taken for a run that will not happen."""
+
+
+def op_name(kind: OpKind, table: str) -> str:
+    """`MERGE(db.t)`."""
+    return f"{kind}({table})"

@@ -1,0 +1,258 @@
+"""What garbage collection may take, in its two phases: record to trash, trash to nothing.
+
+Covers: what holds collection back, the verdict on each entry and each item of trash, batch sizes and pauses, expiry of
+whole partitions. Does not cover: end times of entries (tilth.catalog), the deletion itself (ops).
+Always holds: an entry that a reader, a running transaction or an allowed read of the past may still need stays; every
+verdict has its reason. Times that end in `_ts` are hybrid times, see tilth.base.hybrid.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tilth.base.hybrid import milliseconds, pack
+from tilth.base.rand import Rng
+
+#: A reader that is older holds collection back no more.
+READER_HOLD_SECONDS_MAX = 7200.0
+#: Rounds in a row with work after which the number of deleters grows no more.
+HITS_MAX = 15
+#: Empty partitions are forgotten at the earliest after this.
+EMPTY_PARTITION_SECONDS_MIN = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcSettings:
+    """How long a table keeps what is hidden; times in seconds."""
+
+    old_parts_lifetime: float = 1800.0
+    trash_lifetime: float = 10_800.0
+    #: Records moved in one catalog transaction.
+    move_batch: int = 5000
+    #: Records moved in one round; 0 is no limit.
+    move_max: int = 0
+    #: Items of trash looked at for each deleter in one round.
+    remove_batch: int = 200
+    #: Deleters at work at once, at most.
+    deleters_max: int = 20
+    #: Pause after a round that found nothing, what is drawn on top, and the pause of phase 2 when the trash is empty.
+    pause: float = 30.0
+    pause_random: float = 10.0
+    pause_max: float = 900.0
+    #: Whether a partition may expire by what its parts say when its key does not tell.
+    partition_ttl_fallback: bool = True
+
+
+class Hold(StrEnum):
+    """What holds collection back most."""
+
+    LIFETIME = "old_parts_lifetime"
+    TRANSACTION = "the oldest active transaction"
+    READER = "the oldest reader"
+    HISTORY = "the ancient history mark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cutoff:
+    """What ended before this may go."""
+
+    #: Hybrid time; exclusive.
+    before_ts: int
+    #: The same without history: what intermediate entries are judged by, and what tells whether a round is worth it.
+    gc_ts: int
+    hold: Hold
+
+
+class TxnState(StrEnum):
+    """What is known of the transaction that wrote an entry."""
+
+    ACTIVE = "active"
+    FINISHED = "finished"
+    #: Aborted, or gone without a trace.
+    DEAD = "dead"
+
+
+class Intermediate(StrEnum):
+    """What to do with an entry whose commit time is not filled in yet."""
+
+    #: Nobody will ever see it: to the trash with end 0.
+    ZOMBIE = "zombie"
+    #: To be used as committed at its transaction's commit time.
+    COMMITTED = "committed"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcEntry:
+    """A record with its end time as the catalog computed it."""
+
+    name: str
+    commit_ts: int
+    #: When it was hidden for good; none while something needs it.
+    end_ts: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashItem:
+    """A record in the trash."""
+
+    name: str
+    commit_ts: int
+    #: 0 for what a dead transaction left.
+    end_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a thing goes now, and why or why not."""
+
+    name: str
+    goes: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashState:
+    """What phase 2 remembers between rounds."""
+
+    #: Name after which the next round begins; none for the beginning.
+    cursor: str | None = None
+    #: Rounds in a row that had work.
+    hits: int = 0
+
+
+def cutoff(
+    *, now_ms: int, oldest_txn: int | None, oldest_reader: int | None, ahm: int | None, settings: GcSettings
+) -> Cutoff:
+    """How far collection may go: the start of the oldest active transaction over all servers (none if there is none),
+    the snapshot of the oldest reader, and the ancient history mark (none if history is not kept)."""
+    reader_floor = _before(now_ms, READER_HOLD_SECONDS_MAX)
+    marks = [(_before(now_ms, settings.old_parts_lifetime), Hold.LIFETIME)]
+    if oldest_txn is not None:
+        marks.append((oldest_txn, Hold.TRANSACTION))
+    if oldest_reader is not None:
+        marks.append((max(oldest_reader, reader_floor), Hold.READER))
+    gc_ts = min(mark for mark, _ in marks)
+    if ahm is not None:
+        marks.append((ahm, Hold.HISTORY))
+    before, hold = min(marks, key=lambda mark: mark[0])
+    return Cutoff(before_ts=before, gc_ts=gc_ts, hold=hold)
+
+
+def is_round_due(limit: Cutoff, *, last_gc_ts: int) -> bool:
+    """Whether phase 1 could find anything that its last round could not."""
+    return limit.gc_ts > last_gc_ts
+
+
+def judge_intermediate(txn: TxnState, *, txn_commit_ts: int, gc_ts: int) -> Intermediate:
+    """What becomes of an entry without a commit time, by the state of its transaction."""
+    if txn is TxnState.DEAD:
+        return Intermediate.ZOMBIE
+    if txn is TxnState.FINISHED and txn_commit_ts <= gc_ts:
+        return Intermediate.COMMITTED
+    return Intermediate.LEAVE
+
+
+def judge_entry(entry: GcEntry, limit: Cutoff) -> Verdict:
+    """Phase 1: whether a record moves to the trash."""
+    if entry.end_ts is None:
+        return Verdict(entry.name, False, "nothing hides it for good")
+    if entry.end_ts >= limit.before_ts:
+        late = (milliseconds(entry.end_ts) - milliseconds(limit.before_ts)) / 1000
+        return Verdict(entry.name, False, f"held back by {limit.hold}: ended {late:.3f} s after it")
+    return Verdict(entry.name, True, "hidden, and nothing needs it any more")
+
+
+def plan_moves(entries: Iterable[GcEntry], limit: Cutoff, *, settings: GcSettings) -> tuple[Verdict, ...]:
+    """Phase 1: the verdicts on all entries; those above the limit of one round stay for the next."""
+    verdicts: list[Verdict] = []
+    moved = 0
+    for entry in entries:
+        verdict = judge_entry(entry, limit)
+        if verdict.goes and settings.move_max and moved >= settings.move_max:
+            verdict = Verdict(entry.name, False, f"gc_trash_part_limit={settings.move_max} is reached in this round")
+        moved += verdict.goes
+        verdicts.append(verdict)
+    return tuple(verdicts)
+
+
+def batches(verdicts: Sequence[Verdict], *, size: int) -> tuple[tuple[str, ...], ...]:
+    """The names that go, in batches for one catalog transaction each."""
+    names = [verdict.name for verdict in verdicts if verdict.goes]
+    return tuple(tuple(names[begin : begin + size]) for begin in range(0, len(names), size))
+
+
+def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], settings: GcSettings) -> Verdict:
+    """Phase 2: whether an item's files are deleted. `snapshots` are the times still read, in ascending order."""
+    if item.end_ts == 0:
+        return Verdict(item.name, True, "left by a dead transaction")
+    if item.commit_ts > item.end_ts:
+        return Verdict(item.name, True, "hidden before it was committed")
+    if item.end_ts >= _before(now_ms, settings.trash_lifetime):
+        age = (now_ms - milliseconds(item.end_ts)) / 1000
+        return Verdict(item.name, False, f"hidden {age:.0f} s ago, ttl_for_trash_items={settings.trash_lifetime:.0f}")
+    first = bisect_left(snapshots, item.commit_ts)
+    if first < len(snapshots) and snapshots[first] < item.end_ts:
+        return Verdict(item.name, False, f"the snapshot at {snapshots[first]} reads it")
+    return Verdict(item.name, True, "its time in the trash is over")
+
+
+def deleters(hits: int, *, deleters_max: int) -> int:
+    """How many deleters work at once after so many rounds in a row with work."""
+    return max(1, min(2 << min(hits, HITS_MAX), deleters_max))
+
+
+def trash_limit(hits: int, *, settings: GcSettings) -> int:
+    """How many items of trash the next round looks at."""
+    return deleters(hits, deleters_max=settings.deleters_max) * max(settings.remove_batch, 2)
+
+
+def after_trash_round(state: TrashState, *, last_seen: str | None, is_at_end: bool, had_work: bool) -> TrashState:
+    """What to remember after a round: it went up to `last_seen`, and begins anew after the end."""
+    return TrashState(cursor=None if is_at_end else last_seen, hits=state.hits + 1 if had_work else 0)
+
+
+def move_pause(*, has_moved: bool, settings: GcSettings, rng: Rng) -> float:
+    """Seconds until the next round of phase 1."""
+    return (0.0 if has_moved else settings.pause) + rng.random() * settings.pause_random
+
+
+def trash_pause(state: TrashState, *, has_removed: bool, settings: GcSettings, rng: Rng) -> float:
+    """Seconds until the next round of phase 2."""
+    if state.cursor is not None or has_removed:
+        return rng.random() * settings.pause_random
+    return settings.pause_max
+
+
+def judge_partition_ttl(
+    partition: str, *, key_ttl: float | None, part_ttls: Sequence[float | None], now: float, settings: GcSettings
+) -> Verdict:
+    """Whether a whole partition has expired: by its key if the TTL can be told from it, else by all its parts.
+
+    `key_ttl` and `part_ttls` are the seconds since 1970 at which the key's, or a part's last row, expires.
+    """
+    if key_ttl is not None:
+        return Verdict(partition, key_ttl < now, f"by its key it expires at {key_ttl:.0f}")
+    if not settings.partition_ttl_fallback:
+        return Verdict(partition, False, "its key does not tell, and enable_partition_ttl_fallback is off")
+    known = [ttl for ttl in part_ttls if ttl is not None]
+    if not part_ttls or len(known) < len(part_ttls):
+        return Verdict(partition, False, f"{len(part_ttls) - len(known)} of {len(part_ttls)} parts have no TTL")
+    return Verdict(partition, max(known) < now, f"by its parts it expires at {max(known):.0f}")
+
+
+def judge_empty_partition(
+    partition: str, *, empty_since: float, has_trash: bool, now: float, settings: GcSettings
+) -> Verdict:
+    """Whether a partition that was marked as empty is forgotten."""
+    if has_trash:
+        return Verdict(partition, False, "it still has trash")
+    wait = max(2 * settings.trash_lifetime, EMPTY_PARTITION_SECONDS_MIN)
+    return Verdict(partition, now - empty_since > wait, f"empty for {now - empty_since:.0f} s, {wait:.0f} s needed")
+
+
+def _before(now_ms: int, seconds: float) -> int:
+    return pack(max(0, now_ms - round(seconds * 1000)))

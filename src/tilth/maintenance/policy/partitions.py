@@ -1,0 +1,331 @@
+"""Which partitions are looked at in this round.
+
+Covers: what is counted per partition, how fast merging and collecting keep up, the choice for merges and for garbage
+collection, rotation, back-off, the fill rule. Does not cover: which parts of a partition (size_tiered.py).
+Always holds: rotation, step and back-off are values in and values out; every chosen partition has its reason; no
+partition is chosen that is not in the list of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from tilth.base.rand import Rng
+
+HOUR = 3600.0
+SIX_HOURS = 6 * HOUR
+
+#: Merging has caught up when it consumed this many parts for each inserted one.
+MERGE_SPEED_MAX = 1.2
+#: Collecting has caught up when it removed this many parts for each merged one.
+GC_SPEED_MAX = 0.95
+
+
+class PartitionStrategy(StrEnum):
+    """How the partitions of a round are ranked."""
+
+    #: Half by newest insert, half by slowest merging.
+    ADAPTIVE = "adaptive"
+    #: Newest insert first.
+    NEWEST = "newest"
+    #: Most visible parts first.
+    PARTS = "parts"
+    #: One after another.
+    ROTATION = "rotation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotBytes:
+    """Bytes inserted and merged in the running and in the last complete slot of the clock."""
+
+    #: Length of a slot in seconds.
+    seconds: float
+    #: Number of the running slot since 1970.
+    slot: int = 0
+    inserted: int = 0
+    merged: int = 0
+    #: The same of the slot before; zero if that slot was skipped.
+    last_inserted: int = 0
+    last_merged: int = 0
+
+    def at(self, now: float) -> SlotBytes:
+        """The same counters as seen at `now`: a slot that is over has become the last one."""
+        slot = int(now // self.seconds)
+        if slot <= self.slot:
+            return self
+        if slot == self.slot + 1:
+            return SlotBytes(seconds=self.seconds, slot=slot, last_inserted=self.inserted, last_merged=self.merged)
+        return SlotBytes(seconds=self.seconds, slot=slot)
+
+    def added(self, *, now: float, inserted: int = 0, merged: int = 0) -> SlotBytes:
+        seen = self.at(now)
+        return replace(seen, inserted=seen.inserted + inserted, merged=seen.merged + merged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStats:
+    """What is counted of one partition since the statistics began."""
+
+    partition: str
+    inserted_parts: int = 0
+    #: Source parts consumed by merges.
+    merged_parts: int = 0
+    #: Parts with rows that were moved to the trash.
+    removed_parts: int = 0
+    #: Seconds since 1970; 0 if none was seen.
+    last_insert_time: float = 0.0
+    #: Visible parts at the last look; ranks the strategy `parts`.
+    visible_parts: int = 0
+    hour: SlotBytes = field(default=SlotBytes(seconds=HOUR))
+    six_hours: SlotBytes = field(default=SlotBytes(seconds=SIX_HOURS))
+
+    @property
+    def merge_speed(self) -> float:
+        return self.merged_parts / self.inserted_parts if self.inserted_parts else 1.0
+
+    @property
+    def gc_speed(self) -> float:
+        return self.removed_parts / self.merged_parts if self.merged_parts else 1.0
+
+    def with_insert(self, *, now: float, parts: int, size: int) -> PartitionStats:
+        """After `parts` parts of `size` bytes in all were inserted at `now`."""
+        return replace(
+            self,
+            inserted_parts=self.inserted_parts + parts,
+            last_insert_time=max(self.last_insert_time, now),
+            hour=self.hour.added(now=now, inserted=size),
+            six_hours=self.six_hours.added(now=now, inserted=size),
+        )
+
+    def with_merge(self, *, now: float, parts: int, size: int) -> PartitionStats:
+        """After `parts` source parts of `size` bytes in all were merged at `now`."""
+        return replace(
+            self,
+            merged_parts=self.merged_parts + parts,
+            hour=self.hour.added(now=now, merged=size),
+            six_hours=self.six_hours.added(now=now, merged=size),
+        )
+
+    def with_removal(self, *, parts: int) -> PartitionStats:
+        """After `parts` parts with rows were moved to the trash."""
+        return replace(self, removed_parts=self.removed_parts + parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSettings:
+    """How many partitions a round takes, and how."""
+
+    strategy: PartitionStrategy = PartitionStrategy.ADAPTIVE
+    #: Partitions of a round; 0 rotates one by one.
+    number: int = 10
+    #: Seconds between two rounds that rotate instead of ranking.
+    rotation_interval: float = 300.0
+    #: Seconds for which a partition that gave nothing is looked at last.
+    postpone_time: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """Where the rotation through all partitions stands."""
+
+    #: Seconds since 1970.
+    last_time: float = 0.0
+    #: Index in the list of all partitions where the next rotation begins.
+    cursor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPartition:
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSelection:
+    """The partitions of this round and what to remember for the next."""
+
+    chosen: tuple[ChosenPartition, ...]
+    rotation: Rotation
+    #: Partitions that the caller adds to its statistics, with zero counters.
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(one.partition for one in self.chosen)
+
+
+def select_for_merge(
+    stats: Mapping[str, PartitionStats],
+    *,
+    all_partitions: Sequence[str],
+    expired: Collection[str] = (),
+    postponed: Mapping[str, float],
+    rotation: Rotation,
+    is_ready: bool,
+    settings: PartitionSettings,
+    now: float,
+    rng: Rng,
+) -> PartitionSelection:
+    """The partitions to look for merges in.
+
+    `all_partitions` is in stable catalog order, or the cursor skips some; `expired` ones are not merged any more.
+    `postponed` holds when a partition was last found to give nothing, see `postpone`.
+    """
+    everything = [partition for partition in all_partitions if partition not in set(expired)]
+    known = [stats[partition] for partition in everything if partition in stats]
+    cause = "strategy rotation" if settings.strategy is PartitionStrategy.ROTATION else None
+    cause = cause or _rotation_cause(known, rotation, is_ready=is_ready, settings=settings, now=now)
+    if cause:
+        return _rotate(stats, everything, rotation, cause, number=settings.number, now=now)
+    number = settings.number
+    if number >= len(known):
+        return PartitionSelection(chosen=_whole(known, number), rotation=rotation)
+
+    def is_waiting(one: PartitionStats) -> bool:
+        return is_postponed(postponed, one.partition, now=now, postpone_time=settings.postpone_time)
+
+    eligible = [one for one in known if one.merge_speed <= MERGE_SPEED_MAX and not is_waiting(one)]
+    if len(eligible) <= number:
+        fast = sorted((one for one in known if one.merge_speed > MERGE_SPEED_MAX and not is_waiting(one)), key=_merging)
+        waiting = sorted((one for one in known if is_waiting(one)), key=lambda one: postponed[one.partition])
+        fill = [_because(one, f"fill: merge speed {one.merge_speed:.2f} is above {MERGE_SPEED_MAX}") for one in fast]
+        fill += [_because(one, f"fill: postponed {now - postponed[one.partition]:.0f} s ago") for one in waiting]
+        chosen = [_because(one, "eligible, no more than the round takes") for one in eligible] + fill
+        return PartitionSelection(chosen=tuple(chosen[:number]), rotation=rotation)
+    rng.shuffle(eligible)
+    return PartitionSelection(chosen=_ranked(eligible, settings, now=now), rotation=rotation)
+
+
+def select_for_gc(
+    stats: Mapping[str, PartitionStats],
+    *,
+    all_partitions: Sequence[str],
+    pushed: Iterable[str] = (),
+    rotation: Rotation,
+    is_ready: bool,
+    settings: PartitionSettings,
+    now: float,
+    rng: Rng,
+) -> PartitionSelection:
+    """The partitions to collect in: the slowest collected ones, plus those that finished merges `pushed`."""
+    known = [stats[partition] for partition in all_partitions if partition in stats]
+    cause = _rotation_cause(known, rotation, is_ready=is_ready, settings=settings, now=now)
+    if cause:
+        selection = _rotate(stats, all_partitions, rotation, cause, number=settings.number, now=now)
+    else:
+        selection = PartitionSelection(chosen=_slowest_collected(known, settings.number, rng), rotation=rotation)
+    taken = set(selection.partitions)
+    there = set(all_partitions)
+    extra = [partition for partition in dict.fromkeys(pushed) if partition in there and partition not in taken]
+    merged = tuple(ChosenPartition(partition, "a merge finished here") for partition in extra)
+    return replace(selection, chosen=selection.chosen + merged)
+
+
+def postpone(
+    postponed: Mapping[str, float], partitions: Iterable[str], *, now: float, postpone_time: float
+) -> dict[str, float]:
+    """The back-off map with these partitions put off from `now`; entries that are over are dropped.
+
+    For a partition whose task lock was busy, that had no parts, or that had no range worth merging; not for one that
+    merely lost the one slot which small partitions share.
+    """
+    running = {name: since for name, since in postponed.items() if now - since <= postpone_time}
+    return running | dict.fromkeys(partitions, now)
+
+
+def is_postponed(postponed: Mapping[str, float], partition: str, *, now: float, postpone_time: float) -> bool:
+    since = postponed.get(partition)
+    return since is not None and now - since <= postpone_time
+
+
+def _rotation_cause(
+    known: Sequence[PartitionStats], rotation: Rotation, *, is_ready: bool, settings: PartitionSettings, now: float
+) -> str | None:
+    if settings.number == 0:
+        return "rotation: one by one"
+    if not is_ready:
+        return "rotation: statistics are not ready"
+    if not known:
+        return "rotation: no partition is known"
+    if now - rotation.last_time > settings.rotation_interval:
+        return f"rotation: the last one is {now - rotation.last_time:.0f} s past"
+    return None
+
+
+def _rotate(
+    stats: Mapping[str, PartitionStats],
+    everything: Sequence[str],
+    rotation: Rotation,
+    cause: str,
+    *,
+    number: int,
+    now: float,
+) -> PartitionSelection:
+    step = max(1, number)
+    cursor = rotation.cursor
+    taken = list(everything)
+    if len(everything) > step:
+        taken = [everything[(cursor + index) % len(everything)] for index in range(step)]
+        cursor = (cursor + step) % len(everything)
+    return PartitionSelection(
+        chosen=tuple(ChosenPartition(partition, cause) for partition in taken),
+        rotation=Rotation(last_time=now, cursor=cursor),
+        unknown=tuple(partition for partition in everything if partition not in stats),
+    )
+
+
+def _ranked(
+    shuffled: Sequence[PartitionStats], settings: PartitionSettings, *, now: float
+) -> tuple[ChosenPartition, ...]:
+    def newest(one: PartitionStats) -> ChosenPartition:
+        return _because(one, f"newest insert, {now - one.last_insert_time:.0f} s ago")
+
+    number = settings.number
+    by_time = _top(shuffled, lambda one: -one.last_insert_time)
+    if settings.strategy is PartitionStrategy.NEWEST:
+        return tuple(newest(one) for one in by_time[:number])
+    if settings.strategy is PartitionStrategy.PARTS:
+        by_parts = _top(shuffled, lambda one: -one.visible_parts)
+        return tuple(_because(one, f"most parts, {one.visible_parts}") for one in by_parts[:number])
+    half = (number + 1) // 2
+    slow = _top(by_time[half:], _merging)[: number - half]
+    return (
+        *(newest(one) for one in by_time[:half]),
+        *(_because(one, f"slowest merging, speed {one.merge_speed:.2f}") for one in slow),
+    )
+
+
+def _slowest_collected(known: Sequence[PartitionStats], number: int, rng: Rng) -> tuple[ChosenPartition, ...]:
+    if number >= len(known):
+        return _whole(known, number)
+    mixed = list(known)
+    rng.shuffle(mixed)
+    # Those that keep up come last by themselves, so the same order also fills a round that lacks eligible ones.
+    slow = _top(mixed, lambda one: one.gc_speed)[:number]
+    return tuple(
+        _because(
+            one,
+            f"slowest collecting, speed {one.gc_speed:.2f}"
+            if one.gc_speed <= GC_SPEED_MAX
+            else f"fill: collecting speed {one.gc_speed:.2f} is above {GC_SPEED_MAX}",
+        )
+        for one in slow
+    )
+
+
+def _whole(known: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:
+    return tuple(_because(one, f"all {len(known)} known partitions, a round takes {number}") for one in known)
+
+
+def _top(items: Iterable[PartitionStats], key: Callable[[PartitionStats], float]) -> list[PartitionStats]:
+    return sorted(items, key=key)
+
+
+def _merging(one: PartitionStats) -> float:
+    return one.merge_speed
+
+
+def _because(one: PartitionStats, reason: str) -> ChosenPartition:
+    return ChosenPartition(one.partition, reason)

@@ -1,0 +1,590 @@
+"""The knobs of maintenance: those of the node's manager, those of each table, and what the policies get from them.
+
+Covers: names (the ones users of Kudu and ByConity know), defaults, checks, what each direction costs; the frozen values
+handed to the policies. Does not cover: memory limits in bytes, history, flushes and deltas.
+Always holds: a setting is read here only; policies see plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_of
+from tilth.base.units import parse_bytes, parse_seconds
+from tilth.maintenance.policy.candidates import MergeSettings
+from tilth.maintenance.policy.gc import GcSettings
+from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
+from tilth.maintenance.scheduler import SchedulerSettings
+
+T = TypeVar("T")
+
+
+class MergePolicy(StrEnum):
+    """How the parts to merge are found."""
+
+    #: Neighbours of like size.
+    SIZE_TIERED = "size_tiered"
+
+
+def _node(
+    name: str, default: T, parse: Callable[[str], T], check: Callable[[T], bool], allowed: str, doc: str, unit: str = ""
+) -> Setting[T]:
+    return Setting(
+        name=name, scope=Scope.NODE, default=default, parse=parse, check=check, allowed=allowed, doc=doc, unit=unit
+    )
+
+
+def _table(
+    name: str, default: T, parse: Callable[[str], T], check: Callable[[T], bool], allowed: str, doc: str, unit: str = ""
+) -> Setting[T]:
+    return Setting(
+        name=name, scope=Scope.TABLE, default=default, parse=parse, check=check, allowed=allowed, doc=doc, unit=unit
+    )
+
+
+def _switch(scope: Scope, name: str, default: bool, doc: str) -> Setting[bool]:
+    return Setting(name=name, scope=scope, default=default, parse=parse_bool, allowed="true or false", doc=doc)
+
+
+def _at_least(low: int) -> tuple[Callable[[float], bool], str]:
+    return lambda value: value >= low, f"{low} or more"
+
+
+def _between(low: int, high: int) -> tuple[Callable[[float], bool], str]:
+    return lambda value: low <= value <= high, f"{low} to {high}"
+
+
+# The manager of a node.
+
+ENABLE_MAINTENANCE_MANAGER = _switch(
+    Scope.NODE,
+    "enable_maintenance_manager",
+    True,
+    "Off: nothing is flushed, merged or collected on this node, and parts, log and memory grow until writes are "
+    "refused.",
+)
+MAINTENANCE_MANAGER_NUM_THREADS = _node(
+    "maintenance_manager_num_threads",
+    1,
+    int,
+    *_between(1, 64),
+    "Ops that run at once. More: parts fold sooner. Fewer: queries and imports keep disk and cores.",
+)
+MAINTENANCE_MANAGER_POLLING_INTERVAL_MS = _node(
+    "maintenance_manager_polling_interval_ms",
+    250,
+    int,
+    *_between(1, 60_000),
+    "Pause between two looks when nothing was worth doing. Shorter: work starts sooner. Longer: an idle node costs "
+    "less.",
+    "ms",
+)
+MAINTENANCE_MANAGER_HISTORY_SIZE = _node(
+    "maintenance_manager_history_size",
+    8,
+    int,
+    *_between(0, 10_000),
+    "Finished ops that are shown. More: the past is told further back. Fewer: less memory.",
+)
+LOG_TARGET_REPLAY_SIZE_MB = _node(
+    "log_target_replay_size_mb",
+    1024,
+    int,
+    *_at_least(0),
+    "Log kept alive by one op from which on it runs before any merge. Less: restarts replay less. More: fewer, "
+    "larger parts.",
+    "MiB",
+)
+DATA_GC_MIN_SIZE_MB = _node(
+    "data_gc_min_size_mb",
+    0,
+    int,
+    *_at_least(0),
+    "Data that must be waiting, more than this, before it is collected. Less: the disk is freed sooner. More: "
+    "fewer, larger rounds.",
+    "MiB",
+)
+DATA_GC_PRIORITIZATION_PROB = _node(
+    "data_gc_prioritization_prob",
+    0.5,
+    float,
+    *_between(0, 1),
+    "Chance that collecting data goes before an op that speeds up reads. More: the disk is freed sooner. Less: "
+    "reads gain sooner.",
+)
+RUN_NON_MEMORY_OPS_PROB = _node(
+    "run_non_memory_ops_prob",
+    0.0,
+    float,
+    *_between(0, 1),
+    "Chance that other ops run where memory pressure begins. More: merges go on on a node that is always half full. "
+    "Less: memory is freed sooner.",
+)
+MAINTENANCE_OP_MULTIPLIER = _node(
+    "maintenance_op_multiplier",
+    1.1,
+    float,
+    *_between(1, 10),
+    "What one step of a table's maintenance_priority multiplies its gain by. More: priorities weigh more. "
+    "Less: the gain alone decides; also the width of the band in which tables take turns.",
+)
+MAX_PRIORITY_RANGE = _node(
+    "max_priority_range",
+    5,
+    int,
+    *_between(0, 100),
+    "Steps of maintenance_priority that count, up and down. More: a table can go further before others. "
+    "Less: no table can starve the rest.",
+)
+MEMORY_PRESSURE_PERCENTAGE = _node(
+    "memory_pressure_percentage",
+    60.0,
+    float,
+    lambda p: 0 < p <= 100,
+    "above 0, up to 100",
+    "Share of the hard memory limit from which on memory is freed first. Less: writes are refused more rarely. "
+    "More: fewer small flushes.",
+    "percent",
+)
+MEMORY_LIMIT_SOFT_PERCENTAGE = _node(
+    "memory_limit_soft_percentage",
+    80.0,
+    float,
+    lambda p: 0 < p <= 100,
+    "above 0, up to 100",
+    "Share of the hard memory limit from which on only memory is freed, and writes begin to be refused. Less: the "
+    "hard limit is farther away. More: more memory is used before anything suffers. Keep it well above "
+    "memory_pressure_percentage.",
+    "percent",
+)
+
+NODE_SETTINGS = SettingGroup(
+    [
+        ENABLE_MAINTENANCE_MANAGER,
+        MAINTENANCE_MANAGER_NUM_THREADS,
+        MAINTENANCE_MANAGER_POLLING_INTERVAL_MS,
+        MAINTENANCE_MANAGER_HISTORY_SIZE,
+        LOG_TARGET_REPLAY_SIZE_MB,
+        DATA_GC_MIN_SIZE_MB,
+        DATA_GC_PRIORITIZATION_PROB,
+        RUN_NON_MEMORY_OPS_PROB,
+        MAINTENANCE_OP_MULTIPLIER,
+        MAX_PRIORITY_RANGE,
+        MEMORY_PRESSURE_PERCENTAGE,
+        MEMORY_LIMIT_SOFT_PERCENTAGE,
+    ]
+)
+
+# A table: which partitions are looked at.
+
+MAINTENANCE_PRIORITY = _table(
+    "maintenance_priority",
+    0,
+    int,
+    *_between(-100, 100),
+    "Where this table stands among tables with a like gain. Higher: its merges come sooner. Lower: those of others do.",
+)
+PARTITION_STRATEGY = _table(
+    "partition_strategy",
+    PartitionStrategy.ADAPTIVE,
+    PartitionStrategy,
+    lambda _: True,
+    "adaptive, newest, parts or rotation",
+    "How partitions are ranked for merges. adaptive: new and neglected ones, half and half. newest: fresh data "
+    "reads fastest, old partitions wait. parts: the most crowded first. rotation: all alike, busy ones wait.",
+)
+MAX_PARTITION_FOR_MULTI_SELECT = _table(
+    "max_partition_for_multi_select",
+    10,
+    int,
+    *_between(0, 10_000),
+    "Partitions whose parts are read in one round of merges; 0 takes one after another. More: a better choice. "
+    "Fewer: a cheaper round.",
+)
+MERGE_ROTATION_INTERVAL = _table(
+    "cnch_merge_round_robin_partitions_interval",
+    300.0,
+    parse_seconds,
+    lambda s: s > 0,
+    "above 0",
+    "Time between two rounds that take the next partitions in turn instead of the best. Shorter: quiet partitions "
+    "get their turn sooner. Longer: more rounds go where they pay most.",
+    "s",
+)
+MERGE_ONLY_REALTIME_PARTITION = _switch(
+    Scope.TABLE,
+    "cnch_merge_only_realtime_partition",
+    False,
+    "On: the same as partition_strategy = newest. Fresh data reads faster, old partitions are merged by rotation only.",
+)
+MERGE_POSTPONE_TIME = _table(
+    "merge_postpone_time",
+    30.0,
+    parse_seconds,
+    *_at_least(0),
+    "For how long a partition without a merge is looked at last. Longer: others get their turn. "
+    "Shorter: a partition that has just become worth merging is found sooner.",
+    "s",
+)
+
+# A table: which parts are merged.
+
+MERGE_POLICY = _table(
+    "merge_policy",
+    MergePolicy.SIZE_TIERED,
+    MergePolicy,
+    lambda _: True,
+    "size_tiered",
+    "How parts to merge are found. size_tiered: neighbours of like size, least rewriting for the fewest files.",
+)
+MERGE_MAX_TOTAL_BYTES = _table(
+    "cnch_merge_max_total_bytes_to_merge",
+    150 << 30,
+    parse_bytes,
+    *_at_least(0),
+    "Bytes of the sources of one merge; 0 is no limit. More: fewer parts in the end. Less: shorter merges, less "
+    "lost by a failure.",
+    "bytes",
+)
+MERGE_MAX_BYTES_IN_POOL = _table(
+    "max_bytes_to_merge_at_max_space_in_pool",
+    150 << 30,
+    parse_bytes,
+    *_at_least(0),
+    "The same limit under the name ClickHouse gives it; the smaller one counts, 0 is no limit. More: fewer parts in "
+    "the end. Less: shorter merges.",
+    "bytes",
+)
+MERGE_MAX_TOTAL_ROWS = _table(
+    "cnch_merge_max_total_rows_to_merge",
+    50_000_000,
+    int,
+    *_at_least(0),
+    "Rows of the sources of one merge; 0 is no limit. More: fewer parts in the end. Less: shorter merges, smaller "
+    "row maps.",
+    "rows",
+)
+MERGE_MAX_PARTS = _table(
+    "cnch_merge_max_parts_to_merge",
+    100,
+    int,
+    lambda n: n == 0 or n >= 2,
+    "0, or 2 or more",
+    "Parts of one merge; 0 leaves it at 1000. More: bursts of small parts fold in one go. Fewer: less memory for a "
+    "merge, and a cheaper choice.",
+)
+MERGE_MAX_PARTS_AT_ONCE = _table(
+    "max_parts_to_merge_at_once",
+    100,
+    int,
+    lambda n: n == 0 or n >= 2,
+    "0, or 2 or more",
+    "The same limit under the name ClickHouse gives it; the smaller one counts, 0 leaves it at 1000. More: bursts "
+    "of small parts fold in one go. Fewer: less memory for a merge.",
+)
+MERGE_EXPECTED_PARTS = _table(
+    "cnch_merge_expected_parts_number",
+    0,
+    int,
+    *_at_least(-1),
+    "Parts a partition may keep: 0 is the number of workers, -1 switches the controller off. More: less rewriting, "
+    "more parts to read in parallel. Fewer: fewer files to open.",
+)
+MERGE_WRITE_AMPLIFICATION_THRESHOLD = _table(
+    "cnch_merge_write_amplification_optimize_threshold",
+    4.0,
+    float,
+    *_at_least(0),
+    "Up to this many times the expected parts, merges wait for better ranges when rewriting has been costly; 0 "
+    "never waits. More: less rewriting. Less: fewer parts.",
+)
+MERGE_ENABLE_BATCH_SELECT = _switch(
+    Scope.TABLE,
+    "cnch_merge_enable_batch_select",
+    True,
+    "On: a partition with many parts gets several merges in one round. Off: one merge a round for the whole table, "
+    "so that merges leave more to others but fall behind a fast import.",
+)
+MERGE_BATCH_SELECT_PARTS = _table(
+    "min_parts_to_enable_multi_selection",
+    200,
+    int,
+    *_at_least(2),
+    "Parts from which on a partition gets several merges in one round. Fewer: more merges at once. More: the "
+    "table's merges go where they pay most.",
+)
+MERGE_LONE_CHAIN_AGE = _table(
+    "merge_with_ttl_timeout",
+    14_400.0,
+    parse_seconds,
+    *_at_least(0),
+    "Age from which on a part that has no neighbour folds its deltas. Shorter: it reads natively sooner. Longer: it "
+    "is rewritten less often.",
+    "s",
+)
+MERGE_BASE = _table(
+    "merge_selector_base",
+    5.0,
+    float,
+    *_between(1, 1000),
+    "How many times its largest part a range must be before age lowers it. More: every byte is rewritten more rarely. "
+    "Less: fewer parts.",
+)
+MERGE_SIZE_LOG_MIN = _table(
+    "merge_selector_size_log_min",
+    13.0,
+    float,
+    *_between(0, 60),
+    "Natural logarithm of the bytes up to which a range is merged at the age of an hour whatever its balance. Less: "
+    "small parts wait longer. More: they are folded sooner and rewritten more often.",
+)
+MERGE_SIZE_LOG_MAX = _table(
+    "merge_selector_size_log_max",
+    25.0,
+    float,
+    lambda x: 0 < x <= 60,
+    "above 0, up to 60; above merge_selector_size_log_min",
+    "Natural logarithm of the bytes from which on that age is thirty days. More: middling parts are folded sooner. "
+    "Less: they wait longer and are rewritten less often.",
+)
+MERGE_RUNNING_MAX = _table(
+    "max_addition_bg_task_num",
+    32,
+    int,
+    *_at_least(0),
+    "Merges of this table that run at once; 0 starts none. More: it catches up faster. Fewer: other tables and "
+    "queries keep the workers.",
+)
+
+# A table: what is collected.
+
+OLD_PARTS_LIFETIME = _table(
+    "old_parts_lifetime",
+    1800.0,
+    parse_seconds,
+    *_at_least(0),
+    "How long a merged or dropped part stays in the catalog after it was hidden. Longer: slow readers and mistakes "
+    "are safe for longer. Shorter: smaller catalog; near 0 it is unsafe for readers that hold no lease.",
+    "s",
+)
+TTL_FOR_TRASH_ITEMS = _table(
+    "ttl_for_trash_items",
+    10_800.0,
+    parse_seconds,
+    *_at_least(0),
+    "How long files stay in the trash, counted from when they were hidden. Longer: more can be brought back. "
+    "Shorter: less disk.",
+    "s",
+)
+GC_TRASH_PART_BATCH_SIZE = _table(
+    "gc_trash_part_batch_size",
+    5000,
+    int,
+    *_between(1, 10_000),
+    "Records moved to the trash in one catalog transaction. More: fewer transactions. Less: shorter ones; take 1000 "
+    "where the catalog's transactions are small.",
+)
+GC_TRASH_PART_LIMIT = _table(
+    "gc_trash_part_limit",
+    0,
+    int,
+    *_at_least(0),
+    "Records moved to the trash in one round; 0 is no limit. More: a backlog is gone sooner. Less: rounds stay short.",
+)
+GC_REMOVE_PART_BATCH_SIZE = _table(
+    "gc_remove_part_batch_size",
+    200,
+    int,
+    *_between(1, 100_000),
+    "Items of trash that one deleter takes in a round. More: the disk is freed sooner. Less: the store has fewer "
+    "requests at once.",
+)
+GC_REMOVE_PART_THREAD_POOL_SIZE = _table(
+    "gc_remove_part_thread_pool_size",
+    20,
+    int,
+    *_between(1, 256),
+    "Deleters at work at once, after several rounds with work. More: the disk is freed sooner. Fewer: the store has "
+    "fewer requests.",
+)
+GC_ROTATION_INTERVAL = _table(
+    "cnch_gc_round_robin_partitions_interval",
+    600.0,
+    parse_seconds,
+    lambda s: s > 0,
+    "above 0",
+    "Time between two rounds of collecting that take the next partitions in turn. Shorter: quiet partitions are "
+    "freed sooner. Longer: more rounds go where most is waiting.",
+    "s",
+)
+GC_PARTITIONS_NUMBER = _table(
+    "cnch_gc_round_robin_partitions_number",
+    10,
+    int,
+    *_between(1, 10_000),
+    "Partitions looked at in one round of collecting. More: space is freed sooner. Fewer: a cheaper round.",
+)
+CLEANUP_DELAY_PERIOD = _table(
+    "cleanup_delay_period",
+    30.0,
+    parse_seconds,
+    *_at_least(0),
+    "Pause after a round of collecting that found nothing. Shorter: space is freed sooner. Longer: an idle table "
+    "costs less.",
+    "s",
+)
+CLEANUP_DELAY_RANDOM_ADD = _table(
+    "cleanup_delay_period_random_add",
+    10.0,
+    parse_seconds,
+    *_at_least(0),
+    "What is drawn on top of each pause of collecting. More: tables spread out better. Less: more even times.",
+    "s",
+)
+CLEANUP_DELAY_UPPER_BOUND = _table(
+    "cleanup_delay_period_upper_bound",
+    900.0,
+    parse_seconds,
+    *_at_least(0),
+    "Pause after a pass over the trash that removed nothing. Shorter: files are deleted sooner after their time. "
+    "Longer: fewer looks at the trash.",
+    "s",
+)
+ENABLE_PARTITION_TTL_FALLBACK = _switch(
+    Scope.TABLE,
+    "enable_partition_ttl_fallback",
+    True,
+    "On: a partition whose key does not tell its expiry is dropped when every part of it has expired. Off: such "
+    "partitions stay.",
+)
+
+TABLE_SETTINGS = SettingGroup(
+    [
+        MAINTENANCE_PRIORITY,
+        PARTITION_STRATEGY,
+        MAX_PARTITION_FOR_MULTI_SELECT,
+        MERGE_ROTATION_INTERVAL,
+        MERGE_ONLY_REALTIME_PARTITION,
+        MERGE_POSTPONE_TIME,
+        MERGE_POLICY,
+        MERGE_MAX_TOTAL_BYTES,
+        MERGE_MAX_BYTES_IN_POOL,
+        MERGE_MAX_TOTAL_ROWS,
+        MERGE_MAX_PARTS,
+        MERGE_MAX_PARTS_AT_ONCE,
+        MERGE_EXPECTED_PARTS,
+        MERGE_WRITE_AMPLIFICATION_THRESHOLD,
+        MERGE_ENABLE_BATCH_SELECT,
+        MERGE_BATCH_SELECT_PARTS,
+        MERGE_LONE_CHAIN_AGE,
+        MERGE_BASE,
+        MERGE_SIZE_LOG_MIN,
+        MERGE_SIZE_LOG_MAX,
+        MERGE_RUNNING_MAX,
+        OLD_PARTS_LIFETIME,
+        TTL_FOR_TRASH_ITEMS,
+        GC_TRASH_PART_BATCH_SIZE,
+        GC_TRASH_PART_LIMIT,
+        GC_REMOVE_PART_BATCH_SIZE,
+        GC_REMOVE_PART_THREAD_POOL_SIZE,
+        GC_ROTATION_INTERVAL,
+        GC_PARTITIONS_NUMBER,
+        CLEANUP_DELAY_PERIOD,
+        CLEANUP_DELAY_RANDOM_ADD,
+        CLEANUP_DELAY_UPPER_BOUND,
+        ENABLE_PARTITION_TTL_FALLBACK,
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSettings:
+    """What the maintenance manager of a node is given."""
+
+    is_enabled: bool
+    workers: int
+    polling_interval: float
+    history_size: int
+    scheduler: SchedulerSettings
+
+
+def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
+    """From what `NODE_SETTINGS.read`, or a group that contains them, returned."""
+    return ManagerSettings(
+        is_enabled=value_of(values, ENABLE_MAINTENANCE_MANAGER),
+        workers=value_of(values, MAINTENANCE_MANAGER_NUM_THREADS),
+        polling_interval=value_of(values, MAINTENANCE_MANAGER_POLLING_INTERVAL_MS) / 1000,
+        history_size=value_of(values, MAINTENANCE_MANAGER_HISTORY_SIZE),
+        scheduler=SchedulerSettings(
+            log_target_replay_size_mb=value_of(values, LOG_TARGET_REPLAY_SIZE_MB),
+            data_gc_min_size_mb=value_of(values, DATA_GC_MIN_SIZE_MB),
+            data_gc_prioritization_prob=value_of(values, DATA_GC_PRIORITIZATION_PROB),
+            run_non_memory_ops_prob=value_of(values, RUN_NON_MEMORY_OPS_PROB),
+            maintenance_op_multiplier=value_of(values, MAINTENANCE_OP_MULTIPLIER),
+            max_priority_range=value_of(values, MAX_PRIORITY_RANGE),
+            memory_pressure_percentage=value_of(values, MEMORY_PRESSURE_PERCENTAGE),
+            memory_limit_soft_percentage=value_of(values, MEMORY_LIMIT_SOFT_PERCENTAGE),
+        ),
+    )
+
+
+def merge_settings(values: Mapping[str, object]) -> MergeSettings:
+    """From what `TABLE_SETTINGS.read`, or a group that contains them, returned."""
+    size_log_min = value_of(values, MERGE_SIZE_LOG_MIN)
+    return MergeSettings(
+        bytes_max=_smaller(value_of(values, MERGE_MAX_TOTAL_BYTES), value_of(values, MERGE_MAX_BYTES_IN_POOL)),
+        rows_max=value_of(values, MERGE_MAX_TOTAL_ROWS),
+        parts_max=_smaller(value_of(values, MERGE_MAX_PARTS), value_of(values, MERGE_MAX_PARTS_AT_ONCE)),
+        base=value_of(values, MERGE_BASE),
+        size_log_min=size_log_min,
+        # The two are set one by one; where they cross, the step between them is as steep as can be.
+        size_log_max=max(value_of(values, MERGE_SIZE_LOG_MAX), size_log_min + 1e-6),
+        is_batch_select=value_of(values, MERGE_ENABLE_BATCH_SELECT),
+        batch_select_parts_min=value_of(values, MERGE_BATCH_SELECT_PARTS),
+        lone_chain_age_min=value_of(values, MERGE_LONE_CHAIN_AGE),
+        expected_parts=value_of(values, MERGE_EXPECTED_PARTS),
+        write_amplification_threshold=value_of(values, MERGE_WRITE_AMPLIFICATION_THRESHOLD),
+        running_max=value_of(values, MERGE_RUNNING_MAX),
+    )
+
+
+def merge_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
+    """How partitions are chosen for merges."""
+    only_newest = value_of(values, MERGE_ONLY_REALTIME_PARTITION)
+    return PartitionSettings(
+        strategy=PartitionStrategy.NEWEST if only_newest else value_of(values, PARTITION_STRATEGY),
+        number=value_of(values, MAX_PARTITION_FOR_MULTI_SELECT),
+        rotation_interval=value_of(values, MERGE_ROTATION_INTERVAL),
+        postpone_time=value_of(values, MERGE_POSTPONE_TIME),
+    )
+
+
+def gc_settings(values: Mapping[str, object]) -> GcSettings:
+    """What the collecting of a table is given."""
+    return GcSettings(
+        old_parts_lifetime=value_of(values, OLD_PARTS_LIFETIME),
+        trash_lifetime=value_of(values, TTL_FOR_TRASH_ITEMS),
+        move_batch=value_of(values, GC_TRASH_PART_BATCH_SIZE),
+        move_max=value_of(values, GC_TRASH_PART_LIMIT),
+        remove_batch=value_of(values, GC_REMOVE_PART_BATCH_SIZE),
+        deleters_max=value_of(values, GC_REMOVE_PART_THREAD_POOL_SIZE),
+        pause=value_of(values, CLEANUP_DELAY_PERIOD),
+        pause_random=value_of(values, CLEANUP_DELAY_RANDOM_ADD),
+        pause_max=value_of(values, CLEANUP_DELAY_UPPER_BOUND),
+        partition_ttl_fallback=value_of(values, ENABLE_PARTITION_TTL_FALLBACK),
+    )
+
+
+def gc_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
+    """How partitions are chosen for collecting."""
+    return PartitionSettings(
+        number=value_of(values, GC_PARTITIONS_NUMBER), rotation_interval=value_of(values, GC_ROTATION_INTERVAL)
+    )
+
+
+def _smaller(one: int, other: int) -> int:
+    """The smaller limit, where 0 is none."""
+    return min(one, other) if one and other else one or other

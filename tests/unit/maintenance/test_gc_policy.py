@@ -1,0 +1,218 @@
+"""Oracles of POLICIES 9.5 and the rules of 9.1 to 9.3."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilth.base.hybrid import pack
+from tilth.base.rand import new_rng
+from tilth.maintenance.policy.gc import (
+    Cutoff,
+    GcEntry,
+    GcSettings,
+    Hold,
+    Intermediate,
+    TrashItem,
+    TrashState,
+    TxnState,
+    after_trash_round,
+    batches,
+    cutoff,
+    deleters,
+    is_round_due,
+    judge_empty_partition,
+    judge_entry,
+    judge_intermediate,
+    judge_partition_ttl,
+    judge_trash,
+    move_pause,
+    plan_moves,
+    trash_limit,
+    trash_pause,
+)
+
+NOW_MS = 1_700_000_000_000
+SETTINGS = GcSettings()
+HOUR = 3600.0
+
+
+def ago(seconds: float) -> int:
+    return pack(NOW_MS - int(seconds * 1000))
+
+
+def limit(*, oldest_txn: int | None = None, oldest_reader: int | None = None, ahm: int | None = None) -> Cutoff:
+    return cutoff(now_ms=NOW_MS, oldest_txn=oldest_txn, oldest_reader=oldest_reader, ahm=ahm, settings=SETTINGS)
+
+
+def entry(end_ts: int | None, name: str = "a_1_1_0_1") -> GcEntry:
+    return GcEntry(name=name, commit_ts=1, end_ts=end_ts)
+
+
+@pytest.mark.parametrize(("seconds", "goes"), [(1800, False), (1801, True)])
+def test_lifetime(seconds: float, goes: bool) -> None:
+    assert judge_entry(entry(ago(seconds)), limit()).goes is goes
+
+
+def test_oldest_transaction_holds_back() -> None:
+    verdict = judge_entry(entry(ago(1801)), limit(oldest_txn=ago(1801)))
+    assert not verdict.goes
+    assert "the oldest active transaction" in verdict.reason
+    assert judge_entry(entry(ago(1802)), limit(oldest_txn=ago(1801))).goes
+
+
+def test_history_holds_back() -> None:
+    """[T]: end 2 h ago, AHM = now - 7 d"""
+    held = limit(ahm=ago(7 * 86_400))
+    assert not judge_entry(entry(ago(2 * HOUR)), held).goes
+    assert held.hold is Hold.HISTORY
+    assert not judge_entry(entry(ago(5 * HOUR)), limit(ahm=ago(5 * HOUR))).goes
+    assert judge_entry(entry(ago(5 * HOUR + 1)), limit(ahm=ago(5 * HOUR))).goes
+
+
+def test_a_reader_holds_back_two_hours_at_most() -> None:
+    assert limit(oldest_reader=ago(HOUR)).hold is Hold.READER
+    assert not judge_entry(entry(ago(HOUR)), limit(oldest_reader=ago(HOUR))).goes
+    assert judge_entry(entry(ago(2 * HOUR + 1)), limit(oldest_reader=ago(50 * HOUR))).goes
+    assert not judge_entry(entry(ago(2 * HOUR)), limit(oldest_reader=ago(50 * HOUR))).goes
+
+
+def test_without_end_nothing_moves() -> None:
+    assert judge_entry(entry(None), limit()).reason == "nothing hides it for good"
+
+
+def test_rounds_wait_for_progress() -> None:
+    held = limit(oldest_txn=ago(3 * HOUR), ahm=ago(9 * HOUR))
+    assert held.gc_ts == ago(3 * HOUR)
+    assert is_round_due(held, last_gc_ts=ago(3 * HOUR) - 1)
+    assert not is_round_due(held, last_gc_ts=ago(3 * HOUR))
+
+
+@pytest.mark.parametrize(
+    ("txn", "commit_ts", "expected"),
+    [
+        (TxnState.DEAD, 0, Intermediate.ZOMBIE),
+        (TxnState.ACTIVE, 0, Intermediate.LEAVE),
+        (TxnState.FINISHED, 100, Intermediate.COMMITTED),
+        (TxnState.FINISHED, 101, Intermediate.LEAVE),
+    ],
+)
+def test_intermediate_entries(txn: TxnState, commit_ts: int, expected: Intermediate) -> None:
+    assert judge_intermediate(txn, txn_commit_ts=commit_ts, gc_ts=100) is expected
+
+
+def test_data_goes_before_the_marks_that_hide_it() -> None:
+    """V2 of 1.4, with the end times that section 1.3 gives in each round, all lifetimes past."""
+    parts: dict[str, int | None] = {
+        "1_1_0": 1003,
+        "3_3_0": 1003,
+        "1_3_2": 1005,
+        "1_3_1": 1005,
+        "2_2_1": 1005,
+        "2_2_0": 1005,
+    }
+    marks: dict[str, int | None] = {"D 1_1_1": None, "D 3_3_1": None, "D 0_3_MAX": None}
+    rounds: list[dict[str, int | None]] = [
+        parts | marks,
+        {"D 1_1_1": 1003, "D 3_3_1": 1003, "D 0_3_MAX": None},
+        {"D 0_3_MAX": 1005},
+    ]
+    gone = [
+        {
+            verdict.name
+            for verdict in plan_moves((entry(end, name) for name, end in one.items()), limit(), settings=SETTINGS)
+            if verdict.goes
+        }
+        for one in rounds
+    ]
+    assert gone == [set(parts), {"D 1_1_1", "D 3_3_1"}, {"D 0_3_MAX"}]
+
+
+def test_moves_are_limited_and_batched() -> None:
+    entries = [entry(ago(HOUR), f"p{index}") for index in range(7)] + [entry(None, "q")]
+    verdicts = plan_moves(entries, limit(), settings=replace(SETTINGS, move_max=5))
+    assert [verdict.goes for verdict in verdicts] == [True] * 5 + [False] * 3
+    assert "gc_trash_part_limit=5" in verdicts[5].reason
+    assert batches(verdicts, size=2) == (("p0", "p1"), ("p2", "p3"), ("p4",))
+    assert all(verdict.goes for verdict in plan_moves(entries[:7], limit(), settings=SETTINGS))
+
+
+def trash(*, end: int, commit: int, snapshots: tuple[int, ...] = ()) -> bool:
+    item = TrashItem(name="x", commit_ts=commit, end_ts=end)
+    return judge_trash(item, now_ms=NOW_MS, snapshots=snapshots, settings=SETTINGS).goes
+
+
+@pytest.mark.parametrize(("seconds", "goes"), [(3 * HOUR, False), (3 * HOUR + 1, True)])
+def test_trash_lifetime(seconds: float, goes: bool) -> None:
+    assert trash(end=ago(seconds), commit=ago(9 * HOUR)) is goes
+
+
+@pytest.mark.parametrize(
+    ("snapshot_hours", "goes"), [((5.0,), False), ((7.0,), True), ((7.0, 5.0), False), ((6.0,), False), ((4.0,), True)]
+)
+def test_snapshots_keep_trash(snapshot_hours: tuple[float, ...], goes: bool) -> None:
+    """End 4 h ago, commit 6 h ago; a snapshot is needed from the commit on, up to before the end."""
+    snapshots = tuple(ago(hours * HOUR) for hours in snapshot_hours)
+    assert trash(end=ago(4 * HOUR), commit=ago(6 * HOUR), snapshots=snapshots) is goes
+
+
+def test_what_nobody_could_ever_see_goes_at_once() -> None:
+    assert trash(end=0, commit=ago(1))
+    assert trash(end=ago(2), commit=ago(1))
+
+
+def test_deleters_grow_with_rounds_that_had_work() -> None:
+    assert [deleters(hits, deleters_max=20) for hits in range(6)] == [2, 4, 8, 16, 20, 20]
+    assert deleters(1000, deleters_max=20) == 20
+    assert trash_limit(1, settings=SETTINGS) == 800
+    assert trash_limit(0, settings=replace(SETTINGS, remove_batch=1)) == 4
+
+
+def test_trash_state() -> None:
+    state = after_trash_round(TrashState(), last_seen="k", is_at_end=False, had_work=True)
+    assert state == TrashState(cursor="k", hits=1)
+    state = after_trash_round(state, last_seen="z", is_at_end=True, had_work=True)
+    assert state == TrashState(cursor=None, hits=2)
+    assert after_trash_round(state, last_seen=None, is_at_end=True, had_work=False) == TrashState()
+
+
+def test_pauses() -> None:
+    rng = new_rng(1)
+    for _ in range(50):
+        assert 0 <= move_pause(has_moved=True, settings=SETTINGS, rng=rng) < 10
+        assert 30 <= move_pause(has_moved=False, settings=SETTINGS, rng=rng) < 40
+        assert 0 <= trash_pause(TrashState(cursor="k"), has_removed=False, settings=SETTINGS, rng=rng) < 10
+        assert 0 <= trash_pause(TrashState(), has_removed=True, settings=SETTINGS, rng=rng) < 10
+    assert trash_pause(TrashState(), has_removed=False, settings=SETTINGS, rng=rng) == 900
+
+
+@pytest.mark.parametrize(
+    ("key_ttl", "part_ttls", "fallback", "goes"),
+    [
+        (99.0, (), True, True),
+        (100.0, (), True, False),
+        (None, (98.0, 99.0), True, True),
+        (None, (98.0, 100.0), True, False),
+        (None, (98.0, None), True, False),
+        (None, (), True, False),
+        (None, (98.0,), False, False),
+    ],
+)
+def test_partition_ttl(key_ttl: float | None, part_ttls: tuple[float | None, ...], fallback: bool, goes: bool) -> None:
+    settings = replace(SETTINGS, partition_ttl_fallback=fallback)
+    verdict = judge_partition_ttl("p", key_ttl=key_ttl, part_ttls=part_ttls, now=100.0, settings=settings)
+    assert verdict.goes is goes
+    assert verdict.reason
+
+
+def test_empty_partitions() -> None:
+    def judge(empty_since: float, *, has_trash: bool = False, settings: GcSettings = SETTINGS) -> bool:
+        return judge_empty_partition(
+            "p", empty_since=empty_since, has_trash=has_trash, now=50_000.0, settings=settings
+        ).goes
+
+    assert not judge(50_000.0 - 21_600)
+    assert judge(50_000.0 - 21_601)
+    assert not judge(0.0, has_trash=True)
+    assert not judge(50_000.0 - 1800, settings=replace(SETTINGS, trash_lifetime=1.0))

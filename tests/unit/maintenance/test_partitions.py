@@ -1,0 +1,220 @@
+"""Oracles of POLICIES 2.3: `orig` from the original's tests, `calc` from the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tilth.base.rand import new_rng
+from tilth.maintenance.policy.partitions import (
+    PartitionSelection,
+    PartitionSettings,
+    PartitionStats,
+    PartitionStrategy,
+    Rotation,
+    SlotBytes,
+    is_postponed,
+    postpone,
+    select_for_gc,
+    select_for_merge,
+)
+
+NOW = 1_000_000.0
+FRESH = Rotation(last_time=NOW)
+ALL = ("p1", "p2", "p3", "p4")
+
+
+def one(partition: str, *, inserted: int = 10, merged: int = 10, ago: float = 0.0, removed: int = 0) -> PartitionStats:
+    return PartitionStats(
+        partition=partition,
+        inserted_parts=inserted,
+        merged_parts=merged,
+        removed_parts=removed,
+        last_insert_time=NOW - ago,
+    )
+
+
+def known(*stats: PartitionStats) -> dict[str, PartitionStats]:
+    return {each.partition: each for each in stats}
+
+
+ORIGINAL = known(one("p1"), one("p2", ago=1), one("p3", merged=0, ago=2))
+
+
+def choose(
+    number: int,
+    *,
+    stats: Mapping[str, PartitionStats] = ORIGINAL,
+    strategy: PartitionStrategy = PartitionStrategy.ADAPTIVE,
+    rotation: Rotation = FRESH,
+    interval: float = 10_000.0,
+    postponed: Mapping[str, float] | None = None,
+    everything: tuple[str, ...] = ALL,
+    is_ready: bool = True,
+    expired: tuple[str, ...] = (),
+    seed: int = 1,
+) -> PartitionSelection:
+    return select_for_merge(
+        stats,
+        all_partitions=everything,
+        expired=expired,
+        postponed=postponed or {},
+        rotation=rotation,
+        is_ready=is_ready,
+        settings=PartitionSettings(strategy=strategy, number=number, rotation_interval=interval),
+        now=NOW,
+        rng=new_rng(seed),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("number", "strategy", "expected"),
+    [
+        (1, PartitionStrategy.ADAPTIVE, {"p1"}),
+        (2, PartitionStrategy.ADAPTIVE, {"p1", "p3"}),
+        (3, PartitionStrategy.ADAPTIVE, {"p1", "p2", "p3"}),
+        (2, PartitionStrategy.NEWEST, {"p1", "p2"}),
+        (3, PartitionStrategy.NEWEST, {"p1", "p2", "p3"}),
+        (4, PartitionStrategy.ADAPTIVE, {"p1", "p2", "p3"}),
+    ],
+)
+def test_original_choice(number: int, strategy: PartitionStrategy, expected: set[str], seed: int) -> None:
+    """orig: p4 exists but is not known, no rotation is due."""
+    selection = choose(number, strategy=strategy, seed=seed)
+    assert set(selection.partitions) == expected
+    assert selection.rotation == FRESH
+    assert all(each.reason for each in selection.chosen)
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_original_rotation_makes_all_known(number: int) -> None:
+    """orig: after a rotation all four, now and in later calls."""
+    first = choose(number, rotation=Rotation(last_time=NOW - 10_001, cursor=2))
+    assert set(first.partitions) == set(ALL)
+    assert first.rotation == Rotation(last_time=NOW, cursor=2)
+    assert first.unknown == ("p4",)
+    later = choose(number, stats=ORIGINAL | known(PartitionStats(partition="p4")), rotation=first.rotation)
+    assert set(later.partitions) == set(ALL)
+
+
+def test_original_rotation_without_statistics() -> None:
+    """orig: statistics not ready, n = 1: one partition; nothing at all: a rotation that is empty."""
+    selection = choose(1, is_ready=False)
+    assert selection.partitions == ("p1",)
+    assert selection.rotation == Rotation(last_time=NOW, cursor=1)
+    empty = choose(1, stats={}, everything=())
+    assert empty.chosen == ()
+    assert empty.rotation.last_time == NOW
+
+
+@pytest.mark.parametrize(("interval", "is_due"), [(99.0, True), (100.0, False)])
+def test_rotation_interval_is_exclusive(interval: float, is_due: bool) -> None:
+    """orig for 99, calc for 100."""
+    selection = choose(2, rotation=Rotation(last_time=NOW - 100), interval=interval)
+    assert (selection.rotation.last_time == NOW) is is_due
+
+
+def test_rotation_goes_round() -> None:
+    rotation = Rotation()
+    seen: list[tuple[str, ...]] = []
+    for _ in range(3):
+        selection = choose(3, rotation=replace(rotation, last_time=0.0))
+        rotation = selection.rotation
+        seen.append(selection.partitions)
+    assert seen == [("p1", "p2", "p3"), ("p4", "p1", "p2"), ("p3", "p4", "p1")]
+
+
+def test_rotation_strategy_and_zero_rotate_always() -> None:
+    assert choose(2, strategy=PartitionStrategy.ROTATION).partitions == ("p1", "p2")
+    assert choose(0).partitions == ("p1",)
+    assert "rotation" in choose(0).chosen[0].reason
+
+
+@pytest.mark.parametrize(("ago", "expected"), [(10.0, ("p4", "p2")), (31.0, ("p3", "p4"))])
+def test_fill_rule(ago: float, expected: tuple[str, str]) -> None:
+    """calc, [T]: too few eligible partitions are filled up by the least fast, then by those in back-off."""
+    stats = known(one("p1", merged=15), one("p2", merged=13), one("p3", merged=5), one("p4", merged=8))
+    selection = choose(2, stats=stats, postponed={"p3": NOW - ago})
+    assert set(selection.partitions) == set(expected)
+
+
+def test_fill_takes_longest_postponed_last() -> None:
+    stats = known(one("p1"), one("p2"), one("p3"), one("p4", merged=20))
+    selection = choose(3, stats=stats, postponed={"p1": NOW - 3, "p2": NOW - 20, "p3": NOW - 9})
+    assert selection.partitions == ("p4", "p2", "p3")
+    assert selection.chosen[1].reason == "fill: postponed 20 s ago"
+
+
+def test_most_parts_first() -> None:
+    stats = {name: replace(one(name), visible_parts=count) for name, count in zip(ALL, (3, 9, 1, 7), strict=True)}
+    assert choose(2, stats=stats, strategy=PartitionStrategy.PARTS).partitions == ("p2", "p4")
+
+
+def test_expired_and_dropped_partitions_are_not_chosen() -> None:
+    assert set(choose(5, expired=("p1",)).partitions) == {"p2", "p3"}
+    assert set(choose(5, everything=("p2", "p4")).partitions) == {"p2"}
+
+
+def test_only_ties_are_broken_by_chance() -> None:
+    stats = known(*(one(f"p{index}") for index in range(1, 5)))
+    firsts = {choose(1, stats=stats, seed=seed).partitions[0] for seed in range(40)}
+    assert firsts == set(ALL)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, {"p1"}), (2, {"p1", "p2"}), (3, {"p1", "p2", "p3"})])
+def test_original_choice_for_gc(number: int, expected: set[str]) -> None:
+    """orig: merged/removed p1 10/0, p2 10/5, p3 10/10."""
+    stats = known(one("p1"), one("p2", removed=5), one("p3", removed=10))
+    selection = gc(stats, number)
+    assert set(selection.partitions) == expected
+
+
+def test_gc_adds_where_merges_finished() -> None:
+    stats = known(one("p1"), one("p2", removed=5), one("p3", removed=10))
+    assert gc(stats, 1, pushed=("p3", "p1", "gone", "p3")).partitions == ("p1", "p3")
+
+
+def gc(stats: Mapping[str, PartitionStats], number: int, pushed: tuple[str, ...] = ()) -> PartitionSelection:
+    return select_for_gc(
+        stats,
+        all_partitions=tuple(stats),
+        pushed=pushed,
+        rotation=FRESH,
+        is_ready=True,
+        settings=PartitionSettings(number=number, rotation_interval=600),
+        now=NOW,
+        rng=new_rng(1),
+    )
+
+
+def test_speeds() -> None:
+    assert PartitionStats(partition="p").merge_speed == 1.0
+    assert PartitionStats(partition="p").gc_speed == 1.0
+    assert one("p", inserted=10, merged=15, removed=3).merge_speed == 1.5
+    assert one("p", inserted=10, merged=15, removed=3).gc_speed == 0.2
+
+
+def test_back_off_ends_by_itself() -> None:
+    postponed = postpone({"a": NOW - 31, "b": NOW - 30}, ["c"], now=NOW, postpone_time=30)
+    assert postponed == {"b": NOW - 30, "c": NOW}
+    assert is_postponed(postponed, "b", now=NOW, postpone_time=30)
+    assert not is_postponed(postponed, "b", now=NOW + 1, postpone_time=30)
+
+
+def test_slots_are_aligned_to_the_clock_and_skipped_ones_count_nothing() -> None:
+    slot = SlotBytes(seconds=3600).added(now=7200, inserted=5).added(now=10_799, merged=3)
+    assert (slot.at(10_799).last_inserted, slot.at(10_799).last_merged) == (0, 0)
+    assert (slot.at(10_800).last_inserted, slot.at(10_800).last_merged) == (5, 3)
+    assert slot.at(14_400) == SlotBytes(seconds=3600, slot=4)
+
+
+def test_counters_follow_events() -> None:
+    stats = PartitionStats(partition="p").with_insert(now=NOW, parts=3, size=30)
+    stats = stats.with_merge(now=NOW, parts=2, size=20).with_removal(parts=1)
+    assert (stats.inserted_parts, stats.merged_parts, stats.removed_parts) == (3, 2, 1)
+    assert stats.last_insert_time == NOW
+    assert stats.hour.at(NOW + 3600).last_inserted == 30
+    assert stats.six_hours.at(NOW + 6 * 3600).last_merged == 20
