@@ -1,0 +1,71 @@
+# One entry for everything; `make help` lists it. Each target does the set-up that it needs, and works offline the second time.
+.POSIX:
+.SUFFIXES:
+
+# Java is chosen by `make java`, so its home is read when a recipe runs, not when this file is read.
+ENV = JAVA_HOME="$$(cat .cache/java_home)" PYSPARK_PYTHON="$$PWD/.venv/bin/python"
+PY = $(ENV) .venv/bin/python
+PYTEST = $(PY) -m pytest
+
+.PHONY: help setup java broker-jars lint format test test-fast demo bench bench-ingest bench-merge bench-catalog \
+	bench-query lock clean clean-all
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv from the lock (PYTHON=... chooses the interpreter)
+	@tools/setup_python.sh
+
+java: ## find a full Java 17 or 21 and Maven, or install them (root on Debian or Ubuntu)
+	@tools/setup_java.sh
+
+broker-jars: java ## fetch the Kafka broker that tests, demo and benchmarks start
+	@tools/setup_broker_jars.sh
+
+lint: setup ## formatting, lint, types, import rules
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: setup ## rewrite the files as ruff likes them
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+test-fast: setup java lint ## lane 1: lint, then tidy, unit, property and docs tests
+	$(PYTEST) tests/tidy tests/unit tests/property tests/docs
+
+test: setup broker-jars test-fast ## everything: lane 1, then simulation and acceptance, then integration
+	$(PYTEST) tests/simulation tests/acceptance
+	$(PYTEST) tests/integration
+
+demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
+	@$(PY) -m tools.demo
+
+bench: bench-ingest bench-merge bench-catalog bench-query ## all benchmarks, one after the other
+
+bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
+	@$(PY) -m bench.ingest
+
+bench-merge: setup java ## merge of sorted parts, beside Iceberg's sort rewrite and Delta's OPTIMIZE
+	@$(PY) -m bench.merge
+
+bench-catalog: setup java ## commits, a million parts, plans
+	@$(PY) -m bench.catalog
+
+bench-query: setup java ## a query over plain parts, beside Spark over the same files
+	@$(PY) -m bench.query
+
+lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
+	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --output-file requirements-build.lock requirements-build.in
+	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --extra dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove what tools and runs leave behind; keep .venv and the downloads
+	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		demo-data metastore_db spark-warehouse derby.log
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+clean-all: clean ## remove .venv and the downloads too
+	rm -rf .venv .cache

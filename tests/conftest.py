@@ -1,0 +1,114 @@
+"""What every test may ask for: a Java, a real broker; and what every run must leave: no process.
+
+Covers: fixtures of more than one room. Does not cover: a room's own fixtures, which stand in its folder.
+Always holds: a process that a test starts, and its children, are gone when the run ends; one that is not fails the run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import pytest
+
+from tools.broker import JARS, JAVA_HOME, Broker
+
+#: Inherited by everything that a test starts, so that orphans are found too.
+SESSION_VARIABLE = "TILTH_TEST_SESSION"
+#: How long processes that are on their way out may take.
+EXIT_SECONDS_MAX = 15.0
+
+
+def pytest_configure() -> None:
+    """Gives Spark its Java and Python also when pytest is called without `make`."""
+    os.environ[SESSION_VARIABLE] = uuid4().hex
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if JAVA_HOME.exists():
+        os.environ.setdefault("JAVA_HOME", JAVA_HOME.read_text().strip())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_left() -> Iterator[None]:
+    """Fails the run when a process that a test started outlives it; being first, it is torn down last."""
+    yield
+    _end_spark()
+    _, left = psutil.wait_procs(_descendants(), timeout=EXIT_SECONDS_MAX)
+    told = [_described(process) for process in left]
+    for process in left:
+        process.kill()
+    psutil.wait_procs(left, timeout=EXIT_SECONDS_MAX)
+    assert not told, "processes left behind:\n" + "\n".join(told)
+
+
+@pytest.fixture(scope="session")
+def java_home() -> Path:
+    """The Java that Spark and Kafka run on."""
+    home = os.environ.get("JAVA_HOME", "")
+    if not (Path(home) / "bin" / "java").exists():
+        pytest.fail(f"no Java was chosen: run `make java` JAVA_HOME={home}")
+    return Path(home)
+
+
+@pytest.fixture(scope="session")
+def broker(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A running broker that all tests share: use topics of your own, do not stop it."""
+    shared = Broker(tmp_path_factory.mktemp("broker"), JARS, java_home)
+    shared.start()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def own_broker(java_home: Path, tmp_path: Path) -> Iterator[Broker]:
+    """A running broker of this test alone, to stop, kill and restart."""
+    own = Broker(tmp_path / "broker", JARS, java_home)
+    own.start()
+    yield own
+    own.stop()
+
+
+def _end_spark() -> None:
+    """Ends the JVM that pyspark has started in this process; it would live as long as the process."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    gateway = getattr(context, "_gateway", None)
+    if context is None or gateway is None:
+        return
+    if context._active_spark_context is not None:
+        context._active_spark_context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(EXIT_SECONDS_MAX)
+    context._gateway = context._jvm = None
+
+
+def _descendants() -> list[psutil.Process]:
+    """Children and their children, and those that have lost their parent on the way."""
+    this = psutil.Process()
+    found = {process for process in psutil.process_iter() if process != this and _is_marked(process)}
+    return [process for process in found | set(this.children(recursive=True)) if not _is_resource_tracker(process)]
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    try:
+        return bool(process.environ().get(SESSION_VARIABLE) == os.environ[SESSION_VARIABLE])
+    except psutil.Error:
+        return False
+
+
+def _is_resource_tracker(process: psutil.Process) -> bool:
+    """Python's own watcher of shared memory, which ends with this process and not before."""
+    try:
+        return any("multiprocessing.resource_tracker" in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _described(process: psutil.Process) -> str:
+    try:
+        return f"pid={process.pid} command={' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return f"pid={process.pid}"

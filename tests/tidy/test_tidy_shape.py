@@ -1,0 +1,140 @@
+"""Files, front doors and functions have the shape that STYLE.md asks for. Each test lists every fault that it finds."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.tidy.sources import PACKAGE, PROGRAMS, ROOT, place, python_files, tree_of
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
+FRONT_DOOR_WORDS = ("covers", "does not cover", "always hold", "see also")
+NOT_TESTS = {"conftest.py", "sources.py"}
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {place(path): len(path.read_text().splitlines()) for path in python_files(*PROGRAMS, ROOT / "tests")}
+    assert {where: lines for where, lines in lengths.items() if lines > FILE_LINES_MAX} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    faults = [
+        f"{place(path, node)} {node.name}: {lines} lines"
+        for path in python_files(*PROGRAMS, ROOT / "tests")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert faults == []
+
+
+def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
+    names = {path: {*path.relative_to(ROOT).with_suffix("").parts} for path in python_files(*PROGRAMS, ROOT / "tests")}
+    assert [place(path) for path, parts in names.items() if parts & SHAPELESS_NAMES] == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [place(path) for path in python_files(*PROGRAMS) if not ast.get_docstring(tree_of(path))] == []
+
+
+def test_front_doors_hold_no_code() -> None:
+    faults = [
+        place(path, node)
+        for path in python_files(PACKAGE)
+        if path.name == "__init__.py"
+        for node in tree_of(path).body
+        if not (_is_docstring(node) or isinstance(node, ast.Import | ast.ImportFrom) or _is_all(node))
+    ]
+    assert faults == []
+
+
+def test_front_doors_name_all_that_they_offer() -> None:
+    faults = []
+    for path in python_files(PACKAGE):
+        if path.name == "__init__.py":
+            offered, imported = _offered(path), {name for name, _ in _imported(path)}
+            if offered != imported:
+                faults.append(f"{place(path)}: imported or in __all__, not both: {sorted(offered ^ imported)}")
+    assert faults == []
+
+
+def test_rooms_say_what_they_cover() -> None:
+    faults = []
+    for door in sorted(PACKAGE.glob("*/__init__.py")):
+        doc = ast.get_docstring(tree_of(door)) or ""
+        faults += [f"{place(door)}: no {word!r}" for word in FRONT_DOOR_WORDS if word not in doc.lower()]
+    assert faults == []
+
+
+def test_what_a_front_door_offers_is_documented() -> None:
+    faults = []
+    for door in sorted(PACKAGE.glob("*/__init__.py")):
+        for name, home in _imported(door):
+            definition = _definition(home, name)
+            if definition is not None and not ast.get_docstring(definition):
+                faults.append(f"{place(home, definition)} {name}")
+    assert faults == []
+
+
+def test_test_modules_have_names_of_their_own() -> None:
+    by_name = defaultdict(list)
+    for path in python_files(ROOT / "tests"):
+        if path.name not in NOT_TESTS:
+            by_name[path.name].append(place(path))
+    assert {name: places for name, places in by_name.items() if len(places) > 1} == {}
+
+
+def test_no_test_is_left_out() -> None:
+    """A test that does not run hides a defect; one that cannot run here does not belong here."""
+    faults = [
+        f"{place(path)}:{node.lineno}"
+        for path in python_files(ROOT / "tests")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute)
+        and (node.attr in {"skip", "skipif", "xfail"} or node.attr.startswith("importor"))
+        and ast.unparse(node.value) in {"pytest", "pytest.mark"}
+    ]
+    assert faults == []
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_all(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
+
+
+def _offered(door: Path) -> set[str]:
+    for node in tree_of(door).body:
+        if isinstance(node, ast.Assign) and _is_all(node):
+            names: list[str] = ast.literal_eval(node.value)
+            return set(names)
+    return set()
+
+
+def _imported(door: Path) -> Iterator[tuple[str, Path]]:
+    """Names that a front door passes on, each with the file that it takes it from."""
+    for node in tree_of(door).body:
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            for alias in node.names:
+                yield alias.asname or alias.name, _file_of(node.module or "")
+
+
+def _file_of(module: str) -> Path:
+    base = ROOT.joinpath("src", *module.split("."))
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
+def _definition(home: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
+    """The function or class of that name; None when it is a constant, a type alias, or comes from elsewhere."""
+    if not home.exists():
+        return None
+    for node in tree_of(home).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
+            return node
+    return None
