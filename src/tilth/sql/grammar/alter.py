@@ -1,0 +1,132 @@
+"""ALTER TABLE. Pure.
+
+Always holds: several operations in one statement are operations on columns; anything else stands alone.
+"""
+
+from __future__ import annotations
+
+from tilth.sql.grammar.create import parse_ttl
+from tilth.sql.grammar.cursor import Cursor
+from tilth.sql.grammar.literals import parse_partition, parse_settings
+from tilth.sql.grammar.phrases import (
+    parse_assignments,
+    parse_column,
+    parse_table_name,
+    parse_where,
+    take_if_exists,
+    take_if_not_exists,
+)
+from tilth.sql.grammar.statements import (
+    AddColumn,
+    AlterOperation,
+    AlterTable,
+    ColumnOperation,
+    DropColumn,
+    DropPartition,
+    ModifyColumn,
+    ModifySetting,
+    ModifyTtl,
+    MutateDelete,
+    MutateUpdate,
+    RemoveTtl,
+    RenameColumn,
+    ResetSetting,
+)
+from tilth.sql.grammar.tokens import Token
+
+_REFUSED = {
+    "INDEX": "parts carry the range of each sort key and partition column",
+    "CONSTRAINT": "filter in the materialized view's SELECT",
+    "PROJECTION": "write to a second table by a second view",
+    "ORDER": "create a table with the new sort key, then INSERT .. SELECT",
+    "STATISTICS": "",
+}
+
+
+def parse_alter(cursor: Cursor) -> AlterTable:
+    cursor.expect("ALTER", "TABLE")
+    name = parse_table_name(cursor)
+    first = cursor.peek()
+    operations = [_operation(cursor)]
+    while cursor.take_symbol(","):
+        _check_combines(cursor, operations[0], first)
+        token = cursor.peek()
+        operations.append(_operation(cursor))
+        _check_combines(cursor, operations[-1], token)
+    return AlterTable(name=name, operations=tuple(operations))
+
+
+def _check_combines(cursor: Cursor, operation: AlterOperation, token: Token) -> None:
+    if not isinstance(operation, ColumnOperation):
+        hint = "write one ALTER for each"
+        raise cursor.refused("only operations on columns may stand together in one ALTER", at=token, hint=hint)
+
+
+def _operation(cursor: Cursor) -> AlterOperation:
+    verb = cursor.choose("ADD", "DROP", "MODIFY", "RENAME", "RESET", "REMOVE", "UPDATE", "DELETE")
+    if verb in ("ADD", "DROP", "MODIFY"):
+        for word, hint in _REFUSED.items():
+            if cursor.at(word):
+                raise cursor.refused(f"ALTER TABLE .. {verb} {word} is not supported", hint=hint)
+    match verb:
+        case "ADD":
+            return _add(cursor)
+        case "DROP":
+            return _drop(cursor)
+        case "MODIFY":
+            return _modify(cursor)
+        case "RENAME":
+            return _rename(cursor)
+        case "RESET":
+            return _reset(cursor)
+        case "REMOVE":
+            cursor.expect("TTL")
+            return RemoveTtl()
+        case "UPDATE":
+            assignments = parse_assignments(cursor)
+            return MutateUpdate(assignments=assignments, predicate=parse_where(cursor))
+        case _:
+            return MutateDelete(predicate=parse_where(cursor))
+
+
+def _add(cursor: Cursor) -> AddColumn:
+    cursor.expect("COLUMN")
+    if_not_exists = take_if_not_exists(cursor)
+    column = parse_column(cursor)
+    after = cursor.name("a column") if cursor.take("AFTER") else None
+    first = after is None and cursor.take("FIRST")
+    return AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first)
+
+
+def _drop(cursor: Cursor) -> DropColumn | DropPartition:
+    if cursor.choose("COLUMN", "PARTITION") == "PARTITION":
+        return DropPartition(partition=parse_partition(cursor))
+    if_exists = take_if_exists(cursor)
+    return DropColumn(column=cursor.name("a column"), if_exists=if_exists)
+
+
+def _modify(cursor: Cursor) -> ModifyColumn | ModifySetting | ModifyTtl:
+    match cursor.choose("COLUMN", "SETTING", "TTL"):
+        case "COLUMN":
+            if_exists = take_if_exists(cursor)
+            return ModifyColumn(column=parse_column(cursor), if_exists=if_exists)
+        case "SETTING":
+            return ModifySetting(settings=parse_settings(cursor))
+        case _:
+            return ModifyTtl(ttl=parse_ttl(cursor))
+
+
+def _rename(cursor: Cursor) -> RenameColumn:
+    cursor.expect("COLUMN")
+    if_exists = take_if_exists(cursor)
+    old = cursor.name("a column")
+    cursor.expect("TO")
+    return RenameColumn(old=old, new=cursor.name("the column's new name"), if_exists=if_exists)
+
+
+def _reset(cursor: Cursor) -> ResetSetting:
+    cursor.expect("SETTING")
+    names = [cursor.name("the name of a setting")]
+    while cursor.take_symbol(","):
+        names.append(cursor.name("the name of a setting"))
+    return ResetSetting(names=tuple(names))

@@ -1,0 +1,45 @@
+"""What is wrong with a statement, and where. Pure.
+
+Always holds: every error tells line and column, both counted from 1, of the text that was handed to `parse` or `split`.
+"""
+
+from __future__ import annotations
+
+from tilth.base.errors import InvalidInputError
+
+
+class SqlSyntaxError(InvalidInputError):
+    """the statement cannot be read"""
+
+    code = "SYNTAX_ERROR"
+
+    @property
+    def line(self) -> int:
+        return int(self.facts["line"])
+
+    @property
+    def column(self) -> int:
+        return int(self.facts["column"])
+
+
+class UnsupportedSqlError(SqlSyntaxError):
+    """the statement asks for something that Tilth does not have"""
+
+    code = "UNSUPPORTED_SYNTAX"
+
+
+def place(text: str, offset: int) -> tuple[int, int]:
+    """Line and column of an offset, both counted from 1."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def syntax_error(message: str, text: str, offset: int, *, hint: str = "") -> SqlSyntaxError:
+    """An error that points at an offset of the text."""
+    line, column = place(text, offset)
+    return SqlSyntaxError(message, hint=hint, line=line, column=column)
+
+
+def unsupported(message: str, text: str, offset: int, *, hint: str = "") -> UnsupportedSqlError:
+    """A refusal that points at an offset of the text."""
+    line, column = place(text, offset)
+    return UnsupportedSqlError(message, hint=hint, line=line, column=column)

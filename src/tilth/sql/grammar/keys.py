@@ -1,0 +1,159 @@
+"""PARTITION BY and the keys: which columns, and through which of the known functions. Pure.
+
+Always holds: a partition is a tuple of transforms that kernels, pruning, TTL and GC all understand; keys are
+columns only.
+"""
+
+from __future__ import annotations
+
+from tilth.model.table import Transform, TransformKind
+from tilth.sql.grammar.cursor import Cursor, listed, nearest
+from tilth.sql.grammar.tokens import TokenKind
+
+_OF_COLUMN: dict[str, TransformKind] = {
+    "identity": TransformKind.IDENTITY,
+    "todate": TransformKind.TO_DATE,
+    "toyyyymm": TransformKind.TO_YYYYMM,
+    "toyyyymmdd": TransformKind.TO_YYYYMMDD,
+    "tostartofhour": TransformKind.TO_START_OF_HOUR,
+    # Spark's and Iceberg's spellings.
+    "date": TransformKind.TO_DATE,
+    "day": TransformKind.TO_DATE,
+    "days": TransformKind.TO_DATE,
+    "month": TransformKind.TO_YYYYMM,
+    "months": TransformKind.TO_YYYYMM,
+    "hour": TransformKind.TO_START_OF_HOUR,
+    "hours": TransformKind.TO_START_OF_HOUR,
+}
+_OF_NUMBER: dict[str, TransformKind] = {"truncate": TransformKind.TRUNCATE, "bucket": TransformKind.BUCKET}
+_KNOWN = (
+    "toDate",
+    "toYYYYMM",
+    "toYYYYMMDD",
+    "toStartOfHour",
+    "days",
+    "months",
+    "hours",
+    "truncate",
+    "bucket",
+    "identity",
+)
+
+
+def parse_partition_by(cursor: Cursor) -> tuple[Transform, ...]:
+    """A column, a transform, or a tuple of them; `tuple()` is no partitioning."""
+    if _takes_tuple(cursor):
+        transforms: list[Transform] = []
+        while not cursor.take_symbol(")"):
+            if transforms and _goes_on(cursor):
+                raise _not_a_transform(cursor)
+            if transforms and not cursor.take_symbol(","):
+                raise cursor.expected("',' or ')'")
+            transforms.append(_transform(cursor))
+        return tuple(transforms)
+    first = _transform(cursor)
+    if _goes_on(cursor):
+        raise _not_a_transform(cursor)
+    if cursor.is_symbol(","):
+        raise cursor.expected("the next clause", hint="put several in brackets: PARTITION BY (a, b)")
+    return (first,)
+
+
+def parse_key(cursor: Cursor, clause: str) -> tuple[str, ...]:
+    """The columns of ORDER BY, PRIMARY KEY or UNIQUE KEY; `tuple()` is none."""
+    columns: list[str] = []
+    if not _takes_tuple(cursor):
+        columns.append(_key_column(cursor, clause))
+        if _goes_on(cursor):
+            raise _not_a_column(cursor, clause)
+        if cursor.is_symbol(","):
+            raise cursor.expected("the next clause", hint=f"put several in brackets: {clause} (a, b)")
+        return tuple(columns)
+    while not cursor.take_symbol(")"):
+        if columns and not cursor.take_symbol(","):
+            raise _not_a_column(cursor, clause) if _goes_on(cursor) else cursor.expected("',' or ')'")
+        token = cursor.peek()
+        column = _key_column(cursor, clause)
+        if column.lower() in (known.lower() for known in columns):
+            raise cursor.error(f"column {column} is twice in {clause}", at=token)
+        columns.append(column)
+    return tuple(columns)
+
+
+def _takes_tuple(cursor: Cursor) -> bool:
+    if cursor.at("TUPLE") and cursor.is_symbol("(", 1):
+        cursor.advance()
+    return cursor.take_symbol("(")
+
+
+def _key_column(cursor: Cursor, clause: str) -> str:
+    if not cursor.is_name() or cursor.is_symbol("(", 1) or cursor.is_symbol(".", 1):
+        raise _not_a_column(cursor, clause)
+    column = cursor.name("a column")
+    cursor.take("ASC")
+    if cursor.at("DESC"):
+        raise cursor.refused(f"DESC in {clause} is not supported", hint="keys are sorted ascending; leave DESC out")
+    return column
+
+
+def _goes_on(cursor: Cursor) -> bool:
+    """Whether an operator makes an expression of what stood before."""
+    token = cursor.peek()
+    return token.kind is TokenKind.SYMBOL and token.text not in ",;()[]{}"
+
+
+def _not_a_transform(cursor: Cursor) -> Exception:
+    message = f"PARTITION BY takes columns and partition functions, found {cursor.found()}"
+    return cursor.refused(message, hint=f"known: {listed(_KNOWN, 'and')}")
+
+
+def _not_a_column(cursor: Cursor, clause: str) -> Exception:
+    hint = "store the value as a column of its own and sort by that"
+    return cursor.refused(f"{clause} takes column names only, found {cursor.found()}", hint=hint)
+
+
+def _transform(cursor: Cursor) -> Transform:
+    token = cursor.peek()
+    name = cursor.name("a column or a partition function")
+    if not cursor.take_symbol("("):
+        return Transform(kind=TransformKind.IDENTITY, column=name)
+    lowered = name.lower()
+    if lowered in _OF_COLUMN:
+        transform = Transform(kind=_OF_COLUMN[lowered], column=_argument_column(cursor, name))
+    elif lowered in _OF_NUMBER:
+        transform = _with_number(cursor, name, _OF_NUMBER[lowered])
+    else:
+        near = nearest(name, _KNOWN)
+        known = f"known: {listed(_KNOWN, 'and')}"
+        hint = f"did you mean {near}? {known}" if near else known
+        raise cursor.refused(f"partition function {name} is not supported", at=token, hint=hint)
+    cursor.expect_symbol(")")
+    return transform
+
+
+def _with_number(cursor: Cursor, function: str, kind: TransformKind) -> Transform:
+    """The number may stand first, as in Spark and Iceberg, or last."""
+    if cursor.is_name():
+        column = _argument_column(cursor, function)
+        cursor.expect_symbol(",")
+        return Transform(kind=kind, column=column, argument=_positive(cursor, function))
+    argument = _positive(cursor, function)
+    cursor.expect_symbol(",")
+    return Transform(kind=kind, column=_argument_column(cursor, function), argument=argument)
+
+
+def _positive(cursor: Cursor, function: str) -> int:
+    token = cursor.peek()
+    number = cursor.integer(f"a number for {function}")
+    if number < 1:
+        raise cursor.error(f"{function} needs a number of at least 1", at=token)
+    return number
+
+
+def _argument_column(cursor: Cursor, function: str) -> str:
+    column = cursor.name(f"a column in {function}(..)")
+    if cursor.is_symbol("("):
+        raise cursor.refused(
+            f"{function} takes a column, not a function of one", hint="partition functions do not nest"
+        )
+    return column

@@ -1,0 +1,163 @@
+"""Literals, partition literals and setting texts. Pure.
+
+Always holds: a literal is exact: `1.5` is a Decimal, `1.5e0` a float, and nothing is computed.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+from tilth.sql.grammar.cursor import Cursor
+from tilth.sql.grammar.statements import (
+    ArrayValue,
+    MapValue,
+    Partition,
+    PartitionId,
+    PartitionValues,
+    SettingTexts,
+    TupleValue,
+    Value,
+)
+from tilth.sql.grammar.tokens import TokenKind
+
+#: Arrays in maps in tuples in ...: no deeper than this.
+DEPTH_MAX = 64
+_WORDS: dict[str, Value] = {
+    "NULL": None,
+    "TRUE": True,
+    "FALSE": False,
+    "NAN": float("nan"),
+    "INF": float("inf"),
+    "INFINITY": float("inf"),
+}
+_EXPECTED = "a literal"
+
+
+def parse_value(cursor: Cursor, *, hint: str = "", depth: int = 0) -> Value:
+    """One literal. The hint says what to do with anything that is more than a literal."""
+    if depth > DEPTH_MAX:
+        raise cursor.refused(f"literals are nested more than {DEPTH_MAX} deep")
+    token = cursor.peek()
+    if token.kind is TokenKind.STRING:
+        return cursor.string(_EXPECTED)
+    if token.kind is TokenKind.NUMBER:
+        return _number(cursor, negative=False)
+    if cursor.take_symbol("-") or cursor.take_symbol("+"):
+        return _signed(cursor, negative=token.text == "-")
+    if cursor.take_symbol("["):
+        return ArrayValue(_items(cursor, "]", hint, depth))
+    if cursor.take_symbol("{"):
+        return MapValue(_entries(cursor, hint, depth))
+    if cursor.take_symbol("("):
+        return TupleValue(_items(cursor, ")", hint, depth))
+    word = token.text.upper()
+    if token.kind is TokenKind.WORD and word in _WORDS and not cursor.is_symbol("(", 1):
+        cursor.advance()
+        return _WORDS[word]
+    if (cursor.at("DATE") or cursor.at("TIMESTAMP")) and cursor.is_string(1):
+        return _moment(cursor)
+    raise cursor.expected(_EXPECTED, hint=hint)
+
+
+def parse_partition(cursor: Cursor) -> Partition:
+    """What follows the word PARTITION."""
+    if cursor.at("ID") and cursor.is_string(1):
+        cursor.advance()
+        return PartitionId(cursor.string("the partition's id"))
+    hint = "write PARTITION 'text', PARTITION 202401, PARTITION ('a', 1) or PARTITION ID 'x'"
+    if cursor.at("TUPLE") and cursor.is_symbol("(", 1):
+        cursor.advance()
+    if cursor.take_symbol("("):
+        return PartitionValues(_items(cursor, ")", hint, 0))
+    return PartitionValues((parse_value(cursor, hint=hint),))
+
+
+def parse_settings(cursor: Cursor) -> SettingTexts:
+    """`a = 1, b = 'x'`; a value is a number, a string, true or false, and is kept as text."""
+    settings: dict[str, str] = {}
+    while True:
+        token = cursor.peek()
+        name = cursor.name("the name of a setting")
+        if name in settings:
+            raise cursor.error(f"setting {name} is given twice", at=token)
+        cursor.expect_symbol("=")
+        settings[name] = parse_setting_value(cursor)
+        if not cursor.take_symbol(","):
+            return tuple(settings.items())
+
+
+def parse_setting_value(cursor: Cursor) -> str:
+    if cursor.is_string():
+        return cursor.string("a value")
+    for word in ("TRUE", "FALSE"):
+        if cursor.take(word):
+            return word.lower()
+    sign = "-" if cursor.take_symbol("-") else ""
+    hint = "put texts in single quotes" if cursor.is_name() else ""
+    if cursor.peek().kind is not TokenKind.NUMBER:
+        raise cursor.expected("a number, a string, true or false", hint=hint)
+    return sign + cursor.number("a number").text
+
+
+def _signed(cursor: Cursor, *, negative: bool) -> Value:
+    word = cursor.peek().text.upper()
+    if cursor.peek().kind is TokenKind.WORD and word in ("INF", "INFINITY"):
+        cursor.advance()
+        return float("-inf" if negative else "inf")
+    return _number(cursor, negative=negative)
+
+
+def _number(cursor: Cursor, *, negative: bool) -> int | float | Decimal:
+    text = cursor.number("a number").text.lower()
+    value: int | float | Decimal
+    if text.startswith("0x"):
+        value = int(text, 16)
+    elif "e" in text:
+        value = float(text)
+    elif "." in text:
+        # copy_negate, because the minus of Decimal would round to the context's precision.
+        exact = Decimal(text)
+        return exact.copy_negate() if negative else exact
+    else:
+        value = int(text)
+    return -value if negative else value
+
+
+def _moment(cursor: Cursor) -> date | datetime:
+    word = cursor.choose("DATE", "TIMESTAMP")
+    token = cursor.peek()
+    text = cursor.string("a string")
+    try:
+        return date.fromisoformat(text) if word == "DATE" else datetime.fromisoformat(text)
+    except ValueError as error:
+        shape = "'2024-01-31'" if word == "DATE" else "'2024-01-31 12:00:00'"
+        raise cursor.error(f"not a {word.lower()}: {token.text}", at=token, hint=f"write it as {shape}") from error
+
+
+def _items(cursor: Cursor, closing: str, hint: str, depth: int) -> tuple[Value, ...]:
+    if cursor.take_symbol(closing):
+        return ()
+    items = [parse_value(cursor, hint=hint, depth=depth + 1)]
+    while not cursor.take_symbol(closing):
+        _expect_comma(cursor, closing, hint)
+        items.append(parse_value(cursor, hint=hint, depth=depth + 1))
+    return tuple(items)
+
+
+def _entries(cursor: Cursor, hint: str, depth: int) -> tuple[tuple[Value, Value], ...]:
+    if cursor.take_symbol("}"):
+        return ()
+    entries: list[tuple[Value, Value]] = []
+    while True:
+        key = parse_value(cursor, hint=hint, depth=depth + 1)
+        cursor.expect_symbol(":")
+        entries.append((key, parse_value(cursor, hint=hint, depth=depth + 1)))
+        if cursor.take_symbol("}"):
+            return tuple(entries)
+        _expect_comma(cursor, "}", hint)
+
+
+def _expect_comma(cursor: Cursor, closing: str, hint: str) -> None:
+    if not cursor.take_symbol(","):
+        raise cursor.expected(f"',' or '{closing}'", hint=hint)

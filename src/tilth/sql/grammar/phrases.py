@@ -1,0 +1,158 @@
+"""Phrases that several statements share. Pure."""
+
+from __future__ import annotations
+
+from tilth.sql.grammar.cursor import Cursor
+from tilth.sql.grammar.statements import ColumnSpec, Name
+from tilth.sql.grammar.tokens import TokenKind
+from tilth.sql.grammar.types import parse_type
+
+#: What may follow a column's type in other systems and has no meaning here.
+_COLUMN_REFUSED = {
+    "MATERIALIZED": "compute the value in the materialized view's SELECT",
+    "ALIAS": "compute the value in the query",
+    "EPHEMERAL": "compute the value in the materialized view's SELECT",
+    "GENERATED": "compute the value in the materialized view's SELECT",
+    "TTL": "only whole partitions expire: give the table a TTL",
+    "PRIMARY": "name the key behind the columns: ORDER BY (..)",
+    "STATISTICS": "leave it out",
+    "COLLATE": "strings are compared by their bytes; leave it out",
+}
+
+
+def parse_name(cursor: Cursor) -> Name:
+    """`table` or `database.table`."""
+    first = cursor.name("the name of a table")
+    if not cursor.take_symbol("."):
+        return Name(None, first)
+    second = cursor.name("the name of a table")
+    if cursor.is_symbol("."):
+        raise cursor.refused("a name has at most two parts", hint="write database.table")
+    return Name(first, second)
+
+
+def parse_table_name(cursor: Cursor) -> Name:
+    """A name in a definition. ON CLUSTER is taken and dropped: every server sees the one catalog."""
+    name = parse_name(cursor)
+    skip_on_cluster(cursor)
+    return name
+
+
+def skip_on_cluster(cursor: Cursor) -> None:
+    """Takes ON CLUSTER, which has no meaning where every server sees the one catalog."""
+    if cursor.take("ON", "CLUSTER"):
+        if cursor.is_string():
+            cursor.string("the name of a cluster")
+        else:
+            cursor.name("the name of a cluster")
+
+
+def take_if_exists(cursor: Cursor) -> bool:
+    if not cursor.at("IF"):
+        return False
+    cursor.expect("IF", "EXISTS")
+    return True
+
+
+def take_if_not_exists(cursor: Cursor) -> bool:
+    if not cursor.at("IF"):
+        return False
+    cursor.expect("IF", "NOT", "EXISTS")
+    return True
+
+
+def parse_names(cursor: Cursor, what: str) -> tuple[str, ...]:
+    """`(a, b)`; no name twice."""
+    cursor.expect_symbol("(")
+    names: list[str] = []
+    while True:
+        token = cursor.peek()
+        name = cursor.name(what)
+        if name.lower() in (known.lower() for known in names):
+            raise cursor.error(f"column {name} is there twice", at=token)
+        names.append(name)
+        if cursor.take_symbol(")"):
+            return tuple(names)
+        if not cursor.take_symbol(","):
+            raise cursor.expected("',' or ')'")
+
+
+def parse_assignments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+    """`a = e, b = f` up to WHERE."""
+    assignments: dict[str, str] = {}
+    while True:
+        token = cursor.peek()
+        column = cursor.name("a column")
+        if column.lower() in (known.lower() for known in assignments):
+            raise cursor.error(f"column {column} is assigned twice", at=token)
+        cursor.expect_symbol("=")
+        if cursor.at("WHERE"):
+            raise cursor.expected("an expression")
+        assignments[column] = cursor.expression("an expression", lambda c: c.at("WHERE"), stop_at_comma=True)
+        if not cursor.take_symbol(","):
+            return tuple(assignments.items())
+
+
+def parse_where(cursor: Cursor) -> str:
+    """`WHERE p` up to the end of the statement."""
+    if not cursor.take("WHERE"):
+        raise cursor.expected("WHERE", words=("WHERE",), hint="WHERE true takes every row")
+    return cursor.expression("a predicate")
+
+
+def parse_column(cursor: Cursor) -> ColumnSpec:
+    """`name Type [NOT NULL | NULL] [DEFAULT expression] [CODEC(..)] [COMMENT 'text']`, in any order after the type."""
+    name = cursor.name("a column")
+    data_type, written_nullable = parse_type(cursor)
+    not_null: bool | None = None
+    default: str | None = None
+    codec: str | None = None
+    comment: str | None = None
+    while True:
+        token = cursor.peek()
+        if not_null is None and _at_nullability(cursor):
+            not_null = cursor.take("NOT")
+            cursor.expect("NULL")
+            if not_null and written_nullable:
+                raise cursor.error(f"column {name} is Nullable and NOT NULL", at=token, hint="leave one of them out")
+        elif default is None and cursor.take("DEFAULT"):
+            default = cursor.expression("an expression", _ends_default, stop_at_comma=True)
+        elif codec is None and cursor.at("CODEC") and cursor.is_symbol("(", 1):
+            codec = _codec(cursor)
+        elif comment is None and cursor.take("COMMENT"):
+            comment = cursor.string("a comment")
+        else:
+            break
+    _refuse_column_clauses(cursor)
+    return ColumnSpec(
+        name=name, type=data_type, nullable=not not_null, default=default, codec=codec, comment=comment or ""
+    )
+
+
+def _at_nullability(cursor: Cursor) -> bool:
+    return cursor.at("NULL") or cursor.at("NOT", "NULL")
+
+
+def _codec(cursor: Cursor) -> str:
+    cursor.expect("CODEC")
+    cursor.expect_symbol("(")
+    codec = cursor.expression("a codec")
+    cursor.expect_symbol(")")
+    return codec
+
+
+def _ends_default(cursor: Cursor) -> bool:
+    """Where the default's expression ends and the next clause of the column, or of ALTER, begins."""
+    if cursor.at("COMMENT") and cursor.is_string(1):
+        return True
+    if cursor.at("CODEC") and cursor.is_symbol("(", 1):
+        return True
+    if cursor.at("AFTER") or cursor.at("FIRST") or cursor.at("PRIMARY", "KEY") or cursor.at("TTL"):
+        return True
+    return _at_nullability(cursor)
+
+
+def _refuse_column_clauses(cursor: Cursor) -> None:
+    word = cursor.peek().text.upper()
+    if cursor.peek().kind is TokenKind.WORD and word in _COLUMN_REFUSED:
+        raise cursor.refused(f"{word} of a column is not supported", hint=_COLUMN_REFUSED[word])

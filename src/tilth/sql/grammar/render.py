@@ -1,0 +1,396 @@
+"""A statement to its canonical text. Pure.
+
+Always holds: `parse(render(s)) == s`; types in Spark's words, engines by Tilth's names; names in quotes where needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TypeVar, assert_never
+
+from tilth.model.service import ServiceKind
+from tilth.model.table import Transform, TransformKind
+from tilth.model.types import spark_name
+from tilth.sql.grammar.statements import (
+    AddColumn,
+    AlterOperation,
+    AlterTable,
+    ArrayValue,
+    ColumnSpec,
+    CreateDatabase,
+    CreateTable,
+    CreateView,
+    DeleteRows,
+    Describe,
+    DropColumn,
+    DropDatabase,
+    DropPartition,
+    DropTable,
+    DropView,
+    ExistsTable,
+    ExplainGc,
+    ExplainMerge,
+    InsertData,
+    InsertQuery,
+    InsertValues,
+    KillMutation,
+    MapValue,
+    ModifyColumn,
+    ModifySetting,
+    ModifyTtl,
+    MutateDelete,
+    MutateUpdate,
+    Name,
+    OptimizeTable,
+    Partition,
+    PartitionId,
+    Query,
+    RemoveTtl,
+    RenameColumn,
+    RenameTable,
+    ResetConsumeOffset,
+    ResetSetting,
+    RunService,
+    SettingTexts,
+    ShowCreate,
+    ShowDatabases,
+    ShowSettings,
+    ShowTables,
+    Statement,
+    SwitchService,
+    ToMark,
+    ToOffsets,
+    ToTimestamp,
+    TruncateTable,
+    TupleValue,
+    UndropTable,
+    UpdateRows,
+    UseDatabase,
+    Value,
+)
+from tilth.sql.grammar.system import SERVICE_WORDS
+
+_SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BARE_SETTING = re.compile(r"-?[0-9]+(\.[0-9]+)?|true|false")
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
+_TO_ESCAPE = re.compile(r"[\\'\n\t\r\0]")
+_SERVICE_WORDS: dict[ServiceKind, str] = {service: word for word, service in SERVICE_WORDS.items()}
+#: Words that begin something where a name may stand too.
+_KEYWORDS_TEXT = (
+    "ADD AFTER ALTER AS ASC BECAUSE CLONE CODEC COMMENT CONSTRAINT DATE DEFAULT DELETE DESC DROP ENGINE EXISTS "
+    "FINAL FIRST FOR FORMAT FROM FUNCTION GC ID IF IN INDEX INTO LIKE MERGE MODIFY NOT NULL ON ORDER PARTITION "
+    "POLICY PRIMARY PROJECTION REFRESH SELECT SET SETTINGS TABLE TIMESTAMP TO TTL UNIQUE UPDATE VALUES VIEW WHERE "
+    "WITH"
+)
+_KEYWORDS = frozenset(_KEYWORDS_TEXT.split())
+
+
+def render(statement: Statement) -> str:
+    """The statement's text, without a `;`."""
+    match statement:
+        case CreateTable():
+            return _create_table(statement)
+        case CreateView():
+            return _create_view(statement)
+        case AlterTable(name=name, operations=operations):
+            return f"ALTER TABLE {_name(name)} {_list(operations, _operation)}"
+        case InsertValues() | InsertQuery() | InsertData():
+            return _insert(statement)
+        case Query():
+            return _query(statement)
+        case SwitchService():
+            return _switch(statement)
+        case ResetConsumeOffset():
+            return _reset(statement)
+        case _:
+            return _short(statement)
+
+
+def quoted_name(name: str) -> str:
+    """The name, in backticks if it needs them."""
+    if _SIMPLE_NAME.fullmatch(name) and name.upper() not in _KEYWORDS:
+        return name
+    return f"`{name.replace('`', '``')}`"
+
+
+def quoted_string(text: str) -> str:
+    """The text as a string of the grammar."""
+    return f"'{_TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)}'"
+
+
+# Statements
+
+
+_Short = (
+    CreateDatabase
+    | DropDatabase
+    | UseDatabase
+    | ShowDatabases
+    | ShowTables
+    | ShowSettings
+    | ShowCreate
+    | Describe
+    | ExistsTable
+    | DropTable
+    | DropView
+    | UndropTable
+    | TruncateTable
+    | RenameTable
+    | DeleteRows
+    | UpdateRows
+    | OptimizeTable
+    | KillMutation
+    | RunService
+    | ExplainMerge
+    | ExplainGc
+)
+
+
+def _short(statement: _Short) -> str:
+    match statement:
+        case CreateDatabase(database=database, if_not_exists=if_not_exists, comment=comment):
+            return f"CREATE DATABASE {_if_not_exists(if_not_exists)}{quoted_name(database)}{_comment(comment)}"
+        case DropDatabase(database=database, if_exists=if_exists):
+            return f"DROP DATABASE {_if_exists(if_exists)}{quoted_name(database)}"
+        case UseDatabase(database=database):
+            return f"USE {quoted_name(database)}"
+        case ShowDatabases(like=like):
+            return f"SHOW DATABASES{_like(like)}"
+        case ShowTables(database=database, like=like):
+            return f"SHOW TABLES{f' FROM {quoted_name(database)}' if database else ''}{_like(like)}"
+        case ShowSettings(like=like):
+            return f"SHOW SETTINGS{_like(like)}"
+        case ShowCreate(name=name):
+            return f"SHOW CREATE TABLE {_name(name)}"
+        case Describe(name=name):
+            return f"DESCRIBE TABLE {_name(name)}"
+        case ExistsTable(name=name):
+            return f"EXISTS TABLE {_name(name)}"
+        case DropTable(name=name, if_exists=if_exists):
+            return f"DROP TABLE {_if_exists(if_exists)}{_name(name)}"
+        case DropView(name=name, if_exists=if_exists):
+            return f"DROP VIEW {_if_exists(if_exists)}{_name(name)}"
+        case UndropTable(name=name):
+            return f"UNDROP TABLE {_name(name)}"
+        case TruncateTable(name=name, if_exists=if_exists):
+            return f"TRUNCATE TABLE {_if_exists(if_exists)}{_name(name)}"
+        case RenameTable(old=old, new=new):
+            return f"RENAME TABLE {_name(old)} TO {_name(new)}"
+        case DeleteRows(name=name, predicate=predicate):
+            return f"DELETE FROM {_name(name)} WHERE {predicate}"
+        case UpdateRows(name=name, assignments=assignments, predicate=predicate):
+            return f"UPDATE {_name(name)} SET {_list(assignments, _assignment)} WHERE {predicate}"
+        case OptimizeTable(name=name, partition=partition, final=final):
+            return f"OPTIMIZE TABLE {_name(name)}{_partition_clause(partition)}{' FINAL' if final else ''}"
+        case KillMutation(mutation=mutation, predicate=predicate):
+            return f"KILL MUTATION {quoted_string(mutation) if mutation is not None else f'WHERE {predicate}'}"
+        case RunService(verb=verb, name=name, partition=partition):
+            return f"SYSTEM {verb} {_name(name)}{_partition_clause(partition)}"
+        case ExplainMerge(name=name, policy=policy):
+            return f"EXPLAIN MERGE {_name(name)}{f' POLICY {quoted_name(policy)}' if policy else ''}"
+        case ExplainGc(name=name):
+            return f"EXPLAIN GC {_name(name)}"
+    assert_never(statement)
+
+
+def _create_table(table: CreateTable) -> str:
+    lines = [f"CREATE TABLE {_if_not_exists(table.if_not_exists)}{_name(table.name)}", "("]
+    lines.append(",\n".join(f"    {_column(column)}" for column in table.columns))
+    lines += [")", f"ENGINE = {table.engine}"]
+    if table.partition_by:
+        lines.append(f"PARTITION BY {_tuple(table.partition_by, _transform)}")
+    for clause, key in (
+        ("ORDER BY", table.order_by),
+        ("PRIMARY KEY", table.primary_key),
+        ("UNIQUE KEY", table.unique_key),
+    ):
+        if key:
+            lines.append(f"{clause} {_tuple(key, quoted_name)}")
+    if table.ttl is not None:
+        lines.append(f"TTL {table.ttl}")
+    if table.settings:
+        lines.append(f"SETTINGS {_settings(table.settings)}")
+    if table.comment:
+        lines.append(f"COMMENT {quoted_string(table.comment)}")
+    return "\n".join(lines)
+
+
+def _create_view(view: CreateView) -> str:
+    head = f"CREATE MATERIALIZED VIEW {_if_not_exists(view.if_not_exists)}{_name(view.name)} TO {_name(view.target)}"
+    return f"{head}{_names(view.columns)}{_comment(view.comment)}\nAS {view.select}"
+
+
+def _insert(insert: InsertValues | InsertQuery | InsertData) -> str:
+    head = f"INSERT INTO {_name(insert.name)}{_names(insert.columns)}"
+    if insert.settings:
+        head += f" SETTINGS {_settings(insert.settings)}"
+    match insert:
+        case InsertValues(rows=rows):
+            return f"{head} VALUES {_list(rows, lambda row: f'({_list(row, _value)})')}"
+        case InsertQuery(query=query):
+            return f"{head} {query}"
+        case InsertData(format=format_name, data=data):
+            return f"{head} FORMAT {format_name}\n{data}"
+    assert_never(insert)
+
+
+def _query(query: Query) -> str:
+    settings = f" SETTINGS {_settings(query.settings)}" if query.settings else ""
+    return f"{query.text}{settings}{f' FORMAT {query.format}' if query.format else ''}"
+
+
+def _switch(switch: SwitchService) -> str:
+    text = f"SYSTEM {switch.verb} {_SERVICE_WORDS[switch.service]}"
+    if switch.name is not None:
+        text += f" {_name(switch.name)}"
+    if switch.duration_ms is not None:
+        text += f" FOR {switch.duration_ms} ms"
+    return f"{text} BECAUSE {quoted_string(switch.because)}" if switch.because else text
+
+
+def _reset(reset: ResetConsumeOffset) -> str:
+    head = f"SYSTEM RESET CONSUME OFFSET {_name(reset.name)} TO"
+    match reset.target:
+        case ToMark(mark=mark):
+            return f"{head} {mark.name}"
+        case ToTimestamp(milliseconds=milliseconds):
+            return f"{head} TIMESTAMP {milliseconds}"
+        case ToOffsets(offsets=offsets):
+            return (
+                f"{head} OFFSETS {_list(offsets, lambda o: f'({quoted_string(o.topic)}, {o.partition}, {o.offset})')}"
+            )
+    assert_never(reset.target)
+
+
+def _operation(operation: AlterOperation) -> str:
+    match operation:
+        case AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first):
+            place = " FIRST" if first else f" AFTER {quoted_name(after)}" if after is not None else ""
+            return f"ADD COLUMN {_if_not_exists(if_not_exists)}{_column(column)}{place}"
+        case DropColumn(column=name, if_exists=if_exists):
+            return f"DROP COLUMN {_if_exists(if_exists)}{quoted_name(name)}"
+        case ModifyColumn(column=column, if_exists=if_exists):
+            return f"MODIFY COLUMN {_if_exists(if_exists)}{_column(column)}"
+        case RenameColumn(old=old, new=new, if_exists=if_exists):
+            return f"RENAME COLUMN {_if_exists(if_exists)}{quoted_name(old)} TO {quoted_name(new)}"
+        case ModifySetting(settings=settings):
+            return f"MODIFY SETTING {_settings(settings)}"
+        case ResetSetting(names=names):
+            return f"RESET SETTING {_list(names, quoted_name)}"
+        case ModifyTtl(ttl=ttl):
+            return f"MODIFY TTL {ttl}"
+        case RemoveTtl():
+            return "REMOVE TTL"
+        case MutateUpdate(assignments=assignments, predicate=predicate):
+            return f"UPDATE {_list(assignments, _assignment)} WHERE {predicate}"
+        case MutateDelete(predicate=predicate):
+            return f"DELETE WHERE {predicate}"
+        case DropPartition(partition=partition):
+            return f"DROP{_partition_clause(partition)}"
+    assert_never(operation)
+
+
+# Phrases
+
+
+def _name(name: Name) -> str:
+    return f"{quoted_name(name.database)}.{quoted_name(name.table)}" if name.database else quoted_name(name.table)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return f" ({_list(names, quoted_name)})" if names else ""
+
+
+def _column(column: ColumnSpec) -> str:
+    text = f"{quoted_name(column.name)} {spark_name(column.type)}"
+    if not column.nullable:
+        text += " NOT NULL"
+    if column.default is not None:
+        text += f" DEFAULT {column.default}"
+    if column.codec is not None:
+        text += f" CODEC({column.codec})"
+    return text + _comment(column.comment)
+
+
+def _transform(transform: Transform) -> str:
+    column = quoted_name(transform.column)
+    if transform.kind is TransformKind.IDENTITY:
+        return column
+    return f"{transform.kind}({column if transform.argument is None else f'{transform.argument}, {column}'})"
+
+
+def _settings(settings: SettingTexts) -> str:
+    return _list(
+        settings, lambda s: f"{quoted_name(s[0])} = {s[1] if _BARE_SETTING.fullmatch(s[1]) else quoted_string(s[1])}"
+    )
+
+
+def _assignment(assignment: tuple[str, str]) -> str:
+    return f"{quoted_name(assignment[0])} = {assignment[1]}"
+
+
+def _if_exists(said: bool) -> str:
+    return "IF EXISTS " if said else ""
+
+
+def _if_not_exists(said: bool) -> str:
+    return "IF NOT EXISTS " if said else ""
+
+
+def _comment(comment: str) -> str:
+    return f" COMMENT {quoted_string(comment)}" if comment else ""
+
+
+def _like(pattern: str | None) -> str:
+    return f" LIKE {quoted_string(pattern)}" if pattern is not None else ""
+
+
+def _partition_clause(partition: Partition | None) -> str:
+    if partition is None:
+        return ""
+    if isinstance(partition, PartitionId):
+        return f" PARTITION ID {quoted_string(partition.id)}"
+    return f" PARTITION tuple({_list(partition.values, _value)})"
+
+
+def _value(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            text = repr(value)
+            return text if text.lstrip("-") in ("nan", "inf") or "e" in text else f"{text}e0"
+        case Decimal():
+            text = format(value, "f")
+            return text if "." in text else f"{text}.0"
+        case str():
+            return quoted_string(value)
+        case datetime():
+            return f"TIMESTAMP {quoted_string(value.isoformat(sep=' '))}"
+        case date():
+            return f"DATE {quoted_string(value.isoformat())}"
+        case ArrayValue(items=items):
+            return f"[{_list(items, _value)}]"
+        case TupleValue(items=items):
+            return f"({_list(items, _value)})"
+        case MapValue(entries=entries):
+            return f"{{{_list(entries, lambda entry: f'{_value(entry[0])}: {_value(entry[1])}')}}}"
+    assert_never(value)
+
+
+_Item = TypeVar("_Item")
+
+
+def _tuple(items: tuple[_Item, ...], show: Callable[[_Item], str]) -> str:
+    return show(items[0]) if len(items) == 1 else f"({_list(items, show)})"
+
+
+def _list(items: Iterable[_Item], show: Callable[[_Item], str]) -> str:
+    return ", ".join(show(item) for item in items)

@@ -1,0 +1,475 @@
+"""What a user can say: one frozen value for each statement. Pure.
+
+Covers: the nouns that `parse` returns and `render` takes. Does not cover: what they do (sql/execute.py).
+Always holds: expressions, predicates and SELECTs are kept as they were written; setting values are text, without
+quotes; a missing database means the session's. See also: parse.py, render.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+
+from tilth.model.service import ServiceKind
+from tilth.model.table import Engine, Transform
+from tilth.model.types import DataType
+
+#: Names and texts of settings, in the order given; no name twice.
+SettingTexts = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a table, a Kafka table or a view."""
+
+    #: None: the session's database.
+    database: str | None
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}" if self.database else self.table
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayValue:
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapValue:
+    entries: tuple[tuple[Value, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TupleValue:
+    """A struct's values in the order of its fields."""
+
+    items: tuple[Value, ...]
+
+
+#: A literal. `1.5` is a Decimal, `1.5e0` a float; a datetime without a zone is in the session's.
+Value = None | bool | int | Decimal | float | str | date | datetime | ArrayValue | MapValue | TupleValue
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionId:
+    """`PARTITION ID 'x'`: a partition by its id, as system tables show it."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValues:
+    """`PARTITION ('eu', 202401)`: a partition by its values, one for each element of PARTITION BY."""
+
+    values: tuple[Value, ...]
+
+
+Partition = PartitionId | PartitionValues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSpec:
+    """A column as CREATE TABLE and ALTER TABLE describe it."""
+
+    name: str
+    type: DataType
+    #: False only where NOT NULL is written; a ClickHouse type without Nullable is nullable too.
+    nullable: bool = True
+    #: A Spark SQL expression.
+    default: str | None = None
+    #: What CODEC(..) said; kept for SHOW CREATE, otherwise without effect.
+    codec: str | None = None
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Anything that Spark SQL answers."""
+
+    #: From the beginning of the text, so that positions in Spark's messages fit.
+    text: str
+    #: What a trailing FORMAT asked for.
+    format: str | None = None
+    #: What a trailing SETTINGS asked for.
+    settings: SettingTexts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateDatabase:
+    database: str
+    if_not_exists: bool = False
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropDatabase:
+    database: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseDatabase:
+    database: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowDatabases:
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables:
+    database: str | None = None
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSettings:
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreate:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistsTable:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """A table or a Kafka table."""
+
+    name: Name
+    columns: tuple[ColumnSpec, ...]
+    #: MERGE_TREE or KAFKA; other systems' names of them are read as these.
+    engine: Engine
+    if_not_exists: bool = False
+    partition_by: tuple[Transform, ...] = ()
+    order_by: tuple[str, ...] = ()
+    #: As written; a prefix of the sort key.
+    primary_key: tuple[str, ...] = ()
+    unique_key: tuple[str, ...] = ()
+    ttl: str | None = None
+    #: Those of `Kafka('brokers', ..)` included.
+    settings: SettingTexts = ()
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView:
+    """A materialized view."""
+
+    name: Name
+    target: Name
+    #: A SELECT, exactly as written.
+    select: str
+    #: Names for the SELECT's columns; empty: its own.
+    columns: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropView:
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndropTable:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateTable:
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTable:
+    old: Name
+    new: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModifySetting:
+    settings: SettingTexts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetSetting:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddColumn:
+    column: ColumnSpec
+    if_not_exists: bool = False
+    #: The column that it follows; None: the last one, unless `first`.
+    after: str | None = None
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropColumn:
+    column: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModifyColumn:
+    column: ColumnSpec
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameColumn:
+    old: str
+    new: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModifyTtl:
+    ttl: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTtl:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutateUpdate:
+    """ALTER TABLE .. UPDATE: a mutation that runs in the background."""
+
+    assignments: tuple[tuple[str, str], ...]
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutateDelete:
+    """ALTER TABLE .. DELETE: a mutation that runs in the background."""
+
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPartition:
+    partition: Partition
+
+
+ColumnOperation = AddColumn | DropColumn | ModifyColumn | RenameColumn
+AlterOperation = (
+    ColumnOperation | ModifySetting | ResetSetting | ModifyTtl | RemoveTtl | MutateUpdate | MutateDelete | DropPartition
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTable:
+    name: Name
+    #: One operation of any kind, or several on columns.
+    operations: tuple[AlterOperation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertValues:
+    name: Name
+    rows: tuple[tuple[Value, ...], ...]
+    #: Empty: all columns of the table in their order.
+    columns: tuple[str, ...] = ()
+    settings: SettingTexts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertQuery:
+    name: Name
+    query: str
+    columns: tuple[str, ...] = ()
+    settings: SettingTexts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertData:
+    name: Name
+    format: str
+    #: What follows the line of FORMAT, untouched.
+    data: str
+    columns: tuple[str, ...] = ()
+    settings: SettingTexts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRows:
+    name: Name
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRows:
+    name: Name
+    #: Column and Spark SQL expression.
+    assignments: tuple[tuple[str, str], ...]
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeTable:
+    name: Name
+    partition: Partition | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillMutation:
+    """By its id or by a predicate over `system.mutations`; the other one is None."""
+
+    mutation: str | None = None
+    predicate: str | None = None
+
+
+class SwitchVerb(StrEnum):
+    START = "START"
+    STOP = "STOP"
+    #: Of CONSUME only.
+    RESTART = "RESTART"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchService:
+    """SYSTEM START | STOP | RESTART of a background service."""
+
+    verb: SwitchVerb
+    service: ServiceKind
+    #: None: of every table. Never None for CONSUME.
+    name: Name | None = None
+    #: After which the switch turns back by itself; None: never.
+    duration_ms: int | None = None
+    because: str = ""
+
+
+class RunVerb(StrEnum):
+    FLUSH = "FLUSH"
+    VERIFY = "VERIFY"
+    GC = "GC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunService:
+    """SYSTEM FLUSH | VERIFY | GC: once, now."""
+
+    verb: RunVerb
+    name: Name
+    partition: Partition | None = None
+
+
+class OffsetMark(IntEnum):
+    """The places of a topic that have a name; the numbers are ByConity's and librdkafka's."""
+
+    BEGIN = -2
+    END = -1
+    #: What the broker has stored for the group.
+    STORED = -1000
+    #: No offset: `auto_offset_reset` decides.
+    INVALID = -1001
+
+
+@dataclass(frozen=True, slots=True)
+class ToMark:
+    mark: OffsetMark
+
+
+@dataclass(frozen=True, slots=True)
+class ToTimestamp:
+    """The first message at or after a time."""
+
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    topic: str
+    partition: int
+    #: The next one to read.
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffsets:
+    """Partitions that are not named keep their offsets."""
+
+    offsets: tuple[PartitionOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetConsumeOffset:
+    name: Name
+    target: ToMark | ToTimestamp | ToOffsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainMerge:
+    """What the merge policy would do, and why."""
+
+    name: Name
+    #: None: the table's own.
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainGc:
+    """What garbage collection would take or leave, and why."""
+
+    name: Name
+
+
+Statement = (
+    Query
+    | CreateDatabase
+    | DropDatabase
+    | UseDatabase
+    | ShowDatabases
+    | ShowTables
+    | ShowSettings
+    | ShowCreate
+    | Describe
+    | ExistsTable
+    | CreateTable
+    | CreateView
+    | DropTable
+    | DropView
+    | UndropTable
+    | TruncateTable
+    | RenameTable
+    | AlterTable
+    | InsertValues
+    | InsertQuery
+    | InsertData
+    | DeleteRows
+    | UpdateRows
+    | OptimizeTable
+    | KillMutation
+    | SwitchService
+    | RunService
+    | ResetConsumeOffset
+    | ExplainMerge
+    | ExplainGc
+)
