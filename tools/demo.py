@@ -209,7 +209,8 @@ def _dead_letters(node: NodeProcess) -> int:
 def _settle(console: Console, node: NodeProcess) -> None:
     """Waits until no merge has ended for a while and the trash is empty."""
     deadline = time.monotonic() + SETTLE_SECONDS_MAX
-    quiet_since, last = time.monotonic(), ()
+    quiet_since = time.monotonic()
+    last: tuple[int, ...] = ()
     while time.monotonic() < deadline and time.monotonic() - quiet_since < QUIET_SECONDS:
         now = (
             node.value("SELECT count(*) FROM system.part_log WHERE event = 'merge' AND table = 'flights'"),

@@ -7,6 +7,7 @@ DataFrame (storage/spark.py). Always holds: while a DataFrame of `read` lives, i
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,16 +30,16 @@ HOLD_SECONDS = 3600.0
 _log = Log("front")
 
 
-def open(path: str | Path, **settings: str) -> Node:
+def open(path: str | Path, *, settings: Mapping[str, str] | None = None) -> Node:
     """A whole node in this process: catalog, Spark, services, SQL; without HTTP.
 
     Use it as a context manager or close it: `with tilth.open("data") as node: node.sql("SELECT 1").pandas()`.
-    Settings are those of docs/reference/settings.md with underscores. Raises UnavailableError when another node holds
-    the folder or Java is missing.
+    The settings are those of docs/reference/settings.md with scope `node`. Raises UnavailableError when another node
+    holds the folder or Java is missing.
     """
     from tilth.node import open_node
 
-    return open_node(Path(path), {name.replace("_", "-"): value for name, value in settings.items()})
+    return open_node(Path(path), settings or {})
 
 
 def read(

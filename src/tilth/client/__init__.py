@@ -1,9 +1,11 @@
 """The hands: a connection to a server from Python, and the command line.
 
 Covers: HTTP calls, results as Arrow, pandas and Polars, the `tilth` command. Does not cover: what a server does.
-Always holds: knows the wire types of `tilth.model` and no other room; `cli/serve.py` alone starts a node.
+Always holds: knows the wire types of `tilth.model` and no other room; `cli/serve.py` alone starts a node; an error
+tells whether the statement may have been applied. See also: docs/reference/cli.md, docs/reference/http.md.
 """
 
-from tilth.client.http import Connection, Result, ServerError, connect
+from tilth.client.errors import AnswerLostError, ServerError, ServerUnreachableError
+from tilth.client.http import Connection, Result, connect
 
-__all__ = ["Connection", "Result", "ServerError", "connect"]
+__all__ = ["AnswerLostError", "Connection", "Result", "ServerError", "ServerUnreachableError", "connect"]

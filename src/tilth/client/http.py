@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 import httpx
 import msgspec
 import pyarrow as pa
 
-from tilth.base.errors import ErrorKind, TilthError, UnavailableError
+from tilth.base.errors import TilthError
+from tilth.client.errors import (
+    AnswerLostError,
+    BadUrlError,
+    NotTilthError,
+    OtherFormatError,
+    ServerError,
+    ServerUnreachableError,
+)
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, Health, Summary
@@ -23,26 +34,9 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:7411"
 CONNECT_SECONDS_MAX = 5.0
+READY_POLL_SECONDS = 0.05
 ARROW = "application/vnd.apache.arrow.stream"
-
-
-class ServerUnreachableError(UnavailableError):
-    """the Tilth server does not answer"""
-
-    code = "SERVER_UNREACHABLE"
-
-
-class ServerError(TilthError):
-    """the server refused the call"""
-
-    def __init__(self, answer: ErrorAnswer) -> None:
-        body = answer.error
-        super().__init__(body.message, hint=body.hint)
-        #: As the server tells it, for programs.
-        self.kind = ErrorKind(body.kind)  # type: ignore[misc]  # the server's kind, not this class's
-        self.code = body.code  # type: ignore[misc]  # likewise
-        #: Under which the server's log tells the story.
-        self.id = body.id
+CHECK_HINT = "check that `tilth serve` runs and that this is its address"
 
 
 class Result:
@@ -53,12 +47,15 @@ class Result:
         self.summary = summary
 
     def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
         return self._table
 
     def pandas(self) -> pandas.DataFrame:
+        """The rows as a pandas frame."""
         return self._table.to_pandas()
 
     def polars(self) -> polars.DataFrame:
+        """The rows as a Polars frame."""
         import polars
 
         frame = polars.from_arrow(self._table)
@@ -73,26 +70,72 @@ class Result:
 
     @property
     def names(self) -> list[str]:
+        """The columns' names."""
         return list(self._table.column_names)
 
     def __repr__(self) -> str:
-        return f"Result({self._table.num_rows} rows of {', '.join(self.names)})" if self.names else f"Result({self.summary.message})"
+        if not self.names:
+            return f"Result({self.summary.message})"
+        return f"Result({self._table.num_rows} rows of {', '.join(self.names)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer that is still coming in."""
+
+    media_type: str
+    summary: Summary
+    #: The body, piece by piece.
+    pieces: Iterator[bytes]
 
 
 class Connection:
     """Talks to one server; may be used by several threads."""
 
-    def __init__(self, url: str = DEFAULT_URL, *, database: str = "default", timeout_seconds: float | None = None) -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        database: str = "default",
+        timeout_seconds: float | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """The transport is for tests. Raises BadUrlError."""
+        self.url = (url if "://" in url else f"http://{url}").rstrip("/")
         self.database = database
         timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS_MAX)
-        self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False)
+        try:
+            parsed = httpx.URL(self.url)
+        except httpx.InvalidURL as error:
+            raise BadUrlError(url=url, reason=error, hint="write it as http://127.0.0.1:7411") from error
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise BadUrlError(url=url, hint="write it as http://127.0.0.1:7411")
+        self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False, transport=transport)
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> Result:
-        """Runs one statement. Raises ServerError, or ServerUnreachableError naming the address."""
-        parameters = {"database": self.database, **(settings or {})}
-        response = self._call("POST", "/v1/sql", content=text.encode(), params=parameters, headers={"Accept": ARROW})
-        return _result(response)
+        """Runs one statement. Raises ServerError, ServerUnreachableError naming the address, or AnswerLostError."""
+        with self.ask(text, accept=ARROW, settings=settings) as reply:
+            if reply.media_type != ARROW:
+                hint = "leave FORMAT out, or use ask()"
+                raise OtherFormatError(media_type=reply.media_type, hint=hint)
+            return Result(table_of(b"".join(reply.pieces)), reply.summary)
+
+    @contextmanager
+    def ask(self, text: str, *, accept: str, settings: Mapping[str, str] | None = None) -> Iterator[Reply]:
+        """Runs one statement; the answer comes piece by piece, in the asked media type or in that of its FORMAT."""
+        sent = self._http.stream(
+            "POST",
+            "/v1/sql",
+            content=text.encode(),
+            params={**(settings or {}), "database": self.database},
+            headers={"Accept": accept},
+        )
+        with self._translated(), sent as response:
+            if not response.is_success:
+                response.read()
+            self._check(response)
+            media_type = response.headers.get("Content-Type", "").split(";")[0].strip()
+            yield Reply(media_type=media_type, summary=self._summary(response), pieces=response.iter_bytes())
 
     def insert(self, table: str, rows: pa.Table) -> Result:
         """Adds the rows of an Arrow table; they are readable when this returns."""
@@ -100,54 +143,62 @@ class Connection:
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)
-        path = f"/v1/insert/{database or self.database}/{name}"
-        headers = {"Accept": ARROW, "Content-Type": ARROW}
-        return _result(self._call("POST", path, content=sink.getvalue(), headers=headers))
+        response = self._call(
+            "POST",
+            f"/v1/insert/{_segment(database or self.database)}/{_segment(name)}",
+            content=sink.getvalue(),
+            headers={"Accept": ARROW, "Content-Type": ARROW},
+        )
+        return Result(table_of(response.content), self._summary(response))
 
     def health(self) -> Health:
         """How the server's components are; also when some of them are down."""
         response = self._send("GET", "/v1/health")
-        return msgspec.json.decode(response.content, type=Health)
+        try:
+            return msgspec.json.decode(response.content, type=Health)
+        except msgspec.MsgspecError as error:
+            self._check(response)
+            raise self._not_tilth(response) from error
 
     def metrics(self) -> str:
         """Prometheus' text."""
         return self._call("GET", "/metrics").text
 
-    def raw(self, text: str, *, accept: str) -> bytes:
-        """Runs one statement and returns the answer's body in the asked form."""
-        response = self._call(
-            "POST", "/v1/sql", content=text.encode(), params={"database": self.database}, headers={"Accept": accept}
-        )
-        return response.content
-
     def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
         """A snapshot, the lease that keeps its files until it is renewed no more, and the root of the files."""
         parameters = {} if as_of_ms is None else {"as_of_ms": str(as_of_ms)}
-        response = self._call("GET", f"/v1/snapshot/{database}/{table}", params=parameters)
+        path = f"/v1/snapshot/{_segment(database)}/{_segment(table)}"
+        response = self._call("GET", path, params=parameters)
         return msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])
 
     def renew(self, lease_id: str) -> None:
         """Keeps the files of a pinned snapshot for another while."""
-        self._call("POST", f"/v1/readers/{lease_id}")
+        self._call("POST", f"/v1/readers/{_segment(lease_id)}")
 
     def unpin(self, lease_id: str) -> None:
         """Lets the files of a pinned snapshot go."""
-        self._call("DELETE", f"/v1/readers/{lease_id}")
+        self._call("DELETE", f"/v1/readers/{_segment(lease_id)}")
 
     def wait_ready(self, seconds: float) -> None:
-        """Returns once the server answers and all its components are well; raises ServerUnreachableError."""
+        """Returns once the server answers and all its components are well; raises ServerUnreachableError.
+
+        That error names the components that are not.
+        """
         deadline = time.monotonic() + seconds  # noqa: TID251  # a client has no clock handed in
         while True:
             try:
-                if self.health().status == "ok":
+                health = self.health()
+                if health.status == "ok":
                     return
-            except ServerUnreachableError:
-                pass
+                told = ", ".join(f"{name}: {state}" for name, state in health.components.items() if state != "ok")
+            except (ServerUnreachableError, AnswerLostError) as error:
+                told = error.message
             if time.monotonic() > deadline:  # noqa: TID251
-                raise ServerUnreachableError(url=self.url, seconds=seconds)
-            time.sleep(0.05)  # noqa: TID251
+                raise ServerUnreachableError("the Tilth server is not ready", url=self.url, last=told, hint=CHECK_HINT)
+            time.sleep(READY_POLL_SECONDS)  # noqa: TID251
 
     def close(self) -> None:
+        """Closes the connection's sockets."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -160,27 +211,45 @@ class Connection:
 
     def _call(self, method: str, path: str, **options: Any) -> httpx.Response:  # Any: httpx's own options
         response = self._send(method, path, **options)
+        self._check(response)
+        return response
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:  # Any: httpx's own options
+        with self._translated():
+            return self._http.request(method, path, **options)
+
+    def _check(self, response: httpx.Response) -> None:
+        """Raises what the server refused with."""
         if response.is_success:
-            return response
+            return
         try:
             answer = msgspec.json.decode(response.content, type=ErrorAnswer)
         except msgspec.MsgspecError as error:
-            raise UnavailableError(
-                "something that is no Tilth server answers here",
-                url=self.url,
-                status=response.status_code,
-                hint="check the address and the port",
-            ) from error
+            raise self._not_tilth(response) from error
         raise ServerError(answer)
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:  # Any: httpx's own options
+    def _summary(self, response: httpx.Response) -> Summary:
         try:
-            return self._http.request(method, path, **options)
+            return msgspec.json.decode(response.headers.get("X-Tilth-Summary", ""), type=Summary)
+        except msgspec.MsgspecError as error:
+            raise self._not_tilth(response) from error
+
+    def _not_tilth(self, response: httpx.Response) -> TilthError:
+        return NotTilthError(url=self.url, status=response.status_code, hint="check the address and the port")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Errors of the network as ours, told apart by whether the server can have seen the statement."""
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.PoolTimeout) as error:
+            raise ServerUnreachableError(url=self.url, reason=error, hint=CHECK_HINT) from error
         except httpx.TimeoutException as error:
-            raise ServerUnreachableError("the Tilth server took too long", url=self.url) from error
+            hint = "look at the table, or at system.query_log, before you send it again"
+            raise AnswerLostError("the Tilth server took too long to answer", url=self.url, hint=hint) from error
         except httpx.HTTPError as error:
-            hint = "is `tilth serve` running, and is this its address?"
-            raise ServerUnreachableError(url=self.url, reason=error, hint=hint) from error
+            hint = "look at the table, or at system.query_log, before you send it again"
+            raise AnswerLostError(url=self.url, reason=error, hint=hint) from error
 
 
 def connect(url: str = DEFAULT_URL, *, database: str = "default", timeout_seconds: float | None = None) -> Connection:
@@ -188,7 +257,11 @@ def connect(url: str = DEFAULT_URL, *, database: str = "default", timeout_second
     return Connection(url, database=database, timeout_seconds=timeout_seconds)
 
 
-def _result(response: httpx.Response) -> Result:
-    summary = msgspec.json.decode(response.headers["X-Tilth-Summary"], type=Summary)
-    with pa.ipc.open_stream(io.BytesIO(response.content)) as reader:
-        return Result(reader.read_all(), summary)
+def _segment(name: str) -> str:
+    return quote(name, safe="")
+
+
+def table_of(body: bytes) -> pa.Table:
+    """The table in an Arrow stream."""
+    with pa.ipc.open_stream(io.BytesIO(body)) as reader:
+        return reader.read_all()

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import sys
+from typing import TYPE_CHECKING, TextIO
 
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from tilth.base.errors import TilthError
 
+if TYPE_CHECKING:
     from tilth.model.wire import Summary
 
 #: A screen of rows; more are counted, not shown.
 ROWS_SHOWN_MAX = 1_000
 CELL_CHARACTERS_MAX = 200
-NUMERIC = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float", "double"}
+#: Where there is no screen to fit, lines are as long as they need to be.
+COLUMNS_WITHOUT_SCREEN = 100_000
+
+_ZERO_FRACTION = re.compile(r"\.0+(?=Z?$)")
+#: A terminal would obey them.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))} | {
+    ord("\n"): "\\n",
+    ord("\t"): "\\t",
+    ord("\r"): "\\r",
+}
+
+
+def console_of(stream: TextIO | None = None) -> Console:
+    """A console that writes to the stream (standard output when none is given) and wraps lines on a screen only."""
+    stream = stream or sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else COLUMNS_WITHOUT_SCREEN, highlight=False)
 
 
 def show(console: Console, table: pa.Table, summary: Summary) -> None:
@@ -25,20 +43,19 @@ def show(console: Console, table: pa.Table, summary: Summary) -> None:
         console.print(_grid(table))
         left = table.num_rows - ROWS_SHOWN_MAX
         if left > 0:
-            console.print(f"... and {left:,} more rows (use LIMIT, or -c with --format csv)", style="dim")
+            console.print(Text(f"... and {left:,} more rows (use LIMIT, or --format csv)", style="dim"))
     if summary.message:
-        console.print(summary.message)
-    rows = f"{table.num_rows:,} rows, " if table.num_columns else ""
-    console.print(f"{rows}{summary.elapsed_ms / 1000:.3f} s", style="dim")
+        console.print(Text(summary.message))
+    rows = f"{table.num_rows:,} {'row' if table.num_rows == 1 else 'rows'}, " if table.num_columns else ""
+    console.print(Text(f"{rows}{summary.elapsed_ms / 1000:.3f} s", style="dim"))
 
 
-def show_error(console: Console, error: Exception) -> None:
+def show_error(console: Console, error: TilthError) -> None:
     """Prints what went wrong, what to do, and the id that the log knows."""
-    code = getattr(error, "code", type(error).__name__)
-    message, hint, cause_id = getattr(error, "message", str(error)), getattr(error, "hint", ""), getattr(error, "id", "")
-    console.print(Text.assemble((f"{code} ", "bold red"), message))
-    if hint:
-        console.print(Text.assemble(("  what to do: ", "bold"), hint))
+    console.print(Text.assemble((f"{error.code} ", "bold red"), error.message))
+    if error.hint:
+        console.print(Text.assemble(("  what to do: ", "bold"), error.hint))
+    cause_id = getattr(error, "id", "")
     if cause_id:
         console.print(Text(f"  id: {cause_id}", style="dim"))
 
@@ -46,15 +63,36 @@ def show_error(console: Console, error: Exception) -> None:
 def _grid(table: pa.Table) -> Table:
     grid = Table(show_edge=False, header_style="bold")
     for field in table.schema:
-        is_number = str(field.type) in NUMERIC or str(field.type).startswith("decimal")
-        grid.add_column(Text(field.name), justify="right" if is_number else "left", overflow="fold")
-    for row in zip(*(column.to_pylist() for column in table.slice(0, ROWS_SHOWN_MAX).columns), strict=True):
+        grid.add_column(
+            Text(_clean(field.name)), justify="right" if _is_number(field.type) else "left", overflow="fold"
+        )
+    shown = table.slice(0, ROWS_SHOWN_MAX)
+    for row in zip(*map(_values, shown.columns), strict=True):
         grid.add_row(*map(_cell, row))
     return grid
+
+
+def _is_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow))
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    """Python values; times as text, because Arrow knows more years than Python does."""
+    arrow = column.type
+    if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):
+        told = column.cast(pa.string()).to_pylist()
+        return [None if text is None else _ZERO_FRACTION.sub("", text) for text in told]
+    if pa.types.is_date(arrow):
+        return list(column.cast(pa.string()).to_pylist())
+    return list(column.to_pylist())
 
 
 def _cell(value: object) -> Text:
     if value is None:
         return Text("NULL", style="dim")
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return Text(text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…")
+    return Text(_clean(text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"))
+
+
+def _clean(text: str) -> str:
+    return text.translate(_CONTROLS)

@@ -161,6 +161,16 @@ MEMORY_LIMIT_SOFT_PERCENTAGE = _node(
     "percent",
 )
 
+DROPPED_TABLE_KEEP = _node(
+    "dropped_table_keep_seconds",
+    259_200.0,
+    parse_seconds,
+    *_at_least(0),
+    "How long a dropped table can be brought back by UNDROP. Longer: mistakes are safe for longer. Shorter: its disk "
+    "is free sooner.",
+    "s",
+)
+
 NODE_SETTINGS = SettingGroup(
     [
         ENABLE_MAINTENANCE_MANAGER,
@@ -175,6 +185,7 @@ NODE_SETTINGS = SettingGroup(
         MAX_PRIORITY_RANGE,
         MEMORY_PRESSURE_PERCENTAGE,
         MEMORY_LIMIT_SOFT_PERCENTAGE,
+        DROPPED_TABLE_KEEP,
     ]
 )
 
@@ -453,6 +464,16 @@ CLEANUP_DELAY_UPPER_BOUND = _table(
     "Longer: fewer looks at the trash.",
     "s",
 )
+TABLET_HISTORY_MAX_AGE = _table(
+    "tablet_history_max_age_sec",
+    -1.0,
+    float,
+    lambda s: s == -1 or s >= 0,
+    "-1, or 0 and more",
+    "How far back the table's past can be read, besides what the other lifetimes keep; -1 promises nothing. Longer: "
+    "older snapshots. Shorter: less disk, as each merge keeps a copy of its rows for so long.",
+    "s",
+)
 ENABLE_PARTITION_TTL_FALLBACK = _switch(
     Scope.TABLE,
     "enable_partition_ttl_fallback",
@@ -495,6 +516,7 @@ TABLE_SETTINGS = SettingGroup(
         CLEANUP_DELAY_PERIOD,
         CLEANUP_DELAY_RANDOM_ADD,
         CLEANUP_DELAY_UPPER_BOUND,
+        TABLET_HISTORY_MAX_AGE,
         ENABLE_PARTITION_TTL_FALLBACK,
     ]
 )
@@ -509,6 +531,8 @@ class ManagerSettings:
     polling_interval: float
     history_size: int
     scheduler: SchedulerSettings
+    #: Seconds that a dropped table can be brought back.
+    dropped_table_keep: float = DROPPED_TABLE_KEEP.default
 
 
 def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
@@ -528,6 +552,7 @@ def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
             memory_pressure_percentage=value_of(values, MEMORY_PRESSURE_PERCENTAGE),
             memory_limit_soft_percentage=value_of(values, MEMORY_LIMIT_SOFT_PERCENTAGE),
         ),
+        dropped_table_keep=value_of(values, DROPPED_TABLE_KEEP),
     )
 
 

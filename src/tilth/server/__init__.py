@@ -2,10 +2,21 @@
 
 Covers: statements, inserts, snapshots for outside readers, health, metrics; errors as status and body. Does not cover:
 what a statement does (tilth.sql). Always holds: async only here; every answer that is an error has the one form of
-DESIGN 10 and an id that the log knows. See also: docs/reference/http.md.
+DESIGN 10 and an id that the log knows; health and metrics never wait for statements. See also: docs/reference/http.md.
 """
 
 from tilth.server.app import Doors, build_app
 from tilth.server.serve import HttpServer
+from tilth.server.settings import SETTINGS, ServerSettings, server_settings
+from tilth.server.stats import HttpCounters, HttpStats
 
-__all__ = ["Doors", "HttpServer", "build_app"]
+__all__ = [
+    "SETTINGS",
+    "Doors",
+    "HttpCounters",
+    "HttpServer",
+    "HttpStats",
+    "ServerSettings",
+    "build_app",
+    "server_settings",
+]

@@ -1,53 +1,74 @@
 """The HTTP API: routes, and nothing that a route does.
 
-    POST /v1/sql                      a statement as the body's text; the form of the answer by Accept
-    POST /v1/insert/{db}/{table}      rows as NDJSON, CSV or an Arrow stream
-    GET  /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Spark session
-    POST /v1/readers/{id}             renews that reader's lease;  DELETE ends it
-    GET  /v1/health                   components and how they are
-    GET  /metrics                     Prometheus
+POST /v1/sql                      a statement as the body's text; the form of the answer by Accept
+POST /v1/insert/{db}/{table}      rows as NDJSON, CSV or an Arrow stream
+GET  /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Spark session
+POST /v1/readers/{id}             renews that reader's lease;  DELETE ends it
+GET  /v1/health                   components and how they are
+GET  /metrics                     Prometheus
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol, TypeVar
 
+import anyio.to_thread
 import msgspec
 import pyarrow as pa
+from anyio import CapacityLimiter
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tilth.base.errors import InvalidInputError
+from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
+from tilth.base.logs import Log
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import Health, Summary
-from tilth.server.errors import error_response
+from tilth.server.count import ROUTE_KEY, Counted
+from tilth.server.errors import (
+    BadBodyError,
+    BadRequestError,
+    BodyTooLargeError,
+    MethodNotAllowedError,
+    RouteNotFoundError,
+    error_response,
+)
 from tilth.server.formats import Format, accepted_format, encode, named_format
+from tilth.server.settings import ServerSettings
+from tilth.server.stats import HttpCounters
 from tilth.sql import Answer
 
 #: Not a session setting, though it travels like one.
 DATABASE = "database"
+#: Threads for what must answer while statements keep all of theirs busy.
+SHORT_CALLS_MAX = 8
+#: Headers are for short texts; the body of a JSON answer has all of it.
+HEADER_MESSAGE_CHARACTERS_MAX = 2_000
+#: What a request may call itself, for programs that count.
+METHODS = ("GET", "HEAD", "POST", "DELETE")
 
+_log = Log("server")
 
-class BadBodyError(InvalidInputError):
-    """the body of the request cannot be read"""
-
-    code = "BAD_BODY"
+T = TypeVar("T")
 
 
 class Statements(Protocol):
     """What the doors need of the SQL engine."""
 
-    def run(self, text: str, *, database: str, settings: dict[str, str]) -> Answer: ...
+    def run(self, text: str, *, database: str, settings: Mapping[str, str]) -> Answer: ...
 
-    def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer: ...
+    def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer:
+        """Adds rows in one of the formats of INSERT .. FORMAT."""
 
     def insert_arrow(self, database: str, table: str, data: pa.Table) -> Answer: ...
 
@@ -67,125 +88,184 @@ class Snapshots(Protocol):
 class Doors:
     """Everything behind the API."""
 
+    clock: Clock
     statements: Statements
     snapshots: Snapshots
     health: Callable[[], Health]
     #: Prometheus' text format.
     metrics: Callable[[], bytes]
     ids: IdSource
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    #: Where requests are counted; hand it to the metrics, too.
+    counters: HttpCounters = field(default_factory=HttpCounters)
 
 
 def build_app(doors: Doors) -> Starlette:
     """The ASGI application."""
-
-    async def guarded(act: Callable[[], Awaitable[Response]]) -> Response:
-        try:
-            return await act()
-        except Exception as error:
-            return error_response(error, doors.ids)
-
-    def route(handler: Callable[[Doors, Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            return await guarded(lambda: handler(doors, request))
-
-        return endpoint
-
+    api = _Api(doors)
+    routes = [
+        api.route("/v1/sql", api.sql, "POST"),
+        api.route("/v1/insert/{database}/{table}", api.insert, "POST"),
+        api.route("/v1/snapshot/{database}/{table}", api.snapshot, "GET"),
+        api.route("/v1/readers/{id}", api.reader, "POST", "DELETE"),
+        api.route("/v1/health", api.health, "GET", "HEAD"),
+        api.route("/metrics", api.metrics, "GET", "HEAD"),
+        api.route("/", api.front_page, "GET", "HEAD"),
+    ]
     return Starlette(
-        routes=[
-            Route("/v1/sql", route(_sql), methods=["POST"]),
-            Route("/v1/insert/{database}/{table}", route(_insert), methods=["POST"]),
-            Route("/v1/snapshot/{database}/{table}", route(_snapshot), methods=["GET"]),
-            Route("/v1/readers/{id}", route(_reader), methods=["POST", "DELETE"]),
-            Route("/v1/health", route(_health), methods=["GET"]),
-            Route("/metrics", route(_metrics), methods=["GET"]),
-            Route("/", route(_front_page), methods=["GET"]),
-        ]
+        routes=routes,
+        middleware=[Middleware(Counted, clock=doors.clock, counters=doors.counters, methods=METHODS)],
+        exception_handlers={HTTPException: api.not_routed},
     )
 
 
-async def _sql(doors: Doors, request: Request) -> Response:
-    text = _text(await request.body())
-    settings = dict(request.query_params)
-    database = settings.pop(DATABASE, "default")
-    answer = await run_in_threadpool(doors.statements.run, text, database=database, settings=settings)
-    form = named_format(answer.output_format) if answer.output_format else _accepted(request)
-    return _answered(answer, form)
+class _Api:
+    """What the routes do. The event loop only reads and writes; calls to the rooms run in threads."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+        self._long_calls = CapacityLimiter(doors.settings.statements_max)
+        self._short_calls = CapacityLimiter(SHORT_CALLS_MAX)
+
+    def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
+        async def endpoint(request: Request) -> Response:
+            request.scope[ROUTE_KEY] = path
+            try:
+                return await handler(request)
+            except ClientDisconnect:
+                _log.info("client_left", route=path)
+                return Response(status_code=400)
+            except Exception as error:
+                return error_response(error, self._doors.ids)
+
+        route = Route(path, endpoint, methods=list(methods))
+        # Starlette adds HEAD to every GET; a HEAD that pins a snapshot would have nobody to unpin it.
+        route.methods = set(methods)
+        return route
+
+    async def not_routed(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path
+        if error.status_code == 405:
+            hint = f"this path takes {dict(error.headers or {}).get('Allow', 'another method')}"
+            answer = error_response(MethodNotAllowedError(method=request.method, path=path, hint=hint), self._doors.ids)
+            answer.headers.update(error.headers or {})
+            return answer
+        if error.status_code == 404:
+            hint = "GET / lists what is served"
+            return error_response(RouteNotFoundError(path=path, hint=hint), self._doors.ids)
+        return error_response(BadRequestError(reason=error.detail), self._doors.ids)
+
+    async def sql(self, request: Request) -> Response:
+        text = _text(await self._body(request))
+        settings = dict(request.query_params)
+        database = settings.pop(DATABASE, "default")
+        accept = request.headers.get("accept", "")
+
+        def run() -> Response:
+            answer = self._doors.statements.run(text, database=database, settings=settings)
+            form = named_format(answer.output_format) if answer.output_format else accepted_format(accept)
+            return _answered(answer, form)
+
+        return await self._run_long(run)
+
+    async def insert(self, request: Request) -> Response:
+        if request.query_params:
+            hint = "send INSERT INTO .. SETTINGS .. FORMAT to /v1/sql"
+            raise BadRequestError("rows are taken without settings", given=request.url.query, hint=hint)
+        body = await self._body(request)
+        database, table = request.path_params["database"], request.path_params["table"]
+        media_type = request.headers.get("content-type", Format.NDJSON).split(";")[0].strip().lower()
+        input_format = _input_format(media_type)
+        accept = request.headers.get("accept", "")
+        statements = self._doors.statements
+
+        def run() -> Response:
+            if input_format is None:
+                answer = statements.insert_arrow(database, table, _arrow(body))
+            else:
+                answer = statements.insert_text(database, table, input_format=input_format, data=body)
+            return _answered(answer, accepted_format(accept))
+
+        return await self._run_long(run)
+
+    async def snapshot(self, request: Request) -> Response:
+        as_of = request.query_params.get("as_of_ms")
+        if as_of is not None and not (as_of.isascii() and as_of.isdecimal()):
+            raise BadRequestError("as_of_ms is not a number of milliseconds since 1970", as_of_ms=as_of)
+        database, table = request.path_params["database"], request.path_params["table"]
+        as_of_ms = None if as_of is None else int(as_of)
+
+        def run() -> Response:
+            pinned = self._doors.snapshots.pin(database, table, as_of_ms)
+            return Response(msgspec.msgpack.encode(pinned), media_type="application/msgpack")
+
+        return await self._run_short(run)
+
+    async def reader(self, request: Request) -> Response:
+        snapshots = self._doors.snapshots
+        act = snapshots.close if request.method == "DELETE" else snapshots.renew
+        await self._run_short(lambda: act(request.path_params["id"]))
+        return Response(status_code=204)
+
+    async def health(self, request: Request) -> Response:
+        health = await self._run_short(self._doors.health)
+        status = 200 if health.status == "ok" else 503
+        return Response(msgspec.json.encode(health), status_code=status, media_type="application/json")
+
+    async def metrics(self, request: Request) -> Response:
+        text = await self._run_short(self._doors.metrics)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def front_page(self, request: Request) -> Response:
+        return PlainTextResponse(__doc__ or "")
+
+    async def _run_long(self, act: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(act, limiter=self._long_calls)
+
+    async def _run_short(self, act: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(act, limiter=self._short_calls)
+
+    async def _body(self, request: Request) -> bytes:
+        """The body; raises BodyTooLargeError as soon as it is known to be too large."""
+        limit = self._doors.settings.body_bytes_max
+        told = request.headers.get("content-length", "0")
+        if told.isdecimal() and int(told) > limit:
+            raise _too_large(int(told), limit)
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > limit:
+                raise _too_large(len(body), limit)
+        return bytes(body)
 
 
-async def _insert(doors: Doors, request: Request) -> Response:
-    database, table = request.path_params["database"], request.path_params["table"]
-    body = await request.body()
-    media_type = request.headers.get("content-type", Format.NDJSON).split(";")[0].strip().lower()
-    match media_type:
-        case Format.ARROW:
-            answer = await run_in_threadpool(doors.statements.insert_arrow, database, table, _arrow(body))
-        case Format.NDJSON | Format.JSON:
-            answer = await run_in_threadpool(
-                doors.statements.insert_text, database, table, input_format="JSONEachRow", data=body
-            )
-        case Format.CSV:
-            answer = await run_in_threadpool(
-                doors.statements.insert_text, database, table, input_format="CSV", data=body
-            )
-        case _:
-            raise BadBodyError(
-                "rows of this content type are not read",
-                content_type=media_type,
-                hint=f"send {Format.NDJSON.value}, {Format.CSV.value} or {Format.ARROW.value}",
-            )
-    return _answered(answer, _accepted(request))
-
-
-async def _snapshot(doors: Doors, request: Request) -> Response:
-    as_of = request.query_params.get("as_of_ms")
-    if as_of is not None and not as_of.isdecimal():
-        raise BadBodyError("as_of_ms is not a number of milliseconds", as_of_ms=as_of)
-    snapshot, lease, root = await run_in_threadpool(
-        doors.snapshots.pin,
-        request.path_params["database"],
-        request.path_params["table"],
-        None if as_of is None else int(as_of),
-    )
-    content = msgspec.msgpack.encode((snapshot, lease, root))
-    return Response(content, media_type="application/msgpack")
-
-
-async def _reader(doors: Doors, request: Request) -> Response:
-    act = doors.snapshots.close if request.method == "DELETE" else doors.snapshots.renew
-    await run_in_threadpool(act, request.path_params["id"])
-    return Response(status_code=204)
-
-
-async def _health(doors: Doors, request: Request) -> Response:
-    health = await run_in_threadpool(doors.health)
-    status = 200 if health.status == "ok" else 503
-    return Response(msgspec.json.encode(health), status_code=status, media_type="application/json")
-
-
-async def _metrics(doors: Doors, request: Request) -> Response:
-    return Response(await run_in_threadpool(doors.metrics), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-async def _front_page(doors: Doors, request: Request) -> Response:
-    return PlainTextResponse(__doc__ or "")
+def _too_large(size: int, limit: int) -> BodyTooLargeError:
+    hint = "send it in pieces, or raise the node's setting server.body-max"
+    return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
 def _answered(answer: Answer, form: Format) -> Response:
+    """The first piece is made here, so that an error in it still becomes an answer of its own."""
     summary = Summary(
         query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=answer.table.num_rows, message=answer.message
     )
-    headers = {
-        "X-Tilth-Query-Id": answer.query_id,
-        "X-Tilth-Summary": msgspec.json.encode(summary).decode("ascii", "replace"),
-    }
-    body = encode(answer.table, answer.columns, summary, form)
-    if form is Format.JSON:
-        return Response(b"".join(body), media_type=form.value, headers=headers)
-    return StreamingResponse(body, media_type=form.value, headers=headers)
+    pieces = encode(answer.table, answer.columns, summary, form)
+    first = next(pieces, b"")
+    headers = {"X-Tilth-Query-Id": answer.query_id, "X-Tilth-Summary": _header(summary)}
+    return StreamingResponse(_joined(first, pieces), media_type=form.value, headers=headers)
 
 
-def _accepted(request: Request) -> Format:
-    return accepted_format(request.headers.get("accept", ""))
+def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
+    return filter(None, chain((first,), others))
+
+
+def _header(summary: Summary) -> str:
+    """JSON in ASCII, which is all that every header can carry."""
+    told = msgspec.structs.asdict(summary)
+    if len(summary.message) > HEADER_MESSAGE_CHARACTERS_MAX:
+        told["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"
+    return json.dumps(told)
 
 
 def _text(body: bytes) -> str:
@@ -195,9 +275,28 @@ def _text(body: bytes) -> str:
         raise BadBodyError("the statement is not UTF-8 text", position=error.start) from error
 
 
+def _input_format(media_type: str) -> str | None:
+    """The name of the format for INSERT .. FORMAT; None for Arrow."""
+    match media_type:
+        case Format.ARROW:
+            return None
+        case Format.NDJSON | Format.JSON:
+            return "JSONEachRow"
+        case Format.CSV:
+            return "CSV"
+    raise BadBodyError(
+        "rows of this content type are not read",
+        content_type=media_type,
+        hint=f"send {Format.NDJSON.value}, {Format.CSV.value} or {Format.ARROW.value}",
+    )
+
+
 def _arrow(body: bytes) -> pa.Table:
     try:
         with pa.ipc.open_stream(io.BytesIO(body)) as reader:
-            return reader.read_all()
-    except pa.ArrowInvalid as error:
+            table = reader.read_all()
+        # Lengths and offsets come from outside; kernels trust them.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
         raise BadBodyError("the body is no Arrow stream", reason=error) from error
+    return table

@@ -1,15 +1,16 @@
-"""An error as an HTTP answer: the kind decides the status, the body tells the rest."""
+"""What can be wrong with a request, and an error as an answer: the kind decides the status, the body tells the rest."""
 
 from __future__ import annotations
 
 import msgspec
 from starlette.responses import Response
 
-from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.wire import ErrorAnswer, ErrorBody
 
+#: The status of an answer, by the kind of its error.
 STATUS = {
     ErrorKind.INVALID: 400,
     ErrorKind.NOT_FOUND: 404,
@@ -27,19 +28,54 @@ RETRY_AFTER_SECONDS = "1"
 _log = Log("server")
 
 
+class BadRequestError(InvalidInputError):
+    """the request cannot be read"""
+
+    code = "BAD_REQUEST"
+
+
+class BadBodyError(InvalidInputError):
+    """the body of the request cannot be read"""
+
+    code = "BAD_BODY"
+
+
+class BodyTooLargeError(InvalidInputError):
+    """the body of the request is larger than allowed"""
+
+    code = "BODY_TOO_LARGE"
+
+
+class RouteNotFoundError(NotFoundError):
+    """nothing is served under this path"""
+
+    code = "ROUTE_NOT_FOUND"
+
+
+class MethodNotAllowedError(InvalidInputError):
+    """this path does not take this method"""
+
+    code = "METHOD_NOT_ALLOWED"
+
+
+#: Where HTTP has a word of its own, the status is that.
+_STATUS_OF_CODE = {BodyTooLargeError.code: 413, MethodNotAllowedError.code: 405}
+
+
 def error_response(error: Exception, ids: IdSource) -> Response:
     """The answer to a call that failed; logs it under the id that the body carries."""
     cause_id = ids()[:12]
     if isinstance(error, TilthError):
-        status = STATUS[error.kind]
-        body = ErrorBody(
-            code=error.code, kind=error.kind.value, message=error.message, hint=error.hint, id=cause_id
-        )
-        _log.warning("request_refused", cause_id=cause_id, code=error.code, message=error.message)
+        status = _STATUS_OF_CODE.get(error.code, STATUS[error.kind])
+        body = ErrorBody(code=error.code, kind=error.kind.value, message=error.message, hint=error.hint, id=cause_id)
+        if status == STATUS[ErrorKind.INTERNAL]:
+            _log.error("request_failed", cause_id=cause_id, error=error, code=error.code)
+        else:
+            _log.warning("request_refused", cause_id=cause_id, code=error.code, message=error.message)
     else:
         status = STATUS[ErrorKind.INTERNAL]
         body = ErrorBody(
-            code="INTERNAL_ERROR",
+            code=TilthError.code,
             kind=ErrorKind.INTERNAL.value,
             message=f"a defect of Tilth: {type(error).__name__}: {error}",
             hint=f"please report it with what the log says under cause_id={cause_id}",
@@ -47,5 +83,10 @@ def error_response(error: Exception, ids: IdSource) -> Response:
         )
         _log.error("request_failed", cause_id=cause_id, error=error)
     headers = {"Retry-After": RETRY_AFTER_SECONDS} if status == STATUS[ErrorKind.RETRY] else {}
-    content = msgspec.json.encode(ErrorAnswer(body))
-    return Response(content, status_code=status, media_type="application/json", headers=headers)
+    return Response(_encoded(body), status_code=status, media_type="application/json", headers=headers)
+
+
+def _encoded(body: ErrorBody) -> bytes:
+    """Messages may carry what is no text, for instance a file's name; it is replaced by question marks."""
+    texts = {name: text.encode("utf-8", "replace").decode() for name, text in msgspec.structs.asdict(body).items()}
+    return msgspec.json.encode(ErrorAnswer(ErrorBody(**texts)))

@@ -1,25 +1,31 @@
-"""A result in the form that the caller asked for: JSON, NDJSON, CSV or an Arrow stream."""
+"""A result in the form that the caller asked for: JSON, NDJSON, CSV or an Arrow stream.
+
+Always holds: bodies come piece by piece; a piece holds at most `ROWS_PER_PIECE` rows. How values look in JSON is told
+in cells.py; CSV differs in this: NULL is an empty field and an empty string is `""`, nested values are JSON text.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import assert_never
 
 import msgspec
 import pyarrow as pa
 from pyarrow import csv
 
 from tilth.base.errors import InvalidInputError
-from tilth.model.wire import ColumnInfo, SqlAnswer, Summary
+from tilth.model.wire import ColumnInfo, Summary
+from tilth.server.cells import is_text_in_json, json_cells, texts, unique_names
 
-ROWS_PER_BATCH = 8192
+ROWS_PER_PIECE = 8192
 
 
 class UnknownFormatError(InvalidInputError):
     """unknown output format"""
 
-    code = "UNKNOWN_FORMAT"
+    code = "UNKNOWN_OUTPUT_FORMAT"
 
 
 class Format(StrEnum):
@@ -31,7 +37,7 @@ class Format(StrEnum):
     ARROW = "application/vnd.apache.arrow.stream"
 
 
-#: What a user may write behind FORMAT.
+#: What a user may write behind FORMAT, in lower case.
 NAMES = {
     "json": Format.JSON,
     "jsoncompact": Format.JSON,
@@ -42,6 +48,10 @@ NAMES = {
     "arrow": Format.ARROW,
     "arrowstream": Format.ARROW,
 }
+
+_BY_MEDIA_TYPE = {form.value: form for form in Format}
+
+_json = msgspec.json.Encoder()
 
 
 def named_format(name: str) -> Format:
@@ -56,58 +66,92 @@ def accepted_format(accept: str) -> Format:
     """The first format of an Accept header that is known; JSON when the header names none of them."""
     for item in accept.split(","):
         media_type = item.split(";")[0].strip().lower()
-        if media_type in Format:
-            return Format(media_type)
+        if media_type in _BY_MEDIA_TYPE:
+            return _BY_MEDIA_TYPE[media_type]
     return Format.JSON
 
 
-def encode(table: pa.Table, columns: list[ColumnInfo], summary: Summary, form: Format) -> Iterator[bytes]:
+def encode(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary, form: Format) -> Iterator[bytes]:
     """Yields the body of the answer, piece by piece."""
     match form:
         case Format.JSON:
-            rows = [list(row.values()) for row in _unique(table).to_pylist()]
-            yield msgspec.json.encode(SqlAnswer(columns=columns, rows=rows, summary=summary), enc_hook=_plain)
+            return _as_json(table, columns, summary)
         case Format.NDJSON:
-            for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH):
-                lines = [msgspec.json.encode(row, enc_hook=_plain) for row in batch.to_pylist()]
-                yield b"".join(line + b"\n" for line in lines)
+            return _as_ndjson(table)
         case Format.CSV:
-            sink = io.BytesIO()
-            csv.write_csv(_flat(table), sink)
-            yield sink.getvalue()
+            return _as_csv(table)
         case Format.ARROW:
-            buffer = io.BytesIO()
-            with pa.ipc.new_stream(buffer, table.schema) as writer:
-                for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH * 8):
-                    writer.write_batch(batch)
-                    yield buffer.getvalue()
-                    buffer.seek(0)
-                    buffer.truncate()
-            yield buffer.getvalue()
+            return _as_arrow(table)
+    assert_never(form)
 
 
-def _unique(table: pa.Table) -> pa.Table:
-    """Rows become dicts on the way, so columns of one name (`SELECT 1, 1`) must be told apart."""
-    return table.rename_columns([str(index) for index in range(table.num_columns)])
+def _as_json(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary) -> Iterator[bytes]:
+    yield b'{"columns":' + _json.encode(columns) + b',"rows":['
+    separator = b""
+    for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+        rows = list(zip(*map(json_cells, batch.columns), strict=True))
+        if rows:
+            yield separator + _json.encode(rows)[1:-1]
+            separator = b","
+    yield b'],"summary":' + _json.encode(summary) + b"}"
 
 
-def _flat(table: pa.Table) -> pa.Table:
-    """CSV has no nesting: nested values become JSON text, binary values text."""
+def _as_ndjson(table: pa.Table) -> Iterator[bytes]:
+    names = unique_names(table.column_names)
+    for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+        rows = zip(*map(json_cells, batch.columns), strict=True)
+        yield _json.encode_lines([dict(zip(names, row, strict=True)) for row in rows])
+
+
+def _as_csv(table: pa.Table) -> Iterator[bytes]:
+    if not table.num_columns:
+        return
+    sink = io.BytesIO()
+    empty = _flat(pa.RecordBatch.from_pylist([], schema=table.schema))
+    with csv.CSVWriter(sink, empty.schema) as writer:
+        for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+            writer.write_batch(_flat(batch))
+            yield _taken(sink)
+    yield _taken(sink)
+
+
+def _as_arrow(table: pa.Table) -> Iterator[bytes]:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+            writer.write_batch(batch)
+            yield _taken(sink)
+    yield _taken(sink)
+
+
+def _taken(sink: io.BytesIO) -> bytes:
+    """What has been written since the last call."""
+    piece = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return piece
+
+
+def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns as CSV's writer takes them: numbers, booleans and strings."""
     columns = []
-    for column in table.columns:
-        if pa.types.is_nested(column.type):
-            values = [None if value is None else msgspec.json.encode(value, enc_hook=_plain).decode() for value in column.to_pylist()]
-            columns.append(pa.chunked_array([pa.array(values, pa.string())]))
-        elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-            values = [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
-            columns.append(pa.chunked_array([pa.array(values, pa.string())]))
-        else:
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if is_text_in_json(column.type):
+            columns.append(texts(column))
+        elif pa.types.is_nested(column.type):
+            cells = [None if cell is None else _json.encode(cell).decode() for cell in json_cells(column)]
+            columns.append(pa.array(cells, pa.string()))
+        elif _is_plain(column.type):
             columns.append(column)
-    return pa.table(columns, names=table.column_names)
+        else:
+            cells = [None if cell is None else str(cell) for cell in json_cells(column)]
+            columns.append(pa.array(cells, pa.string()))
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _plain(value: object) -> object:
-    """What msgspec does not know by itself, for instance numpy's numbers."""
-    if hasattr(value, "item"):
-        return value.item()
-    return str(value)
+def _is_plain(arrow: pa.DataType) -> bool:
+    types = pa.types
+    is_number = types.is_integer(arrow) or types.is_float32(arrow) or types.is_float64(arrow)
+    return bool(is_number or types.is_boolean(arrow) or types.is_string(arrow) or types.is_large_string(arrow))

@@ -13,6 +13,12 @@ from tilth.base.errors import UnavailableError
 
 START_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 10.0
+#: What running requests have when the server stops.
+FINISH_SECONDS_MAX = 5
+#: Longer than clients keep idle connections, so that none of them sends into one that is being closed.
+KEEP_ALIVE_SECONDS = 75
+#: Connections that wait to be accepted.
+BACKLOG = 128
 _POLL_SECONDS = 0.02
 
 
@@ -29,11 +35,22 @@ class HttpServer:
         """Raises PortTakenError when the address cannot be had."""
         self._clock = clock
         self._socket = _listen(host, port)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5)
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=FINISH_SECONDS_MAX,
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="tilth-http", daemon=True)
         bound_host, bound_port = self._socket.getsockname()[:2]
-        self.url = f"http://{bound_host}:{bound_port}"
+        shown = f"[{bound_host}]" if ":" in bound_host else bound_host
+        self.url = f"http://{shown}:{bound_port}"
 
     def start(self) -> None:
         """Returns once requests are answered."""
@@ -61,7 +78,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         hint = "stop what listens there, or choose another address with --listen"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
 import typer
 
 from tilth.client.cli.serve import serve
@@ -15,6 +18,28 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(is_asked: bool) -> None:
+    if not is_asked:
+        return
+    try:
+        told = version("tilth")
+    except PackageNotFoundError:
+        told = "from its sources, not installed"
+    typer.echo(f"tilth {told}")
+    raise typer.Exit
+
+
+@app.callback()
+def main(
+    is_version_asked: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version and leave.")
+    ] = False,
+) -> None:
+    """Self-maintaining real-time tables for Spark."""
+
+
 app.command()(serve)
 app.command()(sql)
 app.command()(status)

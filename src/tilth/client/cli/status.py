@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.text import Text
 
 from tilth.base.errors import TilthError
 from tilth.client.http import DEFAULT_URL, connect
-from tilth.client.output import show_error
+from tilth.client.output import console_of, show_error
+
+ANSWER_SECONDS_MAX = 10.0
 
 
 def status(url: Annotated[str, typer.Option(help="The server's address.", envvar="TILTH_URL")] = DEFAULT_URL) -> None:
-    """Tell how a server and its components are."""
-    console = Console()
+    """Tell how a server and its components are; the exit code is 1 when something is wrong."""
+    console = console_of()
     try:
-        with connect(url, timeout_seconds=10) as connection:
+        with connect(url, timeout_seconds=ANSWER_SECONDS_MAX) as connection:
             health = connection.health()
+            told_url = connection.url
     except TilthError as error:
-        show_error(Console(stderr=True), error)
+        show_error(console_of(sys.stderr), error)
         raise typer.Exit(1) from error
-    console.print(f"{url}: {health.status} (tilth {health.version}, server {health.server})")
+    console.print(Text(f"{told_url}: {health.status} (tilth {health.version}, server {health.server})"))
     for component, state in health.components.items():
-        console.print(f"  {component}: {state}")
+        console.print(Text(f"  {component}: {state}"))
     raise typer.Exit(0 if health.status == "ok" else 1)

@@ -1,0 +1,120 @@
+"""What is true: tables, parts, offsets, leases, transactions, in one ordered key-value store.
+
+Covers: definitions, snapshots, GC end times, transactions with three outcomes, leases and fences, trash, part log.
+Does not cover: bytes of files (tilth.storage), who decides to act (tilth.ingest, tilth.maintenance).
+Always holds: a transaction's changes become true in one batch or never; a fenced actor commits nothing; commit timestamps
+of a table rise; what the past showed it still shows until it is moved to the trash. See also: catalog/keys.py, kv/.
+"""
+
+from tilth.catalog import visibility
+from tilth.catalog.catalog import Catalog
+from tilth.catalog.clock import HybridClock
+from tilth.catalog.commit import CommitOutcome, Committed, Conflicted
+from tilth.catalog.errors import (
+    BadMergeError,
+    DatabaseExistsError,
+    DatabaseNotEmptyError,
+    DatabaseNotFoundError,
+    InvariantError,
+    LeaseHeldError,
+    NewerFormatError,
+    OffsetsMovedError,
+    PartsGoneError,
+    ReservedNameError,
+    SchemaChangedError,
+    StoreClosedError,
+    StoreIOError,
+    StoreLockedError,
+    TableExistsError,
+    TableInUseError,
+    TableNotFoundError,
+    TooManyConflictsError,
+    TxnAbortedError,
+    TxnFinishedError,
+    TxnNotFoundError,
+    TxnRunningError,
+    WrongEngineError,
+)
+from tilth.catalog.kv import KeyValue, Unknown
+from tilth.catalog.kv.memory import MemoryKV
+from tilth.catalog.kv.rocksdb import RocksKV
+from tilth.catalog.names import DEFAULT_DATABASE, SYSTEM_DATABASE
+from tilth.catalog.records import DroppedTable, TableVersion
+from tilth.catalog.requirements import FenceHeld, PartsVisible, Requirement, SchemaIs, TableExists
+from tilth.catalog.settings import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, NODE_SETTINGS
+from tilth.catalog.stats import CatalogStats
+from tilth.catalog.trash import TrashedPart
+from tilth.catalog.updates import (
+    AddGap,
+    AddLedger,
+    AdvanceOffsets,
+    ClearOffsets,
+    DropPartition,
+    InsertPart,
+    ReplaceParts,
+    ResolveGaps,
+    SetOffsets,
+    TruncateTable,
+    Update,
+)
+
+__all__ = [
+    "CACHE_BYTES",
+    "COMMIT_ATTEMPTS_MAX",
+    "DEFAULT_DATABASE",
+    "NODE_SETTINGS",
+    "SYSTEM_DATABASE",
+    "AddGap",
+    "AddLedger",
+    "AdvanceOffsets",
+    "BadMergeError",
+    "Catalog",
+    "CatalogStats",
+    "ClearOffsets",
+    "CommitOutcome",
+    "Committed",
+    "Conflicted",
+    "DatabaseExistsError",
+    "DatabaseNotEmptyError",
+    "DatabaseNotFoundError",
+    "DropPartition",
+    "DroppedTable",
+    "FenceHeld",
+    "HybridClock",
+    "InsertPart",
+    "InvariantError",
+    "KeyValue",
+    "LeaseHeldError",
+    "MemoryKV",
+    "NewerFormatError",
+    "OffsetsMovedError",
+    "PartsGoneError",
+    "PartsVisible",
+    "ReplaceParts",
+    "Requirement",
+    "ReservedNameError",
+    "ResolveGaps",
+    "RocksKV",
+    "SchemaChangedError",
+    "SchemaIs",
+    "SetOffsets",
+    "StoreClosedError",
+    "StoreIOError",
+    "StoreLockedError",
+    "TableExists",
+    "TableExistsError",
+    "TableInUseError",
+    "TableNotFoundError",
+    "TableVersion",
+    "TooManyConflictsError",
+    "TrashedPart",
+    "TruncateTable",
+    "TxnAbortedError",
+    "TxnFinishedError",
+    "TxnNotFoundError",
+    "TxnRunningError",
+    "Unknown",
+    "Update",
+    "WrongEngineError",
+    "visibility",
+]

@@ -1,0 +1,61 @@
+"""The catalog: its repositories over one store, wired."""
+
+from __future__ import annotations
+
+from tilth.base.clock import Clock
+from tilth.base.ids import IdSource
+from tilth.catalog.clock import HybridClock
+from tilth.catalog.commit import Committer
+from tilth.catalog.kv import KeyValue
+from tilth.catalog.leases import Leases
+from tilth.catalog.offsets import Offsets
+from tilth.catalog.part_log import PartLog
+from tilth.catalog.parts import Parts
+from tilth.catalog.readers import Readers
+from tilth.catalog.saved import SavedState
+from tilth.catalog.services import Services
+from tilth.catalog.settings import COMMIT_ATTEMPTS_MAX
+from tilth.catalog.stats import CatalogStats, Counters
+from tilth.catalog.tables import Tables
+from tilth.catalog.transactions import Transactions
+from tilth.catalog.trash import Trash
+
+
+class Catalog:
+    """What is true. Opening it reads a handful of keys, however many parts there are; nothing is kept in memory."""
+
+    def __init__(
+        self,
+        kv: KeyValue,
+        clock: Clock,
+        server: str,
+        ids: IdSource,
+        *,
+        commit_attempts_max: int = COMMIT_ATTEMPTS_MAX.default,
+        is_checking: bool = False,
+    ) -> None:
+        """`is_checking` checks every commit's invariants, as tests do: it reads a little and doubles the folding."""
+        self._kv = kv
+        self._counters = Counters()
+        #: Where transaction ids, block ids and commit timestamps come from.
+        self.clock = HybridClock(clock)
+        committer = Committer(
+            clock, self.clock, kv, self._counters, attempts_max=commit_attempts_max, is_checking=is_checking
+        )
+        self.transactions = Transactions(clock, self.clock, kv, committer, server=server)
+        self.tables = Tables(clock, kv, ids=ids)
+        self.parts = Parts(clock, self.clock, kv)
+        self.trash = Trash(clock, self.clock, kv)
+        self.offsets = Offsets(kv)
+        self.leases = Leases(clock, kv)
+        self.readers = Readers(clock, kv, ids=ids)
+        self.services = Services(clock, kv)
+        self.part_log = PartLog(clock, kv)
+        self.state = SavedState(clock, kv)
+
+    def stats(self) -> CatalogStats:
+        return self._counters.stats()
+
+    def close(self) -> None:
+        """Ends the use of the store."""
+        self._kv.close()

@@ -1,0 +1,70 @@
+"""The catalog's values: MessagePack behind one byte that tells the version of the format. Pure.
+
+Always holds: a value of a newer version is refused by name, never misread. Fields may be added with a default without
+a new version; old programs skip them. A field whose meaning changes needs a new version.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tilth.base.errors import CorruptError
+from tilth.catalog.errors import NewerFormatError
+from tilth.catalog.keys import describe
+from tilth.catalog.records import DatabaseRecord, DroppedTable, FinishedTxn, PartitionRecord, TableVersion
+from tilth.model.lease import Lease, ReaderLease
+from tilth.model.offset import IngestGap, LedgerEntry
+from tilth.model.part import Entry, PartEvent, TrashItem
+from tilth.model.service import Switch
+from tilth.model.table import Relation
+from tilth.model.txn import Txn
+
+T = TypeVar("T")
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Codec(Generic[T]):
+    """Values of one type to bytes and back."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, version: int = 1) -> None:
+        self._decoder = decoder
+        self._version = version
+        self._tag = bytes((version,))
+
+    def encode(self, value: T) -> bytes:
+        return self._tag + _encoder.encode(value)
+
+    def decode(self, key: bytes, data: bytes) -> T:
+        """Raises NewerFormatError or CorruptError, naming the key."""
+        if data[:1] != self._tag:
+            if data and data[0] > self._version:
+                hint = "start the version of the program that wrote it, or a later one"
+                raise NewerFormatError(key=describe(key), found=data[0], known=self._version, hint=hint)
+            raise CorruptError("a value of the catalog has no known version", key=describe(key), found=data[:1].hex())
+        try:
+            return self._decoder.decode(memoryview(data)[1:])
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise CorruptError("a value of the catalog cannot be read", key=describe(key), error=error) from error
+
+
+DATABASES = Codec(msgspec.msgpack.Decoder(DatabaseRecord))
+TEXTS = Codec(msgspec.msgpack.Decoder(str))
+INTEGERS = Codec(msgspec.msgpack.Decoder(int))
+BLOBS = Codec(msgspec.msgpack.Decoder(bytes))
+RELATIONS: Codec[Relation] = Codec(msgspec.msgpack.Decoder[Relation](Relation))
+ENTRIES: Codec[Entry] = Codec(msgspec.msgpack.Decoder[Entry](Entry))
+DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))
+VERSIONS = Codec(msgspec.msgpack.Decoder(TableVersion))
+PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
+TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
+OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))
+FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
+LEDGER = Codec(msgspec.msgpack.Decoder(LedgerEntry))
+GAPS = Codec(msgspec.msgpack.Decoder(IngestGap))
+LEASES = Codec(msgspec.msgpack.Decoder(Lease))
+READERS = Codec(msgspec.msgpack.Decoder(ReaderLease))
+SWITCHES = Codec(msgspec.msgpack.Decoder(Switch))
+PART_EVENTS = Codec(msgspec.msgpack.Decoder(PartEvent))

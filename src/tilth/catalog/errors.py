@@ -1,0 +1,153 @@
+"""What the catalog refuses, and why. See also: `tilth.base.errors`."""
+
+from __future__ import annotations
+
+from tilth.base.errors import (
+    ConflictError,
+    CorruptError,
+    ErrorKind,
+    InvalidInputError,
+    NotFoundError,
+    RetryError,
+    TilthError,
+    UnavailableError,
+)
+
+
+class StoreLockedError(UnavailableError):
+    """another process has this catalog open"""
+
+    code = "STORE_LOCKED"
+
+
+class StoreClosedError(UnavailableError):
+    """the catalog is closed"""
+
+    code = "STORE_CLOSED"
+
+
+class StoreIOError(UnavailableError):
+    """the catalog's disk does not work"""
+
+    code = "STORE_IO"
+
+
+class NewerFormatError(CorruptError):
+    """a newer version of the program wrote this value"""
+
+    code = "NEWER_FORMAT"
+
+
+class DatabaseNotFoundError(NotFoundError):
+    """no such database"""
+
+    code = "DATABASE_NOT_FOUND"
+
+
+class DatabaseExistsError(ConflictError):
+    """the database exists already"""
+
+    code = "DATABASE_EXISTS"
+
+
+class DatabaseNotEmptyError(ConflictError):
+    """the database still holds tables"""
+
+    code = "DATABASE_NOT_EMPTY"
+
+
+class ReservedNameError(InvalidInputError):
+    """the name is reserved"""
+
+    code = "RESERVED_NAME"
+
+
+class TableNotFoundError(NotFoundError):
+    """no such table"""
+
+    code = "TABLE_NOT_FOUND"
+
+
+class TableExistsError(ConflictError):
+    """the table exists already"""
+
+    code = "TABLE_EXISTS"
+
+
+class TableInUseError(ConflictError):
+    """views still use the table"""
+
+    code = "TABLE_IN_USE"
+
+
+class WrongEngineError(InvalidInputError):
+    """this kind of table cannot do that"""
+
+    code = "WRONG_ENGINE"
+
+
+class TxnNotFoundError(NotFoundError):
+    """no such transaction"""
+
+    code = "TXN_NOT_FOUND"
+
+
+class TxnAbortedError(ConflictError):
+    """the transaction was aborted"""
+
+    code = "TXN_ABORTED"
+
+
+class TxnFinishedError(ConflictError):
+    """the transaction is committed already"""
+
+    code = "TXN_FINISHED"
+
+
+class TxnRunningError(ConflictError):
+    """the transaction still runs"""
+
+    code = "TXN_RUNNING"
+
+
+class OffsetsMovedError(ConflictError):
+    """the stored offsets are not those that the round started from"""
+
+    code = "OFFSETS_MOVED"
+
+
+class PartsGoneError(ConflictError):
+    """parts that the commit builds on are not visible any more"""
+
+    code = "PARTS_GONE"
+
+
+class SchemaChangedError(ConflictError):
+    """the table's columns have changed meanwhile"""
+
+    code = "SCHEMA_CHANGED"
+
+
+class BadMergeError(TilthError):
+    """these parts cannot be merged into one"""
+
+    kind = ErrorKind.INVALID
+    code = "BAD_MERGE"
+
+
+class LeaseHeldError(ConflictError):
+    """somebody else holds the lease"""
+
+    code = "LEASE_HELD"
+
+
+class TooManyConflictsError(RetryError):
+    """others committed to the same keys at every try"""
+
+    code = "TOO_MANY_CONFLICTS"
+
+
+class InvariantError(TilthError):
+    """a commit would break a rule that must always hold"""
+
+    code = "INVARIANT_BROKEN"

@@ -1,0 +1,120 @@
+"""The layout of the catalog's keys. Pure.
+
+A key is one byte that says what it holds (`Space`) and its fields, so packed that keys sort as their fields do: texts
+as UTF-8 with an end mark, integers as 8 bytes big-endian. Fields go from the general to the special: all entries of a
+partition, and all partitions of a table, are one range each.
+
+    ENTRY  table, partition, min block, max block, level, mutation -> Part | Mark | DropRange
+    OFFSET Kafka table, topic, partition                           -> next offset to read
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tilth.base.errors import CorruptError
+from tilth.model.part import PartName
+
+_END = b"\x00\x01"
+_ZERO = b"\x00\xff"
+
+
+class Space(Enum):
+    """What a key holds. The bytes are part of the stored format: none is changed or used again."""
+
+    DATABASE = b"D"
+    #: database, name -> uuid
+    NAME = b"N"
+    #: uuid -> TableDef | KafkaDef | ViewDef
+    RELATION = b"R"
+    #: uuid -> DroppedTable
+    DROPPED = b"d"
+    #: Kafka table's uuid, view's uuid
+    VIEW_OF = b"w"
+    #: target table's uuid, view's uuid
+    VIEW_INTO = b"W"
+    #: uuid of a table or Kafka table -> TableVersion
+    VERSION = b"V"
+    #: table, partition -> PartitionRecord
+    PARTITION = b"P"
+    ENTRY = b"E"
+    #: like ENTRY -> TrashItem
+    TRASH = b"T"
+    #: running and aborted transactions: id -> Txn
+    OPEN_TXN = b"X"
+    #: id -> FinishedTxn
+    FINISHED_TXN = b"Z"
+    OFFSET = b"O"
+    #: Kafka table, txn -> LedgerEntry
+    LEDGER = b"L"
+    #: Kafka table, topic, partition, start -> IngestGap
+    GAP = b"G"
+    #: name -> Lease
+    LEASE = b"l"
+    #: table, id -> ReaderLease
+    READER = b"r"
+    #: table, service -> Switch
+    SWITCH = b"s"
+    #: milliseconds, hybrid time, number -> PartEvent
+    PART_LOG = b"g"
+    #: name -> bytes
+    STATE = b"c"
+    #: one key -> the newest hybrid time whose record was removed
+    CLOCK = b"k"
+
+
+def pack(space: Space, *fields: str | int) -> bytes:
+    """The key of these fields, or the common beginning of all keys that begin with them."""
+    parts = [space.value]
+    for field in fields:
+        if isinstance(field, int):
+            parts.append(field.to_bytes(8, "big"))
+        else:
+            parts.append(field.encode().replace(b"\x00", _ZERO) + _END)
+    return b"".join(parts)
+
+
+def span(space: Space, *fields: str | int) -> tuple[bytes, bytes]:
+    """First and end of the range of all keys that begin with these fields."""
+    start = pack(space, *fields)
+    return start, after_prefix(start)
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The smallest key that is greater than every key with this prefix."""
+    kept = prefix.rstrip(b"\xff")
+    assert kept, "a space's byte is never 0xff"
+    return kept[:-1] + bytes((kept[-1] + 1,))
+
+
+def unpack(key: bytes, kinds: str) -> list[str | int]:
+    """The fields of a key, by their kinds: `s` text, `i` integer. Raises CorruptError when they do not fit."""
+    at = 1
+    fields: list[str | int] = []
+    for kind in kinds:
+        if kind == "i":
+            fields.append(int.from_bytes(key[at : at + 8], "big"))
+            at += 8
+        else:
+            end = key.find(_END, at)
+            if end < 0:
+                break
+            fields.append(key[at:end].replace(_ZERO, b"\x00").decode())
+            at = end + len(_END)
+    if len(fields) != len(kinds) or at != len(key):
+        raise CorruptError("a key of the catalog cannot be read", key=describe(key))
+    return fields
+
+
+def entry_key(table: str, name: PartName, *, space: Space = Space.ENTRY) -> bytes:
+    """The key of a part, mark or drop range (or, with Space.TRASH, of what was one)."""
+    return pack(space, table, name.partition, name.min_block, name.max_block, name.level, name.mutation)
+
+
+def describe(key: bytes) -> str:
+    """A key as people can read it."""
+    try:
+        space = Space(key[:1]).name.lower()
+    except ValueError:
+        space = "unknown"
+    return space + "/" + key[1:].replace(_END, b"/").decode("ascii", "backslashreplace").replace("\x00", "\\x00")

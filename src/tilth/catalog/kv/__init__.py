@@ -1,0 +1,32 @@
+"""The ordered key-value store under the catalog: one protocol, several backends.
+
+Covers: get, ordered scan, consistent views, atomic durable commits with preconditions. Does not cover: what keys and
+values mean (keys.py, codec.py). Always holds: a commit has three outcomes, landed, conflict or unknown, and never
+two; the version of a key is the sequence number of the commit that wrote it. See also: `tilth.testing.check_kv`.
+"""
+
+from tilth.catalog.kv.protocol import (
+    Absent,
+    AtVersion,
+    Conflict,
+    KeyValue,
+    KVOutcome,
+    Landed,
+    Precondition,
+    ReadView,
+    Unknown,
+    Versioned,
+)
+
+__all__ = [
+    "Absent",
+    "AtVersion",
+    "Conflict",
+    "KVOutcome",
+    "KeyValue",
+    "Landed",
+    "Precondition",
+    "ReadView",
+    "Unknown",
+    "Versioned",
+]

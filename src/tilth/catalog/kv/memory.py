@@ -1,0 +1,167 @@
+"""A key-value store in memory, for tests and trials. Nothing survives the process."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from tilth.catalog.kv.protocol import (
+    FIRST_KEY,
+    Absent,
+    AtVersion,
+    Conflict,
+    KVOutcome,
+    Landed,
+    Precondition,
+    ReadView,
+    Versioned,
+)
+
+#: Keys that a scan takes under the lock at a time.
+_SCAN_BATCH = 256
+
+
+class MemoryKV:
+    """Each key has its history, as far back as a living view may look."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sequence = 0
+        #: Oldest first; None: deleted.
+        self._history: dict[bytes, list[tuple[int, bytes | None]]] = {}
+        self._keys: list[bytes] = []
+        #: Sequence numbers of the living views.
+        self._views: Counter[int] = Counter()
+        #: Keys whose history is longer than one value, or that are deleted.
+        self._stale: set[bytes] = set()
+
+    def get(self, key: bytes) -> Versioned | None:
+        with self._lock:
+            return self._at(key, self._sequence)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        with self.view() as view:
+            yield from view.scan(start, end, limit=limit, reverse=reverse)
+
+    @contextmanager
+    def view(self) -> Iterator[ReadView]:
+        with self._lock:
+            sequence = self._sequence
+            self._views[sequence] += 1
+        try:
+            yield _View(self, sequence)
+        finally:
+            with self._lock:
+                self._views[sequence] -= 1
+                if not self._views[sequence]:
+                    del self._views[sequence]
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        assert all(key >= FIRST_KEY for key in (*puts, *deletes))
+        with self._lock:
+            for precondition in preconditions:
+                if not _holds(precondition, self._at(precondition.key, self._sequence)):
+                    return Conflict(precondition.key)
+            self._sequence += 1
+            for key in deletes:
+                if key in self._history:
+                    self._write(key, None)
+            for key, value in puts.items():
+                self._write(key, value)
+            self._forget_the_past()
+            return Landed(self._sequence)
+
+    def close(self) -> None:
+        """Nothing to do: the memory goes with the object."""
+
+    def _write(self, key: bytes, value: bytes | None) -> None:
+        history = self._history.get(key)
+        if history is None:
+            insort(self._keys, key)
+            self._history[key] = [(self._sequence, value)]
+            return
+        if history[-1][0] == self._sequence:
+            history.pop()
+        history.append((self._sequence, value))
+        self._stale.add(key)
+
+    def _forget_the_past(self) -> None:
+        oldest = min(self._views, default=self._sequence)
+        if not self._stale or (self._views and len(self._stale) < _SCAN_BATCH):
+            return
+        for key in tuple(self._stale):
+            history = self._history[key]
+            while len(history) > 1 and history[1][0] <= oldest:
+                history.pop(0)
+            if len(history) > 1:
+                continue
+            sequence, value = history[0]
+            if value is not None:
+                self._stale.discard(key)
+            elif sequence <= oldest:
+                self._stale.discard(key)
+                del self._history[key]
+                self._keys.pop(bisect_left(self._keys, key))
+
+    def _at(self, key: bytes, sequence: int) -> Versioned | None:
+        for version, value in reversed(self._history.get(key, ())):
+            if version <= sequence:
+                return None if value is None else Versioned(value, version)
+        return None
+
+    def _batch(
+        self, start: bytes, end: bytes | None, sequence: int, *, reverse: bool
+    ) -> tuple[list[bytes], list[Versioned | None]]:
+        """Up to `_SCAN_BATCH` keys, dead ones among them, and their values at a sequence number."""
+        with self._lock:
+            first = bisect_left(self._keys, start)
+            last = len(self._keys) if end is None else bisect_left(self._keys, end)
+            if reverse:
+                keys = self._keys[max(first, last - _SCAN_BATCH) : last][::-1]
+            else:
+                keys = self._keys[first : min(last, first + _SCAN_BATCH)]
+            return keys, [self._at(key, sequence) for key in keys]
+
+
+class _View:
+    """The store as of one commit."""
+
+    def __init__(self, store: MemoryKV, sequence: int) -> None:
+        self._store = store
+        self._sequence = sequence
+
+    def get(self, key: bytes) -> Versioned | None:
+        with self._store._lock:
+            return self._store._at(key, self._sequence)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        left = limit
+        while left is None or left > 0:
+            keys, values = self._store._batch(start, end, self._sequence, reverse=reverse)
+            for key, value in zip(keys, values, strict=True):
+                if value is not None and (left is None or left > 0):
+                    left = None if left is None else left - 1
+                    yield key, value
+            if len(keys) < _SCAN_BATCH:
+                return
+            if reverse:
+                end = keys[-1]
+            else:
+                start = keys[-1] + b"\x00"
+
+
+def _holds(precondition: Precondition, found: Versioned | None) -> bool:
+    match precondition:
+        case Absent():
+            return found is None
+        case AtVersion(version=version):
+            return found is not None and found.version == version

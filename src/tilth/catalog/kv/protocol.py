@@ -1,0 +1,97 @@
+"""What every key-value store of the catalog does. Pure: nouns and protocols.
+
+Keys starting with a zero byte belong to the store itself; nobody else may write them and no scan shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+#: Keys below this one are the store's own.
+FIRST_KEY = b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A value and the sequence number of the commit that wrote it."""
+
+    value: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Precondition: there is no such key."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AtVersion:
+    """Precondition: the key is there and was last written by that commit."""
+
+    key: bytes
+    version: int
+
+
+Precondition = Absent | AtVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The batch is applied and durable."""
+
+    #: The sequence number of the commit, which is the version of every key it wrote.
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The batch is not applied: this key is not as its precondition says."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The batch may or may not be applied, now or a little later: read before you act, delete nothing."""
+
+    reason: str
+
+
+KVOutcome = Landed | Conflict | Unknown
+
+
+class ReadView(Protocol):
+    """Keys and values as of one moment."""
+
+    def get(self, key: bytes) -> Versioned | None:
+        """The value; raises UnavailableError when the store does not answer."""
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        """The keys from `start` (included) to `end` (excluded; None: to the last),
+        in order or from the end backwards.
+        """
+
+
+class KeyValue(ReadView, Protocol):
+    """A store. Safe to use from several threads."""
+
+    def view(self) -> AbstractContextManager[ReadView]:
+        """A consistent view; what is committed after this call is not in it."""
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        """Applies all puts and deletes at once if every precondition holds. Durable when it returns Landed.
+
+        Raises UnavailableError when nothing was applied because the store does not answer.
+        """
+
+    def close(self) -> None:
+        """Ends the use of the store; calling it again does nothing."""

@@ -1,0 +1,325 @@
+"""The embedded key-value store: RocksDB, owned by one process.
+
+Covers: opening, locking, durable batches, what happens after a failed write. Does not cover: several processes.
+Always holds: one commit at a time; a value is its commit's sequence number (8 bytes, big-endian) and then the bytes
+given; the newest sequence number is written in each batch, so it survives a restart and tells whether a batch landed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DbClosedError,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+    WriteOptions,
+)
+
+from tilth.base.errors import CorruptError, TilthError, UnavailableError
+from tilth.base.logs import Log
+from tilth.base.units import MIB
+from tilth.catalog.errors import NewerFormatError, StoreClosedError, StoreIOError, StoreLockedError
+from tilth.catalog.kv.protocol import (
+    FIRST_KEY,
+    AtVersion,
+    Conflict,
+    KVOutcome,
+    Landed,
+    Precondition,
+    ReadView,
+    Unknown,
+    Versioned,
+)
+
+_SEQUENCE_KEY = b"\x00sequence"
+_FORMAT_KEY = b"\x00format"
+_FORMAT = 1
+_U64 = struct.Struct(">Q")
+#: Memory that writes gather in before they become a file, twice: one fills while the other is written.
+_WRITE_BUFFER_BYTES = 16 * MIB
+_WAL_BYTES_MAX = 64 * MIB
+_BLOCK_BYTES = 16 << 10
+_BLOOM_BITS = 10
+_OPEN_FILES_MAX = 512
+
+_log = Log("catalog")
+
+
+class RocksKV:
+    """The store in a folder, made if it is not there.
+
+    Raises StoreLockedError when another process (or this one) has it open, StoreIOError when the folder cannot be used.
+    """
+
+    def __init__(self, path: str, *, cache_bytes: int = 64 * MIB) -> None:
+        self.path = os.path.abspath(path)
+        self._cache_bytes = cache_bytes
+        self._lock = threading.Lock()
+        self._sync = WriteOptions()
+        self._sync.sync = True
+        self._is_closed = False
+        #: True after a failed write: the database must be opened anew before it is written again.
+        self._is_broken = False
+        self._db, self._sequence = self._open()
+
+    def get(self, key: bytes) -> Versioned | None:
+        with _told(self.path):
+            return _versioned(self._ready().get(key))
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        with self.view() as view:
+            yield from view.scan(start, end, limit=limit, reverse=reverse)
+
+    @contextmanager
+    def view(self) -> Iterator[ReadView]:
+        with _told(self.path):
+            view = _View(self._ready(), self.path)
+        try:
+            yield view
+        finally:
+            view.release()
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        assert all(key >= FIRST_KEY for key in (*puts, *deletes))
+        with self._lock:
+            if self._is_broken:
+                self._reopen()
+            with _told(self.path):
+                for precondition in preconditions:
+                    found = self._db.get(precondition.key)
+                    version = None if found is None else _U64.unpack_from(found)[0]
+                    wanted = precondition.version if isinstance(precondition, AtVersion) else None
+                    if version != wanted:
+                        return Conflict(precondition.key)
+            return self._write(puts, deletes)
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._close_db()
+
+    def _ready(self) -> Rdict:
+        """The database; opened anew if a failed write has closed it, for the disk may be cured by now."""
+        if self._is_broken:
+            with self._lock:
+                if self._is_broken:
+                    self._reopen()
+        return self._db
+
+    def _write(self, puts: Mapping[bytes, bytes], deletes: Collection[bytes]) -> KVOutcome:
+        sequence = self._sequence + 1
+        mark = _U64.pack(sequence)
+        batch = WriteBatch(raw_mode=True)
+        for key in deletes:
+            batch.delete(key)
+        for key, value in puts.items():
+            batch.put(key, mark + value)
+        batch.put(_SEQUENCE_KEY, mark)
+        try:
+            self._db.write(batch, self._sync)
+        except DbClosedError as error:
+            raise StoreClosedError(path=self.path) from error
+        # rocksdict raises bare Exceptions for what goes wrong in RocksDB.
+        except Exception as error:
+            return self._after_failed_write(sequence, error)
+        self._sequence = sequence
+        return Landed(sequence)
+
+    def _after_failed_write(self, sequence: int, error: Exception) -> KVOutcome:
+        """The log may or may not hold the batch: opening the database anew reads it and tells."""
+        _log.error("catalog_write_failed", error=error, path=self.path)
+        self._is_broken = True
+        try:
+            self._reopen()
+        except UnavailableError:
+            return Unknown(f"the catalog could not be written: {error}")
+        if self._sequence >= sequence:
+            return Landed(sequence)
+        raise StoreIOError(
+            path=self.path, error=error, hint="nothing was applied; is the disk full or read-only?"
+        ) from error
+
+    def _reopen(self) -> None:
+        if self._is_closed:
+            raise StoreClosedError(path=self.path)
+        self._close_db()
+        self._db, self._sequence = self._open()
+        self._is_broken = False
+        _log.info("catalog_reopened", path=self.path, sequence=self._sequence)
+
+    def _close_db(self) -> None:
+        try:
+            self._db.close()
+        except DbClosedError:
+            pass
+        except Exception as error:
+            # Flushing fails, as the write before did; the lock is given up all the same, and the log is on the disk.
+            _log.warning("catalog_closed_broken", path=self.path, error=error)
+
+    def _open(self) -> tuple[Rdict, int]:
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            db = Rdict(self.path, _options(self._cache_bytes))
+        except OSError as error:
+            raise StoreIOError(path=self.path, error=error, hint="give a folder that can be written") from error
+        except Exception as error:
+            raise _store_error(self.path, error) from error
+        try:
+            with _told(self.path):
+                return db, _read_own_keys(db, self.path, self._sync)
+        except TilthError:
+            db.close()
+            raise
+
+
+class _View:
+    """One iterator of RocksDB, which sees the store as it was when the iterator was made. For one thread.
+
+    Not a snapshot of rocksdict: iterators over those (0.3.29) show what was written after it was taken.
+    """
+
+    def __init__(self, db: Rdict, path: str) -> None:
+        self._iterator: RdictIter | None = db.iter()
+        self._path = path
+        #: Counts who has moved the iterator: a scan that was overtaken seeks its place again.
+        self._moves = 0
+
+    def get(self, key: bytes) -> Versioned | None:
+        iterator = self._open()
+        with _told(self._path):
+            self._moves += 1
+            iterator.seek(key)
+            return _versioned(iterator.value()) if _key_at(iterator) == key else None
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        start = max(start, FIRST_KEY)
+        left = -1 if limit is None else limit
+        last: bytes | None = None
+        moves = -1
+        with _told(self._path):
+            while left != 0:
+                iterator = self._open()
+                if self._moves != moves:
+                    self._moves += 1
+                    moves = self._moves
+                    _seek(iterator, start, end, last=last, reverse=reverse)
+                elif reverse:
+                    iterator.prev()
+                else:
+                    iterator.next()
+                last = _key_at(iterator)
+                if last is None or last < start or (end is not None and last >= end):
+                    return
+                data = iterator.value()
+                yield last, Versioned(data[8:], _U64.unpack_from(data)[0])
+                left -= 1
+
+    def release(self) -> None:
+        self._iterator = None
+
+    def _open(self) -> RdictIter:
+        assert self._iterator is not None, "the view has ended"
+        return self._iterator
+
+
+def _seek(iterator: RdictIter, start: bytes, end: bytes | None, *, last: bytes | None, reverse: bool) -> None:
+    """To the first pair of a scan, or to the one after the last that it has given."""
+    if not reverse:
+        iterator.seek(start if last is None else last + b"\x00")
+        return
+    before = end if last is None else last
+    if before is None:
+        iterator.seek_to_last()
+        return
+    iterator.seek_for_prev(before)
+    if _key_at(iterator) == before:
+        iterator.prev()
+
+
+def _key_at(iterator: RdictIter) -> bytes | None:
+    """None behind the last key; raises when the iterator stopped because of an error."""
+    if iterator.valid():
+        key = iterator.key()
+        assert isinstance(key, bytes)
+        return key
+    iterator.status()
+    return None
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """RocksDB's errors while reading, as ours; rocksdict raises bare Exceptions."""
+    try:
+        yield
+    except (AssertionError, TilthError):
+        raise
+    except DbClosedError as error:
+        raise StoreClosedError(path=path) from error
+    except Exception as error:
+        raise _store_error(path, error) from error
+
+
+# Any: what rocksdict returns in raw mode is bytes or None, but its types do not say so.
+def _versioned(data: Any) -> Versioned | None:
+    return None if data is None else Versioned(data[8:], _U64.unpack_from(data)[0])
+
+
+def _options(cache_bytes: int) -> Options:
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(Cache(cache_bytes))
+    blocks.set_block_size(_BLOCK_BYTES)
+    blocks.set_bloom_filter(_BLOOM_BITS, False)
+    # Otherwise indexes and filters grow with the store, outside of the cache's bound.
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(2)
+    options.set_max_total_wal_size(_WAL_BYTES_MAX)
+    options.set_max_open_files(_OPEN_FILES_MAX)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_keep_log_file_num(4)
+    return options
+
+
+def _read_own_keys(db: Rdict, path: str, sync: WriteOptions) -> int:
+    """Checks the format and returns the newest sequence number; a new store gets its format here."""
+    found = db.get(_FORMAT_KEY)
+    if found is None:
+        db.put(_FORMAT_KEY, _U64.pack(_FORMAT), sync)
+    elif (version := _U64.unpack(found)[0]) > _FORMAT:
+        raise NewerFormatError(path=path, found=version, known=_FORMAT, hint="start the version that wrote it")
+    newest = db.get(_SEQUENCE_KEY)
+    return 0 if newest is None else int(_U64.unpack(newest)[0])
+
+
+def _store_error(path: str, error: Exception) -> CorruptError | UnavailableError:
+    text = str(error)
+    if "/LOCK:" in text:
+        hint = "stop the node that uses this folder, or give this one another --data folder"
+        return StoreLockedError(path=path, hint=hint)
+    if "Corruption" in text:
+        return CorruptError("the catalog is damaged", path=path, error=text, hint="restore it from a backup")
+    return StoreIOError(path=path, error=text, hint="check the disk and the folder's permissions")

@@ -1,0 +1,161 @@
+"""What tables consist of: versions, partitions, entries, snapshots; and the way of ended entries into the trash.
+
+Covers: reading, and phase 1 of GC. Does not cover: making parts (fold.py), which entries have ended (visibility.py).
+Always holds: partitions are known from their records, never by looking through parts; a snapshot is read from one view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+
+from tilth.base.clock import Clock
+from tilth.catalog import codec, visibility
+from tilth.catalog.change import Plan, change, read, read_all, unchanged
+from tilth.catalog.clock import HybridClock
+from tilth.catalog.errors import TableNotFoundError, WrongEngineError
+from tilth.catalog.keys import Space, entry_key, pack, span
+from tilth.catalog.kv import KeyValue, Precondition, ReadView
+from tilth.catalog.part_log import part_event, put_events
+from tilth.catalog.records import TableVersion
+from tilth.catalog.state import check_fence
+from tilth.model.lease import Fence
+from tilth.model.part import Entry, Part, PartEvent, TrashItem
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import TableDef, full_name
+
+#: Entries that move to the trash in one batch.
+TRASH_BATCH = 1000
+
+
+class Parts:
+    """`catalog.parts`."""
+
+    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._hybrid = hybrid
+        self._kv = kv
+
+    def version(self, table: str) -> TableVersion:
+        """All zeros before the first commit."""
+        return read(self._kv, pack(Space.VERSION, table), codec.VERSIONS) or TableVersion()
+
+    def partitions(self, table: str) -> list[str]:
+        """In a stable order. A partition whose parts are all gone is among them until its record is dropped."""
+        return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
+
+    def entries(self, table: str, partition: str) -> list[Entry]:
+        """All entries, ended ones too, in the order of their names."""
+        return list(read_all(self._kv, codec.ENTRIES, Space.ENTRY, table, partition))
+
+    def all_entries(self, table: str) -> Iterator[Entry]:
+        """Like `entries`, over all partitions."""
+        return read_all(self._kv, codec.ENTRIES, Space.ENTRY, table)
+
+    def visible(self, table: str, partition: str, at: int | None = None) -> list[Part]:
+        """What a reader at `at` (None: now) sees of a partition, in the order of the names."""
+        return visibility.visible(self.entries(table, partition), at)
+
+    def snapshot(
+        self,
+        table_uuid: str,
+        *,
+        at: int | None = None,
+        partitions: Collection[str] | None = None,
+        keep: Callable[[Part], bool] | None = None,
+    ) -> Snapshot:
+        """A table as of its newest commit, or as of a hybrid time.
+
+        Repeatable: nothing can commit at or before the snapshot's `ts` later, unless `at` lies after the newest commit.
+        Its `version` is the commit counter; of an older snapshot it is `-ts`, which names its content just as well.
+        Only the given partitions are read; `keep` says which parts are wanted. Raises TableNotFoundError.
+        """
+        with self._kv.view() as view:
+            definition = read(view, pack(Space.RELATION, table_uuid), codec.RELATIONS)
+            if definition is None:
+                raise TableNotFoundError(uuid=table_uuid, hint="it was dropped")
+            if not isinstance(definition, TableDef):
+                told = full_name(definition)
+                raise WrongEngineError("only tables of rows have parts", table=told, engine=definition.engine)
+            version = read(view, pack(Space.VERSION, table_uuid), codec.VERSIONS) or TableVersion()
+            is_old = at is not None and at < version.last_commit_ts
+            shown: list[Part] = []
+            pruned = 0
+            for entries in _groups(view, table_uuid, partitions):
+                parts = visibility.visible(entries, at)
+                wanted = parts if keep is None else [part for part in parts if keep(part)]
+                shown.extend(wanted)
+                pruned += len(parts) - len(wanted)
+        ts = version.last_commit_ts if at is None else at
+        return Snapshot(
+            table=definition, ts=ts, version=-ts if is_old else version.counter, parts=tuple(shown), pruned=pruned
+        )
+
+    def move_to_trash(
+        self, table: str, moves: Sequence[tuple[Entry, int]], *, fence: Fence | None = None, now_ms: int
+    ) -> int:
+        """Takes entries out of the table; parts become trash items with their end time. Returns how many were there.
+
+        In batches of bounded size, each carrying the fence; raises FencedError, then earlier batches stay moved.
+        """
+        moved = 0
+        for first in range(0, len(moves), TRASH_BATCH):
+            moved += self._move_batch(table, moves[first : first + TRASH_BATCH], fence=fence, now_ms=now_ms)
+        return moved
+
+    def drop_partition_record(self, table: str, partition: str) -> bool:
+        """Removes the record of a partition without entries and without trash; False when there still are some."""
+        key, version_key = pack(Space.PARTITION, table, partition), pack(Space.VERSION, table)
+
+        def plan(view: ReadView) -> Plan[bool]:
+            found = view.get(key)
+            if found is None:
+                return Plan(result=True)
+            for space in (Space.ENTRY, Space.TRASH):
+                start, end = span(space, table, partition)
+                if any(True for _ in view.scan(start, end, limit=1)):
+                    return Plan(result=False)
+            # A commit that adds parts raises the version.
+            pinned = [unchanged(key, found), unchanged(version_key, view.get(version_key))]
+            return Plan(result=True, preconditions=pinned, deletes=[key])
+
+        return change(self._kv, self._clock, plan)
+
+    def _move_batch(self, table: str, moves: Iterable[tuple[Entry, int]], *, fence: Fence | None, now_ms: int) -> int:
+        ts = self._hybrid.now()
+
+        def plan(view: ReadView) -> Plan[int]:
+            preconditions: list[Precondition] = []
+            if fence is not None:
+                lease_key = pack(Space.LEASE, fence.name)
+                preconditions.append(unchanged(lease_key, view.get(lease_key)))
+                check_fence(read(view, lease_key, codec.LEASES), fence)
+            puts: dict[bytes, bytes] = {}
+            deletes: list[bytes] = []
+            events: list[PartEvent] = []
+            for entry, end_ts in moves:
+                key = entry_key(table, entry.name)
+                found = view.get(key)
+                if found is None:
+                    continue
+                preconditions.append(unchanged(key, found))
+                deletes.append(key)
+                if isinstance(entry, Part):
+                    item = TrashItem(part=entry, end_ts=end_ts, moved_ms=now_ms)
+                    puts[entry_key(table, entry.name, space=Space.TRASH)] = codec.TRASH.encode(item)
+                    events.append(part_event("trash", table, entry, now_ms))
+            puts |= put_events(events, ts)
+            return Plan(result=len(deletes), preconditions=preconditions, puts=puts, deletes=deletes)
+
+        return change(self._kv, self._clock, plan)
+
+
+def _groups(view: ReadView, table: str, partitions: Collection[str] | None) -> Iterator[list[Entry]]:
+    """The entries of each partition, in the order of the partitions."""
+    if partitions is not None:
+        for partition in sorted(set(partitions)):
+            yield list(read_all(view, codec.ENTRIES, Space.ENTRY, table, partition))
+        return
+    entries = read_all(view, codec.ENTRIES, Space.ENTRY, table)
+    for _, group in groupby(entries, key=lambda entry: entry.name.partition):
+        yield list(group)

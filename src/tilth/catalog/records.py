@@ -1,0 +1,55 @@
+"""Records that the catalog alone writes. Nouns that other rooms make are in `tilth.model`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tilth.model.part import Bound, Part
+from tilth.model.table import Relation
+from tilth.model.txn import Txn
+
+
+class DatabaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    created_ms: int
+
+
+class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that UNDROP can bring back until it is forgotten."""
+
+    relation: Relation
+    dropped_ms: int
+    #: True once its keys are being removed: it cannot come back any more.
+    is_going: bool = False
+
+
+class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """What each commit to a table (or to a Kafka table's offsets) raises."""
+
+    #: Commits so far; equal counters mean equal content.
+    counter: int = 0
+    #: The newest commit's timestamp; the next one's is greater.
+    last_commit_ts: int = 0
+    #: Rows of all inserts so far.
+    inserted_rows: int = 0
+    #: Rows hidden by drops, or left out by merges, so far.
+    removed_rows: int = 0
+    #: Parts made so far, by inserts and merges.
+    parts_added: int = 0
+
+
+class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Says that a partition exists, so that nobody has to look through the parts for it."""
+
+    partition: str
+    #: One for each element of PARTITION BY.
+    values: tuple[Bound, ...]
+    created_ts: int
+
+
+class FinishedTxn(msgspec.Struct, frozen=True, kw_only=True):
+    """A committed transaction and the answer that its commit got, to be given again."""
+
+    txn: Txn
+    #: Table and part, for each part that it made.
+    parts: tuple[tuple[str, Part], ...]

@@ -1,0 +1,32 @@
+"""Persisted switches of background services: what the user wants, whatever runs. Absent means running."""
+
+from __future__ import annotations
+
+from tilth.base.clock import Clock
+from tilth.catalog import codec
+from tilth.catalog.change import Plan, change, read, read_all
+from tilth.catalog.keys import Space, pack
+from tilth.catalog.kv import KeyValue
+from tilth.model.service import ServiceKind, Switch
+
+
+class Services:
+    """`catalog.services`."""
+
+    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._kv = kv
+
+    def switch(self, table: str, service: ServiceKind) -> Switch | None:
+        """None: never switched, so running."""
+        return read(self._kv, pack(Space.SWITCH, table, service.value), codec.SWITCHES)
+
+    def set(self, switch: Switch) -> None:
+        """Durable when it returns; only then the services are told."""
+        key = pack(Space.SWITCH, switch.table, switch.service.value)
+        value = codec.SWITCHES.encode(switch)
+        change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
+
+    def all(self) -> list[Switch]:
+        """By table and service."""
+        return list(read_all(self._kv, codec.SWITCHES, Space.SWITCH))

@@ -1,0 +1,92 @@
+"""The life of transactions and leases. Pure: values in, values out; a forbidden step raises.
+
+    begin -> RUNNING -> FINISHED     finish: by the one commit; the record tells everybody for good
+                    \\-> ABORTED     abort: by its actor, by the manager, or because its server is gone;
+                                    the cleaner removes its files by name and then the record
+
+A lease's record stays after release, so that the epoch never goes back:
+
+    (none) -> held(epoch 1) -> renewed -> released(holder "") -> held(epoch 2)
+                            \\-> taken by another: held(epoch 2)
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tilth.base.errors import FencedError
+from tilth.catalog.errors import LeaseHeldError, TxnAbortedError, TxnFinishedError, TxnRunningError
+from tilth.model.lease import Fence, Lease
+from tilth.model.txn import Txn, TxnState
+
+#: The holder of a released lease.
+NOBODY = ""
+
+
+def finish(txn: Txn, *, commit_ts: int) -> Txn:
+    """Raises TxnAbortedError when it was aborted."""
+    check_running(txn)
+    return msgspec.structs.replace(txn, state=TxnState.FINISHED, commit_ts=commit_ts)
+
+
+def abort(txn: Txn, *, reason: str) -> Txn:
+    """Raises TxnFinishedError when it is committed; aborting twice keeps the first reason."""
+    if txn.state is TxnState.FINISHED:
+        raise TxnFinishedError(txn=txn.id, actor=txn.actor, hint="its parts are visible: keep its files")
+    if txn.state is TxnState.ABORTED:
+        return txn
+    return msgspec.structs.replace(txn, state=TxnState.ABORTED, reason=reason)
+
+
+def check_running(txn: Txn) -> None:
+    """Raises TxnAbortedError when the transaction cannot commit any more."""
+    if txn.state is TxnState.ABORTED:
+        raise TxnAbortedError(txn=txn.id, actor=txn.actor, reason=txn.reason, hint="begin a new transaction")
+
+
+def check_forgettable(txn: Txn) -> None:
+    """Raises unless the transaction was aborted."""
+    if txn.state is TxnState.RUNNING:
+        raise TxnRunningError(txn=txn.id, actor=txn.actor, hint="abort it first")
+
+
+def is_free(lease: Lease | None, *, holder: str, now_ms: int) -> bool:
+    """May this holder have the lease without taking it from somebody else?"""
+    return lease is None or lease.holder in (NOBODY, holder) or lease.expires_ms <= now_ms
+
+
+def acquired(lease: Lease | None, *, name: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
+    """Raises LeaseHeldError while somebody else holds it."""
+    if lease is not None and not is_free(lease, holder=holder, now_ms=now_ms):
+        left = lease.expires_ms - now_ms
+        raise LeaseHeldError(lease=name, holder=lease.holder, ends_in_ms=left, hint="wait until it ends")
+    return taken(lease, name=name, holder=holder, now_ms=now_ms, ttl_ms=ttl_ms)
+
+
+def taken(lease: Lease | None, *, name: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
+    """The lease under a new epoch, whoever held it."""
+    epoch = 1 if lease is None else lease.epoch + 1
+    return Lease(name=name, holder=holder, epoch=epoch, expires_ms=now_ms + ttl_ms)
+
+
+def renewed(lease: Lease | None, *, held: Lease, now_ms: int, ttl_ms: int) -> Lease:
+    """Raises FencedError when somebody has taken it; a lease that ended but was not taken is renewed."""
+    check_fence(lease, held.fence)
+    return msgspec.structs.replace(held, expires_ms=now_ms + ttl_ms)
+
+
+def released(lease: Lease) -> Lease:
+    return msgspec.structs.replace(lease, holder=NOBODY, expires_ms=0)
+
+
+def is_held(lease: Lease | None, fence: Fence) -> bool:
+    """Does the fence's epoch still have the lease?"""
+    return lease is not None and lease.epoch == fence.epoch and lease.holder != NOBODY
+
+
+def check_fence(lease: Lease | None, fence: Fence) -> None:
+    """Raises FencedError when the fence's epoch has lost the lease."""
+    if not is_held(lease, fence):
+        now = "none" if lease is None else lease.epoch
+        holder = "nobody" if lease is None or lease.holder == NOBODY else lease.holder
+        raise FencedError(fence=fence.name, epoch=fence.epoch, now_epoch=now, now_holder=holder)

@@ -1,0 +1,61 @@
+"""What the catalog has done since it was opened, as one frozen snapshot."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+from tilth.base.errors import ErrorKind, TilthError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogStats:
+    """Counters of this process, from zero at its start."""
+
+    #: Commits answered with success; one that is asked for twice counts twice.
+    commits: int = 0
+    #: Transactions that were refused, fenced ones among them.
+    refused: int = 0
+    #: Refused because another actor had taken over.
+    fenced: int = 0
+    #: Transactions whose outcome could not be found out.
+    unknown: int = 0
+    #: Tries that were folded again because somebody else's commit came first.
+    conflicts: int = 0
+    #: Time in commits, all and longest, in seconds.
+    commit_seconds: float = 0.0
+    commit_seconds_max: float = 0.0
+
+
+class Counters:
+    """Where commits are counted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stats = CatalogStats()
+
+    def stats(self) -> CatalogStats:
+        return self._stats
+
+    def count_conflict(self) -> None:
+        with self._lock:
+            self._stats = replace(self._stats, conflicts=self._stats.conflicts + 1)
+
+    def count_landed(self) -> None:
+        with self._lock:
+            self._stats = replace(self._stats, commits=self._stats.commits + 1)
+
+    def count_unknown(self) -> None:
+        with self._lock:
+            self._stats = replace(self._stats, unknown=self._stats.unknown + 1)
+
+    def count_refused(self, error: TilthError) -> None:
+        with self._lock:
+            fenced = self._stats.fenced + (error.kind is ErrorKind.FENCED)
+            self._stats = replace(self._stats, refused=self._stats.refused + 1, fenced=fenced)
+
+    def count_time(self, seconds: float) -> None:
+        with self._lock:
+            longest = max(self._stats.commit_seconds_max, seconds)
+            total = self._stats.commit_seconds + seconds
+            self._stats = replace(self._stats, commit_seconds=total, commit_seconds_max=longest)

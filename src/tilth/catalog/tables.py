@@ -1,0 +1,208 @@
+"""Databases, tables, Kafka tables and views by name and by uuid.
+
+Covers: definitions and names. Does not cover: content (parts.py, offsets.py). Always holds: a name leads to one
+relation; a view's source and target are there as long as it is. See also: names.py, dropped.py.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.ids import IdSource
+from tilth.catalog import codec, dropped
+from tilth.catalog.change import Plan, change, read, read_all, unchanged
+from tilth.catalog.errors import (
+    DatabaseExistsError,
+    DatabaseNotEmptyError,
+    ReservedNameError,
+    TableExistsError,
+    WrongEngineError,
+)
+from tilth.catalog.keys import Space, pack
+from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.names import (
+    DEFAULT_DATABASE,
+    added_name,
+    added_relation,
+    check_not_system,
+    names_in,
+    no_database,
+    no_table,
+    relation_of,
+    uuid_of,
+    views_on,
+)
+from tilth.catalog.records import DatabaseRecord, DroppedTable
+from tilth.model.table import Relation, ViewDef, full_name
+
+
+class Tables:
+    """`catalog.tables`."""
+
+    def __init__(self, clock: Clock, kv: KeyValue, *, ids: IdSource) -> None:
+        self._clock = clock
+        self._kv = kv
+        self._ids = ids
+
+    def databases(self) -> builtins.list[str]:
+        """All names but `system`, in their order."""
+        with self._kv.view() as view:
+            names = {record.name for record in read_all(view, codec.DATABASES, Space.DATABASE)}
+        return sorted(names | {DEFAULT_DATABASE})
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Raises DatabaseExistsError or ReservedNameError."""
+        check_not_system(name)
+        key = pack(Space.DATABASE, name)
+        value = codec.DATABASES.encode(DatabaseRecord(name=name, created_ms=self._clock.now_ms()))
+
+        def plan(view: ReadView) -> Plan[None]:
+            found = view.get(key)
+            if name == DEFAULT_DATABASE or found is not None:
+                if if_not_exists:
+                    return Plan(result=None)
+                raise DatabaseExistsError(database=name, hint="CREATE DATABASE IF NOT EXISTS passes over it")
+            return Plan(result=None, preconditions=[unchanged(key, None)], puts={key: value})
+
+        change(self._kv, self._clock, plan)
+
+    def drop_database(self, name: str, *, if_exists: bool = False) -> None:
+        """Raises DatabaseNotFoundError, DatabaseNotEmptyError or ReservedNameError."""
+        check_not_system(name)
+        if name == DEFAULT_DATABASE:
+            raise ReservedNameError(database=name, hint="the default database is always there")
+        key = pack(Space.DATABASE, name)
+
+        def plan(view: ReadView) -> Plan[None]:
+            found = view.get(key)
+            if found is None:
+                if if_exists:
+                    return Plan(result=None)
+                raise no_database(view, name)
+            tables = names_in(view, name)
+            if tables:
+                raise DatabaseNotEmptyError(database=name, tables=", ".join(tables), hint="drop them first")
+            return Plan(result=None, preconditions=[unchanged(key, found)], deletes=[key])
+
+        change(self._kv, self._clock, plan)
+
+    def create(self, relation: Relation, *, if_not_exists: bool = False) -> Relation:
+        """The new relation, or with `if_not_exists` the one that has the name. A uuid is given where there is none.
+
+        Raises DatabaseNotFoundError, TableExistsError, ReservedNameError, and for a view without source or target
+        TableNotFoundError or WrongEngineError.
+        """
+        check_not_system(relation.database)
+        new: Relation = relation if relation.uuid else msgspec.structs.replace(relation, uuid=self._ids())
+
+        def plan(view: ReadView) -> Plan[Relation]:
+            taken = uuid_of(view, new.database, new.name)
+            if taken is not None:
+                existing = relation_of(view, taken)
+                # The very same: an earlier try whose answer was lost.
+                if if_not_exists or existing == new:
+                    return Plan(result=existing)
+                raise TableExistsError(table=full_name(new), hint="CREATE .. IF NOT EXISTS passes over it")
+            puts, preconditions = added_relation(view, new)
+            return Plan(result=new, preconditions=preconditions, puts=puts)
+
+        return change(self._kv, self._clock, plan)
+
+    def get(self, database: str, name: str) -> Relation:
+        """Raises DatabaseNotFoundError or TableNotFoundError, with the names that are near."""
+        with self._kv.view() as view:
+            uuid = uuid_of(view, database, name)
+            if uuid is None:
+                raise no_table(view, database, name)
+            return relation_of(view, uuid)
+
+    def find(self, database: str, name: str) -> Relation | None:
+        with self._kv.view() as view:
+            uuid = uuid_of(view, database, name)
+            return None if uuid is None else relation_of(view, uuid)
+
+    def by_id(self, uuid: str) -> Relation | None:
+        """None also for a dropped one."""
+        return read(self._kv, pack(Space.RELATION, uuid), codec.RELATIONS)
+
+    def list(self, database: str | None = None) -> builtins.list[Relation]:
+        """By database and name."""
+        fields = () if database is None else (database,)
+        with self._kv.view() as view:
+            return [relation_of(view, uuid) for uuid in read_all(view, codec.TEXTS, Space.NAME, *fields)]
+
+    def views_of(self, kafka_uuid: str) -> builtins.list[ViewDef]:
+        """The views that read a Kafka table, by uuid."""
+        with self._kv.view() as view:
+            return views_on(view, Space.VIEW_OF, kafka_uuid)
+
+    def views_into(self, table_uuid: str) -> builtins.list[ViewDef]:
+        """The views that write into a table, by uuid."""
+        with self._kv.view() as view:
+            return views_on(view, Space.VIEW_INTO, table_uuid)
+
+    def modify_settings(self, uuid: str, changes: Mapping[str, str], reset: Collection[str] = ()) -> Relation:
+        """The relation with its new settings. Names and values are taken as they are:
+        whoever calls has checked them.
+        """
+        key = pack(Space.RELATION, uuid)
+
+        def plan(view: ReadView) -> Plan[Relation]:
+            relation = relation_of(view, uuid)
+            if isinstance(relation, ViewDef):
+                raise WrongEngineError("a view has no settings", view=full_name(relation))
+            kept = {name: text for name, text in relation.settings.items() if name not in reset}
+            changed: Relation = msgspec.structs.replace(relation, settings=kept | dict(changes))
+            pinned = unchanged(key, view.get(key))
+            return Plan(result=changed, preconditions=[pinned], puts={key: codec.RELATIONS.encode(changed)})
+
+        return change(self._kv, self._clock, plan)
+
+    def rename(self, uuid: str, database: str, name: str) -> Relation:
+        """The relation under its new name; its data stays where it is. Raises TableExistsError,
+        DatabaseNotFoundError.
+        """
+        check_not_system(database)
+        key = pack(Space.RELATION, uuid)
+
+        def plan(view: ReadView) -> Plan[Relation]:
+            relation = relation_of(view, uuid)
+            if (relation.database, relation.name) == (database, name):
+                return Plan(result=relation)
+            renamed: Relation = msgspec.structs.replace(relation, database=database, name=name)
+            puts, preconditions = added_name(view, renamed)
+            return Plan(
+                result=renamed,
+                preconditions=[unchanged(key, view.get(key)), *preconditions],
+                puts={key: codec.RELATIONS.encode(renamed), **puts},
+                deletes=[pack(Space.NAME, relation.database, relation.name)],
+            )
+
+        return change(self._kv, self._clock, plan)
+
+    def drop(self, uuid: str) -> None:
+        """Takes the relation away from readers and writers; UNDROP brings it back until it is forgotten.
+
+        Raises TableInUseError naming the views that still read or feed it.
+        """
+        dropped.drop(self._kv, self._clock, uuid)
+
+    def undrop(self, database: str, name: str) -> Relation:
+        """The last relation dropped under that name, back with all it held. Raises TableNotFoundError,
+        TableExistsError.
+        """
+        return dropped.undrop(self._kv, self._clock, database, name)
+
+    def dropped(self) -> builtins.list[DroppedTable]:
+        """What can be brought back or awaits its end, longest dropped first."""
+        return dropped.all_dropped(self._kv)
+
+    def forget(self, uuid: str) -> None:
+        """Removes every key of a dropped relation whose files are gone.
+        Raises TableNotFoundError when it is not dropped.
+        """
+        dropped.forget(self._kv, self._clock, uuid)

@@ -1,0 +1,95 @@
+"""What a reader sees of a table's entries, and since when nobody needs them (POLICIES.md 1.2, 1.3). Pure.
+
+Always holds: only marks and drop ranges hide; a mark hides the chain of entries with its blocks; an entry's own
+commit is visible at its timestamp. See also: catalog/parts.py, which reads the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from tilth.model.part import DropRange, Entry, Mark, Part
+
+#: Entries with the same blocks, newest first.
+Chain = tuple[Part | Mark, ...]
+
+
+def visible(entries: Iterable[Entry], at: int | None = None) -> list[Part]:
+    """The parts that a reader at `at` (None: now) sees, in the order of their names. Partitions may be mixed."""
+    heads = [chain[0] for chain in visible_chains(entries, at)]
+    return [head for head in heads if isinstance(head, Part)]
+
+
+def visible_chains(entries: Iterable[Entry], at: int | None = None) -> list[Chain]:
+    """Like `visible`, each part with the older versions of the same blocks behind it."""
+    known = [entry for entry in entries if entry.commit_ts > 0 and (at is None or entry.commit_ts <= at)]
+    found: list[Chain] = []
+    for ranges, rest in _by_partition(known):
+        hidden_up_to = max((entry.name.max_block for entry in ranges), default=-1)
+        shown = [entry for entry in rest if entry.name.max_block > hidden_up_to]
+        found.extend(chain for chain in _chains(shown) if isinstance(chain[0], Part))
+    return found
+
+
+def end_times(entries: Iterable[Entry]) -> list[tuple[Entry, int]]:
+    """The entries that no reader at or after the time beside them needs, in the order of their names.
+
+    What hides is only ended when nothing is left to hide: data goes first, marks and ranges in a later round, so that a
+    crash in between never brings rows back.
+    """
+    ended: list[tuple[Entry, int]] = []
+    for ranges, rest in _by_partition([entry for entry in entries if entry.commit_ts > 0]):
+        for chain in _chains(rest):
+            ended.extend(_ended_of_chain(chain, ranges))
+        lowest = min((entry.name.max_block for entry in rest), default=None)
+        ended.extend((each, each.commit_ts) for each in ranges if lowest is None or lowest > each.name.max_block)
+    ended.sort(key=lambda pair: pair[0].name)
+    return ended
+
+
+def _ended_of_chain(chain: Chain, ranges: Sequence[DropRange]) -> Iterator[tuple[Entry, int]]:
+    head = chain[0]
+    if isinstance(head, Mark):
+        covered: Sequence[Entry] = chain[1:] or chain
+        return ((entry, head.commit_ts) for entry in covered)
+    ends = (each.commit_ts for each in ranges if each.name.max_block >= head.name.max_block)
+    end = next(ends, None)
+    return iter(()) if end is None else ((entry, end) for entry in chain)
+
+
+def _by_partition(entries: list[Entry]) -> Iterator[tuple[list[DropRange], list[Part | Mark]]]:
+    """Drop ranges and the rest of each partition, each in the order of (min, max, level, commit)."""
+    entries.sort(key=_order)
+    for _, group in groupby(entries, key=lambda entry: entry.name.partition):
+        ranges: list[DropRange] = []
+        rest: list[Part | Mark] = []
+        for entry in group:
+            if isinstance(entry, DropRange):
+                ranges.append(entry)
+            else:
+                rest.append(entry)
+        yield ranges, rest
+
+
+def _order(entry: Entry) -> tuple[str, int, int, int, int]:
+    name = entry.name
+    return name.partition, name.min_block, name.max_block, name.level, entry.commit_ts
+
+
+def _chains(entries: list[Part | Mark]) -> Iterator[Chain]:
+    """Sorted entries of one partition, cut where the blocks change."""
+    chain: list[Part | Mark] = []
+    for entry in entries:
+        if chain and not _follows(entry, chain[-1]):
+            yield tuple(reversed(chain))
+            chain = []
+        chain.append(entry)
+    if chain:
+        yield tuple(reversed(chain))
+
+
+def _follows(entry: Part | Mark, before: Part | Mark) -> bool:
+    if entry.name.blocks != before.name.blocks:
+        return False
+    return entry.name.level > before.name.level or entry.commit_ts > before.commit_ts

@@ -1,0 +1,61 @@
+"""What can go wrong between a client and its server."""
+
+from __future__ import annotations
+
+from tilth.base.errors import ErrorKind, InvalidInputError, TilthError, UnavailableError, UnknownOutcomeError
+from tilth.model.wire import ErrorAnswer
+
+_KINDS = {kind.value: kind for kind in ErrorKind}
+
+
+class ServerUnreachableError(UnavailableError):
+    """the Tilth server does not answer"""
+
+    code = "SERVER_UNREACHABLE"
+
+
+class AnswerLostError(UnknownOutcomeError):
+    """the connection broke before the answer was there; the statement may have been applied"""
+
+    code = "ANSWER_LOST"
+
+
+class NotTilthError(UnavailableError):
+    """something that is no Tilth server answers here"""
+
+    code = "NOT_A_TILTH_SERVER"
+
+
+class BadUrlError(InvalidInputError):
+    """this is not the address of a server"""
+
+    code = "BAD_URL"
+
+
+class OtherFormatError(InvalidInputError):
+    """the statement's FORMAT gives no table"""
+
+    code = "FORMAT_IN_STATEMENT"
+
+
+class BadScriptError(InvalidInputError):
+    """the script cannot be read"""
+
+    code = "BAD_SCRIPT"
+
+
+class ServerError(TilthError):
+    """the server refused the call"""
+
+    def __init__(self, answer: ErrorAnswer) -> None:
+        body = answer.error
+        super().__init__(body.message, hint=body.hint)
+        self._answer = answer
+        #: As the server tells it, for programs. A kind of a newer server is treated as a defect.
+        self.kind = _KINDS.get(body.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # the server's, not this class's
+        self.code = body.code  # type: ignore[misc]  # likewise
+        #: Under which the server's log tells the story.
+        self.id = body.id
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return ServerError, (self._answer,)

@@ -1,0 +1,107 @@
+"""Text to statements, so that a shell knows when one has ended and a file is sent one by one. Pure.
+
+Covers: where a statement ends. Does not cover: what it means; the server reads it again.
+Always holds: a `;` in a string, a quoted name or a comment ends nothing. Data behind `INSERT .. FORMAT` ends at a line
+that is empty, at a `;` that ends a line, or with the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PIECE = re.compile(
+    r"""
+      (?P<space>   \s+ | --[^\n]* )
+    | (?P<comment> /\* )
+    | (?P<quoted>  [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*+' | `(?:[^`]|``)*+` | "(?:[^"\\]|\\.|"")*+" )
+    | (?P<open>    ['"`] )
+    | (?P<word>    [^\W\d]\w* )
+    | (?P<symbol>  . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+_DATA_END = re.compile(r";[ \t\r]*(?:\n|\Z)|\n[ \t\r]*\n")
+#: Behind these a FORMAT in an INSERT is not the one that data follows.
+_NO_DATA = frozenset(("SELECT", "WITH", "VALUES"))
+
+
+def cut(text: str) -> tuple[list[str], str]:
+    """The statements that have ended, each without its `;`, and the one that has not, as far as it goes.
+
+    The latter is empty when nothing but spaces and comments is left.
+    """
+    statements: list[str] = []
+    position = 0
+    while True:
+        start = _skip_space(text, position)
+        ended = _end(text, start)
+        if ended is None:
+            return statements, text[start:]
+        end, position = ended
+        if end > start:
+            statements.append(text[start:end].rstrip())
+
+
+def statements(text: str) -> list[str]:
+    """All statements of a text; the last one needs no `;`."""
+    ended, rest = cut(text)
+    return [*ended, rest.rstrip()] if rest else ended
+
+
+def _end(text: str, start: int) -> tuple[int, int] | None:
+    """Where the statement ends and where the next one may begin; None when it goes on beyond the text."""
+    may_have_data = text[start : start + 6].upper() == "INSERT"
+    is_format = False
+    depth = 0
+    position = start
+    while found := _PIECE.match(text, position):
+        position = found.end()
+        word = found[0].upper() if found.lastgroup == "word" else ""
+        match found.lastgroup:
+            case "space":
+                continue
+            case "comment":
+                closed = _comment_end(text, found.start())
+                if closed is None:
+                    return None
+                position = closed
+                continue
+            case "open":
+                return None
+            case "symbol":
+                if found[0] == ";":
+                    return found.start(), found.end()
+                depth += (found[0] == "(") - (found[0] == ")")
+        if is_format and found.lastgroup in ("word", "quoted") and word != "VALUES":
+            data_end = _DATA_END.search(text, position)
+            return None if data_end is None else data_end.span()
+        may_have_data = may_have_data and word not in _NO_DATA
+        is_format = may_have_data and depth == 0 and word == "FORMAT"
+    return None
+
+
+def _skip_space(text: str, position: int) -> int:
+    """Behind spaces and comments; a comment that is not closed stays."""
+    while found := _PIECE.match(text, position):
+        match found.lastgroup:
+            case "space":
+                position = found.end()
+            case "comment":
+                closed = _comment_end(text, position)
+                if closed is None:
+                    return position
+                position = closed
+            case _:
+                return position
+    return position
+
+
+def _comment_end(text: str, start: int) -> int | None:
+    """Comments nest, as they do for the server."""
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, start):
+        depth += 1 if edge[0] == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    return None

@@ -1,0 +1,105 @@
+"""What a consumer on a worker and the manager on the server say to each other.
+
+Covers: the order a consumer gets, its calls and their answers. Does not cover: how they travel (in embedded mode by a
+function call). Always holds: every call carries the consumer's fence; an error with kind FENCED or CONFLICT means: drop
+what you hold and end.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from tilth.ingest.rounds import RoundFacts
+from tilth.model.lease import Fence
+from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.model.table import KafkaDef, TableDef, ViewDef
+
+
+class Position(msgspec.Struct, frozen=True):
+    place: TopicPartition
+    #: The next offset to read.
+    offset: int
+
+
+class ViewOrder(msgspec.Struct, frozen=True, kw_only=True):
+    view: ViewDef
+    target: TableDef
+
+
+class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a consumer needs; the payload of a CONSUME task."""
+
+    kafka: KafkaDef
+    views: tuple[ViewOrder, ...]
+    #: None unless broken messages go to a table.
+    dead_letters: TableDef | None
+    #: Its number among the consumers of the Kafka table.
+    consumer: int
+    fence: Fence
+    positions: tuple[Position, ...]
+    #: The folder of all tables.
+    root: str
+
+
+class BeginRound(msgspec.Struct, frozen=True, kw_only=True):
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    #: Task numbers that the files' names may carry.
+    tasks: int
+    #: Tables that the round may write to.
+    tables: tuple[str, ...]
+    ranges: tuple[OffsetRange, ...]
+
+
+class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
+    txn: int
+
+
+class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """With which columns files were written."""
+
+    table: str
+    version: int
+
+
+class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    txn: int
+    facts: RoundFacts
+    schemas: tuple[SchemaVersion, ...]
+    seconds: float
+
+
+class RoundCommitted(msgspec.Struct, frozen=True, kw_only=True):
+    commit_ts: int
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What an idle consumer saw: how far its partitions reach."""
+
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    ends: tuple[Position, ...]
+
+
+class ConsumerCalls(Protocol):
+    """The server, as a consumer sees it."""
+
+    def begin(self, call: BeginRound) -> BeginGranted:
+        """A transaction for a round. Raises FencedError when the consumer has been replaced."""
+
+    def commit(self, call: RoundDone) -> RoundCommitted:
+        """Makes the round true, all of it or nothing."""
+
+    def heard(self, call: Heard) -> None:
+        """Tells how far the partitions reach."""
+
+
+ORDER_DECODER = msgspec.msgpack.Decoder(ConsumeOrder)
+ENCODER = msgspec.msgpack.Encoder()

@@ -1,0 +1,438 @@
+"""Messages to Arrow: JSONEachRow, CSV, raw.
+
+Covers: decoding, virtual columns, and telling exactly which messages are broken and why. Does not cover: fetching
+(kafka.py), what becomes of broken messages (spark.py). Always holds: each message is decoded by itself, so that a
+broken one never touches its neighbours; a message gives all of its rows or none. See also: MEASURED.md, "Kernels".
+"""
+
+from __future__ import annotations
+
+import csv
+import decimal
+import json
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import chain, repeat
+from typing import Annotated, Any, Protocol, TypedDict, assert_never
+
+import msgspec
+import pyarrow as pa
+
+from tilth.ingest.errors import FormatError
+from tilth.ingest.settings import ErrorMode, Format, KafkaConfig
+from tilth.model.table import Column, Schema
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
+from tilth.storage import arrow_type
+
+_STRING = Simple(Kind.STRING)
+
+#: What a view may select beside the columns of the Kafka table; `*` does not stand for them.
+VIRTUAL_COLUMNS: Mapping[str, DataType] = {
+    "_topic": _STRING,
+    "_partition": Simple(Kind.INT32),
+    "_offset": Simple(Kind.INT64),
+    "_timestamp": Simple(Kind.TIMESTAMP),
+    "_timestamp_ms": Simple(Kind.TIMESTAMP),
+    "_key": _STRING,
+    "_headers": Map(_STRING, _STRING),
+    "_content": _STRING,
+}
+#: Those of kafka_handle_error_mode = stream.
+ERROR_COLUMNS: Mapping[str, DataType] = {"_error": _STRING, "_raw_message": _STRING}
+
+_INTEGER_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
+_PYTHON_TYPES: Mapping[Kind, Any] = {
+    Kind.BOOLEAN: bool,
+    Kind.FLOAT32: float,
+    Kind.FLOAT64: float,
+    Kind.STRING: str,
+    # Base64 in JSON, as Spark's from_json and to_json have it.
+    Kind.BINARY: bytes,
+    Kind.DATE: date,
+    Kind.TIMESTAMP: datetime,
+    Kind.TIMESTAMP_NTZ: datetime,
+}
+_RAW_KINDS = (Kind.STRING, Kind.BINARY)
+_CSV_NULL = "\\N"
+
+# Any: a decoded message is a struct type made at run time; its fields are c0, c1, ...
+Record = Any
+
+
+class Message(Protocol):
+    """What is needed of a message of the Kafka client."""
+
+    def value(self) -> bytes | None: ...
+    def key(self) -> bytes | None: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A message that cannot be decoded: a row of the dead-letter table."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    reason: str
+    raw: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """What became of some messages of one topic partition."""
+
+    #: The columns that were asked for, in that order.
+    rows: pa.RecordBatch
+    messages: int
+    broken: tuple[Broken, ...]
+
+
+class Decoder:
+    """Decodes messages of one Kafka table."""
+
+    def __init__(
+        self, schema: Schema, config: KafkaConfig, *, columns: Sequence[str], defaults: Mapping[str, object]
+    ) -> None:
+        """`columns`: what to return, virtual columns among them. `defaults`: values of columns that have one.
+
+        Raises FormatError when the format cannot fill such columns.
+        """
+        _check_format(schema, config)
+        self._schema = schema
+        self._record = _record_type(schema, config, defaults)
+        self._empty = msgspec.defstruct("Empty", [(f"c{i}", Any, None) for i, _ in enumerate(schema.columns)])()
+        self._read = _reader(schema, config, self._record)
+        self._is_json = config.format is Format.JSON
+        self._is_streaming = config.error_mode is ErrorMode.STREAM
+        self._columns = tuple(columns)
+        self._defaults = defaults
+        by_name = {column.name: (f"c{i}", column) for i, column in enumerate(schema.columns)}
+        # Those that may overflow are converted even when nobody wants them: whether a message is broken must not depend
+        # on what the views select.
+        self._converted = [pair for pair in by_name.values() if pair[1].name in self._columns or _may_overflow(pair[1])]
+        self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
+
+    def decode(self, topic: str, partition: int, messages: Sequence[Message]) -> Decoded:
+        """The rows of these messages, in order, and the broken ones."""
+        values = [message.value() for message in messages]
+        records, counts, reasons = self._read_all(values)
+        try:
+            arrays = self._arrays(records)
+        except (pa.ArrowException, OverflowError, ValueError):
+            records, counts, reasons = self._without_misfits(values)
+            arrays = self._arrays(records)
+        broken = tuple(_broken(topic, partition, messages[i], reason) for i, reason in reasons.items())
+        sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
+        for name in self._columns:
+            if name not in arrays:
+                arrays[name] = _virtual(name, topic, partition, sources, reasons, messages)
+        rows = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], schema=self.arrow_schema)
+        return Decoded(rows=rows, messages=len(messages), broken=broken)
+
+    def _read_all(self, values: list[bytes | None]) -> tuple[list[Record], list[int] | None, dict[int, str]]:
+        """Records, rows by message (None: one each) and reasons by index of a broken message."""
+        if self._is_json:
+            try:
+                # Nearly always every message is one object: the whole list in C.
+                return list(map(self._record.decode_one, values)), None, {}
+            except (ValueError, TypeError):
+                pass
+        return self._read_each(values)
+
+    def _read_each(self, values: Sequence[bytes | None]) -> tuple[list[Record], list[int], dict[int, str]]:
+        records: list[Record] = []
+        counts: list[int] = []
+        reasons: dict[int, str] = {}
+        for index, value in enumerate(values):
+            try:
+                # A message without a value is Kafka's tombstone: no rows, and nothing wrong with it.
+                found = self._read(value) if value else []
+            except (ValueError, TypeError, csv.Error) as error:
+                reasons[index] = _reason(error, self._schema)
+                found = [self._empty] if self._is_streaming else []
+            records.extend(found)
+            counts.append(len(found))
+        return records, counts, reasons
+
+    def _without_misfits(self, values: Sequence[bytes | None]) -> tuple[list[Record], list[int], dict[int, str]]:
+        """As `_read_each`, with those messages broken whose values the column types cannot hold (rare, slow)."""
+        records, counts, reasons = self._read_each(values)
+        kept: list[Record] = []
+        start = 0
+        for index, count in enumerate(counts):
+            mine = records[start : start + count]
+            start += count
+            reason = None if index in reasons else self._misfit(mine)
+            if reason is not None:
+                reasons[index] = reason
+                mine = [self._empty] if self._is_streaming else []
+                counts[index] = len(mine)
+            kept.extend(mine)
+        return kept, counts, dict(sorted(reasons.items()))
+
+    def _misfit(self, records: Sequence[Record]) -> str | None:
+        for field, column in self._converted:
+            for record in records:
+                value = getattr(record, field)
+                try:
+                    _array([value], column.type)
+                except (pa.ArrowException, OverflowError, ValueError):
+                    return f"column `{column.name}`: {_shown(value)} does not fit {spark_name(column.type)}"
+        return None
+
+    def _arrays(self, records: Sequence[Record]) -> dict[str, pa.Array]:
+        """The columns of the table that were asked for."""
+        arrays = {}
+        for field, column in self._converted:
+            array = _array(list(map(operator.attrgetter(field), records)), column.type)
+            default = self._defaults.get(column.name)
+            if default is not None and not column.nullable and array.null_count:
+                array = array.fill_null(pa.scalar(default, array.type))
+            arrays[column.name] = array
+        return arrays
+
+
+def column_type(schema: Schema, name: str) -> DataType:
+    """The type of a column or virtual column."""
+    column = schema.find(name)
+    if column is not None:
+        return column.type
+    return VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS[name]
+
+
+# --- reading one message ---------------------------------------------------------------------------------------------
+
+
+def _check_format(schema: Schema, config: KafkaConfig) -> None:
+    if config.format in (Format.RAW, Format.LINES):
+        fits = len(schema.columns) == 1 and schema.columns[0].type in [Simple(kind) for kind in _RAW_KINDS]
+        if not fits:
+            hint = "declare exactly one column, of type STRING or BINARY"
+            raise FormatError(table=config.table, format=config.format.value, columns=len(schema.columns), hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordType:
+    """A struct type with a field for each column, and how JSON becomes one."""
+
+    type: Any
+    decode_one: Callable[[bytes | None], Record]
+
+
+def _record_type(schema: Schema, config: KafkaConfig, defaults: Mapping[str, object]) -> _RecordType:
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for index, column in enumerate(schema.columns):
+        has_default = column.name in defaults
+        kind = _python_type(column.type)
+        if column.nullable or has_default:
+            fields.append((f"c{index}", kind | None, defaults.get(column.name)))
+        else:
+            fields.append((f"c{index}", kind))
+    made = msgspec.defstruct(
+        "Record",
+        fields,
+        rename={f"c{index}": column.name for index, column in enumerate(schema.columns)},
+        kw_only=True,
+        gc=False,
+        forbid_unknown_fields=not config.skip_unknown,
+    )
+    decoder = msgspec.json.Decoder(made, strict=not config.numbers_in_strings)
+    # A message without a value raises TypeError, which the caller expects.
+    return _RecordType(made, decoder.decode)  # type: ignore[arg-type]  # None, as said
+
+
+def _reader(schema: Schema, config: KafkaConfig, record: _RecordType) -> Callable[[bytes], list[Record]]:
+    """Reads one message into its records; raises ValueError with the reason."""
+    match config.format:
+        case Format.JSON:
+            return lambda value: _read_json(value, record.decode_one)
+        case Format.CSV:
+            return _csv_reader(schema, record.type, config.csv_delimiter)
+        case Format.RAW:
+            as_value = _raw_value(schema.columns[0])
+            return lambda value: [record.type(c0=as_value(value))]
+        case Format.LINES:
+            as_value = _raw_value(schema.columns[0])
+            return lambda value: [record.type(c0=as_value(line)) for line in value.splitlines()]
+    assert_never(config.format)
+
+
+def _read_json(value: bytes, decode_one: Callable[[bytes | None], Record]) -> list[Record]:
+    """One object, or several with or without white space between them."""
+    try:
+        return [decode_one(value)]
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError as error:
+        pieces = _json_pieces(value)
+        if pieces is None:
+            raise error
+        return [decode_one(piece) for piece in pieces]
+
+
+def _json_pieces(value: bytes) -> list[bytes] | None:
+    """The texts of the objects that follow each other in a message; None if it is something else."""
+    text = value.decode()
+    scanner = json.JSONDecoder()
+    pieces: list[bytes] = []
+    at = _after_space(text, 0)
+    while at < len(text):
+        try:
+            _, end = scanner.raw_decode(text, at)
+        except ValueError:
+            return None
+        pieces.append(text[at:end].encode())
+        at = _after_space(text, end)
+    return pieces
+
+
+def _after_space(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _csv_reader(schema: Schema, record: Any, delimiter: str) -> Callable[[bytes], list[Record]]:
+    columns = schema.columns
+    is_text = [column.type == _STRING for column in columns]
+    nested = {i: msgspec.json.Decoder(_python_type(c.type)) for i, c in enumerate(columns) if _is_nested(c.type)}
+
+    def read_line(cells: list[str]) -> Record:
+        if len(cells) != len(columns):
+            raise ValueError(f"expected {len(columns)} values, got {len(cells)}")
+        given: dict[str, Any] = {}
+        for index, (column, cell) in enumerate(zip(columns, cells, strict=True)):
+            if cell == _CSV_NULL:
+                given[column.name] = None
+            elif cell or is_text[index]:
+                given[column.name] = nested[index].decode(cell) if index in nested else cell
+        return msgspec.convert(given, record, strict=False)
+
+    def read(value: bytes) -> list[Record]:
+        lines = csv.reader(value.decode().splitlines(keepends=True), delimiter=delimiter, strict=True)
+        return [read_line(cells) for cells in lines if cells]
+
+    return read
+
+
+def _raw_value(column: Column) -> Callable[[bytes], bytes | str]:
+    return bytes.decode if column.type == _STRING else bytes
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+# Any: a type expression made at run time.
+def _python_type(data_type: DataType) -> Any:
+    """What msgspec decodes a value of this type as."""
+    match data_type:
+        case Simple(kind=kind) if kind in _INTEGER_BITS:
+            bound = 1 << (_INTEGER_BITS[kind] - 1)
+            return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
+        case Simple(kind=kind):
+            return _PYTHON_TYPES[kind]
+        case Decimal():
+            return decimal.Decimal
+        case Array(element=element):
+            return list[_python_type(element) | None]  # type: ignore[misc]  # made at run time
+        case Map(key=key, value=value):
+            return dict[_python_type(key), _python_type(value) | None]  # type: ignore[misc]  # made at run time
+        case Struct(fields=fields):
+            inner = {field.name: _python_type(field.type) | None for field in fields}
+            return TypedDict("Inner", inner, total=False)  # type: ignore[operator]  # made at run time
+    assert_never(data_type)
+
+
+def _array(values: list[Any], data_type: DataType) -> pa.Array:
+    """Raises ArrowInvalid or OverflowError when a value does not fit."""
+    return pa.array(values, arrow_type(data_type))
+
+
+def _is_nested(data_type: DataType) -> bool:
+    return isinstance(data_type, Array | Map | Struct)
+
+
+def _may_overflow(column: Column) -> bool:
+    """Whether a decoded value may still not fit the column."""
+    return isinstance(column.type, Decimal) or _is_nested(column.type)
+
+
+# --- what is told of a message ---------------------------------------------------------------------------------------
+
+
+def _reason(error: Exception, schema: Schema) -> str:
+    """The decoder's words, with the column first where they name one."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not valid UTF-8: {error.reason} at byte {error.start}"
+    text = str(error)
+    what, at, path = text.partition(" - at `$")
+    if not at:
+        return text
+    inner = path.rstrip("`").lstrip(".")
+    names = sorted((name for name in schema.names if inner.startswith(name)), key=len, reverse=True)
+    return f"column `{names[0] if names else inner}`: {what[:1].lower()}{what[1:]}"
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _broken(topic: str, partition: int, message: Message, reason: str) -> Broken:
+    return Broken(
+        topic=topic,
+        partition=partition,
+        offset=message.offset(),
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        reason=reason,
+        raw=message.value(),
+    )
+
+
+def _virtual(
+    name: str,
+    topic: str,
+    partition: int,
+    sources: Sequence[Message],
+    reasons: Mapping[int, str],
+    messages: Sequence[Message],
+) -> pa.Array:
+    """A virtual column: one value for each row, from the message that the row came with."""
+    type_ = arrow_type(VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS[name])
+    match name:
+        case "_topic":
+            return pa.repeat(pa.scalar(topic, type_), len(sources))
+        case "_partition":
+            return pa.repeat(pa.scalar(partition, type_), len(sources))
+        case "_offset":
+            values: Iterable[Any] = (message.offset() for message in sources)
+        case "_timestamp":
+            values = (message.timestamp()[1] // 1000 * 1_000_000 for message in sources)
+        case "_timestamp_ms":
+            values = (message.timestamp()[1] * 1000 for message in sources)
+        case "_key":
+            values = (_text(message.key()) for message in sources)
+        case "_headers":
+            values = ([(key, _text(value)) for key, value in message.headers() or []] for message in sources)
+        case "_content":
+            values = (_text(message.value()) for message in sources)
+        case "_error":
+            told = {id(messages[index]): reason for index, reason in reasons.items()}
+            values = (told.get(id(message)) for message in sources)
+        case _:
+            broken = {id(messages[index]) for index in reasons}
+            values = (_text(message.value()) if id(message) in broken else None for message in sources)
+    return pa.array(list(values), type_)
+
+
+def _text(value: bytes | None) -> str | None:
+    """As text; bytes that are no UTF-8 are shown as \\xNN."""
+    return None if value is None else value.decode(errors="backslashreplace")

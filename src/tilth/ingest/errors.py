@@ -1,0 +1,49 @@
+"""What can go wrong while data comes in. Always holds: each error names the Kafka table, topic or view that it is
+about.
+"""
+
+from __future__ import annotations
+
+from tilth.base.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+
+
+class BrokerUnavailableError(UnavailableError):
+    """the Kafka broker does not answer"""
+
+    code = "KAFKA_UNAVAILABLE"
+
+
+class UnknownTopicError(NotFoundError):
+    """the broker has no such topic"""
+
+    code = "UNKNOWN_TOPIC"
+
+
+class OffsetGapError(ConflictError):
+    """offsets that were to be read are not there"""
+
+    code = "OFFSET_GAP"
+
+
+class BrokenMessageError(InvalidInputError):
+    """a message cannot be decoded"""
+
+    code = "BROKEN_MESSAGE"
+
+
+class ViewError(InvalidInputError):
+    """a materialized view does not fit"""
+
+    code = "BAD_VIEW"
+
+
+class FormatError(InvalidInputError):
+    """the columns of a Kafka table do not fit its format"""
+
+    code = "BAD_FORMAT"
+
+
+class ResetError(InvalidInputError):
+    """the offsets to reset to are not valid"""
+
+    code = "BAD_OFFSET_RESET"

@@ -1,0 +1,26 @@
+"""Partitions to consumers. Pure: the same topics and settings always give the same assignment.
+
+Covers: how many consumers there are and what each reads. Does not cover: starting them (manager.py).
+Always holds: every partition has exactly one consumer. See also: POLICIES.md 10.1 and its oracle 10.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilth.model.offset import TopicPartition
+
+
+def consumer_count(*, wanted: int, partitions: Mapping[str, int]) -> int:
+    """How many consumers have something to do: no more than the largest topic has partitions."""
+    return min(wanted, max(partitions.values(), default=0))
+
+
+def assign(*, consumers: int, partitions: Mapping[str, int]) -> tuple[tuple[TopicPartition, ...], ...]:
+    """Consumer i of n takes partition p of every topic where p mod n == i; by consumer, in the order of topics."""
+    return tuple(
+        tuple(
+            TopicPartition(topic, p) for topic in sorted(partitions) for p in range(index, partitions[topic], consumers)
+        )
+        for index in range(consumers)
+    )

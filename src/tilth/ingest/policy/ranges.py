@@ -1,0 +1,65 @@
+"""What one round reads, and how its Spark tasks share it. Pure.
+
+Covers: cutting a backlog into explicit ranges. Does not cover: how far a topic reaches (kafka.py).
+Always holds: the ranges of a partition are contiguous and start at its stored offset, so that a retry reads the same.
+See also: DESIGN.md 7, "Round end".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilth.model.offset import OffsetRange, TopicPartition
+
+#: A task that reads fewer messages than this costs more than it saves.
+TASK_MESSAGES_MIN = 8_192
+
+
+def backlog(*, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """Offsets between where we are and where the partitions end."""
+    return sum(max(0, ends[place] - position) for place, position in positions.items() if place in ends)
+
+
+def message_budget(*, rows_max: int, bytes_max: int, message_bytes: float) -> int:
+    """How many messages a round may take, when messages are of this size on average."""
+    return max(1, min(rows_max, int(bytes_max / max(1.0, message_bytes))))
+
+
+def plan_round(
+    *, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], messages_max: int
+) -> tuple[OffsetRange, ...]:
+    """Shares the budget fairly: the shortest backlog first, what it leaves goes to the others."""
+    waiting = {place: ends[place] - position for place, position in positions.items() if ends.get(place, 0) > position}
+    left, ranges = messages_max, []
+    by_size = sorted(waiting, key=lambda place: (waiting[place], place))
+    for index, place in enumerate(by_size):
+        take = min(waiting[place], -(-left // (len(by_size) - index)))
+        if take > 0:
+            start = positions[place]
+            ranges.append(OffsetRange(topic=place.topic, partition=place.partition, start=start, end=start + take))
+            left -= take
+    return tuple(sorted(ranges, key=lambda r: (r.topic, r.partition)))
+
+
+def task_count(ranges: Sequence[OffsetRange], *, tasks_max: int) -> int:
+    """As many tasks as there is work for."""
+    total = sum(r.end - r.start for r in ranges)
+    return max(1, min(tasks_max, total // TASK_MESSAGES_MIN))
+
+
+def split(ranges: Sequence[OffsetRange], *, tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Deals the ranges to tasks, about equally many offsets each; a long range is cut."""
+    total = sum(r.end - r.start for r in ranges)
+    groups: list[list[OffsetRange]] = [[] for _ in range(tasks)]
+    done = 0
+    for whole in ranges:
+        start = whole.start
+        while start < whole.end:
+            group = min(done * tasks // total, tasks - 1)
+            # The first offset count that belongs to the next task.
+            border = -(-(group + 1) * total // tasks)
+            end = min(whole.end, start + border - done)
+            groups[group].append(OffsetRange(topic=whole.topic, partition=whole.partition, start=start, end=end))
+            done += end - start
+            start = end
+    return tuple(tuple(group) for group in groups if group)

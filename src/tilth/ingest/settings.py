@@ -1,0 +1,460 @@
+"""The knobs of ingestion: those of one Kafka table and those of the node.
+
+Covers: declarations, and the typed value that the rest of the room takes. Does not cover: how settings are stored.
+Always holds: a KafkaConfig is complete and checked. See also: POLICIES.md 10.4, DESIGN.md 7.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from tilth.base.errors import InvalidInputError
+from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_of
+from tilth.base.units import MIB, parse_bytes, parse_seconds
+from tilth.model.table import KafkaDef, full_name
+
+
+class MissingSettingError(InvalidInputError):
+    """a Kafka table lacks a setting that it cannot do without"""
+
+    code = "MISSING_SETTING"
+
+
+class Format(StrEnum):
+    """What a message holds; the value is ClickHouse's name."""
+
+    #: One or several JSON objects, each a row.
+    JSON = "JSONEachRow"
+    #: Lines of values in the order of the columns.
+    CSV = "CSV"
+    #: The whole message is the value of the one column.
+    RAW = "RawBLOB"
+    #: Each line of the message is a row of the one column.
+    LINES = "LineAsString"
+
+
+class ErrorMode(StrEnum):
+    """What becomes of a message that cannot be decoded."""
+
+    DEAD_LETTER = "dead_letter"
+    STREAM = "stream"
+    THROW = "throw"
+
+
+class OffsetStart(StrEnum):
+    """Where the first round starts on a partition that has no stored offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+_FORMATS = {name.value.lower(): name for name in Format} | {"raw": Format.RAW, "json": Format.JSON}
+_ERROR_MODES = {name.value: name for name in ErrorMode} | {"default": ErrorMode.THROW}
+_STARTS = {"": OffsetStart.EARLIEST, "smallest": OffsetStart.EARLIEST, "largest": OffsetStart.LATEST}
+_STARTS |= {name.value: name for name in OffsetStart}
+
+
+T = TypeVar("T")
+
+
+def _one_of(known: Mapping[str, T]) -> Callable[[str], T]:
+    """A parser that knows these words."""
+
+    def parse(text: str) -> T:
+        if text.strip().lower() not in known:
+            raise ValueError(text)
+        return known[text.strip().lower()]
+
+    return parse
+
+
+def _milliseconds(text: str) -> int:
+    """A bare number is milliseconds; `2 s` is two seconds."""
+    return int(text) if text.strip().isdigit() else int(parse_seconds(text) * 1000)
+
+
+def _pairs(text: str) -> str:
+    _read_pairs(text)
+    return text
+
+
+def _read_pairs(text: str) -> dict[str, str]:
+    """`{"a": 1}` or `a=1;b=2` as a mapping. Raises ValueError."""
+    if text.strip().startswith("{"):
+        given = json.loads(text)
+        return {
+            str(name): str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()
+        }
+    pairs = [item.partition("=") for item in text.split(";") if item.strip()]
+    if any(not equals for _, equals, _ in pairs):
+        raise ValueError(text)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _text(name: str, doc: str, *aliases: str, default: str = "") -> Setting[str]:
+    return Setting(name=name, scope=Scope.KAFKA, default=default, parse=str.strip, doc=doc, aliases=aliases)
+
+
+BROKERS = _text("kafka_broker_list", "Addresses of brokers, host:port, with commas between. Required.", "broker_list")
+TOPICS = _text("kafka_topic_list", "Topics to read, with commas between. Required.", "topic_list")
+GROUP = _text(
+    "kafka_group_name",
+    "The consumer group under which offsets are told to the broker, so that lag monitors see them. Tilth "
+    "itself never reads them back: its own offsets are in the catalog. Empty: `tilth.DATABASE.TABLE`.",
+    "group_name",
+)
+FORMAT: Setting[Format] = Setting(
+    name="kafka_format",
+    scope=Scope.KAFKA,
+    default=Format.JSON,
+    parse=_one_of(_FORMATS),
+    allowed="JSONEachRow, CSV, Raw, RawBLOB, LineAsString",
+    doc="What a message holds. Required.",
+    aliases=("format",),
+)
+CONSUMERS: Setting[int] = Setting(
+    name="kafka_num_consumers",
+    scope=Scope.KAFKA,
+    default=1,
+    parse=int,
+    check=lambda n: 1 <= n <= 256,
+    allowed="1 to 256",
+    doc="Consumers that share the partitions; no more than the largest topic has partitions are started. "
+    "More: rounds of different partitions run side by side. Fewer: larger rounds and larger parts.",
+    aliases=("num_consumers",),
+)
+BLOCK_ROWS: Setting[int] = Setting(
+    name="kafka_max_block_size",
+    scope=Scope.KAFKA,
+    default=500_000,
+    parse=int,
+    check=lambda n: 1 <= n <= 100_000_000,
+    allowed="1 to 100000000",
+    unit="messages",
+    doc="Messages of one round at most. More: higher throughput with backlog, larger parts. Fewer: less "
+    "memory, sooner visible. ByConity's default is 65536; a round of Tilth costs about 0.2 s however small, "
+    "so its default is larger.",
+    aliases=("max_block_size",),
+)
+BLOCK_BYTES: Setting[int] = Setting(
+    name="kafka_max_block_bytes",
+    scope=Scope.KAFKA,
+    default=256 * MIB,
+    parse=parse_bytes,
+    check=lambda n: n >= 1 * MIB,
+    allowed="at least 1 MiB",
+    unit="bytes",
+    doc="Bytes of one round at most, foreseen from the sizes of the messages before. More: as "
+    "kafka_max_block_size. Fewer: less memory.",
+    aliases=("max_block_bytes_size", "kafka_max_block_bytes_size"),
+)
+FLUSH_INTERVAL: Setting[int] = Setting(
+    name="stream_flush_interval_ms",
+    scope=Scope.KAFKA,
+    default=8000,
+    parse=_milliseconds,
+    check=lambda n: n >= 0,
+    allowed="0 or more",
+    unit="milliseconds",
+    doc="How long messages wait at most for a round of their own. Longer: fewer and larger parts. Shorter: "
+    "sooner visible.",
+    aliases=("kafka_flush_interval_ms", "kafka_max_poll_interval_ms", "max_poll_interval_ms"),
+)
+POLL_INTERVAL: Setting[int] = Setting(
+    name="kafka_poll_timeout_ms",
+    scope=Scope.KAFKA,
+    default=500,
+    parse=_milliseconds,
+    check=lambda n: 10 <= n <= 60_000,
+    allowed="10 to 60000",
+    unit="milliseconds",
+    doc="How often an idle consumer asks the broker for new messages. Longer: fewer requests. Shorter: sooner seen.",
+    aliases=("poll_timeout", "kafka_poll_timeout"),
+)
+FETCH_BYTES: Setting[int] = Setting(
+    name="kafka_max_partition_fetch_bytes",
+    scope=Scope.KAFKA,
+    default=1 * MIB,
+    parse=parse_bytes,
+    check=lambda n: 1024 <= n <= 1_000_000_000,
+    allowed="1024 to 1000000000",
+    unit="bytes",
+    doc="Bytes that one fetch brings. Larger: a new consumer waits longer for its first message (50 MB: up "
+    "to a second). Smaller: more requests. Larger messages arrive all the same, one a fetch.",
+    aliases=("max_partition_fetch_bytes",),
+)
+ERROR_MODE: Setting[ErrorMode] = Setting(
+    name="kafka_handle_error_mode",
+    scope=Scope.KAFKA,
+    default=ErrorMode.DEAD_LETTER,
+    parse=_one_of(_ERROR_MODES),
+    allowed="dead_letter, stream, throw (also: default)",
+    doc="dead_letter: a broken message goes to the dead-letter table with its reason. stream: it becomes a "
+    "row whose `_error` and `_raw_message` are filled. throw (ClickHouse's `default`): the round fails, "
+    "nothing of it is stored.",
+    aliases=("handle_error_mode",),
+)
+DEAD_LETTERS = _text(
+    "kafka_dead_letter_table",
+    "The table of the same database that takes broken messages; made when it is missing. Empty: `TABLE_dead_letters`.",
+    "dead_letter_table",
+)
+SKIP_BROKEN: Setting[int] = Setting(
+    name="kafka_skip_broken_messages",
+    scope=Scope.KAFKA,
+    default=0,
+    parse=int,
+    check=lambda n: n >= 0,
+    allowed="0 or more",
+    unit="messages",
+    doc="With kafka_handle_error_mode = throw: broken messages of one round that are dropped before it fails.",
+    aliases=("skip_broken_messages",),
+)
+START: Setting[OffsetStart] = Setting(
+    name="kafka_auto_offset_reset",
+    scope=Scope.KAFKA,
+    default=OffsetStart.EARLIEST,
+    parse=_one_of(_STARTS),
+    allowed="earliest, latest",
+    doc="Where reading starts when no offset is stored: earliest (the default of Tilth; the client library's "
+    "is latest) takes what the topic holds, latest only what comes from now on. Looked up once, then stored; "
+    "an offset that went lost later is a gap, never a reset. Partitions that are added later are always "
+    "read from their first message.",
+    aliases=("auto_offset_reset",),
+)
+ISOLATION: Setting[str] = Setting(
+    name="kafka_isolation_level",
+    scope=Scope.KAFKA,
+    default="read_committed",
+    parse=_one_of({"read_committed": "read_committed", "read_uncommitted": "read_uncommitted"}),
+    allowed="read_committed, read_uncommitted",
+    doc="read_committed: messages of open and aborted Kafka transactions are not read.",
+    aliases=("isolation_level",),
+)
+SKIP_HOLES: Setting[bool] = Setting(
+    name="kafka_enable_skip_offsets_hole",
+    scope=Scope.KAFKA,
+    default=False,
+    parse=parse_bool,
+    allowed="0, 1",
+    doc="1: messages that the broker deleted before they were read are passed over and noted in "
+    "system.ingest_gaps. 0: the consumer stops there until SYSTEM RESET CONSUME OFFSET decides.",
+    aliases=("enable_skip_offsets_hole",),
+)
+ROUND_TASKS: Setting[int] = Setting(
+    name="kafka_round_tasks_max",
+    scope=Scope.KAFKA,
+    default=0,
+    parse=int,
+    check=lambda n: 0 <= n <= 256,
+    allowed="0 to 256",
+    doc="Spark tasks that share one large round; 0: one for each core. More: faster rounds. Fewer: fewer "
+    "and larger parts.",
+)
+CLIENT_ID = _text("kafka_client_id", "The name under which the broker sees the client. Empty: `tilth`.", "client_id")
+LIBRARY: Setting[str] = Setting(
+    name="kafka_extra_librdkafka_config",
+    scope=Scope.KAFKA,
+    default="",
+    parse=_pairs,
+    allowed="a JSON object, or a=1;b=2",
+    doc="Further settings of librdkafka, which win over Tilth's own.",
+    aliases=("extra_librdkafka_config",),
+)
+SECURITY_PROTOCOL = _text("kafka_security_protocol", "plaintext, ssl, sasl_plaintext, sasl_ssl; empty: plaintext.")
+SASL_MECHANISM = _text("kafka_sasl_mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER.")
+SASL_USER = _text("kafka_sasl_username", "The name for SASL.")
+SASL_PASSWORD = _text("kafka_sasl_password", "The password for SASL.")
+SKIP_UNKNOWN: Setting[bool] = Setting(
+    name="input_format_skip_unknown_fields",
+    scope=Scope.KAFKA,
+    default=True,
+    parse=parse_bool,
+    allowed="0, 1",
+    doc="1: fields that are no columns are passed over. 0: they make a message broken.",
+)
+NUMBERS_IN_STRINGS: Setting[bool] = Setting(
+    name="input_format_json_read_numbers_from_strings",
+    scope=Scope.KAFKA,
+    default=False,
+    parse=parse_bool,
+    allowed="0, 1",
+    doc='1: "12" is read as 12 where a number is expected, and "true" as true. 0: it makes a message broken.',
+)
+CSV_DELIMITER: Setting[str] = Setting(
+    name="format_csv_delimiter",
+    scope=Scope.KAFKA,
+    default=",",
+    parse=str,
+    check=lambda text: len(text) == 1,
+    allowed="one character",
+    doc="What stands between the values of a CSV line.",
+)
+
+#: Of ClickHouse and ByConity; an existing DDL may carry them.
+_WITHOUT_EFFECT = (
+    "kafka_row_delimiter",
+    "kafka_schema",
+    "kafka_commit_every_batch",
+    "kafka_commit_on_select",
+    "kafka_thread_per_consumer",
+    "kafka_poll_max_batch_size",
+    "kafka_max_rows_per_message",
+    "kafka_unique_group_prefix",
+    "kafka_sample_consuming_params",
+    "kafka_max_write_execution_second",
+    "kafka_cnch_schedule_mode",
+    "cnch_vw_write",
+)
+ACCEPTED = tuple(
+    _text(
+        name,
+        "Accepted so that an existing DDL runs; has no effect.",
+        *([name[6:]] if name.startswith("kafka_") else []),
+    )
+    for name in _WITHOUT_EFFECT
+)
+
+#: Settings of one Kafka table.
+KAFKA_SETTINGS = SettingGroup(
+    (
+        *(
+            BROKERS,
+            TOPICS,
+            GROUP,
+            FORMAT,
+            CONSUMERS,
+            BLOCK_ROWS,
+            BLOCK_BYTES,
+            FLUSH_INTERVAL,
+            POLL_INTERVAL,
+            FETCH_BYTES,
+        ),
+        *(ERROR_MODE, DEAD_LETTERS, SKIP_BROKEN, START, ISOLATION, SKIP_HOLES, ROUND_TASKS, CLIENT_ID, LIBRARY),
+        *(SECURITY_PROTOCOL, SASL_MECHANISM, SASL_USER, SASL_PASSWORD, SKIP_UNKNOWN, NUMBERS_IN_STRINGS, CSV_DELIMITER),
+        *ACCEPTED,
+    )
+)
+
+MANAGER_INTERVAL: Setting[float] = Setting(
+    name="ingest.manager-interval",
+    scope=Scope.NODE,
+    default=7.0,
+    parse=parse_seconds,
+    check=lambda n: 0.05 <= n <= 3600,
+    allowed="0.05 to 3600 seconds",
+    unit="seconds",
+    doc="How often the topics' metadata and the consumers are looked at. Longer: fewer requests. Shorter: "
+    "new partitions are found sooner. A consumer that ends, and a changed definition, are seen at once in any case.",
+    aliases=("kafka_manager_interval",),
+)
+LOG_EVENTS: Setting[int] = Setting(
+    name="ingest.log-events-max",
+    scope=Scope.NODE,
+    default=10_000,
+    parse=int,
+    check=lambda n: n >= 1,
+    allowed="1 or more",
+    doc="Lines that system.kafka_log keeps. More: a longer look back. Fewer: less memory.",
+)
+#: Settings of the node.
+INGEST_SETTINGS = SettingGroup((MANAGER_INTERVAL, LOG_EVENTS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """The node's values, read once when it starts."""
+
+    #: Seconds.
+    manager_interval: float = MANAGER_INTERVAL.default
+    log_events_max: int = LOG_EVENTS.default
+
+
+def ingest_settings(given: Mapping[str, str]) -> IngestSettings:
+    """The settings of the node's texts; raises BadSettingError and UnknownSettingError."""
+    values = INGEST_SETTINGS.read(given)
+    return IngestSettings(
+        manager_interval=value_of(values, MANAGER_INTERVAL), log_events_max=value_of(values, LOG_EVENTS)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """All settings of one Kafka table, read and checked. Goes to the executors."""
+
+    #: `database.table`, for messages.
+    table: str
+    brokers: str
+    topics: tuple[str, ...]
+    group: str
+    format: Format
+    consumers: int
+    block_rows: int
+    block_bytes: int
+    flush_interval_ms: int
+    poll_interval_ms: int
+    fetch_bytes: int
+    error_mode: ErrorMode
+    dead_letter_table: str
+    skip_broken: int
+    start: OffsetStart
+    isolation: str
+    skip_holes: bool
+    round_tasks_max: int
+    #: For librdkafka, beside what the room sets itself.
+    library: tuple[tuple[str, str], ...]
+    skip_unknown: bool
+    numbers_in_strings: bool
+    csv_delimiter: str
+
+
+def read_config(kafka: KafkaDef) -> KafkaConfig:
+    """The settings of a Kafka table; raises UnknownSettingError, BadSettingError or MissingSettingError."""
+    values = KAFKA_SETTINGS.read(kafka.settings)
+    given = KAFKA_SETTINGS.canonical(kafka.settings)
+    for setting in (BROKERS, TOPICS, FORMAT):
+        if not given.get(setting.name):
+            hint = f"add SETTINGS {setting.name} = '...'"
+            raise MissingSettingError(table=full_name(kafka), setting=setting.name, hint=hint)
+    topics = tuple(dict.fromkeys(name.strip() for name in value_of(values, TOPICS).split(",") if name.strip()))
+    return KafkaConfig(
+        table=full_name(kafka),
+        brokers=value_of(values, BROKERS),
+        topics=topics,
+        group=value_of(values, GROUP) or f"tilth.{full_name(kafka)}",
+        format=value_of(values, FORMAT),
+        consumers=value_of(values, CONSUMERS),
+        block_rows=value_of(values, BLOCK_ROWS),
+        block_bytes=value_of(values, BLOCK_BYTES),
+        flush_interval_ms=value_of(values, FLUSH_INTERVAL),
+        poll_interval_ms=value_of(values, POLL_INTERVAL),
+        fetch_bytes=value_of(values, FETCH_BYTES),
+        error_mode=value_of(values, ERROR_MODE),
+        dead_letter_table=value_of(values, DEAD_LETTERS) or f"{kafka.name}_dead_letters",
+        skip_broken=value_of(values, SKIP_BROKEN),
+        start=value_of(values, START),
+        isolation=value_of(values, ISOLATION),
+        skip_holes=value_of(values, SKIP_HOLES),
+        round_tasks_max=value_of(values, ROUND_TASKS),
+        library=_library(values),
+        skip_unknown=value_of(values, SKIP_UNKNOWN),
+        numbers_in_strings=value_of(values, NUMBERS_IN_STRINGS),
+        csv_delimiter=value_of(values, CSV_DELIMITER),
+    )
+
+
+def _library(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """What goes to librdkafka as it is."""
+    named = {
+        "client.id": value_of(values, CLIENT_ID) or "tilth",
+        "security.protocol": value_of(values, SECURITY_PROTOCOL),
+        "sasl.mechanism": value_of(values, SASL_MECHANISM),
+        "sasl.username": value_of(values, SASL_USER),
+        "sasl.password": value_of(values, SASL_PASSWORD),
+    }
+    given = {name: text for name, text in named.items() if text}
+    return tuple((given | _read_pairs(value_of(values, LIBRARY))).items())

@@ -1,0 +1,240 @@
+"""The life of one Kafka table's consumers. Pure: events in, instructions out.
+
+                  looked (wanted, whole)             ended
+    STOPPED  ---------------------------> RUNNING  --------> FAILED --(back-off over)--> RUNNING
+       ^                                     |
+       |       ended                         | looked (unwanted, changed, dependency missing, gap)
+       +------------------- STOPPING <-------+
+
+STOPPED: nothing runs, nothing failed. RUNNING: a task was dispatched. STOPPING: it was told to end. FAILED: it ended by
+itself and waits to be replaced. Written by: this module, from what the manager's thread tells it.
+
+Covers: when consumers start and stop, what each reads, back-off, the state shown to users. Does not cover: brokers,
+tasks, the catalog (manager.py). Always holds: a consumer is started only when all those of the definition before have
+ended, so that no partition has two. See also: POLICIES.md 10.1-10.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tilth.base.retry import INGEST_BACKOFF_BASE_MS, INGEST_BACKOFF_DOUBLINGS_MAX, backoff_ms
+from tilth.ingest.policy.assignment import assign, consumer_count
+from tilth.model.offset import TopicPartition
+
+
+class ConsumerState(StrEnum):
+    STOPPED = "stopped"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+class ServiceState(StrEnum):
+    """What `system.bg_threads` shows."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class EndKind(StrEnum):
+    """Why a consumer ended."""
+
+    #: It was told to.
+    ASKED = "asked"
+    #: The world has changed: fenced, schema changed, offsets moved. Replaced at once.
+    STALE = "stale"
+    #: The broker does not answer; replaced when it does.
+    BROKER = "broker"
+    #: Anything else; replaced with growing delay.
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the manager found out about the table."""
+
+    #: The user's switch.
+    is_wanted: bool
+    because: str = ""
+    #: Why consumers cannot run yet: no view, a target is gone; empty if they can.
+    missing: str = ""
+    #: Equal as long as settings, views and targets are.
+    definition: str = ""
+    #: How many consumers the settings ask for.
+    consumers: int = 1
+    #: By topic; empty when the broker did not answer.
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    #: Why the broker could not be asked; empty if it could.
+    trouble: str = ""
+    #: Partitions where messages are missing and nobody has decided yet.
+    gaps: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Dispatch consumer `index` for these partitions."""
+
+    index: int
+    places: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Tell consumer `index` to end."""
+
+    index: int
+    reason: str
+
+
+Instruction = Start | Stop
+
+
+@dataclass(slots=True, kw_only=True)
+class Consumer:
+    """One consumer, as the heart sees it."""
+
+    index: int
+    places: tuple[TopicPartition, ...]
+    state: ConsumerState = ConsumerState.STOPPED
+    #: Failures since the last committed round.
+    failures: int = 0
+    retry_at_ms: int = 0
+    last_end: EndKind = EndKind.ASKED
+
+
+class ServiceHeart:
+    """The consumers of one Kafka table. One thread at a time."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[int, Consumer] = {}
+        self.state = ServiceState.WAITING
+        self.reason = "not looked at yet"
+        self._look = Look(is_wanted=False)
+        #: Of what runs or is about to.
+        self._definition = ""
+        self._partitions: dict[str, int] = {}
+
+    def looked(self, look: Look, *, now_ms: int) -> list[Instruction]:
+        """The manager has looked around."""
+        had_trouble = bool(self._look.trouble)
+        self._look = look
+        if not look.is_wanted:
+            return self._rest(ServiceState.STOPPED, look.because or "stopped by SYSTEM STOP CONSUME")
+        if look.missing:
+            return self._rest(ServiceState.WAITING, look.missing)
+        if look.trouble:
+            # Those that run find out by themselves, or the broker is back before they do.
+            self.state, self.reason = ServiceState.FAILED, look.trouble
+            return []
+        if had_trouble:
+            for consumer in self.consumers.values():
+                if consumer.last_end is EndKind.BROKER:
+                    consumer.retry_at_ms = now_ms
+        changed = look.definition != self._definition or dict(look.partitions) != self._partitions
+        if changed and self._is_active():
+            reason = "partitions changed" if look.definition == self._definition else "definition changed"
+            return self._rest(ServiceState.WAITING, reason)
+        if changed or not self.consumers:
+            self._assign(look)
+        stops = [self._stop(c, "messages are missing") for c in self._running() if look.gaps.intersection(c.places)]
+        return [*stops, *self.tick(now_ms=now_ms)]
+
+    def ended(self, index: int, kind: EndKind, reason: str, *, now_ms: int) -> list[Instruction]:
+        """A consumer's task has ended."""
+        consumer = self.consumers[index]
+        was_stopping = consumer.state is ConsumerState.STOPPING
+        consumer.last_end = EndKind.ASKED if was_stopping else kind
+        consumer.state = ConsumerState.STOPPED
+        if not was_stopping:
+            consumer.state = ConsumerState.FAILED
+            consumer.retry_at_ms = now_ms + next_backoff_ms(consumer.failures)
+            if kind in (EndKind.BROKER, EndKind.FAILURE):
+                consumer.failures += 1
+            self.state, self.reason = ServiceState.FAILED, reason
+        return self.tick(now_ms=now_ms)
+
+    def committed(self, index: int) -> None:
+        """A consumer's round became true."""
+        self.consumers[index].failures = 0
+
+    def tick(self, *, now_ms: int) -> list[Instruction]:
+        """Starts what is due."""
+        look = self._look
+        if not look.is_wanted or look.missing or look.trouble:
+            return []
+        if look.definition != self._definition or dict(look.partitions) != self._partitions:
+            if self._is_active():
+                return []
+            self._assign(look)
+        starts: list[Instruction] = []
+        for consumer in self.consumers.values():
+            is_off = consumer.state in (ConsumerState.STOPPED, ConsumerState.FAILED)
+            if is_off and consumer.retry_at_ms <= now_ms and not look.gaps.intersection(consumer.places):
+                consumer.state = ConsumerState.RUNNING
+                starts.append(Start(consumer.index, consumer.places))
+        self._say(look)
+        return starts
+
+    def next_retry_ms(self) -> int | None:
+        """When `tick` should be called at the latest; None: nothing waits for a time."""
+        look = self._look
+        if not look.is_wanted or look.missing or look.trouble:
+            return None
+        failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
+        return min((c.retry_at_ms for c in failed if not look.gaps.intersection(c.places)), default=None)
+
+    def is_quiet(self) -> bool:
+        """True when no consumer runs or is about to end."""
+        return not self._is_active()
+
+    def stop_all(self, reason: str) -> list[Instruction]:
+        """For the node's end, and while offsets are moved: nothing starts before the next look."""
+        self._look = Look(is_wanted=False, because=reason)
+        return self._rest(ServiceState.STOPPED, reason)
+
+    def _rest(self, state: ServiceState, reason: str) -> list[Instruction]:
+        self.state, self.reason = state, reason
+        for consumer in self.consumers.values():
+            if consumer.state is ConsumerState.FAILED:
+                consumer.state = ConsumerState.STOPPED
+            consumer.failures, consumer.retry_at_ms = 0, 0
+        return [self._stop(consumer, reason) for consumer in self._running()]
+
+    def _assign(self, look: Look) -> None:
+        count = consumer_count(wanted=look.consumers, partitions=look.partitions)
+        shares = assign(consumers=count, partitions=look.partitions)
+        self.consumers = {index: Consumer(index=index, places=places) for index, places in enumerate(shares)}
+        self._definition, self._partitions = look.definition, dict(look.partitions)
+
+    def _stop(self, consumer: Consumer, reason: str) -> Stop:
+        consumer.state = ConsumerState.STOPPING
+        return Stop(consumer.index, reason)
+
+    def _running(self) -> list[Consumer]:
+        return [consumer for consumer in self.consumers.values() if consumer.state is ConsumerState.RUNNING]
+
+    def _is_active(self) -> bool:
+        active = (ConsumerState.RUNNING, ConsumerState.STOPPING)
+        return any(consumer.state in active for consumer in self.consumers.values())
+
+    def _say(self, look: Look) -> None:
+        failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
+        if look.gaps:
+            first = min(look.gaps)
+            self.state = ServiceState.FAILED
+            self.reason = (
+                f"messages are missing in {first.topic}/{first.partition}; SYSTEM RESET CONSUME OFFSET decides"
+            )
+        elif not failed:
+            count = len(self._running())
+            self.state, self.reason = ServiceState.RUNNING, f"{count} consumer{'s' if count != 1 else ''}"
+
+
+def next_backoff_ms(failures: int) -> int:
+    """How long a consumer that failed for the (n+1)-th time in a row waits."""
+    return backoff_ms(failures, base_ms=INGEST_BACKOFF_BASE_MS, doublings_max=INGEST_BACKOFF_DOUBLINGS_MAX)

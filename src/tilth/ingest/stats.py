@@ -1,0 +1,100 @@
+"""What the room tells about itself: consumers, and the log of what they did. Frozen snapshots and a ring."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tilth.model.offset import TopicPartition
+
+
+class ConsumeEventKind(IntEnum):
+    """The events of `system.kafka_log`; the numbers are ByConity's."""
+
+    EMPTY = 0
+    POLL = 1
+    PARSE_ERROR = 2
+    WRITE = 3
+    EXCEPTION = 4
+    EMPTY_MESSAGE = 5
+    FILTER = 6
+    COMMIT = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeEvent:
+    """A line of `system.kafka_log`."""
+
+    kind: ConsumeEventKind
+    at_ms: int
+    database: str
+    table: str
+    uuid: str
+    #: -1: the service itself.
+    consumer: int
+    txn: int = 0
+    messages: int = 0
+    rows: int = 0
+    bytes: int = 0
+    duration_ms: int = 0
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStats:
+    """One partition of a consumer: where it stands and where the topic ends."""
+
+    place: TopicPartition
+    #: The next one to read; -1: nothing stored yet.
+    offset: int
+    #: -1: not heard yet.
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.offset) if self.end >= 0 and self.offset >= 0 else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStats:
+    """A row of `system.kafka_tables`."""
+
+    database: str
+    table: str
+    uuid: str
+    consumer: int
+    state: str
+    #: The task that runs it; empty if none does.
+    task: str
+    partitions: tuple[PartitionStats, ...]
+    rounds: int
+    messages: int
+    rows: int
+    dead: int
+    bytes: int
+    last_commit_ms: int
+    last_exception: str
+    last_exception_ms: int
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.partitions)
+
+
+class EventLog:
+    """The last events of all Kafka tables."""
+
+    def __init__(self, *, events_max: int) -> None:
+        self._events: deque[ConsumeEvent] = deque(maxlen=events_max)
+        self._lock = threading.Lock()
+
+    def add(self, event: ConsumeEvent) -> None:
+        with self._lock:
+            self._events.append(event)
+
+    def events(self) -> list[ConsumeEvent]:
+        """Oldest first."""
+        with self._lock:
+            return list(self._events)

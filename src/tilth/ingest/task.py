@@ -1,0 +1,202 @@
+"""The resident consumer: round after round, until it is told to end or has to.
+
+Covers: the worker's side of CONSUME. Does not cover: dispatch and commits (manager.py), the Spark jobs (spark.py).
+Always holds: its positions are those of its last committed round; whatever goes wrong ends it, and a new one starts
+from what the catalog says. See also: POLICIES.md 10.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilth.base.clock import Clock
+from tilth.base.failpoints import hit
+from tilth.base.logs import Log
+from tilth.ingest.calls import (
+    ORDER_DECODER,
+    BeginRound,
+    ConsumeOrder,
+    ConsumerCalls,
+    Heard,
+    Position,
+    RoundDone,
+    SchemaVersion,
+)
+from tilth.ingest.errors import BrokenMessageError, OffsetGapError
+from tilth.ingest.kafka import BrokerClient
+from tilth.ingest.policy.ranges import backlog, message_budget, plan_round, split, task_count
+from tilth.ingest.rounds import DeadLetters, RoundFacts, RoundJob, tasks_reserved
+from tilth.ingest.settings import ErrorMode, read_config
+from tilth.ingest.spark import run_round
+from tilth.ingest.views import ViewPlan, check_view, constant_defaults
+from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.model.table import TableDef, full_name
+from tilth.storage import layout_of
+from tilth.warehouse import Runner, TaskContext, TaskResult
+
+#: What a message is taken to weigh before any was seen.
+FIRST_MESSAGE_BYTES = 1024.0
+_POLLS_OF_INTERVAL = 5
+_POLL_SECONDS_MIN = 0.02
+
+_log = Log("ingest")
+
+
+def consume_runner(clock: Clock, calls: ConsumerCalls) -> Runner:
+    """What a worker does with tasks of the kind CONSUME."""
+
+    def run(context: TaskContext) -> TaskResult:
+        order = ORDER_DECODER.decode(context.spec.payload)
+        ResidentConsumer(clock, calls, context, order).run()
+        return TaskResult()
+
+    return run
+
+
+class ResidentConsumer:
+    """One consumer; lives for one task."""
+
+    def __init__(self, clock: Clock, calls: ConsumerCalls, context: TaskContext, order: ConsumeOrder) -> None:
+        self._clock = clock
+        self._calls = calls
+        self._context = context
+        self._order = order
+        self._config = read_config(order.kafka)
+        self._positions = {each.place: each.offset for each in order.positions}
+        self._message_bytes = FIRST_MESSAGE_BYTES
+        #: Since when messages wait; None: none do.
+        self._waiting_since: float | None = None
+
+    def run(self) -> None:
+        """Returns when the task is cancelled; raises when it cannot go on."""
+        plans = self._plan_views()
+        defaults = constant_defaults(self._context.session, self._order.kafka)
+        broker = BrokerClient(self._config)
+        try:
+            while not self._context.is_cancelled():
+                ranges = self._due(broker.ends(self._positions))
+                if ranges:
+                    self._round(ranges, plans, defaults)
+                    broker.commit(self._positions)
+                else:
+                    self._clock.wait(self._context.cancelled, self._poll_seconds())
+        finally:
+            broker.close()
+
+    def _plan_views(self) -> tuple[ViewPlan, ...]:
+        return tuple(
+            check_view(
+                self._context.session, self._order.kafka, each.target, each.view.select, view=full_name(each.view)
+            )
+            for each in self._order.views
+        )
+
+    def _due(self, ends: Mapping[TopicPartition, int]) -> tuple[OffsetRange, ...]:
+        """The next round's ranges, if it is time for one."""
+        self._check_ends(ends)
+        self._tell(ends)
+        waiting = backlog(positions=self._positions, ends=ends)
+        if waiting == 0:
+            self._waiting_since = None
+            return ()
+        now = self._clock.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        budget = message_budget(
+            rows_max=self._config.block_rows, bytes_max=self._config.block_bytes, message_bytes=self._message_bytes
+        )
+        is_old = (now - self._waiting_since) * 1000 >= self._config.flush_interval_ms
+        if waiting < budget and not is_old:
+            return ()
+        self._waiting_since = None
+        return plan_round(positions=self._positions, ends=ends, messages_max=budget)
+
+    def _round(self, ranges: tuple[OffsetRange, ...], plans: tuple[ViewPlan, ...], defaults: dict[str, object]) -> None:
+        started = self._clock.monotonic()
+        order = self._order
+        cores = self._config.round_tasks_max or self._context.session.sparkContext.defaultParallelism
+        groups = split(ranges, tasks=task_count(ranges, tasks_max=cores))
+        tables = self._tables()
+        granted = self._calls.begin(
+            BeginRound(
+                kafka_table=order.kafka.uuid,
+                consumer=order.consumer,
+                fence=order.fence,
+                tasks=tasks_reserved(len(groups), plans),
+                tables=tuple(tables),
+                ranges=ranges,
+            )
+        )
+        dead = order.dead_letters
+        job = RoundJob(
+            config=self._config,
+            schema=order.kafka.schema,
+            name=order.kafka.name,
+            defaults=defaults,
+            plans=plans,
+            layouts={uuid: layout_of(table, order.root) for uuid, table in tables.items()},
+            dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layout_of(dead, order.root)),
+            txn=granted.txn,
+            groups=groups,
+        )
+        hit("round.before_files")
+        facts = run_round(self._context.session, job)
+        hit("round.after_files")
+        self._check_broken(facts)
+        # A cancelled consumer commits nothing more: somebody may wait for its end to move the offsets.
+        self._context.raise_if_cancelled()
+        done = RoundDone(
+            kafka_table=order.kafka.uuid,
+            consumer=order.consumer,
+            fence=order.fence,
+            txn=granted.txn,
+            facts=facts,
+            schemas=tuple(SchemaVersion(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
+            seconds=self._clock.monotonic() - started,
+        )
+        hit("round.before_commit")
+        self._calls.commit(done)
+        hit("round.after_commit")
+        for each in ranges:
+            self._positions[TopicPartition(each.topic, each.partition)] = each.end
+        if facts.messages:
+            self._message_bytes = facts.bytes / facts.messages
+
+    def _tables(self) -> dict[str, TableDef]:
+        """The tables that rounds write to, by uuid."""
+        tables = {each.target.uuid: each.target for each in self._order.views}
+        dead = self._order.dead_letters
+        return tables if dead is None else tables | {dead.uuid: dead}
+
+    def _check_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        for place, position in self._positions.items():
+            if ends[place] < position:
+                raise OffsetGapError(
+                    "the topic ends before the stored offset: it was truncated or made anew",
+                    table=self._config.table,
+                    topic=place.topic,
+                    partition=place.partition,
+                    stored=position,
+                    end=ends[place],
+                    hint="SYSTEM RESET CONSUME OFFSET decides where to go on",
+                )
+
+    def _check_broken(self, facts: RoundFacts) -> None:
+        if self._config.error_mode is ErrorMode.THROW and facts.dead > self._config.skip_broken:
+            raise BrokenMessageError(
+                table=self._config.table,
+                broken=facts.dead,
+                allowed=self._config.skip_broken,
+                first=facts.broken,
+                hint="set kafka_handle_error_mode = 'dead_letter', or raise kafka_skip_broken_messages",
+            )
+
+    def _tell(self, ends: Mapping[TopicPartition, int]) -> None:
+        told = tuple(Position(place, end) for place, end in ends.items())
+        order = self._order
+        self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=told))
+
+    def _poll_seconds(self) -> float:
+        """Often enough for the flush interval to mean something."""
+        wanted = min(self._config.poll_interval_ms, self._config.flush_interval_ms / _POLLS_OF_INTERVAL) / 1000
+        return max(_POLL_SECONDS_MIN, wanted)

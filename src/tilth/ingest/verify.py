@@ -1,0 +1,177 @@
+"""SYSTEM VERIFY: proves from the ledger, the catalog and the files that everything is in exactly once.
+
+Covers: the checks of one table of rows and of the Kafka tables that feed it. Does not cover: mending.
+Always holds: reads only; each check is told, those that hold too. See also: DESIGN.md 7, "Ledger".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tilth.base.errors import TilthError
+from tilth.catalog import Catalog
+from tilth.ingest.reset import MOVED
+from tilth.ingest.settings import read_config
+from tilth.model.offset import LedgerEntry, TopicPartition
+from tilth.model.table import KafkaDef, TableDef, full_name
+from tilth.storage import check_file, data_folder, footer_rows
+
+#: Damaged files that a check names.
+_NAMED_MAX = 20
+#: Reads of two records that belong together, while commits go on.
+_TRIES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One statement about a table, and whether it holds."""
+
+    #: What was looked at: `db.t`, `db.k topic/0`.
+    subject: str
+    #: What should be so, in words.
+    check: str
+    is_ok: bool
+    #: The figures; or what is wrong.
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    table: str
+    checks: tuple[Check, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        return all(check.is_ok for check in self.checks)
+
+
+def verify(catalog: Catalog, root: str, relation: TableDef | KafkaDef) -> VerifyReport:
+    """A table of rows: its counts, its files, and the ledgers of all that feeds it. A Kafka table: its ledger."""
+    if isinstance(relation, KafkaDef):
+        return VerifyReport(table=full_name(relation), checks=tuple(_check_ledger(catalog, relation)))
+    checks = [*_check_counts(catalog, relation), *_check_files(catalog, root, relation)]
+    for kafka in _feeding(catalog, relation):
+        checks.extend(_check_ledger(catalog, kafka))
+    return VerifyReport(table=full_name(relation), checks=tuple(checks))
+
+
+def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, int], list[str]]:
+    """Where the ledger's ranges lead, and each place where they do not follow each other. Pure."""
+    reached: dict[TopicPartition, int] = {}
+    wrong: list[str] = []
+    for entry in entries:
+        for each in entry.ranges:
+            place = TopicPartition(each.topic, each.partition)
+            expected = reached.get(place, each.start)
+            if each.start != expected:
+                what = "missing" if each.start > expected else "twice"
+                wrong.append(f"{each.topic}/{each.partition}: {expected} to {each.start} {what}, at txn {entry.txn}")
+            if entry.consumer != MOVED and each.end < each.start:
+                wrong.append(f"{each.topic}/{each.partition}: range {each.start} to {each.end}, at txn {entry.txn}")
+            reached[place] = each.end
+    return reached, wrong
+
+
+def _check_counts(catalog: Catalog, table: TableDef) -> Iterator[Check]:
+    snapshot, version = catalog.parts.snapshot(table.uuid), catalog.parts.version(table.uuid)
+    for _ in range(_TRIES_MAX):
+        if snapshot.version == version.counter:
+            break
+        snapshot, version = catalog.parts.snapshot(table.uuid), catalog.parts.version(table.uuid)
+    expected = version.inserted_rows - version.removed_rows
+    yield Check(
+        subject=full_name(table),
+        check="the visible rows are those inserted less those removed",
+        is_ok=snapshot.rows == expected,
+        told=f"visible {snapshot.rows}, inserted {version.inserted_rows}, removed {version.removed_rows}",
+    )
+    fed = 0
+    for kafka in _feeding(catalog, table):
+        ledger = catalog.offsets.ledger(kafka.uuid)
+        fed += sum(each.stored.get(table.uuid, 0) for each in ledger if each.commit_ts <= version.last_commit_ts)
+    yield Check(
+        subject=full_name(table),
+        check="the rows that the ledgers tell of were inserted",
+        is_ok=fed <= version.inserted_rows,
+        told=f"from Kafka {fed}, from other inserts {version.inserted_rows - fed}",
+    )
+
+
+def _check_files(catalog: Catalog, root: str, table: TableDef) -> Iterator[Check]:
+    folder = data_folder(root, table.uuid)
+    snapshot = catalog.parts.snapshot(table.uuid)
+    wrong: list[str] = []
+    for part in snapshot.parts:
+        try:
+            check_file(folder, part.file)
+            rows = footer_rows(folder, part.file)
+        except TilthError as error:
+            wrong.append(f"{part.name}: {error}")
+            continue
+        if rows != part.rows:
+            wrong.append(f"{part.name}: the file has {rows} rows, the catalog {part.rows}")
+    if wrong and catalog.parts.version(table.uuid).counter != snapshot.version:
+        # Merges and garbage collection went on meanwhile: what is visible now must hold.
+        gone = {str(part.name) for part in snapshot.parts} - {
+            str(part.name) for part in catalog.parts.snapshot(table.uuid).parts
+        }
+        wrong = [each for each in wrong if each.split(":")[0] not in gone]
+    yield Check(
+        subject=full_name(table),
+        check="size, checksum and rows of every visible file",
+        is_ok=not wrong,
+        told="; ".join(wrong[:_NAMED_MAX]) or f"{len(snapshot.parts)} files, {snapshot.bytes} bytes",
+    )
+
+
+def _check_ledger(catalog: Catalog, kafka: KafkaDef) -> Iterator[Check]:
+    stored, entries = _ledger_of(catalog, kafka)
+    reached, wrong = follow_ledger(entries)
+    messages = sum(each.messages for entry in entries for each in entry.ranges)
+    dead = sum(each.dead for entry in entries for each in entry.ranges)
+    yield Check(
+        subject=full_name(kafka),
+        check="the ledger's ranges follow each other",
+        is_ok=not wrong,
+        told="; ".join(wrong[:_NAMED_MAX]) or f"{len(entries)} entries, {messages} messages, {dead} dead letters",
+    )
+    for place, end in sorted(reached.items()):
+        yield Check(
+            subject=f"{full_name(kafka)} {place.topic}/{place.partition}",
+            check="the ledger ends at the stored offset",
+            is_ok=stored.get(place) == end,
+            told=f"ledger {end}, stored {stored.get(place, 'none')}",
+        )
+    open_gaps = [gap for gap in catalog.offsets.gaps(kafka.uuid) if not gap.resolution]
+    yield Check(
+        subject=full_name(kafka),
+        check="no messages are missing",
+        is_ok=not open_gaps,
+        told="; ".join(f"{g.topic}/{g.partition} from {g.start}: {g.reason}" for g in open_gaps) or "no open gap",
+    )
+
+
+def _ledger_of(catalog: Catalog, kafka: KafkaDef) -> tuple[dict[TopicPartition, int], list[LedgerEntry]]:
+    """Stored offsets and ledger as of one commit; rounds that commit meanwhile are left out."""
+    version = catalog.parts.version(kafka.uuid)
+    stored = catalog.offsets.of(kafka.uuid)
+    for _ in range(_TRIES_MAX):
+        again = catalog.parts.version(kafka.uuid)
+        if again.counter == version.counter:
+            break
+        version, stored = again, catalog.offsets.of(kafka.uuid)
+    # By commit, not by transaction: a round that began earlier may have been committed later.
+    entries = [each for each in catalog.offsets.ledger(kafka.uuid) if each.commit_ts <= version.last_commit_ts]
+    return stored, sorted(entries, key=lambda each: each.commit_ts)
+
+
+def _feeding(catalog: Catalog, table: TableDef) -> list[KafkaDef]:
+    """The Kafka tables that write to a table: by a view, or as its dead letters."""
+    sources = {view.source for view in catalog.tables.views_into(table.uuid)}
+    kafkas = [each for each in catalog.tables.list() if isinstance(each, KafkaDef)]
+    return [kafka for kafka in kafkas if kafka.uuid in sources or _is_dead_letters_of(table, kafka)]
+
+
+def _is_dead_letters_of(table: TableDef, kafka: KafkaDef) -> bool:
+    return table.database == kafka.database and table.name == read_config(kafka).dead_letter_table

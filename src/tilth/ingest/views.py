@@ -1,0 +1,371 @@
+"""What a materialized view does, by Spark's own analysis: picks columns, or computes.
+
+Covers: checking a view against its Kafka table and its target, and the plan by which rounds run it. Does not cover:
+running it (spark.py). Always holds: a plan fills every column of the target; nothing is guessed from the view's text.
+See also: MEASURED.md, "Which tables, columns and predicates does a query use?".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilth.base.errors import InvalidInputError
+from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, column_type
+from tilth.ingest.errors import ViewError
+from tilth.ingest.settings import ErrorMode, read_config
+from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
+from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
+
+
+class BadDefaultError(InvalidInputError):
+    """a column's default cannot be used"""
+
+    code = "BAD_DEFAULT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    """A column of the target that is a column of the Kafka table, or a constant."""
+
+    target: str
+    #: None: the constant for all rows.
+    source: str | None
+    #: What msgspec and Arrow know as a value of the type; None is null.
+    constant: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedPlan:
+    """The view picks and renames: done in the Arrow pass that decodes."""
+
+    #: `database.view`.
+    view: str
+    #: The target's uuid.
+    target: str
+    columns: tuple[Picked, ...]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns of the Kafka table that it reads."""
+        return tuple(dict.fromkeys(each.source for each in self.columns if each.source is not None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlPlan:
+    """The view computes: run by Spark SQL over the decoded rows."""
+
+    view: str
+    target: str
+    #: Spark SQL over a temporary view of the Kafka table's name.
+    text: str
+    #: Spark SQL for each column of the target, over the columns o0, o1, ... of the text.
+    projection: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+ViewPlan = FusedPlan | SqlPlan
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+#: What may stand in a default that is the same for every row.
+_CONSTANT_NODES = frozenset({"Literal", "Cast", "UnaryMinus", "UnaryPositive", "Add", "Subtract", "Multiply", "Divide"})
+
+
+# Any: the session and its plans are handles of the JVM; pyspark gives them no types.
+def check_view(session: Any, kafka: KafkaDef, target: TableDef, select: str, *, view: str = "the view") -> ViewPlan:
+    """How rounds will run the view. The session must be one that nobody else uses: a temporary view is made in it.
+
+    Raises ViewError naming the view and the column that does not fit, BadDefaultError, or an error of the settings.
+    """
+    columns = _offered(kafka, select)
+    _register_empty(session, kafka, columns)
+    text = _over_temporary_view(session, kafka, select, view)
+    try:
+        frame = session.sql(text)
+        outputs = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+    except Exception as error:
+        raise _refused(view, kafka, error) from error
+    matched = _match(outputs, target, view)
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    picked = _picked(session, plan, [name for name, _ in outputs], matched, target, kafka)
+    if picked is not None:
+        return FusedPlan(view=view, target=target.uuid, columns=picked)
+    projection = tuple(_projected(column, matched.get(column.name)) for column in target.schema.columns)
+    _check_projection(frame, projection, len(outputs), view)
+    needed = _needed(plan, columns) or columns[:1]
+    return SqlPlan(view=view, target=target.uuid, text=text, projection=projection, needed=tuple(needed))
+
+
+def constant_defaults(session: Any, kafka: KafkaDef) -> dict[str, object]:
+    """The values of a Kafka table's defaults by column. Raises BadDefaultError for one that is not a constant."""
+    values: dict[str, object] = {}
+    for column in kafka.schema.columns:
+        if column.default is None:
+            continue
+        if not _is_constant(session, column.default):
+            hint = "give the default to the target's column, or compute it in the view"
+            raise BadDefaultError(
+                "must be a constant in a Kafka table", table=full_name(kafka), column=column.name, hint=hint
+            )
+        values[column.name] = _evaluate(session, column.default, column)
+    return values
+
+
+def _offered(kafka: KafkaDef, select: str) -> list[str]:
+    """The columns of the temporary view: those of the table, and the virtual ones that the text names."""
+    names = list(kafka.schema.names)
+    virtual = [*VIRTUAL_COLUMNS]
+    if read_config(kafka).error_mode is ErrorMode.STREAM:
+        virtual += ERROR_COLUMNS
+    return names + [name for name in virtual if kafka.schema.find(name) is None and re.search(rf"\b{name}\b", select)]
+
+
+def spark_ddl(schema: Schema, columns: Sequence[str]) -> str:
+    """The decoded columns in Spark's words; all may be null, for a broken message of stream mode has no values."""
+    return ", ".join(f"{_quoted(name)} {spark_name(column_type(schema, name))}" for name in columns)
+
+
+def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> None:
+    # Over an RDD: a relation that the optimizer knows to be empty would be folded away, and the plan with it.
+    frame = session.createDataFrame(session.sparkContext.emptyRDD(), spark_ddl(kafka.schema, columns))
+    frame.createOrReplaceTempView(_quoted(kafka.name))
+
+
+def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) -> str:
+    """The text with `database.table` replaced by the temporary view's name."""
+    try:
+        plan = session._jsparkSession.sessionState().sqlParser().parsePlan(select)
+    except Exception as error:
+        raise _refused(view, kafka, error) from error
+    is_command = any(
+        session._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.plans.logical.{name}").isInstance(node)
+        for node in _nodes(plan)
+        for name in ("Command", "ParsedStatement")
+    )
+    if is_command:
+        raise ViewError("a view is a SELECT", view=view, hint="write AS SELECT .. FROM the Kafka table")
+    # Spark counts in UTF-16 units.
+    text = select.encode("utf-16-le")
+    for parts, start, stop in sorted(_relations(plan), key=lambda found: -found[1]):
+        if [part.lower() for part in parts] == [kafka.database.lower(), kafka.name.lower()]:
+            text = text[: 2 * start] + _quoted(kafka.name).encode("utf-16-le") + text[2 * (stop + 1) :]
+    return text.decode("utf-16-le")
+
+
+def _relations(plan: Any) -> Iterator[tuple[list[str], int, int]]:
+    """Name and position of each table that the text names."""
+    for node in _nodes(plan):
+        if _class(node) == "UnresolvedRelation":
+            identifier, origin = node.multipartIdentifier(), node.origin()
+            parts = [identifier.apply(i) for i in range(identifier.size())]
+            yield parts, origin.startIndex().get(), origin.stopIndex().get()
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """The plan's nodes, those of common table expressions and of subqueries among them."""
+    yield plan
+    for child in _listed(plan.children()):
+        yield from _nodes(child)
+    for child in _listed(plan.innerChildren()):
+        if hasattr(child, "innerChildren"):
+            yield from _nodes(child)
+    for expression in _listed(plan.expressions()):
+        yield from _inside(expression)
+
+
+def _inside(expression: Any) -> Iterator[Any]:
+    """The plans of subqueries in an expression."""
+    if _class(expression) in ("ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"):
+        if _class(expression) == "InSubquery":
+            yield from _nodes(expression.query().plan())
+        else:
+            yield from _nodes(expression.plan())
+    for child in _listed(expression.children()):
+        yield from _inside(child)
+
+
+def _listed(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _class(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _match(outputs: Sequence[tuple[str, str]], target: TableDef, view: str) -> dict[str, int]:
+    """By column of the target, the position of the view's column that fills it."""
+    matched: dict[str, int] = {}
+    for position, (name, given) in enumerate(outputs):
+        column = target.schema.find(name)
+        if column is None:
+            if name in VIRTUAL_COLUMNS or name in ERROR_COLUMNS:
+                # `*` stands for virtual columns too when the text names one; they were not meant.
+                continue
+            hint = f"columns of {full_name(target)}: {', '.join(target.schema.names)}; rename it with AS"
+            raise ViewError("the target has no such column", view=view, column=name, hint=hint)
+        if column.name in matched:
+            raise ViewError("a column is selected twice", view=view, column=name)
+        if not fits(given, column.type):
+            wanted = spark_name(column.type)
+            hint = f"write CAST({name} AS {wanted}) AS {name}"
+            raise ViewError("wrong type of a column", view=view, column=name, given=given, target=wanted, hint=hint)
+        matched[column.name] = position
+    for column in target.schema.columns:
+        if column.name not in matched and not column.nullable and column.default is None:
+            hint = "select it, or give the target's column a default"
+            raise ViewError("a NOT NULL column of the target is not filled", view=view, column=column.name, hint=hint)
+    return matched
+
+
+def fits(given: str, wanted: DataType) -> bool:
+    """Whether every value of a type (in Spark's words) is also one of the column's type."""
+    target = spark_name(wanted)
+    if given.lower() in (target.lower(), "void"):
+        return True
+    given_decimal = _DECIMAL.fullmatch(given)
+    match wanted:
+        case Decimal(precision=precision, scale=scale):
+            if given in _DIGITS:
+                return precision - scale >= _DIGITS[given]
+            if given_decimal is not None:
+                whole = int(given_decimal[1]) - int(given_decimal[2])
+                return precision - scale >= whole and scale >= int(given_decimal[2])
+            return False
+        case Simple(kind=Kind.FLOAT64):
+            return given in ("tinyint", "smallint", "int", "float")
+        case Simple(kind=Kind.FLOAT32):
+            return given in ("tinyint", "smallint")
+        case Simple(kind=Kind.TIMESTAMP):
+            return given == "date"
+        case Simple():
+            return given in _INTEGERS and target in _INTEGERS and _INTEGERS.index(given) < _INTEGERS.index(target)
+    return False
+
+
+def _picked(
+    session: Any, plan: Any, outputs: Sequence[str], matched: Mapping[str, int], target: TableDef, kafka: KafkaDef
+) -> tuple[Picked, ...] | None:
+    """The target's columns if the plan only picks; None if Spark has to compute."""
+    sources = _sources(plan)
+    if sources is None or len(sources) != len(outputs):
+        return None
+    picked = []
+    for column in target.schema.columns:
+        if column.name in matched:
+            source = sources[matched[column.name]]
+            if not _arrow_casts(column_type(kafka.schema, source), column.type):
+                return None
+            picked.append(Picked(target=column.name, source=source))
+        elif column.default is None:
+            picked.append(Picked(target=column.name, source=None))
+        elif _is_constant(session, column.default):
+            constant = _evaluate(session, column.default, column)
+            picked.append(Picked(target=column.name, source=None, constant=constant))
+        else:
+            return None
+    return tuple(picked)
+
+
+def _sources(plan: Any) -> list[str] | None:
+    """The names of the columns that a plan picks, by position; None if it does anything else."""
+    if _class(plan) == "LogicalRDD":
+        return [attribute.name() for attribute in _listed(plan.output())]
+    if _class(plan) != "Project" or _class(plan.child()) != "LogicalRDD":
+        return None
+    names = []
+    for expression in _listed(plan.projectList()):
+        inner = expression.child() if _class(expression) == "Alias" else expression
+        if _class(inner) == "Cast" and fits(inner.child().dataType().catalogString(), _simple(inner)):
+            inner = inner.child()
+        if _class(inner) != "AttributeReference":
+            return None
+        names.append(inner.name())
+    return names
+
+
+def _simple(cast: Any) -> DataType:
+    """The type that a cast leads to; a string, which nothing else fits, for types that are not simple."""
+    name = cast.dataType().catalogString()
+    return Simple(Kind(name)) if name in {kind.value for kind in Kind} else Simple(Kind.STRING)
+
+
+def _arrow_casts(given: DataType, wanted: DataType) -> bool:
+    """Whether Arrow's cast means the same as Spark's."""
+    is_number = isinstance(given, Simple) and given.kind not in (Kind.DATE, Kind.STRING)
+    return given == wanted or (is_number and fits(spark_name(given), wanted))
+
+
+def _projected(column: Column, position: int | None) -> str:
+    value = column.default or "NULL" if position is None else f"o{position}"
+    return f"CAST({value} AS {spark_name(column.type)}) AS {_quoted(column.name)}"
+
+
+def _check_projection(frame: Any, projection: Sequence[str], outputs: int, view: str) -> None:
+    try:
+        frame.toDF(*[f"o{i}" for i in range(outputs)]).selectExpr(*projection).schema  # noqa: B018  # analyses it
+    except Exception as error:
+        raise ViewError("a default of the target cannot be computed", view=view, why=_first_line(error)) from error
+
+
+def _needed(plan: Any, columns: Sequence[str]) -> list[str]:
+    """The columns that the optimized plan reads."""
+    leaves = [node for node in _nodes(plan) if _class(node) == "LogicalRDD"]
+    ids = {attribute.exprId().id(): attribute.name() for leaf in leaves for attribute in _listed(leaf.output())}
+    used = {ids.get(attribute.exprId().id()) for attribute in _listed(plan.output())}
+    for node in _nodes(plan):
+        if _class(node) != "LogicalRDD":
+            used |= {ids.get(each.exprId().id()) for each in _listed(node.references().toSeq())}
+    return [name for name in columns if name in used]
+
+
+# --- constants and errors --------------------------------------------------------------------------------------------
+
+
+def _is_constant(session: Any, text: str) -> bool:
+    try:
+        parsed = session._jsparkSession.sessionState().sqlParser().parseExpression(text)
+    except Exception as error:
+        raise BadDefaultError(default=text, why=_first_line(error)) from error
+    waiting = [parsed]
+    while waiting:
+        node = waiting.pop()
+        if _class(node) not in _CONSTANT_NODES:
+            return False
+        waiting += _listed(node.children())
+    return True
+
+
+def _evaluate(session: Any, text: str, column: Column) -> object:
+    try:
+        table = session.sql(f"SELECT CAST({text} AS {spark_name(column.type)}) AS v").toArrow()
+    except Exception as error:
+        raise BadDefaultError(column=column.name, default=text, why=_first_line(error)) from error
+    value: object = table["v"][0].as_py()
+    return value
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _refused(view: str, kafka: KafkaDef, error: Exception) -> ViewError:
+    why = _first_line(error)
+    hint = f"columns of {full_name(kafka)}: {', '.join(kafka.schema.names)}"
+    if "TABLE_OR_VIEW_NOT_FOUND" in why:
+        hint = f"a materialized view reads from its Kafka table {full_name(kafka)} and from nothing else"
+    return ViewError(view=view, why=why, hint=hint)
+
+
+def _first_line(error: Exception) -> str:
+    """Spark's error in one line, without the plan that follows it."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage()) if java is not None else str(error)
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:500]

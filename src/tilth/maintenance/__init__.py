@@ -1,0 +1,28 @@
+"""Data kept in shape: parts are merged, what was replaced is collected, what did not land is cleaned up.
+
+Covers: the maintenance manager, its ops, their policies and settings. Does not cover: how files are merged (storage),
+where tasks run (warehouse), what is true (catalog).
+Always holds: maintenance never aborts ingestion and is never aborted by it, unless its inputs were dropped; nothing is
+deleted that a reader or a running transaction may need; every choice and every refusal has its reason.
+See also: POLICIES.md 2, 3, 5, 9; docs/operate for tuning.
+"""
+
+from tilth.maintenance.manager import MaintenanceManager
+from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS, ManagerSettings, manager_settings
+from tilth.maintenance.spark import merge_runner
+from tilth.maintenance.stats import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OpRun, OptimizeReport
+
+__all__ = [
+    "NODE_SETTINGS",
+    "TABLE_SETTINGS",
+    "ChoiceRow",
+    "GcReport",
+    "MaintenanceManager",
+    "ManagerSettings",
+    "MergeCandidateRow",
+    "OpRow",
+    "OpRun",
+    "OptimizeReport",
+    "manager_settings",
+    "merge_runner",
+]

@@ -1,0 +1,45 @@
+"""News of all tables' parts, read from the part log: one short range read, whatever the number of tables.
+
+Always holds: an event is told once. Events carry the time at which their commit was made ready and may land a little
+later than younger ones, so each read overlaps the one before.
+"""
+
+from __future__ import annotations
+
+from tilth.catalog import Catalog
+from tilth.model.part import PartEvent
+
+#: Statistics begin with the events of so long ago.
+WARM_START_MS = 3 * 86_400_000
+WARM_EVENTS_MAX = 50_000
+#: A commit lands within this after it was made ready.
+OVERLAP_MS = 2_000
+#: Events of one read; more means that the oldest are not counted.
+EVENTS_MAX = 20_000
+
+
+class PartFeed:
+    """The reader of the part log."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._since_ms: int | None = None
+        #: What was told already, of the overlap.
+        self._told: set[tuple[str, str, str, int]] = set()
+
+    def news(self, now_ms: int) -> tuple[list[PartEvent], bool]:
+        """The events since the last call, oldest first, and whether they are all."""
+        if self._since_ms is None:
+            start, limit = max(0, now_ms - WARM_START_MS), WARM_EVENTS_MAX
+        else:
+            start, limit = self._since_ms, EVENTS_MAX
+        found = self._catalog.part_log.recent(start, limit=limit)
+        fresh = [event for event in found if _key(event) not in self._told]
+        newest_ms = max((event.at_ms for event in found), default=start)
+        self._since_ms = max(start, min(newest_ms, now_ms) - OVERLAP_MS)
+        self._told = {_key(event) for event in found if event.at_ms >= self._since_ms}
+        return fresh, len(found) < limit
+
+
+def _key(event: PartEvent) -> tuple[str, str, str, int]:
+    return event.event, event.table, event.part, event.at_ms

@@ -1,0 +1,642 @@
+"""MERGE of one table: choose ranges of parts, merge each in one task, commit.
+
+Covers: looking, taking parts, running, the three outcomes of a commit, OPTIMIZE. Does not cover: which ranges are worth
+it (policy), the bytes (tilth.storage.merge_parts), the slot it runs in (manager.py).
+Always holds: a part is taken by one merge at a time and given back when its outcome is known; the set of taken parts is
+copied before parts are read (POLICIES.md 3.1); bytes first, truth second.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from tilth.base.clock import Clock
+from tilth.base.errors import ConflictError, FencedError, TilthError, UnknownOutcomeError
+from tilth.base.failpoints import hit
+from tilth.base.hybrid import milliseconds
+from tilth.base.logs import Log
+from tilth.base.rand import Rng
+from tilth.catalog import Catalog, Committed, Conflicted, ReplaceParts, SchemaIs, Unknown
+from tilth.maintenance.cleaner import Cleaner
+from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
+from tilth.maintenance.owner import Owner
+from tilth.maintenance.policy import (
+    CandidatePart,
+    Effort,
+    MergeSelection,
+    MergeSpec,
+    Refusal,
+    Rotation,
+    postpone,
+    read_gain,
+    select_for_merge,
+    select_merges,
+    submittable,
+)
+from tilth.maintenance.spark import MergeTask, decode_facts, encode_task
+from tilth.maintenance.state import Failure, ServiceState, failed_again, newest, service_state
+from tilth.maintenance.stats import MergeCandidateRow
+from tilth.maintenance.watch import TableWatch, share_of
+from tilth.model.part import Part, WrittenPart
+from tilth.model.service import ServiceKind
+from tilth.model.table import TableDef
+from tilth.model.task import TaskKind
+from tilth.model.txn import Txn, TxnOutput
+from tilth.storage import clean_transaction, file_name, layout_of
+from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle, TaskCancelledError, TaskLostError
+
+#: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
+#: by age too, the more slowly the older they are.
+LOOK_BUSY_MS = 1_000
+LOOK_QUIET_MIN_MS = 10_000
+LOOK_QUIET_MAX_MS = 600_000
+#: Parts of one partition that are weighed in a look, the oldest; the rest waits until these are fewer.
+PARTS_MAX = 20_000
+
+_log = Log("maintenance")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merge:
+    """A spec whose parts are taken."""
+
+    spec: MergeSpec
+    #: Filled in when it is prepared.
+    sources: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """A merge under way whose files are written."""
+
+    merge: _Merge
+    txn: Txn
+    definition: TableDef
+    written: WrittenPart | None
+    duration_ms: int
+
+
+class MergeOp:
+    """`tilth.maintenance.op.Op` for the merges of one table."""
+
+    kind = OpKind.MERGE
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        dispatcher: Dispatcher,
+        root: str,
+        rng: Rng,
+        *,
+        watch: TableWatch,
+        owner: Owner,
+        cleaner: Cleaner,
+        workers: Callable[[], int],
+        told: Callable[[str, str], None],
+    ) -> None:
+        """`workers`: how many there are now; `told(partition, reason)` takes refusals for the record."""
+        self._clock = clock
+        self._catalog = catalog
+        self._dispatcher = dispatcher
+        self._root = root
+        self._rng = rng
+        self._watch = watch
+        self._owner = owner
+        self._cleaner = cleaner
+        self._workers = workers
+        self._told = told
+        self._rotation = Rotation()
+        self._postponed: dict[str, float] = {}
+        self._pending: list[_Merge] = []
+        self._running = 0
+        self._handles: set[Handle] = set()
+        self._failures: dict[str, Failure] = {}
+        #: Commits of which nobody knows; their parts stay taken.
+        self._unknown: list[_Attempt] = []
+        self._visible_bytes: dict[str, float] = {}
+        self._refusals: dict[str, Refusal] = {}
+        self._has_news = True
+        self._looked_ms = 0
+        self._next_look_ms = 0
+        self._news_ms = 0
+        self._is_cancelled = threading.Event()
+        #: Looks so far, and when the last one was.
+        self.wakeups = 0
+
+    @property
+    def last_wakeup_ms(self) -> int:
+        return self._looked_ms
+
+    @property
+    def table(self) -> str:
+        return self._watch.name
+
+    @property
+    def name(self) -> str:
+        return op_name(self.kind, self._watch.name)
+
+    @property
+    def running(self) -> int:
+        """Merges under way."""
+        return self._running
+
+    @property
+    def live_txns(self) -> set[int]:
+        """Transactions whose outcome this op still has to find out."""
+        with self._watch.lock:
+            return {attempt.txn.id for attempt in self._unknown}
+
+    def notice(self) -> None:
+        """Parts of the table came or went."""
+        self._has_news = True
+        self._news_ms = self._clock.now_ms()
+
+    def cancel(self) -> None:
+        """The table is gone or the server stops: no new merge, running ones are asked to end."""
+        self._is_cancelled.set()
+        with self._watch.lock:
+            handles = list(self._handles)
+        for handle in handles:
+            handle.cancel()
+
+    def stats(self) -> OpStats | None:
+        now_ms = self._clock.now_ms()
+        if self._is_cancelled.is_set():
+            return None
+        if not self._watch.is_on(ServiceKind.MERGE, now_ms):
+            self._release_pending()
+            return _idle("stopped by the user")
+        self._resolve_unknown()
+        if self._is_look_due(now_ms):
+            self._look(now_ms)
+        if not self._pending:
+            return _idle("nothing worth merging")
+        # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
+        room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
+        if room == 0:
+            return _idle(f"{self._running} merges are running, more are not allowed")
+        spec = self._pending[0].spec
+        return OpStats(
+            is_runnable=True,
+            perf_improvement=self._gain(spec),
+            priority=self._watch.knobs.priority,
+            about=f"{spec.partition}: {spec.reason}",
+        )
+
+    def prepare(self) -> Prepared | NotPrepared:
+        with self._watch.lock:
+            if not self._pending:
+                return NotPrepared("no merge is waiting")
+            merge = self._pending.pop(0)
+        sources = self._sources(merge.spec)
+        if sources is None:
+            self._give_back(merge)
+            self.notice()
+            return NotPrepared(f"{merge.spec.partition}: the parts are not visible any more")
+        with self._watch.lock:
+            self._running += 1
+        told = f"{merge.spec.partition}: {merge.spec.reason}"
+        return Prepared(about=told, work=_Merge(spec=merge.spec, sources=sources))
+
+    def abandon(self, prepared: Prepared) -> None:
+        merge = _work_of(prepared)
+        with self._watch.lock:
+            self._running -= 1
+        self._give_back(merge)
+
+    def perform(self, prepared: Prepared) -> str:
+        merge = _work_of(prepared)
+        try:
+            return self._run(merge)
+        finally:
+            with self._watch.lock:
+                self._running -= 1
+
+    def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+        """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
+        switch = self._watch.switch(ServiceKind.MERGE)
+        with self._watch.lock:
+            failure = newest(self._failures.values())
+            waiting = len(self._pending)
+            refusals = list(self._refusals.values())
+            running = self._running
+        state = service_state(
+            is_switched_on=self._watch.is_on(ServiceKind.MERGE, now_ms),
+            running=running,
+            failure=failure,
+            waiting=waiting,
+        )
+        match state:
+            case ServiceState.STOPPED:
+                reason = (switch.because if switch is not None else "") or "stopped by the user"
+            case ServiceState.RUNNING:
+                reason = f"{running} merges are running, {waiting} are waiting"
+            case ServiceState.FAILED:
+                assert failure is not None
+                wait = max(0, failure.until_ms - now_ms) / 1000
+                reason = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
+            case ServiceState.WAITING:
+                reason = f"{waiting} merges wait for a free thread"
+            case ServiceState.IDLE:
+                told = refusals[0] if refusals else None
+                reason = f"{told.partition}: {told.reason}" if told else "nothing worth merging"
+            case _:
+                assert_never(state)
+        return state, reason, failure
+
+    def explain(self) -> list[MergeCandidateRow]:
+        """Every partition as of now: what would be merged, what is not and why."""
+        now_ms = self._clock.now_ms()
+        with self._watch.lock:
+            being = set(self._watch.being_merged)
+            waiting = [merge.spec for merge in self._pending]
+            failures = dict(self._failures)
+        partitions = self._catalog.parts.partitions(self._watch.uuid)
+        parts = {partition: self._parts(partition) for partition in partitions}
+        selection = self._select([part for each in parts.values() for part in each], being, Effort.NORMAL, now_ms)
+        rows = [_row(spec, "waiting", self._next_look_ms) for spec in waiting]
+        rows += [_row(spec, "would run", self._next_look_ms) for spec in selection.specs]
+        for refusal in selection.refusals:
+            rows.append(_refused(refusal, parts.get(refusal.partition, []), failures.get(refusal.partition)))
+        for partition, members in parts.items():
+            taken = [part for part in members if str(part.name) in being]
+            if taken:
+                rows.append(_taken(partition, taken))
+        return rows
+
+    def optimize(self, partition: str, effort: Effort, *, deadline_ms: int) -> list[tuple[int, int, int]]:
+        """Merges the partition's parts until nothing is left to merge; waits for merges under way there.
+
+        Returns sources, rows and bytes of each merge. Raises the error of a merge that failed.
+        """
+        done: list[tuple[int, int, int]] = []
+        while not self._is_cancelled.is_set():
+            with self._watch.lock:
+                being = set(self._watch.being_merged)
+            parts = self._parts(partition)
+            selection = self._select(parts, being, effort, self._clock.now_ms())
+            if not selection.specs:
+                is_busy = any(str(part.name) in being for part in parts)
+                if not is_busy or self._clock.now_ms() >= deadline_ms:
+                    return done
+                self._wait_for_merges()
+                continue
+            merge = self._take(selection.specs[0])
+            if merge is None:
+                continue
+            sources = self._sources(merge.spec)
+            if sources is None:
+                self._give_back(merge)
+                continue
+            with self._watch.lock:
+                self._running += 1
+            self.perform(Prepared(about="optimize", work=_Merge(spec=merge.spec, sources=sources)))
+            done.append((len(sources), sum(part.rows for part in sources), sum(part.bytes for part in sources)))
+        return done
+
+    # --- looking ---
+
+    def _is_look_due(self, now_ms: int) -> bool:
+        if self._has_news:
+            return now_ms - self._looked_ms >= LOOK_BUSY_MS
+        return not self._pending and now_ms >= self._next_look_ms
+
+    def _look(self, now_ms: int) -> None:
+        """One round of selection; what it finds waits in order, its parts taken."""
+        self.wakeups += 1
+        self._has_news = False
+        self._looked_ms = now_ms
+        quiet_ms = now_ms - self._news_ms
+        self._next_look_ms = now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 10, LOOK_QUIET_MAX_MS))
+        # Older choices give way: with more parts there are better ranges.
+        self._release_pending()
+        with self._watch.lock:
+            being = set(self._watch.being_merged)
+            stats = dict(self._watch.stats)
+            failing = {name for name, failure in self._failures.items() if failure.until_ms > now_ms}
+        everything = self._catalog.parts.partitions(self._watch.uuid)
+        chosen = select_for_merge(
+            stats,
+            all_partitions=everything,
+            expired=failing,
+            postponed=self._postponed,
+            rotation=self._rotation,
+            is_ready=True,
+            settings=self._watch.knobs.merge_partitions,
+            now=now_ms / 1000,
+            rng=self._rng,
+        )
+        self._rotation = chosen.rotation
+        parts: list[Part] = []
+        for partition in chosen.partitions:
+            members = self._parts(partition)
+            self._visible_bytes[partition] = float(sum(part.bytes for part in members))
+            parts += members
+        selection = self._select(parts, being, Effort.NORMAL, now_ms)
+        self._remember(selection, everything=everything, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
+        room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
+        for spec in selection.specs[:room]:
+            merge = self._take(spec)
+            if merge is not None:
+                with self._watch.lock:
+                    self._pending.append(merge)
+
+    def _select(self, parts: Sequence[Part], being: set[str], effort: Effort, now_ms: int) -> MergeSelection:
+        with self._watch.lock:
+            stats = dict(self._watch.stats)
+        return select_merges(
+            [_candidate(part, now_ms) for part in parts],
+            being_merged=being,
+            stats=stats,
+            workers=self._workers(),
+            now=now_ms / 1000,
+            settings=self._watch.knobs.merge,
+            effort=effort,
+        )
+
+    def _remember(
+        self,
+        selection: MergeSelection,
+        *,
+        everything: Sequence[str],
+        partitions: Sequence[str],
+        parts: Sequence[Part],
+        now_ms: int,
+    ) -> None:
+        there = {part.name.partition for part in parts}
+        empty = [partition for partition in partitions if partition not in there]
+        postponed = [refusal.partition for refusal in selection.refusals if refusal.should_postpone]
+        self._postponed = postpone(
+            self._postponed,
+            [*empty, *postponed],
+            now=now_ms / 1000,
+            postpone_time=self._watch.knobs.merge_partitions.postpone_time,
+        )
+        wanted = {spec.partition for spec in selection.specs}
+        with self._watch.lock:
+            for partition in list(self._failures):
+                # There is nothing left to do that could fail.
+                if partition not in everything or (partition in partitions and partition not in wanted):
+                    del self._failures[partition]
+        before = self._refusals
+        self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
+        for partition, refusal in self._refusals.items():
+            if before.get(partition) != refusal:
+                self._told(partition, refusal.reason)
+
+    def _parts(self, partition: str) -> list[Part]:
+        return self._catalog.parts.visible(self._watch.uuid, partition)[:PARTS_MAX]
+
+    def _gain(self, spec: MergeSpec) -> float:
+        now = self._clock.now_ms() / 1000
+        with self._watch.lock:
+            hours = {name: stats.hour.at(now) for name, stats in self._watch.stats.items()}
+        inserted = {name: float(hour.inserted + hour.last_inserted) for name, hour in hours.items()}
+        return read_gain(
+            parts=len(spec.parts),
+            bytes_share=share_of(spec.partition, self._visible_bytes),
+            inserts_share=share_of(spec.partition, inserted),
+        )
+
+    # --- taking and giving back ---
+
+    def _take(self, spec: MergeSpec) -> _Merge | None:
+        """None when another merge has taken one of the parts meanwhile."""
+        with self._watch.lock:
+            if not self._watch.being_merged.isdisjoint(spec.parts):
+                return None
+            self._watch.being_merged.update(spec.parts)
+        return _Merge(spec=spec)
+
+    def _give_back(self, merge: _Merge) -> None:
+        with self._watch.lock:
+            self._watch.being_merged.difference_update(merge.spec.parts)
+            self._watch.merge_ended.notify_all()
+
+    def _release_pending(self) -> None:
+        with self._watch.lock:
+            pending, self._pending = self._pending, []
+        for merge in pending:
+            self._give_back(merge)
+
+    def _sources(self, spec: MergeSpec) -> tuple[Part, ...] | None:
+        """The parts as the catalog has them now; None if one is not visible."""
+        there = {str(part.name): part for part in self._catalog.parts.visible(self._watch.uuid, spec.partition)}
+        found = [there[name] for name in spec.parts if name in there]
+        return tuple(found) if len(found) == len(spec.parts) else None
+
+    def _wait_for_merges(self) -> None:
+        with self._watch.lock:
+            if self._watch.being_merged:
+                # Real time: what is waited for are other threads. The bound is for a commit of unknown outcome.
+                self._watch.merge_ended.wait(0.5)
+        self._resolve_unknown()
+
+    # --- doing ---
+
+    def _run(self, merge: _Merge) -> str:
+        partition = merge.spec.partition
+        keeps_parts = False
+        try:
+            told = self._merge(merge)
+            with self._watch.lock:
+                self._failures.pop(partition, None)
+            return told
+        except UnknownOutcomeError:
+            keeps_parts = True
+            raise
+        except ConflictError as error:
+            # The table went on without us, which is nobody's failure.
+            self._told(partition, str(error))
+            raise
+        # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
+        except Exception as error:
+            self._failed(partition, error)
+            raise
+        finally:
+            if not keeps_parts:
+                self._give_back(merge)
+            self.notice()
+
+    def _merge(self, merge: _Merge) -> str:
+        definition = self._watch.definition
+        started = self._clock.monotonic()
+        hit("merge.before_files")
+        txn = self._catalog.transactions.begin(
+            f"merge {self._watch.name}",
+            outputs=(TxnOutput(table=self._watch.uuid, tasks=1),),
+            fences=(self._owner.fence(self._watch.uuid),),
+        )
+        written = self._write(merge, txn, definition)
+        hit("merge.after_files")
+        duration_ms = int((self._clock.monotonic() - started) * 1000)
+        attempt = _Attempt(merge=merge, txn=txn, definition=definition, written=written, duration_ms=duration_ms)
+        hit("merge.before_commit")
+        told = self._commit(attempt)
+        hit("merge.after_commit")
+        return told
+
+    def _write(self, merge: _Merge, txn: Txn, definition: TableDef) -> WrittenPart | None:
+        payload = encode_task(
+            MergeTask(
+                layout=layout_of(definition, self._root),
+                files=tuple(part.file for part in merge.sources),
+                partition=merge.spec.partition,
+                values=merge.sources[0].values,
+                txn=txn.id,
+            )
+        )
+        handle: Handle | None = None
+        try:
+            handle = self._dispatcher.submit(
+                self._dispatcher.new_spec(
+                    TaskKind.MERGE,
+                    warehouse=WRITE_WAREHOUSE,
+                    table=self._watch.name,
+                    payload=payload,
+                    txn=txn.id,
+                    input_bytes=merge.spec.size,
+                    rows=merge.spec.rows,
+                )
+            )
+            with self._watch.lock:
+                self._handles.add(handle)
+            if self._is_cancelled.is_set():
+                handle.cancel()
+            return decode_facts(handle.wait().payload).written
+        except TilthError as error:
+            # A task that was killed or lost may still be writing.
+            is_settled = not isinstance(error, TaskCancelledError | TaskLostError)
+            self._cleaner.give_up(txn, str(error), is_settled=is_settled)
+            raise
+        finally:
+            if handle is not None:
+                with self._watch.lock:
+                    self._handles.discard(handle)
+
+    def _commit(self, attempt: _Attempt) -> str:
+        merge, txn = attempt.merge, attempt.txn
+        update = ReplaceParts(
+            table=self._watch.uuid,
+            sources=tuple(part.name for part in merge.sources),
+            written=attempt.written,
+            duration_ms=attempt.duration_ms,
+            reason=merge.spec.reason,
+        )
+        schema = SchemaIs(table=self._watch.uuid, schema_version=attempt.definition.schema_version)
+        outcome = self._catalog.transactions.commit(txn.id, [update], [schema])
+        match outcome:
+            case Committed():
+                self._sweep(attempt)
+                return f"{len(merge.sources)} parts of {merge.spec.partition} in {attempt.duration_ms} ms"
+            case Conflicted(error=error):
+                self._cleaner.give_up(txn, str(error), is_settled=True)
+                if isinstance(error, FencedError):
+                    self._owner.lose(self._watch.uuid)
+                raise error
+            case Unknown(reason=reason):
+                _log.warning("merge_outcome_unknown", cause_id=str(txn.id), table=self._watch.name, reason=reason)
+                with self._watch.lock:
+                    self._unknown.append(attempt)
+                raise UnknownOutcomeError(
+                    txn=txn.id, table=self._watch.name, reason=reason, hint="the commit is asked for again by itself"
+                )
+            case _:
+                assert_never(outcome)
+
+    def _sweep(self, attempt: _Attempt) -> None:
+        """Rids the table of what failed attempts of the task left."""
+        first = file_name(txn=attempt.txn.id, task=0, attempt=0, n=0)
+        if attempt.written is not None and attempt.written.file.name != first:
+            clean_transaction(self._root, attempt.txn, keep={attempt.written.file.name})
+
+    def _resolve_unknown(self) -> None:
+        """Asks again for the commits of which nobody knows: the same commit gives the same answer."""
+        with self._watch.lock:
+            attempts, self._unknown = self._unknown, []
+        for attempt in attempts:
+            try:
+                told = self._commit(attempt)
+            except UnknownOutcomeError:
+                # It is in the list again.
+                continue
+            except ConflictError as error:
+                self._told(attempt.merge.spec.partition, str(error))
+            except TilthError as error:
+                self._failed(attempt.merge.spec.partition, error)
+            else:
+                _log.info("merge_outcome_known", cause_id=str(attempt.txn.id), table=self._watch.name, done=told)
+            self._give_back(attempt.merge)
+            self.notice()
+
+    def _failed(self, partition: str, error: Exception) -> None:
+        now_ms = self._clock.now_ms()
+        with self._watch.lock:
+            before = self._failures.get(partition)
+            self._failures[partition] = failed_again(before, reason=f"{partition}: {error}", now_ms=now_ms)
+        _log.warning("merge_failed", table=self._watch.name, partition=partition, reason=error)
+
+
+def _work_of(prepared: Prepared) -> _Merge:
+    assert isinstance(prepared.work, _Merge)
+    return prepared.work
+
+
+def _idle(about: str) -> OpStats:
+    return OpStats(is_runnable=False, about=about)
+
+
+def _candidate(part: Part, now_ms: int) -> CandidatePart:
+    return CandidatePart(
+        name=str(part.name),
+        partition=part.name.partition,
+        size=part.bytes,
+        rows=part.rows,
+        age=max(0.0, (now_ms - milliseconds(part.commit_ts)) / 1000),
+        # A table that never changed its columns has them since schema version 1.
+        columns_commit_time=part.columns_commit_ts or part.schema_version,
+        mutation_effective_time=part.mutation_ts,
+    )
+
+
+def _row(spec: MergeSpec, state: str, next_ms: int) -> MergeCandidateRow:
+    return MergeCandidateRow(
+        partition=spec.partition,
+        parts=len(spec.parts),
+        rows=spec.rows,
+        bytes=spec.size,
+        score=spec.score,
+        state=state,
+        reason=spec.reason,
+        next_attempt_ms=next_ms,
+    )
+
+
+def _refused(refusal: Refusal, parts: Sequence[Part], failure: Failure | None) -> MergeCandidateRow:
+    return MergeCandidateRow(
+        partition=refusal.partition,
+        parts=len(parts),
+        rows=sum(part.rows for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        score=0.0,
+        state="refused" if failure is None else "failed",
+        reason=refusal.reason if failure is None else failure.reason,
+        next_attempt_ms=0 if failure is None else failure.until_ms,
+    )
+
+
+def _taken(partition: str, parts: Sequence[Part]) -> MergeCandidateRow:
+    return MergeCandidateRow(
+        partition=partition,
+        parts=len(parts),
+        rows=sum(part.rows for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        score=0.0,
+        state="running",
+        reason="taken by a merge that runs or waits",
+        next_attempt_ms=0,
+    )

@@ -1,0 +1,70 @@
+"""How failures wait, and what a service is said to be doing. Pure.
+
+idle -> waiting -> running -> idle
+            ^         \\-> failed -> waiting   after the back-off
+any -> stopped -> idle                        by the user's switch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tilth.base.retry import backoff_ms
+from tilth.model.service import Switch, SwitchState
+
+#: 1 s, 2 s, 4 s ... 256 s.
+FAILURE_BACKOFF_BASE_MS = 1000
+FAILURE_BACKOFF_DOUBLINGS_MAX = 8
+
+
+class ServiceState(StrEnum):
+    """What `system.bg_threads` says."""
+
+    RUNNING = "running"
+    IDLE = "idle"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Work that failed, and until when it is left alone."""
+
+    #: In a row.
+    count: int
+    reason: str
+    at_ms: int
+    until_ms: int
+
+
+def failed_again(before: Failure | None, *, reason: str, now_ms: int) -> Failure:
+    """Each failure in a row doubles the wait, up to a bound."""
+    count = 1 if before is None else before.count + 1
+    wait = backoff_ms(count - 1, base_ms=FAILURE_BACKOFF_BASE_MS, doublings_max=FAILURE_BACKOFF_DOUBLINGS_MAX)
+    return Failure(count=count, reason=reason, at_ms=now_ms, until_ms=now_ms + wait)
+
+
+def newest(failures: Iterable[Failure]) -> Failure | None:
+    """The one that happened last."""
+    return max(failures, key=lambda failure: failure.at_ms, default=None)
+
+
+def is_on(switch: Switch | None, *, now_ms: int) -> bool:
+    """Whether the user wants the service to run: no switch, switched on, or its pause is over."""
+    if switch is None or switch.state is SwitchState.RUNNING:
+        return True
+    return 0 < switch.until_ms <= now_ms
+
+
+def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:
+    """The state told of a service, the most telling first."""
+    if not is_switched_on:
+        return ServiceState.STOPPED
+    if running:
+        return ServiceState.RUNNING
+    if failure is not None:
+        return ServiceState.FAILED
+    return ServiceState.WAITING if waiting else ServiceState.IDLE

@@ -1,0 +1,120 @@
+"""What maintenance knows of one table between two looks: settings, switches, statistics, parts under merge.
+
+Covers: the memory that the ops of a table share, and the part log as the way by which news come in.
+Does not cover: what is true (catalog). Always holds: all of it can be lost and is found again from the catalog.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tilth.base.settings import value_of
+from tilth.maintenance.policy import GcSettings, MergeSettings, PartitionSettings, PartitionStats
+from tilth.maintenance.settings import (
+    MAINTENANCE_PRIORITY,
+    TABLE_SETTINGS,
+    TABLET_HISTORY_MAX_AGE,
+    gc_partition_settings,
+    gc_settings,
+    merge_partition_settings,
+    merge_settings,
+)
+from tilth.maintenance.state import is_on
+from tilth.model.part import PartEvent, parse_part_name
+from tilth.model.service import ServiceKind, Switch
+from tilth.model.table import TableDef, full_name
+
+_NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableKnobs:
+    """A table's settings, read once for each definition."""
+
+    merge: MergeSettings
+    merge_partitions: PartitionSettings
+    gc: GcSettings
+    gc_partitions: PartitionSettings
+    priority: int
+    #: Seconds that the past stays readable beyond the other lifetimes; negative: not kept.
+    history_seconds: float
+
+
+def knobs_of(definition: TableDef) -> TableKnobs:
+    """Raises BadSettingError; settings of other rooms are left to them."""
+    given = {name: text for name, text in definition.settings.items() if name in _NAMES}
+    values = TABLE_SETTINGS.read(given)
+    return TableKnobs(
+        merge=merge_settings(values),
+        merge_partitions=merge_partition_settings(values),
+        gc=gc_settings(values),
+        gc_partitions=gc_partition_settings(values),
+        priority=value_of(values, MAINTENANCE_PRIORITY),
+        history_seconds=value_of(values, TABLET_HISTORY_MAX_AGE),
+    )
+
+
+class TableWatch:
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs` and `uuid`."""
+
+    def __init__(self, definition: TableDef) -> None:
+        self.uuid = definition.uuid
+        self.definition = definition
+        self.knobs = knobs_of(definition)
+        self.lock = threading.Lock()
+        #: Set when a merge ends: its parts may be chosen again.
+        self.merge_ended = threading.Condition(self.lock)
+        #: Names of parts that a waiting or running merge has taken.
+        self.being_merged: set[str] = set()
+        self.stats: dict[str, PartitionStats] = {}
+        self._switches: dict[ServiceKind, Switch] = {}
+
+    @property
+    def name(self) -> str:
+        """`database.table`."""
+        return full_name(self.definition)
+
+    def redefine(self, definition: TableDef) -> None:
+        """The table was renamed, or its columns or settings have changed."""
+        if definition != self.definition:
+            self.knobs = knobs_of(definition)
+            self.definition = definition
+
+    def set_switches(self, switches: Iterable[Switch]) -> None:
+        self._switches = {switch.service: switch for switch in switches}
+
+    def switch(self, service: ServiceKind) -> Switch | None:
+        return self._switches.get(service)
+
+    def is_on(self, service: ServiceKind, now_ms: int) -> bool:
+        """Whether the user lets the service run."""
+        return is_on(self._switches.get(service), now_ms=now_ms)
+
+    def observe(self, event: PartEvent) -> str:
+        """Counts what the part log tells; returns the partition it is about."""
+        partition = parse_part_name(event.part).partition
+        with self.lock:
+            known = self.stats.get(partition, PartitionStats(partition=partition))
+            self.stats[partition] = _counted(known, event)
+        return partition
+
+
+def _counted(stats: PartitionStats, event: PartEvent) -> PartitionStats:
+    now = event.at_ms / 1000
+    match event.event:
+        case "new":
+            return stats.with_insert(now=now, parts=1, size=event.bytes)
+        case "merge":
+            return stats.with_merge(now=now, parts=event.sources, size=event.bytes)
+        case "trash":
+            return stats.with_removal(parts=1)
+        case _:
+            return stats
+
+
+def share_of(partition: str, values: Mapping[str, float]) -> float:
+    """The partition's share in the sum; 0 where there is none."""
+    total = sum(values.values())
+    return values.get(partition, 0.0) / total if total else 0.0

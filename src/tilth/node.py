@@ -1,0 +1,266 @@
+"""The composition root: the only module that knows every room and each backend, and wires them into one process.
+
+Covers: building a node from a folder and settings, starting and stopping its rooms in order, its health, its HTTP door.
+Does not cover: what any of the rooms does. Always holds: a room is stopped before those it stands on; a node that could not
+be started leaves nothing running. See also: ARCHITECTURE.md "The house".
+
+    DATA/catalog   the store        DATA/tables   the files        DATA/spark, DATA/log   temporary files, logs
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tilth.base.clock import SystemClock
+from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.ids import random_id
+from tilth.base.logs import Log
+from tilth.base.rand import new_rng
+from tilth.base.settings import SettingGroup, value_of
+from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
+from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
+from tilth.client import Result
+from tilth.ingest import INGEST_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
+from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
+from tilth.maintenance import MaintenanceManager, manager_settings, merge_runner
+from tilth.model.task import TaskKind
+from tilth.model.wire import Health, Summary
+from tilth.server import Doors, HttpServer, MetricSources, Metrics, build_app, server_settings
+from tilth.server import SETTINGS as SERVER_SETTINGS
+from tilth.sql import Pins, SqlEngine
+from tilth.sql.spark import InsertRunner, QueryRunner
+from tilth.warehouse import (
+    QUERY_WAREHOUSE,
+    WRITE_WAREHOUSE,
+    Dispatcher,
+    EmbeddedWorker,
+    WorkerSession,
+    warehouse_settings,
+)
+from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
+
+WORKER = "embedded"
+
+#: Every setting that `--set` takes.
+NODE_SETTINGS = SettingGroup(
+    (
+        *CATALOG_SETTINGS.all,
+        *WAREHOUSE_SETTINGS.all,
+        *INGEST_SETTINGS.all,
+        *MAINTENANCE_SETTINGS.all,
+        *SERVER_SETTINGS.all,
+    )
+)
+
+_log = Log("node")
+
+
+class FolderError(UnavailableError):
+    """the node's folder cannot be used"""
+
+    code = "BAD_DATA_FOLDER"
+
+
+class Node:
+    """A server and a worker in one process. Use it as a context manager, or close it."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        """Starts everything but the HTTP door; raises what hinders it, with nothing left running."""
+        given = NODE_SETTINGS.canonical(settings)
+        self._clock = SystemClock()
+        self._folder = _prepared(folder)
+        self._server = f"{socket.gethostname()}-{os.getpid()}"
+        self._parts = ExitStack()
+        try:
+            self._open_catalog(given)
+            self._open_warehouse(given)
+            self._open_flows(given)
+            self._open_sql(given)
+        except BaseException:
+            self._parts.close()
+            raise
+        self._given = given
+        _log.info("node_started", folder=self._folder, server=self._server)
+
+    def sql(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Result:
+        """Runs one statement; raises TilthErrors."""
+        answer = self.engine.run(text, database=database, settings=settings)
+        summary = Summary(
+            query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=answer.table.num_rows, message=answer.message
+        )
+        return Result(answer.table, summary)
+
+    def listen(self, host: str, port: int) -> HttpServer:
+        """Opens the HTTP door; it closes with the node. Raises PortTakenError."""
+        values = _of(SERVER_SETTINGS, self._given)
+        doors = Doors(
+            clock=self._clock,
+            statements=self.engine,
+            snapshots=self._pins,
+            health=self.health,
+            metrics=self._metrics.text,
+            ids=random_id,
+            settings=server_settings(values),
+            counters=self._metrics.http,
+        )
+        server = HttpServer(self._clock, build_app(doors), host=host, port=port)
+        server.start()
+        self._parts.callback(server.stop)
+        return server
+
+    def health(self) -> Health:
+        """The components and how they are."""
+        components = {"catalog": _state(lambda: self.catalog.tables.databases())}
+        components["spark"] = _state(lambda: self._session.session)
+        components["tables folder"] = _state(lambda: _check_writable(self._folder / "tables"))
+        is_well = all(state == "ok" for state in components.values())
+        return Health(
+            status="ok" if is_well else "degraded",
+            version=version("tilth"),
+            server=self._server,
+            components=components,
+        )
+
+    def close(self) -> None:
+        """Stops the services, ends running tasks, closes Spark and the store."""
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_catalog(self, given: Mapping[str, str]) -> None:
+        values = CATALOG_SETTINGS.read(_of(CATALOG_SETTINGS, given))
+        store = RocksKV(str(self._folder / "catalog"), cache_bytes=value_of(values, CACHE_BYTES))
+        #: What is true.
+        self.catalog = Catalog(
+            store,
+            self._clock,
+            self._server,
+            random_id,
+            commit_attempts_max=value_of(values, COMMIT_ATTEMPTS_MAX),
+        )
+        self._parts.callback(self.catalog.close)
+
+    def _open_warehouse(self, given: Mapping[str, str]) -> None:
+        settings = warehouse_settings(_of(WAREHOUSE_SETTINGS, given))
+        self._session = WorkerSession(
+            settings, folder=str(self._folder / "spark"), log_folder=str(self._folder / "log")
+        )
+        self._session.start()
+        self._parts.callback(self._session.stop)
+        self._worker = EmbeddedWorker(self._clock, self._session, name=WORKER, memory_bytes=settings.memory_bytes)
+        workers = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
+        self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=settings.slots)
+
+    def _open_flows(self, given: Mapping[str, str]) -> None:
+        root = str(self._folder / "tables")
+        self._consume = ConsumeManager(
+            self._clock,
+            self.catalog,
+            self._dispatcher,
+            random_id,
+            ingest_settings(_of(INGEST_SETTINGS, given)),
+            root=root,
+            server=self._server,
+        )
+        self._maintenance = MaintenanceManager(
+            self._clock,
+            self.catalog,
+            self._dispatcher,
+            root=root,
+            settings=manager_settings(MAINTENANCE_SETTINGS.read(_of(MAINTENANCE_SETTINGS, given))),
+            rng=new_rng(),
+            server=self._server,
+        )
+
+    def _open_sql(self, given: Mapping[str, str]) -> None:
+        root = str(self._folder / "tables")
+        self.engine = SqlEngine(
+            self._clock,
+            random_id,
+            self.catalog,
+            self._dispatcher,
+            self._consume,
+            self._maintenance,
+            root=root,
+            server=self._server,
+            settings=given,
+        )
+        self._pins = Pins(self.catalog, root=root, server=self._server)
+        self._metrics = Metrics(
+            MetricSources(
+                catalog=self.catalog.stats,
+                warehouse=self._dispatcher.stats,
+                services=lambda: [*self._consume.stats(), *self._maintenance.stats()],
+            )
+        )
+        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
+        self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
+        self._worker.register(TaskKind.CONSUME, consume_runner(self._clock, self._consume))
+        self._worker.register(TaskKind.MERGE, merge_runner())
+        self._start(self._worker.start, self._worker.stop)
+        self._start(self._dispatcher.start, self._dispatcher.stop)
+        self._start(self.engine.start, self.engine.stop)
+        self._start(self._maintenance.start, self._maintenance.stop)
+        self._start(self._consume.start, self._consume.stop)
+        # Not waited for: whoever comes first finds the Python workers cold, nobody has to wait for all of them.
+        threading.Thread(target=self._warm, name="tilth-warm", daemon=True).start()
+
+    def _start(self, start: Callable[[], None], stop: Callable[[], None]) -> None:
+        start()
+        self._parts.callback(stop)
+
+    def _warm(self) -> None:
+        try:
+            self._session.warm()
+        except Exception as error:
+            # It only saves time; a real fault shows itself again in the first task.
+            _log.warning("warming_failed", reason=error)
+
+
+def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
+    """A running node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
+    return Node(folder, settings)
+
+
+def _prepared(folder: Path) -> Path:
+    try:
+        for name in ("catalog", "tables", "spark", "log"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        _check_writable(folder)
+    except OSError as error:
+        hint = "choose a folder that can be made and written"
+        raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
+    return folder.resolve()
+
+
+def _check_writable(folder: Path) -> None:
+    if not os.access(folder, os.W_OK):
+        raise FolderError("the folder cannot be written", folder=folder, hint="check its owner and mode")
+
+
+def _of(group: SettingGroup, given: Mapping[str, str]) -> dict[str, str]:
+    """Of what was given, what belongs to one room."""
+    names = {setting.name for setting in group.all}
+    return {name: text for name, text in given.items() if name in names}
+
+
+def _state(look: Callable[[], object]) -> str:
+    try:
+        look()
+    except TilthError as error:
+        return str(error)
+    return "ok"

@@ -1,0 +1,54 @@
+"""Words: statements in, answers out.
+
+Covers: every statement and every system table, on top of all other rooms. Does not cover: HTTP (tilth.server), the
+shell (tilth.client). Always holds: statements that are ours go through the grammar, anything else is a query for
+Spark; a query reads one pinned snapshot of each table; a query over system tables only needs no worker.
+`tilth.sql.spark` is the second door, for the worker that runs queries. See also: DESIGN.md 9,
+docs/reference/statements.md.
+"""
+
+from tilth.sql.answer import Answer
+from tilth.sql.engine import SqlEngine
+from tilth.sql.errors import (
+    BadDefinitionError,
+    BadQueryError,
+    BadValueError,
+    InsertTooLargeError,
+    NotSupportedYetError,
+    QueryFailedError,
+    ReadOnlyError,
+    ResultTooLargeError,
+    UnknownColumnError,
+    UnknownFunctionError,
+    WrongKindOfTableError,
+)
+from tilth.sql.grammar import Statement, parse, split
+from tilth.sql.pins import Pins
+from tilth.sql.protocol import QueryCalls
+from tilth.sql.settings import SESSION_SETTINGS, all_settings
+from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
+
+__all__ = [
+    "SESSION_SETTINGS",
+    "SYSTEM_TABLES",
+    "Answer",
+    "BadDefinitionError",
+    "BadQueryError",
+    "BadValueError",
+    "InsertTooLargeError",
+    "NotSupportedYetError",
+    "Pins",
+    "QueryCalls",
+    "QueryFailedError",
+    "ReadOnlyError",
+    "ResultTooLargeError",
+    "SqlEngine",
+    "Statement",
+    "SystemTable",
+    "UnknownColumnError",
+    "UnknownFunctionError",
+    "WrongKindOfTableError",
+    "all_settings",
+    "parse",
+    "split",
+]

@@ -1,0 +1,63 @@
+"""What a statement gives back. See also: tilth.model.wire for what of it goes over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+from tilth.base.errors import TilthError
+from tilth.model.types import spark_name
+from tilth.model.wire import ColumnInfo
+from tilth.sql.protocol import COLUMNS_KEY
+from tilth.storage import type_from_arrow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    query_id: str
+    #: Empty for statements without rows.
+    columns: list[ColumnInfo]
+    table: pa.Table
+    #: What happened, for statements without rows: `table created: db.t`.
+    message: str = ""
+    #: What the statement's FORMAT asked for.
+    output_format: str | None = None
+    elapsed_ms: float = 0.0
+    #: Rows that an INSERT wrote.
+    rows_written: int = 0
+    #: Parts of all tables that the query read, and parts that its predicates ruled out.
+    parts_read: int = 0
+    parts_pruned: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one statement's function returns; the engine makes an Answer of it."""
+
+    table: pa.Table = field(default_factory=lambda: pa.table({}))
+    message: str = ""
+    rows_written: int = 0
+    parts_read: int = 0
+    parts_pruned: int = 0
+
+
+def done(message: str, *, rows_written: int = 0) -> Outcome:
+    """The outcome of a statement without rows."""
+    return Outcome(message=message, rows_written=rows_written)
+
+
+def columns_of(table: pa.Table) -> list[ColumnInfo]:
+    """Names and types in Spark's words: what the query told, or what the Arrow types say."""
+    told = (table.schema.metadata or {}).get(COLUMNS_KEY)
+    if told is not None:
+        return msgspec.json.decode(told, type=list[ColumnInfo])
+    return [ColumnInfo(field.name, _type_name(field.type)) for field in table.schema]
+
+
+def _type_name(arrow: pa.DataType) -> str:
+    try:
+        return spark_name(type_from_arrow(arrow))
+    except TilthError:
+        return str(arrow)

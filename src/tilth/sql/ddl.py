@@ -1,0 +1,221 @@
+"""CREATE, DROP, UNDROP, TRUNCATE, RENAME.
+
+Always holds: everything is checked before anything is written, and what is written is one catalog change, or is taken
+back.
+"""
+
+from __future__ import annotations
+
+from tilth.base.errors import TilthError
+from tilth.catalog import TruncateTable as HideEverything
+from tilth.ingest import KAFKA_SETTINGS, read_config
+from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
+from tilth.model.types import DataType, Decimal, Simple, spark_name
+from tilth.sql.answer import Outcome, done
+from tilth.sql.dead_letters import ensure_dead_letters
+from tilth.sql.errors import BadDefinitionError, NameInUseError, NotSupportedYetError, UnknownColumnError
+from tilth.sql.grammar import (
+    ColumnSpec,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    DropView,
+    RenameTable,
+    TruncateTable,
+    UndropTable,
+    UseDatabase,
+)
+from tilth.sql.services import SYSTEM_DATABASE, Call, Services, place_of, relation_of, table_of, wrong_kind
+from tilth.sql.settings import TABLE_SETTINGS
+from tilth.sql.values import check_default
+from tilth.storage import check_partition_by
+
+
+def create_database(services: Services, statement: CreateDatabase) -> Outcome:
+    services.catalog.tables.create_database(statement.database, if_not_exists=statement.if_not_exists)
+    return done(f"database created: {statement.database}")
+
+
+def drop_database(services: Services, statement: DropDatabase) -> Outcome:
+    services.catalog.tables.drop_database(statement.database, if_exists=statement.if_exists)
+    return done(f"database dropped: {statement.database}")
+
+
+def use_database(services: Services, statement: UseDatabase) -> Outcome:
+    """The connection is the client's, so its database is too; here it is only looked up."""
+    known = [*services.catalog.tables.databases(), SYSTEM_DATABASE]
+    if statement.database not in known:
+        # Raises with the names that are near.
+        services.catalog.tables.get(statement.database, "")
+    return done(f"database: {statement.database}")
+
+
+def create_table(services: Services, call: Call, statement: CreateTable) -> Outcome:
+    database, name = place_of(call, statement.name)
+    existing = services.catalog.tables.find(database, name)
+    if existing is not None and statement.if_not_exists:
+        return done(f"exists already: {full_name(existing)}")
+    schema = _schema(statement)
+    if statement.engine is Engine.KAFKA:
+        return _create_kafka(services, call, statement, schema)
+    settings = TABLE_SETTINGS.canonical(dict(statement.settings))
+    table = TableDef(
+        uuid="",
+        database=database,
+        name=name,
+        schema=schema,
+        partition_by=statement.partition_by,
+        order_by=tuple(_sort_column(schema, column).name for column in statement.order_by),
+        settings=settings,
+        comment=statement.comment,
+        created_ms=services.clock.now_ms(),
+        next_column_id=len(schema.columns) + 1,
+    )
+    _check_table(statement, table)
+    made = services.catalog.tables.create(table, if_not_exists=statement.if_not_exists)
+    services.maintenance.wake()
+    return done(f"table created: {full_name(made)}")
+
+
+def _create_kafka(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Outcome:
+    database, name = place_of(call, statement.name)
+    if statement.partition_by or statement.order_by or statement.unique_key or statement.ttl:
+        raise BadDefinitionError(
+            "a Kafka table stores no rows: it has no keys, partitions or TTL", table=f"{database}.{name}"
+        )
+    kafka = KafkaDef(
+        uuid="",
+        database=database,
+        name=name,
+        schema=schema,
+        settings=KAFKA_SETTINGS.canonical(dict(statement.settings)),
+        comment=statement.comment,
+        created_ms=services.clock.now_ms(),
+    )
+    config = read_config(kafka)
+    if services.catalog.tables.find(database, name) is not None:
+        # Raises, before a dead-letter table is made for nothing.
+        services.catalog.tables.create(kafka)
+    dead_letters = ensure_dead_letters(services, kafka, config)
+    try:
+        made = services.catalog.tables.create(kafka, if_not_exists=statement.if_not_exists)
+    except TilthError:
+        if dead_letters.is_new and dead_letters.table is not None:
+            services.catalog.tables.drop(dead_letters.table.uuid)
+        raise
+    services.consume.wake(made.uuid)
+    beside = f", with {full_name(dead_letters.table)}" if dead_letters.table is not None else ""
+    return done(f"Kafka table created: {full_name(made)}{beside}")
+
+
+def _schema(statement: CreateTable) -> Schema:
+    if not statement.columns:
+        raise BadDefinitionError("a table needs columns", table=statement.name)
+    for spec in statement.columns:
+        check_default(spec.name, spec.type, spec.default)
+    return Schema(columns=tuple(_column(spec, identity) for identity, spec in enumerate(statement.columns, start=1)))
+
+
+def _column(spec: ColumnSpec, identity: int) -> Column:
+    return Column(
+        id=identity,
+        name=spec.name,
+        type=spec.type,
+        nullable=spec.nullable,
+        default=spec.default,
+        comment=spec.comment,
+    )
+
+
+def _check_table(statement: CreateTable, table: TableDef) -> None:
+    if statement.unique_key:
+        raise NotSupportedYetError(statement="UNIQUE KEY", table=full_name(table))
+    if statement.ttl is not None:
+        raise NotSupportedYetError(statement="TTL", table=full_name(table))
+    for transform in table.partition_by:
+        find_column(table.schema, transform.column, "PARTITION BY")
+    check_partition_by(table.schema, table.partition_by)
+    for name in statement.primary_key:
+        find_column(table.schema, name, "PRIMARY KEY")
+
+
+def _sort_column(schema: Schema, name: str) -> Column:
+    column = find_column(schema, name, "ORDER BY")
+    if not _has_order(column.type):
+        raise BadDefinitionError(
+            "rows cannot be sorted by a column of this type", column=column.name, type=spark_name(column.type)
+        )
+    return column
+
+
+def _has_order(data_type: DataType) -> bool:
+    return isinstance(data_type, Simple | Decimal)
+
+
+def find_column(schema: Schema, name: str, clause: str) -> Column:
+    """The column of that name; raises UnknownColumnError that names the clause and the columns there are."""
+    column = schema.find(name)
+    if column is None:
+        raise UnknownColumnError(column=name, clause=clause, hint=f"the columns are: {', '.join(schema.names)}")
+    return column
+
+
+def drop_table(services: Services, call: Call, statement: DropTable | DropView) -> Outcome:
+    database, name = place_of(call, statement.name)
+    relation = services.catalog.tables.find(database, name)
+    if relation is None and statement.if_exists:
+        return done(f"there was no {database}.{name}")
+    if relation is None:
+        relation = services.catalog.tables.get(database, name)
+    if isinstance(statement, DropView) and not isinstance(relation, ViewDef):
+        raise wrong_kind(relation, what="DROP VIEW", needed="a view")
+    services.catalog.tables.drop(relation.uuid)
+    _wake_after(services, relation)
+    return done(f"dropped: {full_name(relation)}; UNDROP TABLE brings it back")
+
+
+def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outcome:
+    relation = services.catalog.tables.undrop(*place_of(call, statement.name))
+    _wake_after(services, relation)
+    return done(f"back again: {full_name(relation)}")
+
+
+def _wake_after(services: Services, relation: Relation) -> None:
+    """Tells the background services that a relation came or went."""
+    match relation:
+        case TableDef():
+            services.maintenance.wake()
+            services.consume.wake(None)
+        case KafkaDef():
+            services.consume.wake(relation.uuid)
+        case ViewDef():
+            services.consume.wake(relation.source)
+
+
+def truncate_table(services: Services, call: Call, statement: TruncateTable) -> Outcome:
+    database, name = place_of(call, statement.name)
+    if statement.if_exists and services.catalog.tables.find(database, name) is None:
+        return done(f"there was no {database}.{name}")
+    table = table_of(services, call, statement.name, what="TRUNCATE")
+    transactions = services.catalog.transactions
+    txn = transactions.begin(f"truncate {full_name(table)}")
+    transactions.commit_or_raise(txn.id, [HideEverything(table=table.uuid)])
+    services.maintenance.wake()
+    return done(f"emptied: {full_name(table)}")
+
+
+def rename_table(services: Services, call: Call, statement: RenameTable) -> Outcome:
+    relation = relation_of(services, call, statement.old)
+    database, name = place_of(call, statement.new)
+    if isinstance(relation, KafkaDef):
+        views = services.catalog.tables.views_of(relation.uuid)
+        if views:
+            raise NameInUseError(
+                table=full_name(relation),
+                views=", ".join(full_name(view) for view in views),
+                hint="drop the views, rename, and create them again; offsets are kept",
+            )
+    renamed = services.catalog.tables.rename(relation.uuid, database, name)
+    _wake_after(services, renamed)
+    return done(f"renamed: {full_name(relation)} is {full_name(renamed)}")

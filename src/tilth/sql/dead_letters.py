@@ -1,0 +1,48 @@
+"""The table that takes a Kafka table's broken messages: found, or made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilth.ingest import DEAD_LETTER_SCHEMA, KafkaConfig, dead_letter_table
+from tilth.model.table import KafkaDef, TableDef, full_name
+from tilth.sql.errors import BadDefinitionError
+from tilth.sql.services import Services
+
+#: The value of kafka_handle_error_mode that asks for such a table.
+_DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetters:
+    #: None: the Kafka table has none.
+    table: TableDef | None
+    is_new: bool
+
+
+def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig) -> DeadLetters:
+    """The dead-letter table that the Kafka table's settings ask for, made if it is missing.
+
+    Raises BadDefinitionError where a relation of its name cannot take dead letters.
+    """
+    if config.error_mode.value != _DEAD_LETTER:
+        return DeadLetters(table=None, is_new=False)
+    found = services.catalog.tables.find(kafka.database, config.dead_letter_table)
+    if found is not None:
+        if not isinstance(found, TableDef) or not _takes_dead_letters(found):
+            raise BadDefinitionError(
+                "this table cannot take dead letters",
+                table=full_name(found),
+                hint="name another one by kafka_dead_letter_table, or give it the columns "
+                f"{DEAD_LETTER_SCHEMA.spark_ddl}",
+            )
+        return DeadLetters(table=found, is_new=False)
+    new = dead_letter_table(kafka, config, uuid="", now_ms=services.clock.now_ms())
+    made = services.catalog.tables.create(new)
+    assert isinstance(made, TableDef)
+    return DeadLetters(table=made, is_new=True)
+
+
+def _takes_dead_letters(table: TableDef) -> bool:
+    has = {column.name: column.type for column in table.schema.columns}
+    return all(has.get(column.name) == column.type for column in DEAD_LETTER_SCHEMA.columns)

@@ -1,0 +1,51 @@
+"""A relation as the statement that makes it."""
+
+from __future__ import annotations
+
+from tilth.model.table import Column, Engine, KafkaDef, Relation, TableDef, ViewDef
+from tilth.sql.grammar import ColumnSpec, CreateTable, CreateView, Name, render
+from tilth.sql.services import Services
+
+
+def create_statement(services: Services, relation: Relation) -> str:
+    """The statement that makes the relation as it is now; it can be run again."""
+    name = Name(relation.database, relation.name)
+    match relation:
+        case TableDef():
+            return render(
+                CreateTable(
+                    name=name,
+                    columns=tuple(_spec(column) for column in relation.schema.columns),
+                    engine=Engine.MERGE_TREE,
+                    partition_by=relation.partition_by,
+                    order_by=relation.order_by,
+                    unique_key=relation.unique_key,
+                    ttl=relation.ttl,
+                    settings=tuple(relation.settings.items()),
+                    comment=relation.comment,
+                )
+            )
+        case KafkaDef():
+            return render(
+                CreateTable(
+                    name=name,
+                    columns=tuple(_spec(column) for column in relation.schema.columns),
+                    engine=Engine.KAFKA,
+                    settings=tuple(relation.settings.items()),
+                    comment=relation.comment,
+                )
+            )
+        case ViewDef():
+            target = services.catalog.tables.by_id(relation.target)
+            into = Name(target.database, target.name) if target is not None else Name(None, relation.target)
+            return render(CreateView(name=name, target=into, select=relation.select, comment=relation.comment))
+
+
+def _spec(column: Column) -> ColumnSpec:
+    return ColumnSpec(
+        name=column.name,
+        type=column.type,
+        nullable=column.nullable,
+        default=column.default,
+        comment=column.comment,
+    )

@@ -1,0 +1,198 @@
+"""Answers what a running query asks its server: what names mean, and which files to read.
+
+Covers: names, pinned and pruned snapshots, the reader leases that keep their files. Does not cover: running queries.
+Always holds: a lease is there before its snapshot is taken, is renewed while the query runs, and is gone after it;
+all references to one table read one and the same snapshot. See also: protocol.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+from tilth.base.clock import Clock
+from tilth.base.errors import NotFoundError, TilthError
+from tilth.base.logs import Log
+from tilth.catalog import Catalog
+from tilth.model.lease import ReaderLease
+from tilth.model.part import Part
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
+from tilth.sql.errors import BadQueryError, WrongKindOfTableError
+from tilth.sql.predicates import Predicate, Unknown
+from tilth.sql.protocol import Resolved, Source
+from tilth.sql.prune import keeper
+from tilth.storage import schema_from_arrow
+
+READER_LEASE_MS = 30_000
+RENEW_SECONDS = 10.0
+SYSTEM_DATABASE = "system"
+
+_log = Log("sql")
+
+Keep = Callable[[Part], bool]
+
+
+@dataclass(slots=True)
+class OpenQuery:
+    """A query under way."""
+
+    database: str
+    prune: bool
+    #: What `resolve` found, by reference; the rows of a system table are taken at once.
+    found: list[TableDef | pa.Table] = field(default_factory=list)
+    leases: list[ReaderLease] = field(default_factory=list)
+    parts_read: int = 0
+    parts_pruned: int = 0
+
+
+class QueryDesk:
+    """The server's side of `QueryCalls`."""
+
+    def __init__(
+        self, clock: Clock, catalog: Catalog, *, root: str, server: str, system_table: Callable[[str], pa.Table]
+    ) -> None:
+        """`system_table` gives the rows of a system table by its name."""
+        self._clock = clock
+        self._catalog = catalog
+        self._root = root
+        self._server = server
+        self._system_table = system_table
+        self._open: dict[str, OpenQuery] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins to renew the leases of running queries."""
+        self._thread = threading.Thread(target=self._renew, name="tilth-reader-leases", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(RENEW_SECONDS)
+
+    @contextmanager
+    def opened(self, query_id: str, *, database: str, prune: bool) -> Iterator[OpenQuery]:
+        """While it is open, calls with this id are answered; after it, its leases are gone."""
+        query = OpenQuery(database, prune)
+        with self._lock:
+            self._open[query_id] = query
+        try:
+            yield query
+        finally:
+            with self._lock:
+                del self._open[query_id]
+                leases = list(query.leases)
+            for lease in leases:
+                self._close(lease)
+
+    def resolve(self, query_id: str, names: list[tuple[str, ...]]) -> list[Resolved]:
+        query = self._query(query_id)
+        resolved: list[Resolved] = []
+        for name in names:
+            database, table = qualified(name, query.database)
+            if database.lower() == SYSTEM_DATABASE:
+                rows = self._system_table(table)
+                query.found.append(rows)
+                schema = schema_from_arrow(rows.schema)
+            else:
+                definition = self._readable(database, table)
+                query.found.append(definition)
+                schema = definition.schema
+            resolved.append(Resolved(database=database, table=table, schema=schema))
+        return resolved
+
+    def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
+        query = self._query(query_id)
+        if not query.prune:
+            predicates = [Unknown()] * len(predicates)
+        keeps: dict[str, list[Keep]] = {}
+        for found, predicate in zip(query.found, predicates, strict=True):
+            if isinstance(found, TableDef):
+                keeps.setdefault(found.uuid, []).append(keeper(predicate, found.schema))
+        snapshots = {uuid: self._snapshot(query, uuid, keeps_of) for uuid, keeps_of in keeps.items()}
+        turns = {uuid: iter(keeps_of) for uuid, keeps_of in keeps.items()}
+        return [self._source(found, snapshots, turns) for found in query.found]
+
+    def _query(self, query_id: str) -> OpenQuery:
+        with self._lock:
+            query = self._open.get(query_id)
+        if query is None:
+            raise NotFoundError("this query is not running any more", query_id=query_id)
+        return query
+
+    def _readable(self, database: str, name: str) -> TableDef:
+        """The table behind a name; a view stands for the table that it writes into."""
+        relation: Relation | None = self._catalog.tables.get(database, name)
+        if isinstance(relation, ViewDef):
+            relation = self._catalog.tables.by_id(relation.target)
+        if isinstance(relation, KafkaDef):
+            views = self._catalog.tables.views_of(relation.uuid)
+            targets = [self._catalog.tables.by_id(view.target) for view in views]
+            names = ", ".join(full_name(target) for target in targets if target is not None)
+            raise WrongKindOfTableError(
+                "a Kafka table stores no rows to read",
+                table=full_name(relation),
+                hint=f"read what its views write into: {names}" if names else "create a materialized view over it",
+            )
+        if not isinstance(relation, TableDef):
+            raise NotFoundError("the table behind this view is gone", view=f"{database}.{name}")
+        return relation
+
+    def _snapshot(self, query: OpenQuery, uuid: str, keeps: Sequence[Keep]) -> Snapshot:
+        lease = self._catalog.readers.open(uuid, self._catalog.clock.now(), self._server, READER_LEASE_MS)
+        with self._lock:
+            query.leases.append(lease)
+        snapshot = self._catalog.parts.snapshot(uuid, keep=lambda part: any(keep(part) for keep in keeps))
+        query.parts_read += len(snapshot.parts)
+        query.parts_pruned += snapshot.pruned
+        return snapshot
+
+    def _source(
+        self, found: TableDef | pa.Table, snapshots: dict[str, Snapshot], turns: dict[str, Iterator[Keep]]
+    ) -> Source:
+        if not isinstance(found, TableDef):
+            return Source(rows=_stream(found))
+        snapshot, keep = snapshots[found.uuid], next(turns[found.uuid])
+        kept = tuple(part for part in snapshot.parts if keep(part))
+        return Source(snapshot=msgspec.structs.replace(snapshot, parts=kept), root=self._root)
+
+    def _renew(self) -> None:
+        while not self._clock.wait(self._stopping, RENEW_SECONDS):
+            with self._lock:
+                held = [
+                    (query, index, lease) for query in self._open.values() for index, lease in enumerate(query.leases)
+                ]
+            for query, index, lease in held:
+                try:
+                    query.leases[index] = self._catalog.readers.renew(lease, READER_LEASE_MS)
+                except TilthError as error:
+                    # The query has ended meanwhile, or its files may go; then it fails by itself.
+                    _log.warning("reader_lease_lost", cause_id=lease.id, table=lease.table, reason=error)
+
+    def _close(self, lease: ReaderLease) -> None:
+        try:
+            self._catalog.readers.close(lease)
+        except TilthError as error:
+            _log.warning("reader_lease_left", cause_id=lease.id, table=lease.table, reason=error)
+
+
+def qualified(name: tuple[str, ...], database: str) -> tuple[str, str]:
+    """Database and table of a name as a query writes it; raises BadQueryError for longer ones."""
+    if len(name) > 2:
+        raise BadQueryError("a table is named by its database and its name", table=".".join(name))
+    return (name[0], name[1]) if len(name) == 2 else (database, name[0])
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

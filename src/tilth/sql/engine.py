@@ -1,0 +1,250 @@
+"""Text in, answer out: each statement goes to the function that does it.
+
+Covers: parsing, settings, the choice of the function, the query log. Does not cover: what statements do. Always
+holds: a statement of later work is refused by name, with nothing half made; what a statement raises is a TilthError,
+or a defect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+import pyarrow as pa
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.ids import IdSource
+from tilth.base.logs import Log
+from tilth.catalog import Catalog
+from tilth.sql import alter, ddl, inserts, queries, show, system, views
+from tilth.sql.answer import Answer, Outcome, columns_of
+from tilth.sql.desk import QueryDesk
+from tilth.sql.errors import BadValueError, NotSupportedYetError
+from tilth.sql.grammar import (
+    AlterTable,
+    CreateDatabase,
+    CreateTable,
+    CreateView,
+    DeleteRows,
+    Describe,
+    DropDatabase,
+    DropTable,
+    DropView,
+    ExistsTable,
+    ExplainGc,
+    ExplainMerge,
+    InsertData,
+    InsertQuery,
+    InsertValues,
+    KillMutation,
+    Name,
+    OptimizeTable,
+    Query,
+    RenameTable,
+    ResetConsumeOffset,
+    RunService,
+    ShowCreate,
+    ShowDatabases,
+    ShowSettings,
+    ShowTables,
+    Statement,
+    SwitchService,
+    TruncateTable,
+    UndropTable,
+    UpdateRows,
+    UseDatabase,
+    parse,
+)
+from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
+from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
+from tilth.sql.settings import session_settings
+from tilth.sql.system_tables import find_system_table
+
+_log = Log("sql")
+
+
+class SqlEngine:
+    """Runs statements; any number of threads may call it at once."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: IdSource,
+        catalog: Catalog,
+        dispatcher: Dispatch,
+        consume: Consume,
+        maintenance: Maintenance,
+        *,
+        root: str,
+        server: str,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`root`: below which the tables' folders are; `settings`: the node's, as given."""
+        self._clock = clock
+        #: The worker's runners of queries and inserts ask here.
+        self.desk = QueryDesk(
+            clock,
+            catalog,
+            root=root,
+            server=server,
+            system_table=lambda name: find_system_table(name).build(self._services),
+        )
+        self._services = Services(
+            clock=clock,
+            ids=ids,
+            catalog=catalog,
+            dispatcher=dispatcher,
+            consume=consume,
+            maintenance=maintenance,
+            desk=self.desk,
+            root=root,
+            server=server,
+            started_ms=clock.now_ms(),
+            node_settings=dict(settings or {}),
+            query_log=QueryLog(),
+        )
+
+    def start(self) -> None:
+        """Begins to renew the reader leases of running queries."""
+        self.desk.start()
+
+    def stop(self) -> None:
+        self.desk.stop()
+
+    def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
+        """Runs one statement; raises TilthErrors."""
+        return self._logged(text, database, lambda query_id: self._run(query_id, text, database, settings or {}))
+
+    def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer:
+        """Stores rows given as text, as INSERT .. FORMAT does."""
+        statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
+        return self._logged(
+            f"INSERT INTO {statement.name}", database, lambda id_: self._insert(id_, database, statement)
+        )
+
+    def insert_arrow(self, database: str, table: str, data: pa.Table) -> Answer:
+        """Stores rows given as Arrow; columns are found by name."""
+
+        def act(query_id: str) -> tuple[str, Outcome, str | None]:
+            call = Call(query_id=query_id, database=database, settings=session_settings({}))
+            target = table_of(self._services, call, Name(database, table), what="INSERT")
+            return "InsertArrow", inserts.store_named(self._services, call, target, data), None
+
+        return self._logged(f"INSERT INTO {database}.{table}", database, act)
+
+    def _run(
+        self, query_id: str, text: str, database: str, given: Mapping[str, str]
+    ) -> tuple[str, Outcome, str | None]:
+        statement = parse(text)
+        settings = dict(given)
+        if isinstance(statement, Query | InsertValues | InsertQuery | InsertData):
+            settings |= dict(statement.settings)
+        call = Call(query_id=query_id, database=database, settings=session_settings(settings))
+        output_format = statement.format if isinstance(statement, Query) else None
+        return type(statement).__name__, perform(self._services, call, statement), output_format
+
+    def _insert(self, query_id: str, database: str, statement: InsertData) -> tuple[str, Outcome, str | None]:
+        call = Call(query_id=query_id, database=database, settings=session_settings({}))
+        return "InsertData", inserts.insert_data(self._services, call, statement), None
+
+    def _logged(self, text: str, database: str, act: Callable[[str], tuple[str, Outcome, str | None]]) -> Answer:
+        query_id = self._services.ids()
+        started, started_ms = self._clock.monotonic(), self._clock.now_ms()
+        kind, outcome, error = "", Outcome(), None
+        try:
+            kind, outcome, output_format = act(query_id)
+        except TilthError as refused:
+            error = refused
+            raise
+        finally:
+            elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)
+            event = QueryEvent(
+                query_id=query_id,
+                kind=kind,
+                text=text[:TEXT_LENGTH_MAX],
+                database=database,
+                started_ms=started_ms,
+                elapsed_ms=elapsed_ms,
+                rows=outcome.table.num_rows,
+                rows_written=outcome.rows_written,
+                result_bytes=outcome.table.nbytes,
+                parts_read=outcome.parts_read,
+                parts_pruned=outcome.parts_pruned,
+                error_code=error.code if error is not None else "",
+                error=str(error) if error is not None else "",
+            )
+            self._services.query_log.add(event)
+        _log.debug("statement_done", cause_id=query_id, kind=kind, ms=elapsed_ms, rows=outcome.table.num_rows)
+        return Answer(
+            query_id=query_id,
+            columns=columns_of(outcome.table),
+            table=outcome.table,
+            message=outcome.message,
+            output_format=output_format,
+            elapsed_ms=elapsed_ms,
+            rows_written=outcome.rows_written,
+            parts_read=outcome.parts_read,
+            parts_pruned=outcome.parts_pruned,
+        )
+
+
+def perform(services: Services, call: Call, statement: Statement) -> Outcome:
+    """The statement's function."""
+    match statement:
+        case Query():
+            return queries.run_query(services, call, statement)
+        case InsertValues():
+            return inserts.insert_values(services, call, statement)
+        case InsertData():
+            return inserts.insert_data(services, call, statement)
+        case InsertQuery():
+            return inserts.insert_query(services, call, statement)
+        case CreateDatabase():
+            return ddl.create_database(services, statement)
+        case DropDatabase():
+            return ddl.drop_database(services, statement)
+        case UseDatabase():
+            return ddl.use_database(services, statement)
+        case CreateTable():
+            return ddl.create_table(services, call, statement)
+        case CreateView():
+            return views.create_view(services, call, statement)
+        case DropTable() | DropView():
+            return ddl.drop_table(services, call, statement)
+        case UndropTable():
+            return ddl.undrop_table(services, call, statement)
+        case TruncateTable():
+            return ddl.truncate_table(services, call, statement)
+        case RenameTable():
+            return ddl.rename_table(services, call, statement)
+        case AlterTable():
+            return alter.alter_table(services, call, statement)
+        case ShowDatabases() | ShowTables() | ShowSettings() | ShowCreate() | Describe() | ExistsTable():
+            return show.show(services, call, statement)
+        case OptimizeTable():
+            return system.optimize(services, call, statement)
+        case SwitchService():
+            return system.switch_service(services, call, statement)
+        case RunService():
+            return system.run_service(services, call, statement)
+        case ResetConsumeOffset():
+            return system.reset_offset(services, call, statement)
+        case DeleteRows():
+            raise NotSupportedYetError(statement="DELETE")
+        case UpdateRows():
+            raise NotSupportedYetError(statement="UPDATE")
+        case KillMutation():
+            raise NotSupportedYetError(statement="KILL MUTATION")
+        case ExplainMerge():
+            raise NotSupportedYetError(statement="EXPLAIN MERGE")
+        case ExplainGc():
+            raise NotSupportedYetError(statement="EXPLAIN GC")
+    assert_never(statement)
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadValueError("the rows are not UTF-8 text", position=error.start) from error

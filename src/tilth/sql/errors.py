@@ -1,0 +1,90 @@
+"""What can be wrong with a statement. See also: grammar/errors.py for text that cannot be read."""
+
+from __future__ import annotations
+
+from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, TilthError
+
+
+class NotSupportedYetError(InvalidInputError):
+    """this statement is not supported yet"""
+
+    code = "NOT_SUPPORTED_YET"
+
+
+class UnknownColumnError(InvalidInputError):
+    """no such column"""
+
+    code = "UNKNOWN_COLUMN"
+
+
+class UnknownFunctionError(InvalidInputError):
+    """no such function"""
+
+    code = "UNKNOWN_FUNCTION"
+
+
+class BadQueryError(InvalidInputError):
+    """the query cannot be answered"""
+
+    code = "BAD_QUERY"
+
+
+class QueryFailedError(TilthError):
+    """the query failed while it ran"""
+
+    kind = ErrorKind.INTERNAL
+    code = "QUERY_FAILED"
+
+
+class ResultTooLargeError(InvalidInputError):
+    """the result is larger than allowed"""
+
+    code = "RESULT_TOO_LARGE"
+
+
+class InsertTooLargeError(InvalidInputError):
+    """the rows of this INSERT are larger than allowed"""
+
+    code = "INSERT_TOO_LARGE"
+
+
+class BadValueError(InvalidInputError):
+    """a value does not fit its column"""
+
+    code = "BAD_VALUE"
+
+
+class BadDefinitionError(InvalidInputError):
+    """the definition of the table contradicts itself"""
+
+    code = "BAD_DEFINITION"
+
+
+class WrongKindOfTableError(InvalidInputError):
+    """this kind of table cannot do that"""
+
+    code = "WRONG_KIND_OF_TABLE"
+
+
+class SystemTableNotFoundError(NotFoundError):
+    """no such system table"""
+
+    code = "TABLE_NOT_FOUND"
+
+
+class ReadOnlyError(ConflictError):
+    """system tables cannot be changed"""
+
+    code = "READ_ONLY"
+
+
+class NameInUseError(ConflictError):
+    """views name this table in their SELECT"""
+
+    code = "TABLE_IN_USE"
+
+
+class PartitionNotFoundError(NotFoundError):
+    """no such partition"""
+
+    code = "PARTITION_NOT_FOUND"

@@ -1,0 +1,110 @@
+"""What server and worker say to each other while a query runs.
+
+Covers: the payloads of QUERY and INSERT tasks and the two calls back. Does not cover: who answers them (desk.py), who
+makes them (spark.py). Always holds: a worker learns of tables only through these calls; a remote worker makes them
+over HTTP.
+
+    server                                   worker
+      | -- task: the statement's text ---------> |
+      | <-- resolve: names of the relations ---- |   Spark's parser found them
+      | -- their schemas ----------------------> |
+      | <-- pin: a predicate for each of them -- |   Spark's optimizer told them
+      | -- snapshots, pruned ------------------> |
+      | <-- result ----------------------------- |
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from tilth.model.part import WrittenPart
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import KafkaDef, Schema, TableDef
+from tilth.sql.predicates import Predicate
+
+#: Under this key of an Arrow schema's metadata a result carries its columns, as JSON of `ColumnInfo`s.
+COLUMNS_KEY = b"tilth.columns"
+
+
+class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
+    """Runs a query; the result's payload is an Arrow stream."""
+
+    query_id: str
+    text: str
+    #: `spark.sql.*` properties of the session.
+    spark: dict[str, str]
+    result_bytes_max: int
+
+
+class NamesTask(msgspec.Struct, frozen=True, kw_only=True, tag="names"):
+    """Asks for the names of the tables that a query reads; the result's payload is a list of them in parts."""
+
+    text: str
+
+
+class CheckTask(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
+    """Checks a materialized view's SELECT; the result has no payload."""
+
+    #: `database.view`.
+    view: str
+    kafka: KafkaDef
+    target: TableDef
+    select: str
+
+
+#: The payload of a QUERY task.
+WorkerTask = QueryTask | NamesTask | CheckTask
+
+
+class InsertTask(msgspec.Struct, frozen=True, kw_only=True):
+    """The payload of an INSERT task; the result's payload is an `InsertResult`."""
+
+    query_id: str
+    #: A SELECT.
+    text: str
+    spark: dict[str, str]
+    target: TableDef
+    #: Below which the tables' folders are.
+    root: str
+    #: The target's columns that the SELECT's columns are for, by position.
+    columns: tuple[str, ...]
+    txn: int
+    #: As the transaction has declared them.
+    tasks_max: int
+
+
+class InsertResult(msgspec.Struct, frozen=True, kw_only=True):
+    parts: tuple[WrittenPart, ...]
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a name in a query stands for."""
+
+    database: str
+    table: str
+    schema: Schema
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the rows of one relation are: in a snapshot's files, or right here."""
+
+    snapshot: Snapshot | None = None
+    #: Below which the tables' folders are.
+    root: str = ""
+    #: An Arrow stream; of a system table.
+    rows: bytes | None = None
+
+
+class QueryCalls(Protocol):
+    """What a worker asks its server while a query runs; both raise TilthErrors."""
+
+    def resolve(self, query_id: str, names: list[tuple[str, ...]]) -> list[Resolved]:
+        """What the names stand for, in the query's database."""
+
+    def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
+        """Snapshots of what `resolve` returned, without the parts that the predicates rule out.
+
+        Their files stay until the query has ended.
+        """

@@ -1,0 +1,47 @@
+"""The last statements of this server, for `system.query_log`.
+
+Always holds: at most `QUERIES_MAX` lines, the newest ones; lines live as long as the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+QUERIES_MAX = 10_000
+TEXT_LENGTH_MAX = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryEvent:
+    query_id: str
+    #: The statement's kind: `Query`, `CreateTable`, ...
+    kind: str
+    text: str
+    database: str
+    started_ms: int
+    elapsed_ms: float
+    rows: int
+    rows_written: int
+    result_bytes: int
+    parts_read: int
+    parts_pruned: int
+    #: Empty where it went well.
+    error_code: str
+    error: str
+
+
+class QueryLog:
+    def __init__(self) -> None:
+        self._events: deque[QueryEvent] = deque(maxlen=QUERIES_MAX)
+        self._lock = threading.Lock()
+
+    def add(self, event: QueryEvent) -> None:
+        with self._lock:
+            self._events.append(event)
+
+    def recent(self) -> list[QueryEvent]:
+        """Oldest first."""
+        with self._lock:
+            return list(self._events)

@@ -1,0 +1,158 @@
+"""What the statements stand on: the rooms below, each as far as SQL needs it.
+
+Covers: the services and what belongs to one call. Does not cover: who makes them (node.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tilth.base.clock import Clock
+from tilth.base.ids import IdSource
+from tilth.catalog import Catalog
+from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
+from tilth.maintenance.stats import ChoiceRow, GcReport, OptimizeReport
+from tilth.model.offset import TopicPartition
+from tilth.model.service import ServiceStats
+from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
+from tilth.model.task import TaskInfo, TaskKind, TaskSpec
+from tilth.sql.desk import QueryDesk
+from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
+from tilth.sql.grammar import Name
+from tilth.sql.query_log import QueryLog
+from tilth.sql.settings import SessionSettings
+from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+
+SYSTEM_DATABASE = "system"
+
+
+class Dispatch(Protocol):
+    """The dispatcher of the warehouse room."""
+
+    def new_spec(
+        self,
+        kind: TaskKind,
+        *,
+        warehouse: str,
+        table: str,
+        payload: bytes,
+        txn: int = 0,
+        input_bytes: int = 0,
+        rows: int = 0,
+    ) -> TaskSpec: ...
+
+    def run(self, spec: TaskSpec) -> TaskResult: ...
+
+    def tasks(self) -> list[TaskInfo]: ...
+
+    def workers(self) -> list[WorkerInfo]: ...
+
+    def warehouses(self) -> list[WarehouseInfo]: ...
+
+    def stats(self) -> WarehouseStats: ...
+
+
+class Consume(Protocol):
+    """The consume manager of the ingest room."""
+
+    def wake(self, kafka_uuid: str | None = None) -> None: ...
+
+    def start_table(self, kafka_uuid: str) -> None: ...
+
+    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0) -> None: ...
+
+    def restart(self, kafka_uuid: str) -> None: ...
+
+    def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]: ...
+
+    def verify(self, table_uuid: str) -> VerifyReport: ...
+
+    def stats(self) -> list[ServiceStats]: ...
+
+    def kafka_tables(self) -> list[ConsumerStats]: ...
+
+    def log(self) -> list[ConsumeEvent]: ...
+
+
+class Maintenance(Protocol):
+    """The maintenance manager."""
+
+    def wake(self) -> None: ...
+
+    def optimize(self, table_uuid: str, partition: str | None, final: bool) -> OptimizeReport: ...
+
+    def gc_now(self, table_uuid: str) -> GcReport: ...
+
+    def stats(self) -> list[ServiceStats]: ...
+
+    def choices(self) -> list[ChoiceRow]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One node's rooms."""
+
+    clock: Clock
+    ids: IdSource
+    catalog: Catalog
+    dispatcher: Dispatch
+    consume: Consume
+    maintenance: Maintenance
+    desk: QueryDesk
+    #: Below which the tables' folders are.
+    root: str
+    #: This server's name.
+    server: str
+    started_ms: int
+    #: The node's settings as given, by name.
+    node_settings: Mapping[str, str]
+    query_log: QueryLog = field(default_factory=QueryLog)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One statement under way."""
+
+    query_id: str
+    #: For names without one.
+    database: str
+    settings: SessionSettings
+
+
+def place_of(call: Call, name: Name) -> tuple[str, str]:
+    """Database and table that a name means; raises ReadOnlyError for what cannot be defined or changed."""
+    database = name.database or call.database
+    if database.lower() == SYSTEM_DATABASE:
+        raise ReadOnlyError(table=f"{database}.{name.table}")
+    return database, name.table
+
+
+def relation_of(services: Services, call: Call, name: Name) -> Relation:
+    """Raises DatabaseNotFoundError or TableNotFoundError."""
+    return services.catalog.tables.get(*place_of(call, name))
+
+
+def table_of(services: Services, call: Call, name: Name, *, what: str) -> TableDef:
+    """A table that stores rows; raises WrongKindOfTableError that says what cannot be done."""
+    relation = relation_of(services, call, name)
+    if not isinstance(relation, TableDef):
+        raise wrong_kind(relation, what=what, needed="a MergeTree table")
+    return relation
+
+
+def kafka_of(services: Services, call: Call, name: Name, *, what: str) -> KafkaDef:
+    """A Kafka table; raises WrongKindOfTableError that says what cannot be done."""
+    relation = relation_of(services, call, name)
+    if not isinstance(relation, KafkaDef):
+        raise wrong_kind(relation, what=what, needed="a Kafka table")
+    return relation
+
+
+def wrong_kind(relation: Relation, *, what: str, needed: str) -> WrongKindOfTableError:
+    """An error that says what is needed; a view's hint names the table behind it."""
+    hint = "name the table that the view writes into" if isinstance(relation, ViewDef) else ""
+    return WrongKindOfTableError(
+        f"{what} needs {needed}", table=full_name(relation), engine=relation.engine.value, hint=hint
+    )

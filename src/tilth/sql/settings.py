@@ -1,0 +1,106 @@
+"""The knobs of a statement or a connection, and all knobs of all rooms in one list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_of
+from tilth.base.units import GIB, MIB, parse_bytes
+from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
+from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
+from tilth.maintenance.settings import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
+from tilth.maintenance.settings import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
+from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
+from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
+
+MAX_RESULT_BYTES = Setting(
+    name="max_result_bytes",
+    scope=Scope.SESSION,
+    default=1 * GIB,
+    parse=parse_bytes,
+    check=lambda size: size >= 1,
+    allowed="1 byte and up",
+    unit="bytes",
+    doc="A query whose result is larger fails. More: large results reach the client, and the server holds them in "
+    "memory. Less: the server is safe from a forgotten LIMIT.",
+)
+MAX_INSERT_BYTES = Setting(
+    name="max_insert_bytes",
+    scope=Scope.SESSION,
+    default=64 * MIB,
+    parse=parse_bytes,
+    check=lambda size: size >= 1,
+    allowed="1 byte and up",
+    unit="bytes",
+    doc="An INSERT whose rows, as text or as Arrow, are larger fails. More: fewer, larger inserts, held in the "
+    "server's memory. Less: large loads are sent through INSERT .. SELECT or Kafka, which need none of it.",
+)
+MAX_INSERT_TASKS = Setting(
+    name="max_insert_tasks",
+    scope=Scope.SESSION,
+    default=32,
+    parse=int,
+    check=lambda tasks: 1 <= tasks <= 10_000,
+    allowed="1 to 10000",
+    unit="tasks",
+    doc="Spark tasks in which an INSERT .. SELECT computes its last stage and writes. More: more cores at work, more "
+    "and smaller parts. Fewer: larger parts.",
+)
+PRUNE_PARTS = Setting(
+    name="prune_parts",
+    scope=Scope.SESSION,
+    default=True,
+    parse=parse_bool,
+    allowed="true or false",
+    doc="Off: a query reads every part of its tables. For a comparison only; answers are the same.",
+)
+
+SESSION_SETTINGS = SettingGroup((MAX_RESULT_BYTES, MAX_INSERT_BYTES, MAX_INSERT_TASKS, PRUNE_PARTS))
+#: Names that go to the query's Spark session as they are.
+SPARK_PREFIX = "spark.sql."
+
+#: What ALTER TABLE .. MODIFY SETTING takes, for tables that store rows.
+TABLE_SETTINGS = SettingGroup((*STORAGE_TABLE_SETTINGS.all, *MAINTENANCE_TABLE_SETTINGS.all))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """The settings of one statement."""
+
+    max_result_bytes: int = MAX_RESULT_BYTES.default
+    max_insert_bytes: int = MAX_INSERT_BYTES.default
+    max_insert_tasks: int = MAX_INSERT_TASKS.default
+    prune_parts: bool = PRUNE_PARTS.default
+    #: For the session of the query.
+    spark: Mapping[str, str]
+
+
+def session_settings(given: Mapping[str, str]) -> SessionSettings:
+    """Raises UnknownSettingError and BadSettingError."""
+    spark = {name: text for name, text in given.items() if name.startswith(SPARK_PREFIX)}
+    values = SESSION_SETTINGS.read({name: text for name, text in given.items() if name not in spark})
+    return SessionSettings(
+        max_result_bytes=value_of(values, MAX_RESULT_BYTES),
+        max_insert_bytes=value_of(values, MAX_INSERT_BYTES),
+        max_insert_tasks=value_of(values, MAX_INSERT_TASKS),
+        prune_parts=value_of(values, PRUNE_PARTS),
+        spark=spark,
+    )
+
+
+# Any: settings of every type stand in one list.
+def all_settings() -> list[Setting[Any]]:
+    """Every setting of every room that a statement can meet, by scope and name."""
+    groups = (
+        SESSION_SETTINGS,
+        TABLE_SETTINGS,
+        KAFKA_SETTINGS,
+        CATALOG_SETTINGS,
+        INGEST_SETTINGS,
+        MAINTENANCE_NODE_SETTINGS,
+        WAREHOUSE_SETTINGS,
+    )
+    found = [setting for group in groups for setting in group.all]
+    return sorted(found, key=lambda setting: (setting.scope, setting.name))

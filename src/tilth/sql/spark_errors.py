@@ -1,0 +1,112 @@
+"""Spark's errors in Tilth's words: what is wrong, where, and what was meant; never a Java stack. Pure.
+
+Always holds: a TilthError goes through unchanged; places are of the text that the user wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilth.base.errors import InvalidInputError, TilthError
+from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError, UnknownFunctionError
+from tilth.sql.grammar.errors import SqlSyntaxError, place
+
+#: Errors whose name begins so come from the data or the text, not from the machine.
+_MESSAGE_LENGTH_MAX = 600
+_PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
+_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_NESTED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+)")
+_PLAN_LINE = re.compile(r"\s*('|\+-|:|==|Search path)")
+_VIEW = re.compile(r"`?__tilth_\d+`?\.")
+
+
+def from_spark(error: BaseException, original: str, to_original: Callable[[int], int], sent: str) -> TilthError:
+    """The error of a query; `sent` is the text that Spark got, `to_original` maps its places to the user's."""
+    if isinstance(error, TilthError):
+        return error
+    text = str(error)
+    condition, told = _condition(error), _told(error)
+    message = _message(text)
+    facts = _facts(text, original, to_original, sent)
+    if condition.startswith("PARSE_") or condition == "PARSE_SYNTAX_ERROR":
+        return SqlSyntaxError(message, **(facts or {"line": 1, "column": 1}))
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        return UnknownColumnError(
+            "no such column", column=_plain(told.get("objectName", "?")), **facts, hint=_meant(told.get("proposal", ""))
+        )
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        return UnknownFunctionError(function=_plain(told.get("routineName", "?")), **facts)
+    if _is_analysis(error):
+        return BadQueryError(message, **facts, reason=condition or "ANALYSIS")
+    if condition:
+        return BadQueryError(message, reason=condition, **facts)
+    return _runtime_error(text)
+
+
+def _runtime_error(text: str) -> TilthError:
+    """An error without a condition of its own: a failed job, whose reason is somewhere in the text."""
+    nested = _NESTED.search(text)
+    if nested is not None and nested[1] not in ("FAILED_READ_FILE", "INTERNAL_ERROR"):
+        return DataError(_shortened(_STATE.sub("", nested[2])), reason=nested[1])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return QueryFailedError(_shortened((causes or lines or ["no reason was told"])[-1 if causes else 0]))
+
+
+class DataError(InvalidInputError):
+    """a value met by the query does not allow what the query asks"""
+
+    code = "BAD_QUERY"
+
+
+def _condition(error: BaseException) -> str:
+    get = getattr(error, "getCondition", None)
+    return str((get() if get is not None else None) or "")
+
+
+def _told(error: BaseException) -> Mapping[str, str]:
+    get = getattr(error, "getMessageParameters", None)
+    return (get() if get is not None else None) or {}
+
+
+def _is_analysis(error: BaseException) -> bool:
+    return any(cls.__name__ == "AnalysisException" for cls in type(error).__mro__)
+
+
+def _message(text: str) -> str:
+    """The first sentence or two, without Spark's codes, plans and places."""
+    first = text.strip().split("\n\n")[0]
+    lines = first.splitlines()
+    kept = lines[:1] + [line for line in lines[1:] if not _PLAN_LINE.match(line)]
+    cleaned = _STATE.sub("", _CONDITION.sub("", " ".join(kept).strip()))
+    cleaned = _VIEW.sub("", _PLACE.sub("", cleaned))
+    return _shortened(cleaned.split(" == SQL")[0].strip(" ;"))
+
+
+# Any: the values of keyword arguments whose names are not known to the type checker.
+def _facts(text: str, original: str, to_original: Callable[[int], int], sent: str) -> dict[str, Any]:
+    found = _PLACE.search(text)
+    if found is None:
+        return {}
+    line, position = int(found[1]), int(found[2])
+    lines = sent.splitlines(keepends=True)
+    if line > len(lines):
+        return {}
+    told = place(original, min(to_original(sum(map(len, lines[: line - 1])) + position), len(original)))
+    return {"line": told[0], "column": told[1]}
+
+
+def _meant(proposal: str) -> str:
+    names = _plain(proposal)
+    return f"did you mean one of: {names}?" if names else ""
+
+
+def _plain(name: str) -> str:
+    return _VIEW.sub("", name).replace("`", "")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MESSAGE_LENGTH_MAX else text[: _MESSAGE_LENGTH_MAX - 3] + "..."

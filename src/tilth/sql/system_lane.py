@@ -1,0 +1,138 @@
+"""Queries over system tables only: DataFusion, in this process, in milliseconds, with no worker alive.
+
+Covers: telling such queries from others, and answering them. Does not cover: queries that also read tables of rows.
+Always holds: a system table's rows are made when the query names it, and only then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+import sqlglot
+from datafusion import SessionConfig, SessionContext, SQLOptions
+from datafusion.catalog import SchemaProvider, Table
+from pyarrow import dataset
+from sqlglot import exp
+
+from tilth.sql.errors import BadQueryError, UnknownColumnError
+
+SYSTEM_DATABASE = "system"
+_UNKNOWN_COLUMN = re.compile(r"No field named (.+?)\.(?:\s|$)")
+_VALID_FIELDS = re.compile(r"Valid fields are (.+?)\.?$", re.DOTALL)
+_QUALIFIER = re.compile(r"\bsystem\.\w+\.")
+
+#: Rows of a system table by its name.
+Build = Callable[[str], pa.Table]
+
+
+class NotForThisLaneError(Exception):
+    """DataFusion does not understand the query; Spark may."""
+
+
+def system_tables_of(text: str, database: str) -> list[str] | None:
+    """The system tables that a query reads, or None if it reads anything else, nothing at all, or is not understood."""
+    if SYSTEM_DATABASE not in text.lower() and database.lower() != SYSTEM_DATABASE:
+        return None
+    try:
+        tree = sqlglot.parse_one(text, read="spark")
+    except sqlglot.errors.SqlglotError:
+        return None
+    if not isinstance(tree, exp.Query):
+        return None
+    defined = {one.alias_or_name.lower() for one in tree.find_all(exp.CTE)}
+    names: list[str] = []
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier) or table.catalog:
+            return None
+        if not table.db and table.name.lower() in defined:
+            continue
+        if (table.db or database).lower() != SYSTEM_DATABASE:
+            return None
+        names.append(table.name.lower())
+    return names or None
+
+
+def answer_from_system(text: str, build: Build) -> pa.Table:
+    """The rows of a query over system tables. Raises UnknownColumnError, BadQueryError, what `build` raises, and
+    NotForThisLaneError for what DataFusion cannot plan."""
+    config = SessionConfig(
+        {
+            "datafusion.sql_parser.dialect": "databricks",
+            "datafusion.catalog.default_schema": SYSTEM_DATABASE,
+            "datafusion.execution.time_zone": "UTC",
+            "datafusion.execution.target_partitions": "1",
+        }
+    )
+    context = SessionContext(config)
+    context.enable_spark_functions()
+    provider = _Tables(build)
+    context.catalog().register_schema(SYSTEM_DATABASE, provider)
+    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    try:
+        planned = context.sql_with_options(text, options)
+    # DataFusion raises bare ValueErrors and Exceptions.
+    except Exception as error:
+        if provider.error is not None:
+            raise provider.error from error
+        raise _refused(error) from error
+    try:
+        return _readable(planned.to_arrow_table())
+    except Exception as error:
+        raise BadQueryError(_first_line(error)) from error
+
+
+class _Tables(SchemaProvider):
+    """System tables on demand."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self._made: dict[str, Table] = {}
+        #: What went wrong while rows were made; it cannot pass through DataFusion.
+        self.error: Exception | None = None
+
+    def table_names(self) -> set[str]:
+        return set(self._made)
+
+    def table_exist(self, name: str) -> bool:
+        return self.table(name) is not None
+
+    def table(self, name: str) -> Table | None:
+        if name not in self._made:
+            try:
+                self._made[name] = Table(dataset.dataset(self._build(name)))
+            except Exception as error:
+                self.error = error
+                return None
+        return self._made[name]
+
+
+def _refused(error: Exception) -> Exception:
+    text = str(error)
+    unknown = _UNKNOWN_COLUMN.search(text)
+    if unknown is None:
+        return NotForThisLaneError(_first_line(error))
+    valid = _VALID_FIELDS.search(text)
+    hint = f"the columns are: {_QUALIFIER.sub('', valid[1])}" if valid else ""
+    return UnknownColumnError(column=unknown[1], hint=hint)
+
+
+def _readable(table: pa.Table) -> pa.Table:
+    """Without the types that only DataFusion has, and without qualifiers in the names of computed columns."""
+    fields = [pa.field(_QUALIFIER.sub("", field.name), _plain(field.type)) for field in table.schema]
+    return table.rename_columns([field.name for field in fields]).cast(pa.schema(fields))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64()
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    return kind
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

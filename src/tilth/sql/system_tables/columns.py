@@ -1,0 +1,51 @@
+"""`system.columns`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.model.table import TableDef, ViewDef
+from tilth.model.types import spark_name
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, ColumnDoc, Row, SystemTable
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    for relation in services.catalog.tables.list():
+        if isinstance(relation, ViewDef):
+            continue
+        is_table = isinstance(relation, TableDef)
+        order_by = relation.order_by if isinstance(relation, TableDef) else ()
+        partition_by = {one.column for one in relation.partition_by} if isinstance(relation, TableDef) else set()
+        for position, column in enumerate(relation.schema.columns, start=1):
+            yield (
+                relation.database,
+                relation.name,
+                column.name,
+                position,
+                spark_name(column.type),
+                column.nullable,
+                column.default,
+                is_table and column.name in order_by,
+                column.name in partition_by,
+                column.comment,
+            )
+
+
+TABLE = SystemTable(
+    name="columns",
+    doc="One row for each column of a table or Kafka table.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("name", TEXT, "The column."),
+        ColumnDoc("position", INTEGER, "Its place, from 1."),
+        ColumnDoc("type", TEXT, "Its type in Spark SQL's words."),
+        ColumnDoc("nullable", FLAG, "False where NOT NULL was written."),
+        ColumnDoc("default_expression", TEXT, "What rows get that do not bring the column; NULL: NULL."),
+        ColumnDoc("is_in_sort_key", FLAG, "Whether ORDER BY names it."),
+        ColumnDoc("is_in_partition_key", FLAG, "Whether PARTITION BY names it."),
+        ColumnDoc("comment", TEXT, "What its creator said of it."),
+    ),
+    rows=_rows,
+)

@@ -1,0 +1,27 @@
+"""`system.maintenance_choices`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    for choice in services.maintenance.choices():
+        yield time_of_ms(choice.at_ms), choice.op or None, choice.table or None, choice.rule, choice.reason
+
+
+TABLE = SystemTable(
+    name="maintenance_choices",
+    doc="One row for each of the last decisions of the maintenance manager, with its reason.",
+    columns=(
+        ColumnDoc("at", TIME, "When."),
+        ColumnDoc("op", TEXT, "The op that was chosen, as `MERGE(db.t)`; NULL where none was."),
+        ColumnDoc("table", TEXT, "Its table, as `database.table`."),
+        ColumnDoc("rule", TEXT, "The rule that decided, or `refused`."),
+        ColumnDoc("reason", TEXT, "Why, in words and numbers."),
+    ),
+    rows=_rows,
+)

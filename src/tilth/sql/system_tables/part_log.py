@@ -1,0 +1,46 @@
+"""`system.part_log`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, TableNames, time_of_ms
+
+#: The newest ones are shown.
+EVENTS_MAX = 100_000
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    names = TableNames(services)
+    for event in services.catalog.part_log.recent(limit=EVENTS_MAX):
+        yield (
+            time_of_ms(event.at_ms),
+            event.event,
+            *names.of(event.table),
+            event.part,
+            event.rows,
+            event.bytes,
+            event.sources,
+            event.duration_ms,
+            event.reason,
+        )
+
+
+TABLE = SystemTable(
+    name="part_log",
+    doc="One row for each thing that happened to a part.",
+    columns=(
+        ColumnDoc("at", TIME, "When."),
+        ColumnDoc("event", TEXT, "`new`, `merge`, `hide`, `trash` or `remove`."),
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("part", TEXT, "The part's name."),
+        ColumnDoc("rows", INTEGER, "Rows in it."),
+        ColumnDoc("bytes", INTEGER, "Size of its file."),
+        ColumnDoc("sources", INTEGER, "Parts that a merge read."),
+        ColumnDoc("duration_ms", INTEGER, "How long a merge took."),
+        ColumnDoc("reason", TEXT, "Why a merge chose these parts."),
+    ),
+    rows=_rows,
+)

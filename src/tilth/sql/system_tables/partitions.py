@@ -1,0 +1,49 @@
+"""`system.partitions`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tilth.model.table import TableDef
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    parts = services.catalog.parts
+    for table in services.catalog.tables.list():
+        if not isinstance(table, TableDef):
+            continue
+        for partition in parts.partitions(table.uuid):
+            visible = parts.visible(table.uuid, partition)
+            yield (
+                table.database,
+                table.name,
+                partition,
+                msgspec.json.encode(visible[0].values).decode() if visible else None,
+                len(visible),
+                sum(part.rows for part in visible),
+                sum(part.bytes for part in visible),
+                max((part.name.level for part in visible), default=None),
+                time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
+            )
+
+
+TABLE = SystemTable(
+    name="partitions",
+    doc="One row for each partition of a table.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("partition", TEXT, "The partition's id; ALTER TABLE .. DROP PARTITION ID takes it."),
+        ColumnDoc("partition_values", TEXT, "The values of PARTITION BY, as JSON; NULL where nothing is visible."),
+        ColumnDoc("parts", INTEGER, "Visible parts."),
+        ColumnDoc("rows", INTEGER, "Rows in them."),
+        ColumnDoc("bytes", INTEGER, "Size of their files."),
+        ColumnDoc("max_level", INTEGER, "The largest number of merges that a row has been through."),
+        ColumnDoc("last_insert", TIME, "When its newest rows were committed."),
+    ),
+    rows=_rows,
+)

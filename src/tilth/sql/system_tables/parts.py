@@ -1,0 +1,67 @@
+"""`system.parts`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tilth.model.part import Part
+from tilth.model.table import TableDef
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    parts = services.catalog.parts
+    for table in services.catalog.tables.list():
+        if not isinstance(table, TableDef):
+            continue
+        for partition in parts.partitions(table.uuid):
+            active = {part.name for part in parts.visible(table.uuid, partition)}
+            for entry in parts.entries(table.uuid, partition):
+                if isinstance(entry, Part):
+                    yield table.database, table.name, *_part(entry), entry.name in active
+
+
+def _part(part: Part) -> Row:
+    return (
+        part.name.partition,
+        str(part.name),
+        part.name.level,
+        part.rows,
+        part.bytes,
+        part.file.name,
+        part.name.min_block,
+        part.name.max_block,
+        part.name.mutation,
+        time_of_hybrid(part.commit_ts),
+        time_of_hybrid(part.min_row_ts),
+        time_of_hybrid(part.max_row_ts),
+        msgspec.json.encode({name: [known.low, known.high] for name, known in part.ranges.items()}).decode(),
+    )
+
+
+TABLE = SystemTable(
+    name="parts",
+    doc="One row for each part that the catalog holds: those that readers see, and those that wait to be collected.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("partition", TEXT, "The partition's id."),
+        ColumnDoc("name", TEXT, "`partition_min_max_level_transaction`."),
+        ColumnDoc("level", INTEGER, "0 for an insert; one more than its sources' for a merge."),
+        ColumnDoc("rows", INTEGER, "Rows in it."),
+        ColumnDoc("bytes", INTEGER, "Size of its file."),
+        ColumnDoc("file", TEXT, "The file's name in the table's data folder."),
+        ColumnDoc("min_block", INTEGER, "The oldest insert in it."),
+        ColumnDoc("max_block", INTEGER, "The newest insert in it."),
+        ColumnDoc("txn", INTEGER, "The transaction that made it."),
+        ColumnDoc("committed", TIME, "When it became visible."),
+        ColumnDoc("first_insert", TIME, "When the oldest of its rows was committed."),
+        ColumnDoc("last_insert", TIME, "When the newest of its rows was committed."),
+        ColumnDoc("ranges", TEXT, "Smallest and largest values by column, as JSON; queries leave parts out by them."),
+        ColumnDoc("active", FLAG, "Whether readers see it now."),
+    ),
+    rows=_rows,
+)

@@ -1,0 +1,49 @@
+"""`system.query_log`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    for event in services.query_log.recent():
+        yield (
+            event.query_id,
+            event.kind,
+            event.text,
+            event.database,
+            time_of_ms(event.started_ms),
+            event.elapsed_ms,
+            event.rows,
+            event.rows_written,
+            event.result_bytes,
+            event.parts_read,
+            event.parts_pruned,
+            event.error_code or None,
+            event.error or None,
+        )
+
+
+TABLE = SystemTable(
+    name="query_log",
+    doc="One row for each of the last statements of this server, oldest first; empty after a restart.",
+    columns=(
+        ColumnDoc("query_id", TEXT, "The statement's id; the log tells of it under this cause_id."),
+        ColumnDoc("kind", TEXT, "`Query`, `CreateTable`, `InsertValues`, ..."),
+        ColumnDoc("text", TEXT, "What was sent, cut if it is long."),
+        ColumnDoc("database", TEXT, "The default database."),
+        ColumnDoc("started", TIME, "When it came in."),
+        ColumnDoc("elapsed_ms", NUMBER, "How long it took."),
+        ColumnDoc("rows", INTEGER, "Rows of the answer."),
+        ColumnDoc("rows_written", INTEGER, "Rows that it stored."),
+        ColumnDoc("result_bytes", INTEGER, "Size of the answer in memory."),
+        ColumnDoc("parts_read", INTEGER, "Parts that its tables gave."),
+        ColumnDoc("parts_pruned", INTEGER, "Parts that its predicates ruled out."),
+        ColumnDoc("error_code", TEXT, "NULL where it went well."),
+        ColumnDoc("error", TEXT, "What went wrong."),
+    ),
+    rows=_rows,
+)

@@ -1,0 +1,47 @@
+"""`system.readers`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import (
+    INTEGER,
+    TEXT,
+    TIME,
+    ColumnDoc,
+    Row,
+    SystemTable,
+    TableNames,
+    time_of_hybrid,
+    time_of_ms,
+)
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    names = TableNames(services)
+    for lease in services.catalog.readers.list():
+        yield (
+            lease.id,
+            *names.of(lease.table),
+            lease.snapshot_ts,
+            time_of_hybrid(lease.snapshot_ts),
+            lease.holder,
+            time_of_ms(lease.expires_ms),
+        )
+
+
+TABLE = SystemTable(
+    name="readers",
+    doc="One row for each snapshot that a query holds; garbage collection waits for it.",
+    columns=(
+        ColumnDoc("id", TEXT, "The reader lease."),
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("snapshot_ts", INTEGER, "The snapshot's hybrid time."),
+        ColumnDoc("snapshot", TIME, "The same as a time."),
+        ColumnDoc("holder", TEXT, "Who reads."),
+        ColumnDoc("expires", TIME, "When it ends unless it is renewed."),
+    ),
+    rows=_rows,
+)

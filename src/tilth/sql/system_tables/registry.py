@@ -1,0 +1,75 @@
+"""All system tables by name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from tilth.sql.errors import SystemTableNotFoundError
+from tilth.sql.system_tables import (
+    bg_threads,
+    columns,
+    databases,
+    ingest_gaps,
+    ingest_ledger,
+    kafka_log,
+    kafka_tables,
+    leases,
+    maintenance_choices,
+    marks,
+    metrics,
+    part_log,
+    partitions,
+    parts,
+    query_log,
+    readers,
+    servers,
+    settings,
+    tables,
+    tasks,
+    transactions,
+    trash,
+    warehouses,
+    workers,
+)
+from tilth.sql.system_tables.table import SystemTable
+
+_MODULES = (
+    bg_threads,
+    columns,
+    databases,
+    ingest_gaps,
+    ingest_ledger,
+    kafka_log,
+    kafka_tables,
+    leases,
+    maintenance_choices,
+    marks,
+    metrics,
+    part_log,
+    partitions,
+    parts,
+    query_log,
+    readers,
+    servers,
+    settings,
+    tables,
+    tasks,
+    transactions,
+    trash,
+    warehouses,
+    workers,
+)
+SYSTEM_TABLES: dict[str, SystemTable] = {module.TABLE.name: module.TABLE for module in _MODULES}
+
+
+def system_table_names() -> list[str]:
+    return sorted(SYSTEM_TABLES)
+
+
+def find_system_table(name: str) -> SystemTable:
+    """Without regard to case; raises SystemTableNotFoundError with the names that are near."""
+    found = SYSTEM_TABLES.get(name.lower())
+    if found is None:
+        near = get_close_matches(name.lower(), SYSTEM_TABLES, n=3) or system_table_names()
+        raise SystemTableNotFoundError(table=f"system.{name}", hint=f"there are: {', '.join(near)}")
+    return found

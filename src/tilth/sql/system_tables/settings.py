@@ -1,0 +1,45 @@
+"""`system.settings`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.base.settings import Scope
+from tilth.sql.services import Services
+from tilth.sql.settings import all_settings
+from tilth.sql.system_tables.table import FLAG, TEXT, TEXTS, ColumnDoc, Row, SystemTable
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    given = services.node_settings
+    for setting in all_settings():
+        text = given.get(setting.name) if setting.scope is Scope.NODE else None
+        yield (
+            setting.name,
+            setting.scope.value,
+            text if text is not None else str(setting.default),
+            str(setting.default),
+            text is not None,
+            setting.unit,
+            setting.allowed or setting.kind,
+            list(setting.aliases),
+            setting.doc,
+        )
+
+
+TABLE = SystemTable(
+    name="settings",
+    doc="One row for each setting of every scope. Values of tables are in SHOW CREATE TABLE.",
+    columns=(
+        ColumnDoc("name", TEXT, "The setting."),
+        ColumnDoc("scope", TEXT, "`node`, `table`, `kafka` or `session`."),
+        ColumnDoc("value", TEXT, "Of a node's setting: its value; of others: the default."),
+        ColumnDoc("default_value", TEXT, "What holds where nothing is said."),
+        ColumnDoc("is_set", FLAG, "Whether this node was given a value."),
+        ColumnDoc("unit", TEXT, "What its number counts."),
+        ColumnDoc("allowed", TEXT, "What it may be."),
+        ColumnDoc("aliases", TEXTS, "Further names."),
+        ColumnDoc("doc", TEXT, "What gets better and what gets worse in each direction."),
+    ),
+    rows=_rows,
+)

@@ -1,0 +1,61 @@
+"""`system.tasks`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    for task in services.dispatcher.tasks():
+        yield (
+            task.id,
+            task.kind.value,
+            task.state.value,
+            task.warehouse,
+            task.worker,
+            task.table,
+            task.txn or None,
+            task.reason,
+            time_of_ms(task.created_ms),
+            time_of_ms(task.started_ms),
+            time_of_ms(task.ended_ms),
+            task.estimate.seconds,
+            task.actual.seconds,
+            task.estimate.input_bytes,
+            task.actual.input_bytes,
+            task.estimate.output_bytes,
+            task.actual.output_bytes,
+            task.estimate.memory_bytes,
+            task.actual.memory_bytes,
+        )
+
+
+TABLE = SystemTable(
+    name="tasks",
+    doc="One row for each task that runs or waits, and for the last ones that ended; estimates beside measures.",
+    columns=(
+        ColumnDoc("id", TEXT, "The task's id."),
+        ColumnDoc("kind", TEXT, "`consume`, `consume_round`, `insert`, `merge` or `query`."),
+        ColumnDoc("state", TEXT, "`pending`, `running`, `done`, `failed`, `cancelled` or `lost`."),
+        ColumnDoc("warehouse", TEXT, "The warehouse that it was sent to."),
+        ColumnDoc("worker", TEXT, "The worker that has it."),
+        ColumnDoc("table", TEXT, "`database.table`."),
+        ColumnDoc("txn", INTEGER, "The transaction that it works for."),
+        ColumnDoc("reason", TEXT, "Why this worker, why it waits, or why it failed."),
+        ColumnDoc("created", TIME, "When it was submitted."),
+        ColumnDoc("started", TIME, "When a worker took it."),
+        ColumnDoc("ended", TIME, "When it ended."),
+        ColumnDoc("estimated_seconds", NUMBER, "How long it was thought to take."),
+        ColumnDoc("seconds", NUMBER, "How long it took."),
+        ColumnDoc("estimated_input_bytes", INTEGER, "What it was thought to read."),
+        ColumnDoc("input_bytes", INTEGER, "What it read."),
+        ColumnDoc("estimated_output_bytes", INTEGER, "What it was thought to write."),
+        ColumnDoc("output_bytes", INTEGER, "What it wrote."),
+        ColumnDoc("estimated_memory_bytes", INTEGER, "What it was thought to hold in memory."),
+        ColumnDoc("memory_bytes", INTEGER, "What it held in memory."),
+    ),
+    rows=_rows,
+)

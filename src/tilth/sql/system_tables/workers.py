@@ -1,0 +1,39 @@
+"""`system.workers`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import INTEGER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    for worker in services.dispatcher.workers():
+        yield (
+            worker.name,
+            list(worker.warehouses),
+            worker.state,
+            worker.reason,
+            time_of_ms(worker.last_answer_ms),
+            worker.running,
+            worker.resident,
+            worker.memory_bytes,
+        )
+
+
+TABLE = SystemTable(
+    name="workers",
+    doc="One row for each worker.",
+    columns=(
+        ColumnDoc("name", TEXT, "The worker."),
+        ColumnDoc("warehouses", TEXTS, "The warehouses that it serves."),
+        ColumnDoc("state", TEXT, "`alive`, or `silent` since the last heartbeat."),
+        ColumnDoc("reason", TEXT, "Why it is silent."),
+        ColumnDoc("last_answer", TIME, "When it last answered a heartbeat."),
+        ColumnDoc("running", INTEGER, "Tasks that take a slot."),
+        ColumnDoc("resident", INTEGER, "Tasks that stay until they are stopped."),
+        ColumnDoc("memory_bytes", INTEGER, "What its tasks may hold together."),
+    ),
+    rows=_rows,
+)

@@ -1,0 +1,58 @@
+"""Removing files: of transactions that did not land, of parts that left their table, of dropped tables.
+
+Covers: removal by name. Does not cover: when something may be removed (catalog, maintenance).
+Always holds: no folder of part files is ever listed to decide what goes; removing twice is no error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection
+
+from tilth.model.part import DataFile
+from tilth.model.txn import Txn
+from tilth.storage.files import remove
+from tilth.storage.paths import data_folder, file_name, table_folder
+
+#: Attempts of a task that are looked for; Spark gives up after fewer.
+ATTEMPTS_MAX = 8
+
+
+def clean_transaction(root: str, txn: Txn, *, keep: Collection[str] = ()) -> int:
+    """Removes the files that the transaction's tasks may have left, but for those named in `keep`; returns how many.
+
+    For a transaction that did not land: without `keep`. For one that did: with the names of the files that it
+    committed, to rid the table of what failed attempts left.
+    """
+    removed = 0
+    for output in txn.outputs:
+        folder = data_folder(root, output.table)
+        for task in range(output.tasks):
+            for attempt in range(ATTEMPTS_MAX):
+                removed += _clean_attempt(folder, txn.id, task, attempt, keep)
+    return removed
+
+
+def remove_file(root: str, table: str, file: DataFile) -> bool:
+    """Removes a part's file; False where it is gone already."""
+    return remove(os.path.join(data_folder(root, table), file.name))
+
+
+def drop_table_folder(root: str, uuid: str) -> None:
+    """Removes everything of a table; nothing where there is nothing."""
+    folder = table_folder(root, uuid)
+    if os.path.isdir(folder):
+        shutil.rmtree(folder)
+
+
+def _clean_attempt(folder: str, txn: int, task: int, attempt: int, keep: Collection[str]) -> int:
+    """Removes from the last file to the first, so that a crash in between leaves no hole."""
+    names: list[str] = []
+    while os.path.exists(os.path.join(folder, _name(txn, task, attempt, len(names)))):
+        names.append(_name(txn, task, attempt, len(names)))
+    return sum(remove(os.path.join(folder, name)) for name in reversed(names) if name not in keep)
+
+
+def _name(txn: int, task: int, attempt: int, n: int) -> str:
+    return file_name(txn=txn, task=task, attempt=attempt, n=n)

@@ -1,0 +1,41 @@
+"""What can go wrong with a table's bytes."""
+
+from __future__ import annotations
+
+from tilth.base.errors import CorruptError, InvalidInputError, NotFoundError, RetryError
+
+
+class PartFileCorruptError(CorruptError):
+    """a part file is damaged"""
+
+    code = "PART_FILE_CORRUPT"
+
+
+class PartFileNotFoundError(NotFoundError):
+    """a part file is missing"""
+
+    code = "PART_FILE_NOT_FOUND"
+
+
+class BadColumnError(InvalidInputError):
+    """the values do not fit the column"""
+
+    code = "BAD_COLUMN"
+
+
+class UnmappedTypeError(InvalidInputError):
+    """this type cannot be stored"""
+
+    code = "TYPE_NOT_SUPPORTED"
+
+
+class BadPartitionError(InvalidInputError):
+    """this partition transform does not fit its column"""
+
+    code = "BAD_PARTITION_TRANSFORM"
+
+
+class MergeCancelledError(RetryError):
+    """the merge was cancelled"""
+
+    code = "MERGE_CANCELLED"

@@ -1,0 +1,101 @@
+"""Bytes on a local disk: written once under their final name, summed, on the disk before they count.
+
+Covers: writing one file, its checksum, removing, waiting for the disk. Does not cover: what the bytes mean (parts.py).
+Always holds: an existing file is never written to again.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+from tilth.model.part import DataFile
+
+_READ_BYTES = 1 << 20
+
+
+class SummingFile:
+    """A new file that sums what is written to it; raises FileExistsError where the name is taken."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115  # closed by finish or give_up
+        self._checksum = 0
+        self._size = 0
+
+    def write(self, data: bytes) -> int:
+        """Appends; returns how many bytes. After `give_up` nothing happens."""
+        if self._file.closed:
+            return len(data)
+        view = memoryview(data)
+        self._checksum = zlib.crc32(view, self._checksum)
+        self._size += len(view)
+        while len(view):
+            view = view[self._file.write(view) :]
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    @property
+    def closed(self) -> bool:
+        """Never, for Parquet's writer, which must be able to end after `give_up` too."""
+        return False
+
+    def close(self) -> None:
+        """Left to finish and give_up: Parquet's writer closes what it writes to too early for fsync."""
+
+    def finish(self, *, fsync: bool) -> DataFile:
+        """Closes the file, on the disk if asked for."""
+        if fsync:
+            os.fsync(self._file.fileno())
+        self._file.close()
+        return DataFile(name=Path(self._path).name, size=self._size, checksum=self._checksum)
+
+    def give_up(self) -> None:
+        """Frees the bytes and keeps the name, so that the numbers of an attempt's files have no hole."""
+        self._file.truncate(0)
+        self._file.close()
+
+
+def sync_folder(folder: str) -> None:
+    """Waits until the names in the folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: str, *, fsync: bool) -> None:
+    """Makes the folder and those above it, if they are missing."""
+    if os.path.isdir(folder):
+        return
+    os.makedirs(folder, exist_ok=True)
+    if fsync:
+        above = os.path.dirname(folder)
+        sync_folder(above)
+        sync_folder(os.path.dirname(above))
+
+
+def checksum_of(path: str) -> tuple[int, int]:
+    """Size and CRC-32 of a file."""
+    size = checksum = 0
+    with open(path, "rb") as file:
+        while data := file.read(_READ_BYTES):
+            size += len(data)
+            checksum = zlib.crc32(data, checksum)
+    return size, checksum
+
+
+def remove(path: str) -> bool:
+    """Removes a file; False where it was not there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,289 @@
+"""Merging sorted parts into one: k-way, in blocks, with bounded memory.
+
+Covers: the merge of part files of one partition. Does not cover: choosing what to merge (maintenance), deltas.
+Always holds: the result is the stable sort of the parts' rows laid end to end in the given order; memory is bounded by
+parts times block, plus one row group. Without a sort key the parts are laid end to end.
+
+How: of each part a block is in hand. The *watermark* is the smallest last key of those blocks that are not the last of
+their part; what lies at or below it can not be undercut by rows still on disk. So those rows leave in order, and parts
+that run short are read on. Among equal keys the earlier part goes first: parts after the watermark's own give only
+what is below it.
+
+Columns with few distinct values stay dictionaries from file to file: their values are never spelled out, and columns
+without a dictionary are not looked up in one. That, and numbers instead of keys (order.py), is where the speed is from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tilth.model.part import Bound, DataFile, WrittenPart
+from tilth.model.table import Schema
+from tilth.storage.arrow import FIELD_ID, arrow_schema, conform
+from tilth.storage.errors import MergeCancelledError, PartFileCorruptError
+from tilth.storage.order import Codes, is_sorted, ranks_of, stable_order
+from tilth.storage.parts import PartWriter, damaged, opened
+from tilth.storage.paths import TableLayout, file_name
+
+#: Rows that are read of a part at a time; fewer where they are wide or the parts are many.
+BLOCK_ROWS = 32 * 1024
+BLOCK_ROWS_MIN = 1024
+#: What all blocks in hand may hold together, by estimate.
+WINDOW_BYTES = 256 << 20
+#: A string column is read as dictionaries if its values take no more than this in the files, before compression.
+DICTIONARY_VALUE_BYTES_MAX = 2.0
+_VARIABLE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeResult:
+    """What a merge made."""
+
+    #: None if the parts had no rows.
+    written: WrittenPart | None
+    rows_in: int
+    bytes_in: int
+
+
+def never() -> bool:
+    """Not cancelled."""
+    return False
+
+
+def merge_parts(
+    layout: TableLayout,
+    files: Sequence[DataFile],
+    partition: str,
+    values: tuple[Bound, ...],
+    *,
+    txn: int,
+    task: int,
+    attempt: int,
+    block_rows: int = BLOCK_ROWS,
+    is_cancelled: Callable[[], bool] = never,
+) -> MergeResult:
+    """Merges part files of one partition into one new file, the rows of equal keys in the order of the files.
+
+    Raises PartFileNotFoundError and PartFileCorruptError naming the file, and MergeCancelledError soon after
+    `is_cancelled` turned true.
+    """
+    dictionaries = _dictionaries(layout, files)
+    sources = [_Source(layout, file, dictionaries) for file in files]
+    rows_in = sum(source.rows for source in sources)
+    block = min(block_rows, _block_rows(layout, sources))
+    name = file_name(txn=txn, task=task, attempt=attempt, n=0)
+    try:
+        with PartWriter(layout, name=name, partition=partition, values=values) as writer:
+            for rows in _merged(layout, sources, block):
+                if is_cancelled():
+                    raise MergeCancelledError(partition=partition, files=len(files))
+                writer.write(rows)
+            written = writer.close()
+    finally:
+        for source in sources:
+            source.close()
+    rows_out = 0 if written is None else written.rows
+    assert rows_out == rows_in, (rows_out, rows_in)
+    return MergeResult(written=written, rows_in=rows_in, bytes_in=sum(file.size for file in files))
+
+
+class _Source:
+    """One part, read block by block in the table's present shape."""
+
+    def __init__(self, layout: TableLayout, file: DataFile, dictionaries: Sequence[str]) -> None:
+        self._folder = layout.folder
+        self._file = file
+        self._schema = layout.schema
+        self._parquet = opened(layout.folder, file, dictionaries=dictionaries)
+        self._wanted = _wanted(layout.schema, dictionaries)
+        self._columns = _columns_in_file(layout.schema, self._parquet.schema_arrow)
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self.metadata: pq.FileMetaData = self._parquet.metadata
+        self.rows = int(self.metadata.num_rows)
+        self._rows_read = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every row has been read."""
+        return self._rows_read == self.rows
+
+    def start(self, block_rows: int) -> None:
+        """Begins to read blocks of that many rows."""
+        names = [name for name in self._columns if name is not None]
+        self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
+
+    def next_block(self) -> pa.Table:
+        """The next rows; to be called only before the end."""
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            raise PartFileCorruptError(
+                file=f"{self._folder}/{self._file.name}", rows=self._rows_read, expected_rows=self.rows
+            ) from None
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(self._folder, self._file, error) from error
+        self._rows_read += batch.num_rows
+        return self._shaped(batch)
+
+    def unsorted(self) -> PartFileCorruptError:
+        """What to raise when the rows are not in order."""
+        return PartFileCorruptError("a part file is not sorted", file=f"{self._folder}/{self._file.name}")
+
+    def close(self) -> None:
+        self._batches = iter(())
+        self._parquet.close()
+
+    def _shaped(self, batch: pa.RecordBatch) -> pa.Table:
+        arrays = []
+        for name, field in zip(self._columns, self._wanted, strict=True):
+            arrays.append(pa.nulls(batch.num_rows, field.type) if name is None else batch.column(name))
+        if all(array.type == field.type for array, field in zip(arrays, self._wanted, strict=True)):
+            return pa.table(arrays, schema=self._wanted)
+        # Written under an earlier type of a column; types only ever widen.
+        return conform(pa.table(arrays, names=self._schema.names), self._schema).cast(self._wanted)
+
+
+class _Window:
+    """The blocks in hand, in the order of the parts."""
+
+    def __init__(self, layout: TableLayout, sources: Sequence[_Source], block_rows: int) -> None:
+        self._sources = [source for source in sources if source.rows]
+        self._blocks: list[pa.Table | None] = [None] * len(self._sources)
+        self._block_rows = block_rows
+        self._keys = list(map(_position_in(layout.schema), layout.order_by))
+        for source in self._sources:
+            source.start(block_rows)
+
+    def fill(self) -> bool:
+        """Reads on where less than half a block is left; False when no row is left anywhere."""
+        for number, source in enumerate(self._sources):
+            block = self._blocks[number]
+            if not source.is_at_end and (block is None or block.num_rows < self._block_rows // 2):
+                more = source.next_block()
+                self._blocks[number] = more if block is None else pa.concat_tables([block, more])
+        return any(block is not None for block in self._blocks)
+
+    def take(self) -> pa.Table:
+        """The rows up to the watermark, in order; they leave the window."""
+        live = [number for number, block in enumerate(self._blocks) if block is not None]
+        blocks = [block for block in self._blocks if block is not None]
+        table = pa.concat_tables(blocks).unify_dictionaries().combine_chunks()
+        ranks = ranks_of([table.column(key) for key in self._keys], table.num_rows)
+        bounds = np.cumsum([0, *(block.num_rows for block in blocks)]).tolist()
+        stretches = [ranks[start:end] for start, end in pairwise(bounds)]
+        for number, stretch in zip(live, stretches, strict=True):
+            if not is_sorted(stretch):
+                raise self._sources[number].unsorted()
+        cuts = self._cuts(live, stretches)
+        rows = np.concatenate([np.arange(start, start + cut) for start, cut in zip(bounds, cuts, strict=False)])
+        for number, block, cut in zip(live, blocks, cuts, strict=True):
+            self._blocks[number] = block.slice(cut) if cut < block.num_rows else None
+        return table.take(pa.array(rows[stable_order(ranks[rows])]))
+
+    def _cuts(self, live: Sequence[int], stretches: Sequence[Codes]) -> list[int]:
+        """How many rows of each block lie at or below the watermark."""
+        lasts = [
+            (int(stretch[-1]), place)
+            for place, (number, stretch) in enumerate(zip(live, stretches, strict=True))
+            if not self._sources[number].is_at_end
+        ]
+        if not lasts:
+            return [len(stretch) for stretch in stretches]
+        watermark, owner = min(lasts)
+        return [
+            int(np.searchsorted(stretch, watermark, side="right" if place <= owner else "left"))
+            for place, stretch in enumerate(stretches)
+        ]
+
+
+def _merged(layout: TableLayout, sources: Sequence[_Source], block_rows: int) -> Iterator[pa.Table]:
+    if not layout.order_by:
+        yield from _laid_end_to_end(sources, block_rows)
+        return
+    window = _Window(layout, sources, block_rows)
+    while window.fill():
+        yield window.take()
+
+
+def _laid_end_to_end(sources: Sequence[_Source], block_rows: int) -> Iterator[pa.Table]:
+    for source in sources:
+        source.start(block_rows)
+        while not source.is_at_end:
+            yield source.next_block()
+
+
+def _dictionaries(layout: TableLayout, files: Sequence[DataFile]) -> list[str]:
+    """The string columns that every file keeps as a small dictionary."""
+    stored: dict[str, int] = {}
+    values: dict[str, int] = {}
+    spelled: set[str] = set()
+    for file in files:
+        with opened(layout.folder, file) as parquet:
+            metadata = parquet.metadata
+            for group in range(metadata.num_row_groups):
+                for index in range(metadata.num_columns):
+                    chunk = metadata.row_group(group).column(index)
+                    path = chunk.path_in_schema
+                    stored[path] = stored.get(path, 0) + chunk.total_uncompressed_size
+                    values[path] = values.get(path, 0) + chunk.num_values
+                    if not chunk.has_dictionary_page:
+                        spelled.add(path)
+    return [
+        column.name
+        for column, field in zip(layout.schema.columns, arrow_schema(layout.schema), strict=True)
+        if (pa.types.is_string(field.type) or pa.types.is_binary(field.type))
+        and column.name in stored
+        and column.name not in spelled
+        and stored[column.name] <= DICTIONARY_VALUE_BYTES_MAX * values[column.name]
+    ]
+
+
+def _block_rows(layout: TableLayout, sources: Sequence[_Source]) -> int:
+    """How many rows of each part the window has room for."""
+    rows = max(1, sum(source.rows for source in sources))
+    stored = sum(
+        source.metadata.row_group(group).total_byte_size
+        for source in sources
+        for group in range(source.metadata.num_row_groups)
+    )
+    in_memory = sum(_width(field.type) for field in arrow_schema(layout.schema))
+    row_bytes: int = max(in_memory, stored // rows, 1)
+    return max(BLOCK_ROWS_MIN, WINDOW_BYTES // (row_bytes * max(1, len(sources))))
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        width: int = kind.bit_width // 8
+    except ValueError:
+        return _VARIABLE_BYTES
+    return max(1, width)
+
+
+def _wanted(schema: Schema, dictionaries: Sequence[str]) -> pa.Schema:
+    """The table's schema with some columns as dictionaries."""
+    return pa.schema(
+        [
+            pa.field(field.name, pa.dictionary(pa.int32(), field.type) if field.name in dictionaries else field.type)
+            for field in arrow_schema(schema)
+        ]
+    )
+
+
+def _columns_in_file(schema: Schema, stored: pa.Schema) -> list[str | None]:
+    """For each column of the table its name in the file: by field id, so that a rename finds its data."""
+    by_id = {int(field.metadata[FIELD_ID]): field.name for field in stored if FIELD_ID in (field.metadata or {})}
+    if len(by_id) == len(stored):
+        return [by_id.get(column.id) for column in schema.columns]
+    names = set(stored.names)
+    return [column.name if column.name in names else None for column in schema.columns]
+
+
+def _position_in(schema: Schema) -> Callable[[str], int]:
+    lowered = [name.lower() for name in schema.names]
+    return lambda name: lowered.index(name.lower())

@@ -1,0 +1,74 @@
+"""Names of everything on the store, and how one table's files are laid out. Pure.
+
+Covers: folders, file names, the layout that goes to executors. Does not cover: reading and writing (parts.py).
+Always holds: a file name is unique for ever and follows from (txn, task, attempt, n) alone, so an aborted transaction
+is cleaned by name, without listing a folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilth.base.settings import value_of
+from tilth.model.table import Schema, TableDef, Transform
+from tilth.storage.settings import (
+    PARQUET_COMPRESSION_LEVEL,
+    PARQUET_ROW_GROUP_BYTES,
+    PARQUET_ROW_GROUP_ROWS,
+    TABLE_SETTING_NAMES,
+    TABLE_SETTINGS,
+)
+
+#: The extension of part files.
+PART_EXTENSION = "parquet"
+#: The partition of a table without PARTITION BY.
+WHOLE_TABLE = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLayout:
+    """What a task must know of a table to write its files; it is pickled and sent to executors."""
+
+    #: The table's data folder; part files are its direct children.
+    folder: str
+    schema: Schema
+    partition_by: tuple[Transform, ...] = ()
+    #: Each file is sorted by these, ascending, nulls first; empty: in the order of writing.
+    order_by: tuple[str, ...] = ()
+    zstd_level: int = PARQUET_COMPRESSION_LEVEL.default
+    row_group_rows: int = PARQUET_ROW_GROUP_ROWS.default
+    #: Of uncompressed values, by estimate; the smaller of the two limits counts.
+    row_group_bytes: int = PARQUET_ROW_GROUP_BYTES.default
+    #: Wait for the disk before a file counts as written.
+    fsync: bool = True
+
+
+def table_folder(root: str, uuid: str) -> str:
+    """Where everything of a table lies."""
+    return f"{root}/{uuid}"
+
+
+def data_folder(root: str, uuid: str) -> str:
+    """Where the part files of a table lie, all in one folder."""
+    return f"{table_folder(root, uuid)}/data"
+
+
+def file_name(*, txn: int, task: int, attempt: int, n: int, extension: str = PART_EXTENSION) -> str:
+    """`{txn}-{task}.{attempt}-{n}.{extension}`; n counts from 0 without holes within an attempt."""
+    return f"{txn}-{task}.{attempt}-{n}.{extension}"
+
+
+def layout_of(table: TableDef, root: str, *, fsync: bool = True) -> TableLayout:
+    """The layout by the table's definition and settings."""
+    given = {name: text for name, text in table.settings.items() if name in TABLE_SETTING_NAMES}
+    values = TABLE_SETTINGS.read(given)
+    return TableLayout(
+        folder=data_folder(root, table.uuid),
+        schema=table.schema,
+        partition_by=table.partition_by,
+        order_by=table.order_by,
+        zstd_level=value_of(values, PARQUET_COMPRESSION_LEVEL),
+        row_group_rows=value_of(values, PARQUET_ROW_GROUP_ROWS),
+        row_group_bytes=value_of(values, PARQUET_ROW_GROUP_BYTES),
+        fsync=fsync,
+    )

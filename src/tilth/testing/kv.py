@@ -1,0 +1,204 @@
+"""A key-value store that fails as networks and disks do, and one that makes it look sound again.
+
+Covers: FaultyKV, RetryingKV. Does not cover: the suite that both pass (check_kv.py), the catalog above the store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from typing import TypeVar
+
+from tilth.base.errors import UnavailableError
+from tilth.base.rand import Rng
+from tilth.catalog.kv import (
+    Absent,
+    Conflict,
+    KeyValue,
+    KVOutcome,
+    Landed,
+    Precondition,
+    ReadView,
+    Unknown,
+    Versioned,
+)
+
+T = TypeVar("T")
+
+
+class Fault(StrEnum):
+    """What goes wrong."""
+
+    #: Clearly refused: nothing was applied, nothing was read.
+    REFUSED = "refused"
+    #: A commit that was never performed, and nobody can tell. A read is refused.
+    REQUEST_LOST = "request_lost"
+    #: A commit that was performed, and nobody can tell. A read is refused.
+    ANSWER_LOST = "answer_lost"
+
+
+class FaultyKV:
+    """A store whose operations fail by chance, or by a plan.
+
+    Each operation (get, scan, view, commit) first takes a fault from the plan, or else draws one.
+    """
+
+    def __init__(self, kv: KeyValue, rng: Rng, *, commit_rate: float = 0.0, read_rate: float = 0.0) -> None:
+        self._kv = kv
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._commit_plan: list[Fault | None] = []
+        self._read_plan: list[Fault | None] = []
+        self.commit_rate = commit_rate
+        self.read_rate = read_rate
+        #: How many operations failed.
+        self.faults = 0
+
+    def plan_commits(self, *faults: Fault | None) -> None:
+        """What the next commits meet; None: nothing."""
+        with self._lock:
+            self._commit_plan.extend(faults)
+
+    def plan_reads(self, *faults: Fault | None) -> None:
+        """What the next reads meet; None: nothing."""
+        with self._lock:
+            self._read_plan.extend(faults)
+
+    def get(self, key: bytes) -> Versioned | None:
+        self._meet_read("get")
+        return self._kv.get(key)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        self._meet_read("scan")
+        return self._kv.scan(start, end, limit=limit, reverse=reverse)
+
+    @contextmanager
+    def view(self) -> Iterator[ReadView]:
+        self._meet_read("view")
+        with self._kv.view() as view:
+            yield _FaultyView(self, view)
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        match self._draw(self._commit_plan, self.commit_rate):
+            case None:
+                return self._kv.commit(preconditions, puts, deletes)
+            case Fault.REFUSED:
+                raise UnavailableError("planned fault", operation="commit")
+            case Fault.REQUEST_LOST:
+                return Unknown("planned fault: the request was lost")
+            case Fault.ANSWER_LOST:
+                self._kv.commit(preconditions, puts, deletes)
+                return Unknown("planned fault: the answer was lost")
+
+    def close(self) -> None:
+        self._kv.close()
+
+    def _meet_read(self, operation: str) -> None:
+        if self._draw(self._read_plan, self.read_rate) is not None:
+            raise UnavailableError("planned fault", operation=operation)
+
+    def _draw(self, plan: list[Fault | None], rate: float) -> Fault | None:
+        with self._lock:
+            fault: Fault | None = None
+            if plan:
+                fault = plan.pop(0)
+            elif rate and self._rng.random() < rate:
+                fault = tuple(Fault)[int(self._rng.random() * len(Fault))]
+            self.faults += fault is not None
+            return fault
+
+
+class _FaultyView:
+    """A view of a faulty store: its reads fail like the store's."""
+
+    def __init__(self, store: FaultyKV, view: ReadView) -> None:
+        self._store = store
+        self._view = view
+
+    def get(self, key: bytes) -> Versioned | None:
+        self._store._meet_read("get")
+        return self._view.get(key)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        self._store._meet_read("scan")
+        return self._view.scan(start, end, limit=limit, reverse=reverse)
+
+
+#: Where RetryingKV leaves its marks: behind all keys of the suite.
+_MARKS = b"\xf0mark"
+_TRIES_MAX = 100
+
+
+class RetryingKV:
+    """Makes a faulty store look like a sound one, in the way that the protocol prescribes.
+
+    Each batch carries a key of its own; after an unknown outcome that key tells.
+    """
+
+    def __init__(self, kv: KeyValue) -> None:
+        self._kv = kv
+        self._lock = threading.Lock()
+        self._batches = 0
+
+    def get(self, key: bytes) -> Versioned | None:
+        return _retried(lambda: self._kv.get(key))
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        return _retried(lambda: self._kv.scan(start, end, limit=limit, reverse=reverse))
+
+    @contextmanager
+    def view(self) -> Iterator[ReadView]:
+        with ExitStack() as stack:
+            yield _RetryingView(_retried(lambda: stack.enter_context(self._kv.view())))
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        with self._lock:
+            self._batches += 1
+            mark = _MARKS + self._batches.to_bytes(8, "big")
+        for _ in range(_TRIES_MAX):
+            outcome = _retried(lambda: self._kv.commit([*preconditions, Absent(mark)], {**puts, mark: b""}, deletes))
+            if isinstance(outcome, Landed):
+                return outcome
+            landed = self.get(mark)
+            if landed is not None:
+                return Landed(landed.version)
+            if isinstance(outcome, Conflict):
+                return outcome
+        raise UnavailableError("still unknown", tries=_TRIES_MAX)
+
+    def close(self) -> None:
+        self._kv.close()
+
+
+class _RetryingView:
+    def __init__(self, view: ReadView) -> None:
+        self._view = view
+
+    def get(self, key: bytes) -> Versioned | None:
+        return _retried(lambda: self._view.get(key))
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        return _retried(lambda: self._view.scan(start, end, limit=limit, reverse=reverse))
+
+
+def _retried(call: Callable[[], T]) -> T:
+    for _ in range(_TRIES_MAX):
+        try:
+            return call()
+        except UnavailableError as error:
+            refused = error
+    raise refused

@@ -1,0 +1,65 @@
+"""Who computes: warehouses, workers, tasks, and the Spark sessions they run in.
+
+Covers: starting Spark, sending tasks to workers, waiting, cancelling, loss, estimates. Does not cover: what a task does
+(runners of ingest, maintenance and sql), what is true (catalog), where bytes are (storage).
+Always holds: every submitted task ends in one result or one error with its reason; resident tasks take no slot; the JVM
+and the Python workers end with this process.
+See also: docs/operate for tuning, tilth.model.task for the nouns.
+"""
+
+from tilth.warehouse.dispatch import Dispatcher, Handle
+from tilth.warehouse.errors import (
+    SessionTakenError,
+    SparkGoneError,
+    SparkStartError,
+    TaskCancelledError,
+    TaskFailedError,
+    TaskLostError,
+    TaskStillRunningError,
+    WarehouseNotFoundError,
+    WorkerBusyError,
+    WrongJavaError,
+)
+from tilth.warehouse.sessions import WorkerSession
+from tilth.warehouse.settings import (
+    QUERY_WAREHOUSE,
+    SETTINGS,
+    WRITE_WAREHOUSE,
+    WarehouseSettings,
+    warehouse_settings,
+)
+from tilth.warehouse.spark import run_in_task
+from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse.tasks import Runner, TaskContext, TaskResult, Worker, WorkerReports
+from tilth.warehouse.worker import EmbeddedWorker
+
+__all__ = [
+    "QUERY_WAREHOUSE",
+    "SETTINGS",
+    "WRITE_WAREHOUSE",
+    "Dispatcher",
+    "EmbeddedWorker",
+    "Handle",
+    "Runner",
+    "SessionTakenError",
+    "SparkGoneError",
+    "SparkStartError",
+    "TaskCancelledError",
+    "TaskContext",
+    "TaskFailedError",
+    "TaskLostError",
+    "TaskResult",
+    "TaskStillRunningError",
+    "WarehouseInfo",
+    "WarehouseNotFoundError",
+    "WarehouseSettings",
+    "WarehouseStats",
+    "Worker",
+    "WorkerBusyError",
+    "WorkerInfo",
+    "WorkerReports",
+    "WorkerSession",
+    "WrongJavaError",
+    "run_in_task",
+    "warehouse_settings",
+]

@@ -1,0 +1,30 @@
+"""The process that Python workers are forked from: imports what every task needs once, before the forks.
+
+Spark starts it in place of `pyspark.daemon` (property spark.python.daemon.module). A worker forked after a quiet minute
+then costs milliseconds. Polars is left to the workers: its threads would not survive the fork. It ends when
+Spark closes its standard input, and takes the workers with it.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import confluent_kafka  # noqa: F401
+import msgspec  # noqa: F401
+import numpy  # noqa: F401
+import pandas  # noqa: F401
+import pyarrow.compute
+import pyarrow.parquet
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
+
+__all__: list[str] = []
+
+# Arrow's own threads are as many as Spark gives the task: one.
+pyarrow.set_cpu_count(1)
+pyarrow.set_io_thread_count(1)
+
+if __name__ == "__main__":
+    # A worker collects garbage after each task; what is imported is none, and looking at it takes tens of milliseconds.
+    gc.freeze()
+    manager()

@@ -1,0 +1,66 @@
+"""What can go wrong between a server, a worker and Spark."""
+
+from __future__ import annotations
+
+from tilth.base.errors import ErrorKind, NotFoundError, RetryError, TilthError, UnavailableError
+
+
+class WrongJavaError(UnavailableError):
+    """no Java that Spark can run on"""
+
+    code = "WRONG_JAVA"
+
+
+class SparkStartError(UnavailableError):
+    """Spark does not start"""
+
+    code = "SPARK_START_FAILED"
+
+
+class SparkGoneError(UnavailableError):
+    """the worker's Spark is not running"""
+
+    code = "SPARK_GONE"
+
+
+class SessionTakenError(UnavailableError):
+    """this process already runs a worker session"""
+
+    code = "SESSION_TAKEN"
+
+
+class WarehouseNotFoundError(NotFoundError):
+    """no such warehouse"""
+
+    code = "WAREHOUSE_NOT_FOUND"
+
+
+class TaskCancelledError(RetryError):
+    """the task was cancelled"""
+
+    code = "TASK_CANCELLED"
+
+
+class TaskLostError(RetryError):
+    """the worker no longer knows the task"""
+
+    code = "TASK_LOST"
+
+
+class TaskStillRunningError(RetryError):
+    """the task has not ended in the time given"""
+
+    code = "TASK_STILL_RUNNING"
+
+
+class WorkerBusyError(RetryError):
+    """the worker does not take the task now"""
+
+    code = "WORKER_BUSY"
+
+
+class TaskFailedError(TilthError):
+    """the task failed"""
+
+    kind = ErrorKind.INTERNAL
+    code = "TASK_FAILED"

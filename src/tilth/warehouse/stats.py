@@ -1,0 +1,47 @@
+"""The warehouse room at one look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """One row of `system.workers`."""
+
+    name: str
+    warehouses: tuple[str, ...]
+    #: `alive`, or `silent` since the last heartbeat.
+    state: str
+    #: Why it is silent.
+    reason: str
+    #: Milliseconds since 1970; 0 before the first answer.
+    last_answer_ms: int
+    running: int
+    resident: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarehouseInfo:
+    """One row of `system.warehouses`."""
+
+    name: str
+    workers: int
+    slots: int
+    running: int
+    waiting: int
+    #: Tasks that stay until they are stopped; they take no slot.
+    resident: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarehouseStats:
+    """Counters since the start, by their names in the metrics, and the two lists."""
+
+    done: int
+    failed: int
+    cancelled: int
+    lost: int
+    workers: tuple[WorkerInfo, ...]
+    warehouses: tuple[WarehouseInfo, ...]

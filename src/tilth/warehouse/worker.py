@@ -1,0 +1,195 @@
+"""The worker inside the server's process: runs each task on a thread of its own.
+
+Covers: assign, cancel, heartbeat, reports, Spark's restart. Does not cover: what tasks do (runners), who gets them.
+Always holds: every accepted task is reported exactly once; a task that was not touched for a minute ends itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.model.task import TaskKind, TaskSpec
+from tilth.warehouse.errors import SparkGoneError, TaskCancelledError, TaskFailedError, WorkerBusyError
+from tilth.warehouse.sessions import WorkerSession
+from tilth.warehouse.tasks import Runner, TaskContext, TaskResult, WorkerReports
+
+#: A task that its server has not named for so long is nobody's.
+UNTOUCHED_SECONDS_MAX = 60.0
+_WATCH_SECONDS = 1.0
+_STOP_SECONDS_MAX = 10.0
+
+_log = Log("warehouse")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Running:
+    spec: TaskSpec
+    thread: threading.Thread
+    touched: float
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class EmbeddedWorker:
+    """A worker in this process. Register the runners, then start it."""
+
+    def __init__(self, clock: Clock, session: WorkerSession, *, name: str, memory_bytes: int) -> None:
+        self._clock = clock
+        self._session = session
+        self._name = name
+        self._memory_bytes = memory_bytes
+        self._runners: dict[TaskKind, Runner] = {}
+        self._reports: WorkerReports | None = None
+        self._lock = threading.Lock()
+        self._running: dict[str, _Running] = {}
+        self._stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._memory_bytes
+
+    def register(self, kind: TaskKind, runner: Runner) -> None:
+        """Tasks of this kind are done by this runner."""
+        assert kind not in self._runners, kind
+        self._runners[kind] = runner
+
+    def attach(self, reports: WorkerReports) -> None:
+        self._reports = reports
+
+    def start(self) -> None:
+        """Begins to watch over Spark and the tasks."""
+        self._watcher = threading.Thread(target=self._watch, name=f"tilth-worker-{self._name}", daemon=True)
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """Cancels the tasks and waits for their threads; leaves the session to its owner."""
+        self._stopping.set()
+        with self._lock:
+            running = list(self._running.values())
+        for task in running:
+            self.cancel(task.spec.id)
+        for task in running:
+            task.thread.join(_STOP_SECONDS_MAX)
+        if self._watcher is not None:
+            self._watcher.join(_STOP_SECONDS_MAX)
+
+    def assign(self, spec: TaskSpec) -> None:
+        """Raises WorkerBusyError when it is stopping or knows no runner, SparkGoneError while Spark is away."""
+        if self._stopping.is_set():
+            raise WorkerBusyError("the worker is stopping", worker=self._name)
+        if spec.kind not in self._runners:
+            raise WorkerBusyError("the worker has no runner for the kind", worker=self._name, kind=spec.kind)
+        if not self._session.is_alive():
+            raise SparkGoneError(worker=self._name)
+        thread = threading.Thread(target=self._run, args=(spec,), name=f"tilth-{spec.kind}-{spec.id[:8]}", daemon=True)
+        with self._lock:
+            if spec.id in self._running:
+                return
+            self._running[spec.id] = _Running(spec=spec, thread=thread, touched=self._clock.monotonic())
+        thread.start()
+
+    def touch(self, task_ids: Collection[str]) -> set[str]:
+        now = self._clock.monotonic()
+        with self._lock:
+            for task_id in task_ids:
+                if task_id in self._running:
+                    self._running[task_id].touched = now
+            return set(self._running)
+
+    def cancel(self, task_id: str) -> None:
+        with self._lock:
+            task = self._running.get(task_id)
+        if task is None:
+            return
+        task.cancelled.set()
+        self._cancel_jobs(task)
+
+    def _run(self, spec: TaskSpec) -> None:
+        with self._lock:
+            task = self._running[spec.id]
+        started = self._clock.monotonic()
+        outcome: TaskResult | TilthError
+        try:
+            outcome = self._perform(task)
+        except TilthError as error:
+            outcome = error
+        # The outermost loop of a task: Spark and runners may raise anything, and each failure is told.
+        except Exception as error:
+            outcome = self._told(task, error)
+        if isinstance(outcome, TilthError) and task.cancelled.is_set():
+            outcome = TaskCancelledError(task=spec.id, table=spec.table)
+        self._report(spec, outcome, seconds=self._clock.monotonic() - started)
+
+    def _perform(self, task: _Running) -> TaskResult:
+        spec = task.spec
+        session = self._session.new_session(pool=spec.warehouse)
+        with self._session.tagged(_tag(spec.id)):
+            context = TaskContext(spec=spec, session=session, cancelled=task.cancelled)
+            context.raise_if_cancelled()
+            return self._runners[spec.kind](context)
+
+    def _told(self, task: _Running, error: Exception) -> TilthError:
+        spec = task.spec
+        if not self._session.is_alive():
+            return SparkGoneError("Spark ended while the task ran", task=spec.id, table=spec.table)
+        if not task.cancelled.is_set():
+            _log.error("task_failed", cause_id=spec.id, kind=spec.kind, table=spec.table, error=error)
+        reason = f"{type(error).__name__}: {error}".strip()
+        return TaskFailedError(f"a {spec.kind} task of {spec.table} failed", task=spec.id, reason=reason[:2000])
+
+    def _report(self, spec: TaskSpec, outcome: TaskResult | TilthError, *, seconds: float) -> None:
+        reports = self._reports
+        assert reports is not None, "attach comes first"
+        # Forgotten before the report: whoever is told may look at once.
+        with self._lock:
+            del self._running[spec.id]
+        if isinstance(outcome, TilthError):
+            reports.failed(spec.id, outcome)
+            return
+        actual = outcome.actual
+        if actual.seconds == 0:
+            actual = msgspec.structs.replace(actual, seconds=seconds)
+        reports.finished(spec.id, TaskResult(payload=outcome.payload, actual=actual))
+
+    def _cancel_jobs(self, task: _Running) -> None:
+        try:
+            self._session.cancel_jobs(_tag(task.spec.id))
+        except SparkGoneError:
+            # Then its jobs are gone too.
+            return
+
+    def _watch(self) -> None:
+        while not self._clock.wait(self._stopping, _WATCH_SECONDS):
+            try:
+                if self._session.restart_if_gone():
+                    self._session.warm()
+                self._end_unwanted()
+            except Exception as error:
+                _log.error("worker_watch_failed", worker=self._name, error=error)
+
+    def _end_unwanted(self) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            tasks = list(self._running.values())
+        for task in tasks:
+            if now - task.touched > UNTOUCHED_SECONDS_MAX and not task.cancelled.is_set():
+                _log.warning("task_untouched", cause_id=task.spec.id, kind=task.spec.kind, table=task.spec.table)
+                task.cancelled.set()
+            if task.cancelled.is_set():
+                # A job may have begun after the first call.
+                self._cancel_jobs(task)
+
+
+def _tag(task_id: str) -> str:
+    return f"tilth-{task_id}"

@@ -1,0 +1,175 @@
+"""The embedded store: the suite of all stores, restart, lock, a process that is killed, a disk that is full."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilth.base.rand import new_rng
+from tilth.catalog import KeyValue, NewerFormatError, RocksKV, StoreClosedError, StoreIOError, StoreLockedError
+from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed
+from tilth.testing import FaultyKV, RetryingKV, check_kv
+
+pytestmark = pytest.mark.integration
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[], KeyValue]:
+    """A new store in a folder of its own at each call."""
+    made: list[int] = []
+
+    def new() -> RocksKV:
+        made.append(1)
+        return RocksKV(str(tmp_path / f"kv{len(made)}"))
+
+    return new
+
+
+def test_rocksdb_passes_the_suite(make: Callable[[], KeyValue]) -> None:
+    check_kv(make)
+
+
+def test_rocksdb_behind_faults_passes_the_suite(make: Callable[[], KeyValue]) -> None:
+    check_kv(lambda: FaultyKV(make(), new_rng(1)))
+    check_kv(lambda: RetryingKV(FaultyKV(make(), new_rng(2), commit_rate=0.3, read_rate=0.2)))
+
+
+def test_content_and_versions_survive_a_restart(tmp_path: Path) -> None:
+    kv = RocksKV(str(tmp_path / "deep" / "kv"))
+    first = kv.commit([], {b"a": b"1", b"b": b"1"}, [])
+    second = kv.commit([], {b"b": b"2"}, [])
+    assert isinstance(first, Landed)
+    assert isinstance(second, Landed)
+    kv.close()
+    again = RocksKV(str(tmp_path / "deep" / "kv"))
+    assert [(key, found.value, found.version) for key, found in again.scan(b"", None)] == [
+        (b"a", b"1", first.version),
+        (b"b", b"2", second.version),
+    ]
+    assert again.commit([AtVersion(b"b", first.version)], {}, [b"b"]) == Conflict(b"b")
+    third = again.commit([AtVersion(b"b", second.version), Absent(b"c")], {b"c": b"3"}, [])
+    assert isinstance(third, Landed)
+    assert third.version > second.version
+    again.close()
+
+
+def test_a_second_user_is_told_what_to_do(tmp_path: Path) -> None:
+    kv = RocksKV(str(tmp_path / "kv"))
+    with pytest.raises(StoreLockedError, match=r"path=.*/kv .*--data"):
+        RocksKV(str(tmp_path / "kv"))
+    code = f"""
+        from tilth.catalog import RocksKV, StoreLockedError
+        try:
+            RocksKV({str(tmp_path / "kv")!r})
+        except StoreLockedError as error:
+            print(error.code)
+    """
+    assert run(code).stdout.strip() == "STORE_LOCKED"
+    kv.close()
+    RocksKV(str(tmp_path / "kv")).close()
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreIOError, match=r"path=.*/file"):
+        RocksKV(str(tmp_path / "file"))
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    kv = RocksKV(str(tmp_path / "kv"))
+    kv.close()
+    for use in (lambda: kv.get(b"a"), lambda: list(kv.scan(b"a", None)), lambda: kv.commit([], {b"a": b""}, [])):
+        with pytest.raises(StoreClosedError):
+            use()
+
+
+def test_a_store_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    from rocksdict import Options, Rdict
+
+    path = str(tmp_path / "kv")
+    RocksKV(path).close()
+    raw = Rdict(path, Options(raw_mode=True))
+    raw[b"\x00format"] = (2).to_bytes(8, "big")
+    raw.close()
+    with pytest.raises(NewerFormatError, match="found=2 known=1"):
+        RocksKV(path)
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    """A process commits and prints each number after its commit, until it is killed in the middle."""
+    code = f"""
+        from tilth.catalog import RocksKV
+        kv = RocksKV({str(tmp_path / "kv")!r})
+        for number in range(10**6):
+            kv.commit([], {{b"a%08d" % number: b"x" * 500, b"last": b"%d" % number}}, [])
+            print(number, flush=True)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    assert process.stdout is not None
+    for _ in range(300):
+        acknowledged = int(process.stdout.readline())
+    process.send_signal(signal.SIGKILL)
+    acknowledged = max([acknowledged, *map(int, process.stdout.read().splitlines()[:-1])])
+    process.wait()
+    process.stdout.close()
+    kv = RocksKV(str(tmp_path / "kv"))
+    last = kv.get(b"last")
+    assert last is not None
+    assert int(last.value) >= acknowledged
+    assert [key for key, _ in kv.scan(b"a", b"b")] == [b"a%08d" % number for number in range(int(last.value) + 1)]
+    kv.close()
+
+
+def test_a_full_disk_is_told_and_cured(tmp_path: Path) -> None:
+    """The limit on file sizes plays the full disk: a write fails, nothing of its batch is there,
+    and later all goes on.
+    """
+    code = f"""
+        import resource, signal
+        from tilth.base.errors import UnavailableError
+        from tilth.catalog import RocksKV
+        from tilth.catalog.kv import Landed, Unknown
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        kv = RocksKV({str(tmp_path / "kv")!r})
+        assert isinstance(kv.commit([], {{b"a": b"1"}}, []), Landed)
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        landed, failed = [], []
+        for number in range(8):
+            key = b"k%d" % number
+            try:
+                outcome = kv.commit([], {{key: b"x" * 60_000}}, [])
+                (landed if isinstance(outcome, Landed) else failed).append(key)
+            except UnavailableError as error:
+                failed.append(key)
+                print(error.code)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        assert failed and landed, (failed, landed)
+        assert kv.get(b"a").value == b"1"
+        assert isinstance(kv.commit([], {{b"z": b"1"}}, []), Landed)
+        there = {{key for key, _ in kv.scan(b"", None)}}
+        assert there == {{b"a", b"z", *landed}}, there
+        kv.close()
+        kv = RocksKV({str(tmp_path / "kv")!r})
+        assert {{key for key, _ in kv.scan(b"", None)}} == there
+        print("cured")
+    """
+    done = run(code)
+    assert done.stdout.splitlines()[-1:] == ["cured"], done.stdout + done.stderr
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a process of its own."""
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)

@@ -1,0 +1,150 @@
+"""A server's ingestion over a real RocksDB, Spark and Kafka, with shorthands for what the tests say again and again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Producer
+
+from tilth.base.clock import SystemClock
+from tilth.base.ids import random_id
+from tilth.catalog import Catalog, RocksKV
+from tilth.ingest import ConsumeManager, IngestSettings, VerifyReport, consume_runner
+from tilth.model.service import ServiceStats
+from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
+from tilth.model.task import TaskKind
+from tilth.model.types import Kind, Simple
+from tilth.storage import arrow_schema, data_folder, read_part
+from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
+
+WAIT_SECONDS_MAX = 90.0
+EVENTS = {"id": Kind.INT64, "name": Kind.STRING, "price": Kind.FLOAT64}
+
+
+def schema_of(columns: Mapping[str, Kind]) -> Schema:
+    named = enumerate(columns.items(), start=1)
+    return Schema(columns=tuple(Column(id=i, name=name, type=Simple(kind)) for i, (name, kind) in named))
+
+
+class IngestWorld:
+    """One server; `close` and make another over the same folder to see a restart."""
+
+    def __init__(self, folder: Path, session: WorkerSession, bootstrap: str) -> None:
+        self.folder = folder
+        self.bootstrap = bootstrap
+        self.clock = SystemClock()
+        self.catalog = Catalog(RocksKV(str(folder / "catalog")), self.clock, "s1", random_id, is_checking=True)
+        self.worker = EmbeddedWorker(self.clock, session, name="w1", memory_bytes=1 << 40)
+        workers = {QUERY_WAREHOUSE: [self.worker], WRITE_WAREHOUSE: [self.worker]}
+        self.dispatcher = Dispatcher(self.clock, random_id, workers, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})
+        self.root = str(folder / "tables")
+        self.manager = ConsumeManager(
+            self.clock,
+            self.catalog,
+            self.dispatcher,
+            random_id,
+            IngestSettings(manager_interval=0.5),
+            root=self.root,
+            server="s1",
+        )
+        self.worker.register(TaskKind.CONSUME, consume_runner(self.clock, self.manager))
+        self.worker.start()
+        self.dispatcher.start()
+        self.manager.start()
+
+    def close(self) -> None:
+        self.manager.stop()
+        self.dispatcher.stop()
+        self.worker.stop()
+        self.catalog.close()
+
+    # --- definitions -------------------------------------------------------------------------------------------------
+
+    def kafka(self, name: str, topics: str, columns: Mapping[str, Kind] = EVENTS, **settings: str) -> KafkaDef:
+        given = {
+            "kafka_broker_list": self.bootstrap,
+            "kafka_topic_list": topics,
+            "kafka_format": "JSONEachRow",
+            "stream_flush_interval_ms": "100",
+        }
+        relation = KafkaDef(
+            uuid=random_id(), database="default", name=name, schema=schema_of(columns), settings=given | settings
+        )
+        self.catalog.tables.create(relation)
+        return relation
+
+    def table(self, name: str, columns: Mapping[str, Kind] = EVENTS, *order_by: str) -> TableDef:
+        relation = TableDef(
+            uuid=random_id(), database="default", name=name, schema=schema_of(columns), order_by=order_by
+        )
+        self.catalog.tables.create(relation)
+        return relation
+
+    def view(self, name: str, source: KafkaDef, target: TableDef, select: str) -> ViewDef:
+        relation = ViewDef(
+            uuid=random_id(), database="default", name=name, source=source.uuid, target=target.uuid, select=select
+        )
+        self.catalog.tables.create(relation)
+        self.manager.wake()
+        return relation
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    def rows(self, table: TableDef | str) -> pa.Table:
+        """All visible rows."""
+        found = self.catalog.tables.get("default", table) if isinstance(table, str) else table
+        assert isinstance(found, TableDef)
+        snapshot = self.catalog.parts.snapshot(found.uuid)
+        folder = data_folder(self.root, found.uuid)
+        tables = [read_part(folder, part.file) for part in snapshot.parts]
+        return pa.concat_tables(tables) if tables else arrow_schema(found.schema).empty_table()
+
+    def ids(self, table: TableDef) -> list[int]:
+        values: list[int] = sorted(self.rows(table)["id"].to_pylist())
+        return values
+
+    def count(self, table: TableDef) -> int:
+        return self.catalog.parts.snapshot(table.uuid).rows
+
+    def stats(self, kafka: KafkaDef) -> ServiceStats:
+        return next(each for each in self.manager.stats() if each.uuid == kafka.uuid)
+
+    def verify(self, *tables: TableDef) -> list[VerifyReport]:
+        """Asserts that every check holds."""
+        reports = [self.manager.verify(table.uuid) for table in tables]
+        wrong = [check for report in reports for check in report.checks if not check.is_ok]
+        assert not wrong, wrong
+        return reports
+
+    def wait(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while not is_so():
+            assert time.monotonic() < deadline, f"{what}: {self.manager.stats()}"
+            time.sleep(0.05)
+
+    def wait_rows(self, table: TableDef, rows: int) -> None:
+        self.wait(lambda: self.count(table) >= rows, f"{rows} rows in {table.name}")
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def send(self, topic: str, values: Iterable[bytes | None], *, partitions: int = 1) -> None:
+        """Message i goes to partition i mod n."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        for index, value in enumerate(values):
+            producer.produce(topic, value, partition=index % partitions, key=f"k{index}".encode())
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+
+def event(number: int, **changed: Any) -> bytes:
+    """A message of the columns EVENTS."""
+    return json.dumps({"id": number, "name": f"n{number % 7}", "price": number / 2} | changed).encode()
+
+
+def events(start: int, end: int) -> list[bytes]:
+    return [event(number) for number in range(start, end)]

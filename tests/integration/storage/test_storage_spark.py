@@ -1,0 +1,164 @@
+"""A real Spark, local[2]: snapshots read through the index are what Spark reads of the same files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import tilth.storage.spark as storage_spark
+from tilth.model.part import DataFile, Part, PartName
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import Column, Schema, TableDef
+from tilth.model.types import Array, Decimal, Field, Kind, Map, Simple, Struct
+from tilth.storage import PartFileCorruptError, PartFileNotFoundError, arrow_schema, data_folder, layout_of, write_parts
+from tilth.storage.spark import file_error, read_snapshot
+
+pytestmark = pytest.mark.integration
+SCHEMA = Schema(
+    columns=(
+        Column(id=1, name="k", type=Simple(Kind.INT64), nullable=False),
+        Column(id=2, name="name", type=Simple(Kind.STRING)),
+        Column(id=3, name="at", type=Simple(Kind.TIMESTAMP)),
+        Column(id=4, name="wall", type=Simple(Kind.TIMESTAMP_NTZ)),
+        Column(id=5, name="price", type=Decimal(9, 2)),
+        Column(id=6, name="huge", type=Decimal(38, 0)),
+        Column(id=7, name="tags", type=Array(Simple(Kind.STRING))),
+        Column(id=8, name="props", type=Map(Simple(Kind.STRING), Simple(Kind.INT32))),
+        Column(id=9, name="place", type=Struct((Field("x", Simple(Kind.FLOAT64)), Field("y", Simple(Kind.DATE))))),
+        Column(id=10, name="tiny", type=Simple(Kind.INT8)),
+    )
+)
+TABLE = TableDef(uuid="cd" * 16, database="d", name="t", schema=SCHEMA, order_by=("k",))
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    started = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    started.conf.set("spark.sql.session.timeZone", "UTC")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    # Such names must cross to Hadoop unharmed.
+    return str(tmp_path / "a folder with 100% ü")
+
+
+def _rows(first: int, count: int) -> pa.Table:
+    keys = range(first, first + count)
+    columns = {
+        "k": list(keys),
+        "name": [f"n{key % 7}" if key % 5 else None for key in keys],
+        "at": [key * 1_000_000 for key in keys],
+        "wall": list(keys),
+        "price": [f"{key}.25" for key in keys],
+        "huge": ["9" * 30 for _ in keys],
+        "tags": [["a", None][: key % 3] for key in keys],
+        "props": [[("p", key % 100)] for key in keys],
+        "place": [{"x": key / 2, "y": key} for key in keys],
+        "tiny": [key % 100 for key in keys],
+    }
+    made = []
+    for field in arrow_schema(SCHEMA):
+        values = columns[field.name]
+        if pa.types.is_decimal(field.type):
+            made.append(pa.array(values).cast(field.type))
+        else:
+            made.append(pa.array(values, field.type))
+    return pa.table(made, schema=arrow_schema(SCHEMA))
+
+
+def _files(root: str, count: int, rows: int) -> list[DataFile]:
+    layout = layout_of(TABLE, root, fsync=False)
+    files = []
+    for number in range(count):
+        files += [part.file for part in write_parts(layout, _rows(number * rows, rows), txn=number, task=0, attempt=0)]
+    return files
+
+
+def _snapshot(files: list[DataFile]) -> Snapshot:
+    parts = tuple(
+        Part(name=PartName("all", number, number, 0, number), schema_version=1, rows=1, file=file)
+        for number, file in enumerate(files)
+    )
+    return Snapshot(table=TABLE, ts=1, version=1, parts=parts)
+
+
+def _paths(root: str, files: list[DataFile]) -> list[str]:
+    return [str(Path(data_folder(root, TABLE.uuid), file.name)) for file in files]
+
+
+def test_a_snapshot_is_what_spark_reads_of_the_files(
+    session: SparkSession, root: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = _files(root, 5, 100)
+    with caplog.at_level(logging.WARNING):
+        frame = read_snapshot(session, _snapshot(files), root)
+    assert "index_unavailable" not in caplog.text
+    plain = session.read.parquet(*_paths(root, files))
+    assert [(f.name, f.dataType) for f in frame.schema] == [(f.name, f.dataType) for f in plain.schema]
+    assert frame.orderBy("k").collect() == plain.orderBy("k").collect()
+    assert frame.where("k >= 450").count() == 50
+    summed = frame.selectExpr("sum(price)", "sum(place.x)", "count(name)").first()
+    assert summed == plain.selectExpr("sum(price)", "sum(place.x)", "count(name)").first()
+
+
+def test_only_the_files_of_the_snapshot_are_read(session: SparkSession, root: str) -> None:
+    files = _files(root, 4, 10)
+    frame = read_snapshot(session, _snapshot(files[1:3]), root)
+    assert sorted(row.k for row in frame.collect()) == list(range(10, 30))
+
+
+def test_rows_know_their_file_and_place(session: SparkSession, root: str) -> None:
+    files = _files(root, 2, 10)
+    frame = read_snapshot(session, _snapshot(files), root)
+    rows = frame.selectExpr("k", "_metadata.file_name AS file", "_metadata.row_index AS place").collect()
+    assert {(row.k, row.file, row.place) for row in rows} == {(k, files[k // 10].name, k % 10) for k in range(20)}
+
+
+def test_an_empty_snapshot_has_the_columns_and_no_rows(session: SparkSession, root: str) -> None:
+    frame = read_snapshot(session, _snapshot([]), root)
+    assert frame.columns == list(SCHEMA.names)
+    assert frame.collect() == []
+
+
+def test_many_files_cross_to_the_jvm_at_once(session: SparkSession, root: str) -> None:
+    files = _files(root, 200, 1)
+    assert read_snapshot(session, _snapshot(files), root).selectExpr("sum(k)").first() == (sum(range(200)),)
+
+
+def test_a_damaged_and_a_missing_file_are_named(session: SparkSession, root: str) -> None:
+    damaged, missing = _files(root, 2, 10)
+    path = Path(data_folder(root, TABLE.uuid), damaged.name)
+    path.write_bytes(path.read_bytes()[:20] + bytes(damaged.size - 20))
+    Path(data_folder(root, TABLE.uuid), missing.name).unlink()
+    for file, kind in ((damaged, PartFileCorruptError), (missing, PartFileNotFoundError)):
+        with pytest.raises((PySparkException, Py4JError)) as raised:
+            read_snapshot(session, _snapshot([file]), root).selectExpr("sum(k)").collect()
+        error = file_error(raised.value)
+        assert isinstance(error, kind)
+        assert f"{root}/" in error.message
+        assert file.name in error.message
+    assert file_error(ValueError("something else")) is None
+
+
+def test_without_the_internals_the_files_are_still_read(
+    session: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(*_: object) -> None:
+        raise TypeError("'JavaPackage' object is not callable")
+
+    files = _files(root, 2, 10)
+    monkeypatch.setattr(storage_spark, "_indexed", gone)
+    with caplog.at_level(logging.WARNING):
+        assert read_snapshot(session, _snapshot(files), root).count() == 20
+    assert "index_unavailable" in caplog.text

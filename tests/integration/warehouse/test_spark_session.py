@@ -1,0 +1,272 @@
+"""One real Spark, local[2]: tasks run in pools, are cancelled, fail with their reason; the JVM ends with its owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tilth.base.clock import SystemClock
+from tilth.base.errors import CorruptError, NotFoundError
+from tilth.base.ids import random_id
+from tilth.model.task import TaskKind, TaskState
+from tilth.warehouse import (
+    Dispatcher,
+    EmbeddedWorker,
+    SessionTakenError,
+    SparkGoneError,
+    TaskCancelledError,
+    TaskContext,
+    TaskFailedError,
+    TaskResult,
+    WarehouseSettings,
+    WorkerSession,
+    WrongJavaError,
+    run_in_task,
+)
+from tilth.warehouse.java import find_java
+
+pytestmark = pytest.mark.integration
+SETTINGS = WarehouseSettings(master="local[2]", driver_memory="1g")
+#: How long an end that must come may take on a busy machine.
+SECONDS_MAX = 30.0
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    session = WorkerSession(SETTINGS, folder=str(folder / "spark"), log_folder=str(folder / "log"))
+    session.start()
+    assert session.warm() == 2
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def dispatcher(session: WorkerSession, runner: Callable[[TaskContext], TaskResult]) -> Iterator[Dispatcher]:
+    """A dispatcher whose INSERT tasks are done by the test's own `runner`."""
+    worker = EmbeddedWorker(SystemClock(), session, name="here", memory_bytes=1 << 30)
+    worker.register(TaskKind.INSERT, runner)
+    dispatcher = Dispatcher(SystemClock(), random_id, {"write": [worker]}, slots={"write": 4})
+    worker.start()
+    dispatcher.start()
+    yield dispatcher
+    dispatcher.stop()
+    worker.stop()
+
+
+def run(dispatcher: Dispatcher, payload: bytes = b"") -> TaskResult:
+    return dispatcher.run(dispatcher.new_spec(TaskKind.INSERT, warehouse="write", table="db.t", payload=payload))
+
+
+def double_in_spark(context: TaskContext) -> TaskResult:
+    pool = context.session.sparkContext.getLocalProperty("spark.scheduler.pool")
+    number = int(context.spec.payload)
+    doubled = run_in_task(context.session, lambda task, attempt: (2 * number, task, attempt))
+    return TaskResult(payload=f"{doubled} {pool}".encode())
+
+
+@pytest.mark.parametrize("runner", [double_in_spark])
+def test_a_task_computes_in_a_spark_task_in_the_pool_of_its_warehouse(dispatcher: Dispatcher) -> None:
+    handles = [
+        dispatcher.submit(
+            dispatcher.new_spec(TaskKind.INSERT, warehouse="write", table="db.t", payload=str(i).encode())
+        )
+        for i in range(8)
+    ]
+    assert [handle.wait(SECONDS_MAX).payload for handle in handles] == [
+        f"({2 * i}, 0, 0) write".encode() for i in range(8)
+    ]
+    assert all(task.actual.seconds > 0 for task in dispatcher.tasks())
+
+
+def test_the_pools_of_the_configuration_are_those_that_spark_knows(session: WorkerSession) -> None:
+    pools = session.context._jsc.sc().getAllPools()
+    assert {"default", "write"} <= {pools.apply(i).name() for i in range(pools.size())}
+
+
+def fail_on_the_executor(context: TaskContext) -> TaskResult:
+    def fail(task: int, attempt: int) -> None:
+        if context_payload == b"typed":
+            raise NotFoundError("the file is gone", file="f", hint="look elsewhere")
+        raise ValueError("no such luck")
+
+    context_payload = context.spec.payload
+    run_in_task(context.session, fail)
+    return TaskResult()
+
+
+@pytest.mark.parametrize("runner", [fail_on_the_executor])
+def test_errors_of_a_spark_task_arrive_with_type_reason_and_hint(dispatcher: Dispatcher) -> None:
+    with pytest.raises(NotFoundError, match=r"the file is gone: file=f \(look elsewhere\)") as found:
+        run(dispatcher, b"typed")
+    assert found.value.facts == {"file": "f"}
+    with pytest.raises(TaskFailedError, match="ValueError: no such luck"):
+        run(dispatcher, b"other")
+
+
+def fail_on_the_driver(context: TaskContext) -> TaskResult:
+    if context.spec.payload == b"typed":
+        raise CorruptError(file="f")
+    context.session.sql("select nonsense from nowhere").collect()
+    return TaskResult()
+
+
+@pytest.mark.parametrize("runner", [fail_on_the_driver])
+def test_errors_of_a_runner_are_reported_with_their_reason(dispatcher: Dispatcher) -> None:
+    with pytest.raises(CorruptError, match="file=f"):
+        run(dispatcher, b"typed")
+    with pytest.raises(TaskFailedError, match="TABLE_OR_VIEW_NOT_FOUND"):
+        run(dispatcher, b"spark")
+
+
+def sleep_in_spark(context: TaskContext) -> TaskResult:
+    path = context.spec.payload.decode()
+
+    def sleep(task: int, attempt: int) -> None:
+        Path(path).write_text(str(os.getpid()))
+        time.sleep(600)
+
+    run_in_task(context.session, sleep)
+    return TaskResult()
+
+
+@pytest.mark.parametrize("runner", [sleep_in_spark])
+def test_cancel_ends_the_spark_job_and_the_python_worker(dispatcher: Dispatcher, tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    handle = dispatcher.submit(
+        dispatcher.new_spec(TaskKind.INSERT, warehouse="write", table="db.t", payload=str(path).encode())
+    )
+    wait_until(lambda: path.exists() and path.read_text() != "")
+    handle.cancel()
+    with pytest.raises(TaskCancelledError):
+        handle.wait(SECONDS_MAX)
+    assert dispatcher.tasks()[0].state is TaskState.CANCELLED
+    wait_until(lambda: not is_running(int(path.read_text())))
+
+
+def resident(context: TaskContext) -> TaskResult:
+    while not context.cancelled.wait(0.01):
+        pass
+    context.raise_if_cancelled()
+    return TaskResult()
+
+
+@pytest.mark.parametrize("runner", [resident])
+def test_a_runner_that_watches_for_cancel_ends(dispatcher: Dispatcher) -> None:
+    handle = dispatcher.submit(dispatcher.new_spec(TaskKind.INSERT, warehouse="write", table="db.t", payload=b""))
+    wait_until(lambda: dispatcher.tasks()[0].state is TaskState.RUNNING)
+    handle.cancel()
+    with pytest.raises(TaskCancelledError):
+        handle.wait(SECONDS_MAX)
+
+
+def test_a_process_has_one_session(session: WorkerSession, tmp_path: Path) -> None:
+    other = WorkerSession(SETTINGS, folder=str(tmp_path / "spark"), log_folder=str(tmp_path / "log"))
+    with pytest.raises(SessionTakenError, match="close the other one first"):
+        other.start()
+    other.stop()
+    assert session.is_alive()
+
+
+@pytest.mark.parametrize("runner", [double_in_spark])
+def test_a_killed_jvm_is_started_again_and_work_goes_on(dispatcher: Dispatcher, session: WorkerSession) -> None:
+    pid = session.jvm_pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: session.is_alive() and session.jvm_pid != pid)
+    wait_until(lambda: dispatcher.workers()[0].state == "alive")
+    assert run(dispatcher, b"21").payload == b"(42, 0, 0) write"
+
+
+def test_stop_ends_the_jvm_and_a_new_session_may_start(session: WorkerSession) -> None:
+    pid = session.jvm_pid
+    session.stop()
+    assert not is_running(pid)
+    with pytest.raises(SparkGoneError):
+        session.new_session(pool="write")
+    session.start()
+    assert run_in_task(session.new_session(pool="write"), lambda task, attempt: task) == 0
+
+
+OWNER = textwrap.dedent(
+    """
+    import sys, threading, time
+    from tilth.warehouse import WarehouseSettings, WorkerSession, run_in_task
+    folder = sys.argv[1]
+    session = WorkerSession(
+        WarehouseSettings(master="local[2]", driver_memory="1g"), folder=folder + "/spark", log_folder=folder + "/log"
+    )
+    session.start()
+    def spin(task, attempt):
+        import time
+        end = time.monotonic() + 600
+        while time.monotonic() < end:
+            pass
+    threading.Thread(target=run_in_task, args=(session.new_session(pool="write"), spin), daemon=True).start()
+    print("started", flush=True)
+    time.sleep(600)
+    """
+)
+
+
+def test_a_killed_owner_takes_the_jvm_and_the_python_workers_with_it(tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": "src"},
+        text=True,
+    )
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "started\n"
+        process = psutil.Process(owner.pid)
+        # The JVM, the Python daemon, the worker that spins.
+        wait_until(lambda: len(process.children(recursive=True)) >= 3)
+        children = process.children(recursive=True)
+        owner.kill()
+        wait_until(lambda: not any(is_running(child.pid) for child in children))
+    finally:
+        owner.kill()
+        owner.communicate()
+
+
+def test_a_wrong_java_is_told_by_what_was_found(tmp_path: Path) -> None:
+    with pytest.raises(
+        WrongJavaError, match=r"there is no bin/java: folder=/nowhere named_by=JAVA_HOME \(set JAVA_HOME"
+    ):
+        find_java("", {"JAVA_HOME": "/nowhere"})
+    with pytest.raises(WrongJavaError, match="no Java was found"):
+        find_java("", {"PATH": str(tmp_path)})
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    for text, expected in (
+        ("echo java.base@11.0.2", "wrong version.*named_by=warehouse.java-home version=11"),
+        ("echo java.base@17.0.2", "cut down.*missing=java.instrument,"),
+        ("echo Unrecognized option >&2; exit 1", "older than 17.*said=Unrecognized option"),
+    ):
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        with pytest.raises(WrongJavaError, match=expected):
+            find_java(str(tmp_path), {})
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    return False

@@ -1,0 +1,238 @@
+"""A SQL engine over a catalog in memory, with managers and workers that only write down what they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from tilth.base.errors import UnavailableError
+from tilth.catalog import Catalog, MemoryKV
+from tilth.ingest import Check, ConsumeEvent, ConsumeEventKind, ConsumerStats, OffsetReset, PartitionStats, VerifyReport
+from tilth.maintenance.stats import ChoiceRow, GcReport, OptimizeReport
+from tilth.model.offset import TopicPartition
+from tilth.model.service import ServiceKind, ServiceStats, SwitchState
+from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.sql import Answer, SqlEngine
+from tilth.sql.protocol import CheckTask, NamesTask, WorkerTask
+from tilth.testing import ManualClock
+from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+
+
+class FakeDispatch:
+    """Answers tasks by a function of the test's; without one there is no worker."""
+
+    def __init__(self) -> None:
+        self.specs: list[TaskSpec] = []
+        self.answer: Callable[[TaskSpec], bytes] | None = None
+
+    def new_spec(
+        self,
+        kind: TaskKind,
+        *,
+        warehouse: str,
+        table: str,
+        payload: bytes,
+        txn: int = 0,
+        input_bytes: int = 0,
+        rows: int = 0,
+    ) -> TaskSpec:
+        return TaskSpec(
+            id="t1", kind=kind, warehouse=warehouse, table=table, txn=txn, estimate=Cost(), payload=payload
+        )
+
+    def run(self, spec: TaskSpec) -> TaskResult:
+        self.specs.append(spec)
+        if self.answer is None:
+            raise UnavailableError("no worker is alive")
+        return TaskResult(payload=self.answer(spec))
+
+    def tasks(self) -> list[TaskInfo]:
+        return [
+            TaskInfo(
+                id="t1",
+                kind=TaskKind.MERGE,
+                warehouse="write",
+                worker="w1",
+                table="default.t",
+                txn=7,
+                state=TaskState.DONE,
+                reason="the only one",
+                created_ms=1_000,
+                started_ms=2_000,
+                ended_ms=0,
+                estimate=Cost(seconds=1.5),
+                actual=Cost(input_bytes=10),
+            )
+        ]
+
+    def workers(self) -> list[WorkerInfo]:
+        return [
+            WorkerInfo(
+                name="w1",
+                warehouses=("default", "write"),
+                state="alive",
+                reason="",
+                last_answer_ms=1_000,
+                running=1,
+                resident=0,
+                memory_bytes=1 << 30,
+            )
+        ]
+
+    def warehouses(self) -> list[WarehouseInfo]:
+        return [WarehouseInfo(name="default", workers=1, slots=4, running=1, waiting=0, resident=0)]
+
+    def stats(self) -> WarehouseStats:
+        return WarehouseStats(done=3, failed=0, cancelled=0, lost=0, workers=(), warehouses=())
+
+
+class FakeConsume:
+    """Writes down the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def wake(self, kafka_uuid: str | None = None) -> None:
+        self.calls.append(("wake", kafka_uuid))
+
+    def start_table(self, kafka_uuid: str) -> None:
+        self.calls.append(("start", kafka_uuid))
+
+    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0) -> None:
+        self.calls.append(("stop", kafka_uuid, because, until_ms))
+
+    def restart(self, kafka_uuid: str) -> None:
+        self.calls.append(("restart", kafka_uuid))
+
+    def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]:
+        self.calls.append(("reset", kafka_uuid, reset))
+        return {TopicPartition("topic", 0): 42}
+
+    def verify(self, table_uuid: str) -> VerifyReport:
+        check = Check(subject="default.t", check="counts agree", is_ok=True, told="3 rows")
+        return VerifyReport(table=table_uuid, checks=(check,))
+
+    def stats(self) -> list[ServiceStats]:
+        return [
+            ServiceStats(
+                database="default",
+                table="k",
+                uuid="u1",
+                service=ServiceKind.CONSUME,
+                switch=SwitchState.RUNNING,
+                because="",
+                state="failed",
+                reason="the broker does not answer",
+                wakeups=3,
+                last_wakeup_ms=1_000,
+                running_tasks=0,
+                failures=2,
+                last_exception="no broker",
+                last_exception_ms=900,
+                server="s1",
+            )
+        ]
+
+    def kafka_tables(self) -> list[ConsumerStats]:
+        return [
+            ConsumerStats(
+                database="default",
+                table="k",
+                uuid="u1",
+                consumer=0,
+                state="running",
+                task="t1",
+                partitions=(PartitionStats(place=TopicPartition("topic", 0), offset=5, end=9),),
+                rounds=1,
+                messages=5,
+                rows=5,
+                dead=0,
+                bytes=100,
+                last_commit_ms=1_000,
+                last_exception="",
+                last_exception_ms=0,
+            )
+        ]
+
+    def log(self) -> list[ConsumeEvent]:
+        return [
+            ConsumeEvent(
+                kind=ConsumeEventKind.COMMIT, at_ms=1_000, database="default", table="k", uuid="u1", consumer=0, txn=7
+            )
+        ]
+
+
+class FakeMaintenance:
+    """Writes down the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def wake(self) -> None:
+        self.calls.append(("wake",))
+
+    def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
+        self.calls.append(("optimize", table_uuid, partition, final))
+        return OptimizeReport(
+            partitions=1, merges=1, parts_before=3, parts_after=1, rows_merged=9, bytes_read=100, seconds=0.5
+        )
+
+    def gc_now(self, table_uuid: str) -> GcReport:
+        self.calls.append(("gc", table_uuid))
+        return GcReport(moved=2, removed=1, removed_bytes=2048)
+
+    def stats(self) -> list[ServiceStats]:
+        return []
+
+    def choices(self) -> list[ChoiceRow]:
+        return [ChoiceRow(at_ms=1_000, op="MERGE(default.t)", table="default.t", rule="read_gain", reason="3 parts")]
+
+
+def answer_view_tasks(kafka_name: tuple[str, ...]) -> Callable[[TaskSpec], bytes]:
+    """A worker for CREATE MATERIALIZED VIEW: the SELECT reads that Kafka table, and fits."""
+
+    def answer(spec: TaskSpec) -> bytes:
+        task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
+        if isinstance(task, NamesTask):
+            return msgspec.msgpack.encode([kafka_name])
+        assert isinstance(task, CheckTask)
+        return b""
+
+    return answer
+
+
+class SqlWorld:
+    """The engine and everything around it."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = ManualClock()
+        self._ids = count(1)
+        self.catalog = Catalog(MemoryKV(), self.clock, "s1", self.new_id, is_checking=True)
+        self.dispatch = FakeDispatch()
+        self.consume = FakeConsume()
+        self.maintenance = FakeMaintenance()
+        self.engine = SqlEngine(
+            self.clock,
+            self.new_id,
+            self.catalog,
+            self.dispatch,
+            self.consume,
+            self.maintenance,
+            root=str(root),
+            server="s1",
+            settings={"warehouse.query-slots": "3"},
+        )
+
+    def new_id(self) -> str:
+        return f"{next(self._ids):032x}"
+
+    def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
+        return self.engine.run(text, database=database, settings=settings)
+
+    def rows(self, text: str, **options: str) -> list[tuple[object, ...]]:
+        """The answer's rows as tuples."""
+        table = self.run(text, **options).table
+        return [tuple(column[row].as_py() for column in table.columns) for row in range(table.num_rows)]

@@ -1,0 +1,108 @@
+"""Offsets, ledger and gaps: they change with the rows, in one commit, and from where the round started only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.catalog_world import World
+from tilth.base.errors import InvalidInputError
+from tilth.catalog import (
+    AddGap,
+    AddLedger,
+    AdvanceOffsets,
+    ClearOffsets,
+    InsertPart,
+    OffsetsMovedError,
+    ResolveGaps,
+    SetOffsets,
+    TableNotFoundError,
+    WrongEngineError,
+)
+from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, TopicPartition
+
+P0, P1 = TopicPartition("x", 0), TopicPartition("x", 1)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def advance(kafka: str, partition: int, start: int, end: int) -> AdvanceOffsets:
+    return AdvanceOffsets(
+        kafka_table=kafka, ranges=(OffsetRange(topic="x", partition=partition, start=start, end=end),)
+    )
+
+
+def gap(kafka: str, start: int) -> IngestGap:
+    return IngestGap(kafka_table=kafka, topic="x", partition=0, start=start, end=-1, reason="truncated", at_ms=1)
+
+
+def test_a_round_moves_offsets_with_its_rows(world: World) -> None:
+    kafka = world.kafka()
+    done = LedgerRange(topic="x", partition=0, start=5, end=9, messages=4, rows=4, dead=0)
+    entry = LedgerEntry(txn=0, kafka_table=kafka, consumer=0, ranges=(done,), stored={world.t: 10})
+    [part] = world.commit(
+        InsertPart(table=world.t, written=world.written()), advance(kafka, 0, 5, 9), AddLedger(entry=entry)
+    )
+    assert world.catalog.offsets.of(kafka) == {P0: 9}
+    [stored] = world.catalog.offsets.ledger(kafka)
+    assert (stored.txn, stored.commit_ts, stored.ranges) == (part.name.mutation, part.commit_ts, (done,))
+    assert world.catalog.parts.version(kafka).last_commit_ts == part.commit_ts
+
+
+def test_a_round_that_started_elsewhere_is_refused_whole(world: World) -> None:
+    kafka = world.kafka()
+    world.commit(advance(kafka, 0, 0, 9), advance(kafka, 1, 0, 3))
+    for start in (0, 8, 10):
+        with pytest.raises(OffsetsMovedError) as caught:
+            world.commit(
+                InsertPart(table=world.t, written=world.written()),
+                advance(kafka, 1, 3, 4),
+                advance(kafka, 0, start, 20),
+            )
+        assert caught.value.facts["stored"] == "9"
+    assert world.catalog.offsets.of(kafka) == {P0: 9, P1: 3}
+    assert world.names() == []
+
+
+def test_the_same_range_twice_in_one_commit_is_refused(world: World) -> None:
+    kafka = world.kafka()
+    with pytest.raises(OffsetsMovedError):
+        world.commit(advance(kafka, 0, 0, 9), advance(kafka, 0, 0, 9))
+    with pytest.raises(InvalidInputError):
+        world.commit(advance(kafka, 0, 9, 8))
+
+
+def test_offsets_can_be_set_and_cleared(world: World) -> None:
+    kafka, other = world.kafka(), world.kafka("k2")
+    world.commit(advance(kafka, 0, 0, 9), advance(kafka, 1, 0, 3), advance(other, 0, 0, 1))
+    world.commit(SetOffsets(kafka_table=kafka, offsets={P0: 2}))
+    assert world.catalog.offsets.of(kafka) == {P0: 2, P1: 3}
+    with pytest.raises(OffsetsMovedError):
+        world.commit(advance(kafka, 0, 9, 12))
+    world.commit(ClearOffsets(kafka_table=kafka))
+    assert world.catalog.offsets.of(kafka) == {}
+    assert world.catalog.offsets.of(other) == {P0: 1}
+    world.commit(advance(kafka, 0, 100, 101))
+    assert world.catalog.offsets.of(kafka) == {P0: 101}
+
+
+def test_gaps_stay_until_somebody_decides(world: World) -> None:
+    kafka, other = world.kafka(), world.kafka("k2")
+    world.commit(AddGap(gap=gap(kafka, 7)), AddGap(gap=gap(other, 1)))
+    world.commit(AddGap(gap=gap(kafka, 3)))
+    assert [each.start for each in world.catalog.offsets.gaps(kafka)] == [3, 7]
+    world.commit(ResolveGaps(kafka_table=kafka, resolution="reset to begin"))
+    assert [each.resolution for each in world.catalog.offsets.gaps()] == ["reset to begin", "reset to begin", ""]
+    world.commit(ResolveGaps(kafka_table=kafka, resolution="again"))
+    assert {each.resolution for each in world.catalog.offsets.gaps(kafka)} == {"reset to begin"}
+
+
+def test_only_kafka_tables_have_offsets(world: World) -> None:
+    kafka = world.kafka()
+    with pytest.raises(WrongEngineError):
+        world.commit(advance(world.t, 0, 0, 1))
+    world.catalog.tables.drop(kafka)
+    with pytest.raises(TableNotFoundError):
+        world.commit(advance(kafka, 0, 0, 1))

@@ -1,0 +1,112 @@
+"""The oracles of POLICIES.md 1.4: names are `min_max_level`, numbers behind @ are commit timestamps."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tilth.catalog.visibility import end_times, visible, visible_chains
+from tilth.model.part import LEVEL_MAX, DataFile, DropRange, Entry, Mark, Part, PartName
+
+V1 = """P 1_1_0 @1000, P 2_2_0 @1001, P 3_3_0 @1002, D 1_1_1 @1003, D 3_3_1 @1003, P 1_3_1 @1003,
+        P 1_3_2 @1004, P 2_2_1 @1004"""
+V2 = V1 + ", D 0_3_MAX @1005"
+V3 = "D 1_1_1 @1003, D 3_3_1 @1003, D 0_3_MAX @1005"
+V1_COLLECTED = "P 2_2_0 @1001, D 1_1_1 @1003, D 3_3_1 @1003, P 1_3_1 @1003, P 1_3_2 @1004, P 2_2_1 @1004"
+
+
+def entries(text: str, partition: str = "a") -> list[Entry]:
+    found: list[Entry] = []
+    for kind, low, high, level, ts in re.findall(r"([PD]) (\d+)_(\d+)_(\d+|MAX) @(\d+)", text):
+        number = LEVEL_MAX if level == "MAX" else int(level)
+        name = PartName(partition, int(low), int(high), number, int(ts))
+        if kind == "P":
+            file = DataFile(name="f", size=1, checksum=0)
+            found.append(Part(name=name, schema_version=1, rows=1, file=file, commit_ts=int(ts)))
+        elif level == "MAX":
+            found.append(DropRange(name=name, commit_ts=int(ts)))
+        else:
+            found.append(Mark(name=name, commit_ts=int(ts)))
+    return found
+
+
+def told(entry: Entry) -> str:
+    level = "MAX" if entry.name.level == LEVEL_MAX else entry.name.level
+    return f"{entry.name.min_block}_{entry.name.max_block}_{level}"
+
+
+def ends(text: str) -> dict[str, int]:
+    return {told(entry): end for entry, end in end_times(entries(text))}
+
+
+def chains(text: str, at: int | None = None) -> list[str]:
+    return [" <- ".join(told(each) for each in chain) for chain in visible_chains(entries(text), at)]
+
+
+@pytest.mark.parametrize(
+    ("given", "ended", "shown"),
+    [
+        pytest.param(V1, {"1_1_0": 1003, "3_3_0": 1003}, ["1_3_2 <- 1_3_1", "2_2_1 <- 2_2_0"], id="V1"),
+        pytest.param(
+            V2,
+            {"1_1_0": 1003, "3_3_0": 1003, "1_3_2": 1005, "1_3_1": 1005, "2_2_1": 1005, "2_2_0": 1005},
+            [],
+            id="V2",
+        ),
+        pytest.param(V3, {"1_1_1": 1003, "3_3_1": 1003}, [], id="V3"),
+        pytest.param(
+            V1_COLLECTED, {"1_1_1": 1003, "3_3_1": 1003}, ["1_3_2 <- 1_3_1", "2_2_1 <- 2_2_0"], id="V1 collected"
+        ),
+        pytest.param("P 5_5_0 @10, P 7_7_0 @11, D 0_6_MAX @12", {"5_5_0": 12}, ["7_7_0"], id="range between"),
+        pytest.param("P 4_8_1 @10, D 0_6_MAX @12", {"0_6_MAX": 12}, ["4_8_1"], id="range inside"),
+    ],
+)
+def test_oracle(given: str, ended: dict[str, int], shown: list[str]) -> None:
+    assert ends(given) == ended
+    assert chains(given) == shown
+    assert [told(part) for part in visible(entries(given))] == [chain.split(" ")[0] for chain in shown]
+
+
+def test_partitions_do_not_touch_each_other() -> None:
+    """Oracle: partition a: P 5_5_0 @10, D 0_5_MAX @12; partition b: P 5_5_0 @11."""
+    both = entries("P 5_5_0 @10, D 0_5_MAX @12", "a") + entries("P 5_5_0 @11", "b")
+    assert [(entry.name.partition, told(entry), end) for entry, end in end_times(both)] == [("a", "5_5_0", 12)]
+    assert [part.name.partition for part in visible(both)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        (999, []),
+        (1000, ["1_1_0"]),
+        (1002, ["1_1_0", "2_2_0", "3_3_0"]),
+        (1003, ["1_3_1", "2_2_0"]),
+        (1004, ["1_3_2", "2_2_1"]),
+        (1005, []),
+    ],
+)
+def test_the_past_stays_as_it_was(at: int, shown: list[str]) -> None:
+    assert [told(part) for part in visible(entries(V2), at)] == shown
+
+
+def test_collection_takes_data_first_and_what_hides_it_later() -> None:
+    """POLICIES.md 9.5, V2 with all lifetimes past: six parts, then two marks, the range not before round 3."""
+    left = entries(V2)
+    rounds: list[set[str]] = []
+    while ended := [entry for entry, _ in end_times(left)]:
+        rounds.append({told(entry) for entry in ended})
+        left = [entry for entry in left if entry not in ended]
+        assert visible(left) == []
+    assert rounds == [
+        {"1_1_0", "3_3_0", "1_3_2", "1_3_1", "2_2_1", "2_2_0"},
+        {"1_1_1", "3_3_1"},
+        {"0_3_MAX"},
+    ]
+    assert left == []
+
+
+def test_what_is_not_committed_is_not_there() -> None:
+    intermediate = entries("P 1_1_0 @0")
+    assert visible(intermediate) == []
+    assert end_times(intermediate) == []

@@ -1,0 +1,169 @@
+"""The shell with a keyboard of text, and statements run for scripts: the real application over fake rooms."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from rich.console import Console
+from typer.testing import CliRunner
+
+from tests.unit.app_transport import AppTransport
+from tests.unit.fake_rooms import FakeRooms, doors_of
+from tilth.base.errors import NotFoundError
+from tilth.client import Connection
+from tilth.client.cli.main import app
+from tilth.client.cli.run import OutputFormat, run
+from tilth.client.cli.shell import converse
+from tilth.client.output import show
+from tilth.model.wire import Summary
+from tilth.server import build_app
+from tilth.sql import Answer
+
+Type = Callable[[str], tuple[str, str]]
+
+
+@pytest.fixture
+def rooms() -> FakeRooms:
+    return FakeRooms()
+
+
+@pytest.fixture
+def connection(rooms: FakeRooms) -> Connection:
+    return Connection("http://tilth.test", transport=AppTransport(build_app(doors_of(rooms))))
+
+
+@pytest.fixture
+def typed(connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
+    """Types the text into a shell and leaves; returns what stands on the screen and what on standard error."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def type_in(text: str) -> tuple[str, str]:
+        console, errors = (Console(file=io.StringIO(), width=100) for _ in range(2))
+        with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=DummyOutput()):
+            keyboard.send_text(text + "\\q\n")
+            converse(connection, console, errors, OutputFormat.TABLE)
+        assert isinstance(console.file, io.StringIO)
+        assert isinstance(errors.file, io.StringIO)
+        return console.file.getvalue(), errors.file.getvalue()
+
+    return type_in
+
+
+def printed(table: pa.Table, *, message: str = "") -> str:
+    console = Console(file=io.StringIO(), width=100)
+    show(console, table, Summary(query_id="q", elapsed_ms=1234, rows=table.num_rows, message=message))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_statements_may_span_lines_and_share_them(typed: Type, rooms: FakeRooms) -> None:
+    out, _ = typed("SELECT\n 1;\nSELECT ';'; SELECT 3;\n")
+    assert rooms.texts[1:] == ["SELECT\n 1", "SELECT ';'", "SELECT 3"]
+    assert out.count("1 row, 0.002 s") == 3
+
+
+def test_use_moves_the_connection_once_the_server_agrees(typed: Type, rooms: FakeRooms, connection: Connection) -> None:
+    typed("USE `my db`;\n\\d\n\\d t\n\\l\n\\s\n")
+    assert connection.database == "my db"
+    assert rooms.calls[1] == ("run", "USE `my db`", "default", {})
+    assert rooms.calls[2] == ("run", "SHOW TABLES", "my db", {})
+    assert rooms.texts[3:5] == ["DESCRIBE t", "SHOW DATABASES"]
+    rooms.error = NotFoundError(database="nowhere")
+    _, errors = typed("\\c nowhere\n")
+    assert connection.database == "my db"
+    assert "database=nowhere" in errors
+
+
+def test_an_error_stops_the_line_but_not_the_shell(typed: Type, rooms: FakeRooms) -> None:
+    rooms.error = NotFoundError(table="t", hint="SHOW TABLES lists them")
+    _, errors = typed("SELECT 1; SELECT 2;\nSELECT 3;\n")
+    assert rooms.texts[1:] == ["SELECT 1", "SELECT 3"]
+    assert "NOT_FOUND no such thing: table=t" in errors
+    assert "what to do: SHOW TABLES lists them" in errors
+
+
+def test_ctrl_c_forgets_and_ctrl_d_leaves(typed: Type, rooms: FakeRooms) -> None:
+    typed("SELECT 'open\n\x03SELECT 2;\n\x04")
+    assert rooms.texts[1:] == ["SELECT 2"]
+
+
+def test_help(typed: Type) -> None:
+    out, _ = typed("\\?\n")
+    assert "Ctrl-D" in out
+
+
+def test_a_table_for_people() -> None:
+    times = pa.array([0, 253_402_300_800_000_000, None], pa.timestamp("us", "UTC"))
+    table = pa.table({"n": [1, None, 3], "[red]t": ["[bold]x[/]", "a\x1b[31m\nb", ""], "at": times})
+    out = printed(table, message="[note]")
+    for text in ("[red]t", "[bold]x[/]", "a\\x1b[31m\\nb", "NULL", "1970-01-01 00:00:00Z", "10000-01-01", "[note]"):
+        assert text in out
+    assert "\x1b" not in out
+    assert "3 rows, 1.234 s" in out
+
+
+def test_a_screen_of_rows_and_a_count_of_the_rest() -> None:
+    out = printed(pa.table({"n": list(range(1500))}))
+    assert "... and 500 more rows" in out
+    assert " 999" in out
+    assert " 1000" not in out
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [(OutputFormat.CSV, '"a"\n1\n'), (OutputFormat.NDJSON, '{"a":1}\n'), (OutputFormat.JSON, '"rows":[[1]]')],
+)
+def test_other_forms_go_to_standard_output_as_they_come(
+    connection: Connection, capfdbinary: pytest.CaptureFixture[bytes], output: OutputFormat, expected: str
+) -> None:
+    run(connection, Console(file=io.StringIO()), "SELECT 1", output)
+    out = capfdbinary.readouterr().out.decode()
+    assert expected in out
+    assert out.endswith("\n")
+
+
+def test_a_format_in_the_statement_wins_over_the_table(
+    connection: Connection, rooms: FakeRooms, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    rooms.answer = Answer(query_id="q", columns=[], table=pa.table({"a": [1]}), output_format="CSV")
+    run(connection, Console(file=io.StringIO()), "SELECT 1 FORMAT CSV", OutputFormat.TABLE)
+    assert capfdbinary.readouterr().out == b'"a"\n1\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sql", "-c", "SELECT 1", "-f", "pyproject.toml"],
+        ["sql", "-f", "no such file"],
+        ["sql", "--format", "xml"],
+        ["serve"],
+        ["unheard-of"],
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sql", "--help"], ["serve", "--help"], ["status", "--help"]])
+def test_help_of_every_command(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output.startswith("tilth ")) == (0, True)
+
+
+def test_an_address_that_is_none() -> None:
+    result = CliRunner().invoke(app, ["sql", "--url", "ftp://x", "-c", "SELECT 1"])
+    assert result.exit_code == 1
+    assert "BAD_URL" in result.output

@@ -1,0 +1,79 @@
+"""What stands behind the doors in their tests: rooms that answer as they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+import pyarrow as pa
+
+from tilth.model.lease import ReaderLease
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import Schema, TableDef
+from tilth.model.wire import ColumnInfo, Health
+from tilth.server import Doors, ServerSettings
+from tilth.sql import Answer
+from tilth.testing.clock import ManualClock
+
+ONE = pa.table({"a": [1]})
+
+
+@dataclass
+class FakeRooms:
+    """Answers what it is told to, and remembers what it was asked."""
+
+    answer: Answer = field(
+        default_factory=lambda: Answer(query_id="q1", columns=[ColumnInfo("a", "bigint")], table=ONE, elapsed_ms=2.0)
+    )
+    error: Exception | None = None
+    health: Health = field(
+        default_factory=lambda: Health(status="ok", version="0", server="s", components={"catalog": "ok"})
+    )
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+
+    def run(self, text: str, *, database: str, settings: Mapping[str, str]) -> Answer:
+        return self._answered("run", text, database, dict(settings))
+
+    def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer:
+        return self._answered("insert_text", database, table, input_format, data)
+
+    def insert_arrow(self, database: str, table: str, data: pa.Table) -> Answer:
+        return self._answered("insert_arrow", database, table, data.to_pylist())
+
+    def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
+        self._answered("pin", database, table, as_of_ms)
+        definition = TableDef(uuid="u", database=database, name=table, schema=Schema(columns=()))
+        lease = ReaderLease(id="r1", table="u", snapshot_ts=5, holder="h", expires_ms=9)
+        return Snapshot(table=definition, ts=5, version=1, parts=()), lease, "/data"
+
+    def renew(self, lease_id: str) -> None:
+        self._answered("renew", lease_id)
+
+    def close(self, lease_id: str) -> None:
+        self._answered("close", lease_id)
+
+    @property
+    def texts(self) -> list[object]:
+        """The statements, in the order in which they came."""
+        return [call[1] for call in self.calls if call[0] == "run"]
+
+    def _answered(self, *call: object) -> Answer:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+def doors_of(rooms: FakeRooms, settings: ServerSettings | None = None) -> Doors:
+    """Doors in front of the rooms, with ids that tell their order."""
+    numbers = count(1)
+    return Doors(
+        clock=ManualClock(),
+        statements=rooms,
+        snapshots=rooms,
+        health=lambda: rooms.health,
+        metrics=lambda: b"tilth_up 1.0\n",
+        ids=lambda: f"{next(numbers):032x}"[::-1],
+        settings=settings or ServerSettings(),
+    )

@@ -1,0 +1,275 @@
+"""Every route, and every way in which a request can be wrong, without a socket."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import httpx
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tests.unit.app_transport import client_of
+from tests.unit.fake_rooms import ONE, FakeRooms, doors_of
+from tilth.base.errors import (
+    ConflictError,
+    CorruptError,
+    ErrorKind,
+    FencedError,
+    InvalidInputError,
+    NotFoundError,
+    RetryError,
+    TilthError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from tilth.model.lease import ReaderLease
+from tilth.model.snapshot import Snapshot
+from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
+from tilth.server import Doors, ServerSettings, build_app
+from tilth.server.errors import STATUS
+from tilth.server.stats import Answered
+from tilth.sql import Answer
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.fixture
+def rooms() -> FakeRooms:
+    return FakeRooms()
+
+
+@pytest.fixture
+def doors(rooms: FakeRooms) -> Doors:
+    return doors_of(rooms, ServerSettings(body_bytes_max=1024, statements_max=2))
+
+
+@pytest.fixture
+def client(doors: Doors) -> Iterator[httpx.Client]:
+    with client_of(build_app(doors)) as client:
+        yield client
+
+
+def error_of(content: bytes) -> ErrorBody:
+    return msgspec.json.decode(content, type=ErrorAnswer).error
+
+
+def test_a_statement_and_its_settings(client: httpx.Client, rooms: FakeRooms) -> None:
+    response = client.post("/v1/sql?database=shop&max_result_bytes=5", content="SELECT 'ä'".encode())
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.headers["X-Tilth-Query-Id"] == "q1"
+    assert response.json()["rows"] == [[1]]
+    assert rooms.calls == [("run", "SELECT 'ä'", "shop", {"max_result_bytes": "5"})]
+
+
+def test_the_default_database(client: httpx.Client, rooms: FakeRooms) -> None:
+    client.post("/v1/sql", content=b"SELECT 1")
+    assert rooms.calls == [("run", "SELECT 1", "default", {})]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson", "text/csv", ARROW])
+def test_the_form_follows_accept(client: httpx.Client, accept: str) -> None:
+    response = client.post("/v1/sql", content=b"SELECT 1", headers={"Accept": accept})
+    assert response.headers["Content-Type"].split(";")[0] == accept
+    assert msgspec.json.decode(response.headers["X-Tilth-Summary"], type=Summary).rows == 1
+
+
+def test_a_format_in_the_statement_wins(client: httpx.Client, rooms: FakeRooms) -> None:
+    rooms.answer = Answer(query_id="q", columns=[], table=ONE, output_format="CSV")
+    assert client.post("/v1/sql", content=b"..", headers={"Accept": ARROW}).content == b'"a"\n1\n'
+    rooms.answer = Answer(query_id="q", columns=[], table=ONE, output_format="Parquet")
+    response = client.post("/v1/sql", content=b"..")
+    assert (response.status_code, error_of(response.content).code) == (400, "UNKNOWN_OUTPUT_FORMAT")
+
+
+@pytest.mark.parametrize("message", ["Tabelle angelegt: café", "日本 🎈\n\ttwo lines \x7f", "x" * 5000])
+def test_any_message_survives_its_header(client: httpx.Client, rooms: FakeRooms, message: str) -> None:
+    rooms.answer = Answer(query_id="q", columns=[], table=pa.table({}), message=message)
+    response = client.post("/v1/sql", content=b"..", headers={"Accept": ARROW})
+    told = msgspec.json.decode(response.headers["X-Tilth-Summary"], type=Summary).message
+    assert told == message if len(message) < 2000 else told == message[:2000] + "…"
+    assert client.post("/v1/sql", content=b"..").json()["summary"]["message"] == message
+
+
+def test_a_statement_that_is_no_text(client: httpx.Client, rooms: FakeRooms) -> None:
+    response = client.post("/v1/sql", content=b"SELECT \xff")
+    error = error_of(response.content)
+    assert (response.status_code, error.code, rooms.calls) == (400, "BAD_BODY", [])
+    assert "position=7" in error.message
+
+
+@pytest.mark.parametrize(
+    ("media_type", "name"),
+    [
+        ("application/x-ndjson", "JSONEachRow"),
+        ("application/json; charset=utf-8", "JSONEachRow"),
+        ("Text/CSV", "CSV"),
+        (None, "JSONEachRow"),
+    ],
+)
+def test_rows_as_text(client: httpx.Client, rooms: FakeRooms, media_type: str | None, name: str) -> None:
+    headers = {} if media_type is None else {"Content-Type": media_type}
+    response = client.post("/v1/insert/shop/orders", content=b"\xff", headers=headers)
+    assert response.status_code == 200
+    assert rooms.calls == [("insert_text", "shop", "orders", name, b"\xff")]
+
+
+def test_rows_as_arrow(client: httpx.Client, rooms: FakeRooms) -> None:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, ONE.schema) as writer:
+        writer.write_table(ONE)
+    headers = {"Content-Type": ARROW}
+    client.post("/v1/insert/shop/caf%C3%A9", content=sink.getvalue(), headers=headers)
+    assert rooms.calls == [("insert_arrow", "shop", "café", [{"a": 1}])]
+    for broken in (b"", b"nonsense", sink.getvalue()[:40]):
+        response = client.post("/v1/insert/shop/t", content=broken, headers=headers)
+        assert (response.status_code, error_of(response.content).code) == (400, "BAD_BODY")
+
+
+def test_rows_of_an_unknown_type_or_with_settings(client: httpx.Client, rooms: FakeRooms) -> None:
+    response = client.post("/v1/insert/shop/t", content=b"x", headers={"Content-Type": "text/xml"})
+    error = error_of(response.content)
+    assert (response.status_code, error.code) == (400, "BAD_BODY")
+    assert "text/csv" in error.hint
+    response = client.post("/v1/insert/shop/t?a=1", content=b"{}")
+    assert (response.status_code, error_of(response.content).code) == (400, "BAD_REQUEST")
+    assert rooms.calls == []
+
+
+def test_a_body_that_is_too_large(client: httpx.Client, rooms: FakeRooms) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield from [b"x" * 100] * 11
+
+    for content in (b"x" * 1025, pieces()):
+        response = client.post("/v1/sql", content=content)
+        error = error_of(response.content)
+        assert (response.status_code, error.code) == (413, "BODY_TOO_LARGE")
+        assert "server.body-max" in error.hint
+    assert client.post("/v1/sql", content=b"x" * 1024).status_code == 200
+    assert len(rooms.calls) == 1
+
+
+def test_a_snapshot_and_its_lease(client: httpx.Client, rooms: FakeRooms) -> None:
+    response = client.get("/v1/snapshot/shop/orders?as_of_ms=7")
+    snapshot, lease, root = msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])
+    assert (snapshot.table.name, lease.id, root) == ("orders", "r1", "/data")
+    assert client.post("/v1/readers/r1").status_code == 204
+    assert client.delete("/v1/readers/r1").status_code == 204
+    assert rooms.calls == [("pin", "shop", "orders", 7), ("renew", "r1"), ("close", "r1")]
+    response = client.get("/v1/snapshot/shop/orders?as_of_ms=yesterday")
+    assert (response.status_code, error_of(response.content).code) == (400, "BAD_REQUEST")
+
+
+def test_health_tells_by_its_status(client: httpx.Client, rooms: FakeRooms) -> None:
+    assert client.get("/v1/health").status_code == 200
+    rooms.health = Health(status="degraded", version="0", server="s", components={"spark": "gone"})
+    response = client.get("/v1/health")
+    assert (response.status_code, response.json()["components"]) == (503, {"spark": "gone"})
+
+
+def test_metrics_and_the_front_page(client: httpx.Client) -> None:
+    assert client.get("/metrics").text == "tilth_up 1.0\n"
+    assert "POST /v1/sql" in client.get("/").text
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/v1/health"])
+def test_head_has_no_body(client: httpx.Client, path: str) -> None:
+    response = client.head(path)
+    assert (response.status_code, response.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/sql", {"POST"}),
+        ("HEAD", "/v1/snapshot/a/b", {"GET"}),
+        ("PUT", "/v1/readers/x", {"POST", "DELETE"}),
+        ("POST", "/metrics", {"GET", "HEAD"}),
+    ],
+)
+def test_a_wrong_method(client: httpx.Client, method: str, path: str, allowed: set[str]) -> None:
+    response = client.request(method, path)
+    assert response.status_code == 405
+    assert set(response.headers["Allow"].split(", ")) == allowed
+    if method != "HEAD":
+        assert error_of(response.content).code == "METHOD_NOT_ALLOWED"
+
+
+def test_an_unknown_path(client: httpx.Client) -> None:
+    response = client.get("/v2/nothing")
+    error = error_of(response.content)
+    assert (response.status_code, error.code, error.kind) == (404, "ROUTE_NOT_FOUND", "not_found")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InvalidInputError("no", hint="do it"), 400),
+        (NotFoundError(), 404),
+        (ConflictError(), 409),
+        (FencedError(), 409),
+        (RetryError(), 503),
+        (UnavailableError(), 503),
+        (UnknownOutcomeError(), 504),
+        (CorruptError(), 500),
+        (TilthError(), 500),
+        (ValueError("oops"), 500),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_a_status_and_a_body(client: httpx.Client, rooms: FakeRooms, error: Exception, status: int) -> None:
+    rooms.error = error
+    response = client.post("/v1/sql", content=b"..")
+    body = error_of(response.content)
+    assert response.status_code == status
+    assert response.headers["Content-Type"] == "application/json"
+    assert len(body.id) == 12
+    assert ("Retry-After" in response.headers) == (status == 503)
+    if isinstance(error, TilthError):
+        assert (body.code, body.kind, body.message, body.hint) == (error.code, error.kind, error.message, error.hint)
+    else:
+        assert (body.code, body.kind) == ("INTERNAL_ERROR", "internal")
+        assert "ValueError: oops" in body.message
+        assert body.id in body.hint
+
+
+def test_every_kind_has_a_status() -> None:
+    assert set(STATUS) == set(ErrorKind)
+
+
+def test_a_message_that_is_no_text_still_arrives(client: httpx.Client, rooms: FakeRooms) -> None:
+    rooms.error = NotFoundError(file="\udcff.parquet")
+    assert "?.parquet" in error_of(client.post("/v1/sql", content=b"..").content).message
+
+
+def test_an_error_in_the_first_rows_is_an_answer_of_its_own(client: httpx.Client, rooms: FakeRooms) -> None:
+    broken = pa.chunked_array(
+        [pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))]
+    )
+    rooms.answer = Answer(query_id="q", columns=[], table=pa.table({"a": broken}))
+    response = client.post("/v1/sql", content=b"..", headers={"Accept": "application/x-ndjson"})
+    assert (response.status_code, error_of(response.content).code) == (500, "INTERNAL_ERROR")
+
+
+def test_answers_are_counted_by_route(client: httpx.Client, doors: Doors) -> None:
+    client.post("/v1/sql", content=b"..")
+    client.post("/v1/insert/a/b", content=b"..")
+    client.get("/nothing/7")
+    client.request("BREW", "/v1/sql")
+    stats = doors.counters.stats()
+    assert stats.requests == {
+        Answered("POST", "/v1/sql", 200): 1,
+        Answered("POST", "/v1/insert/{database}/{table}", 200): 1,
+        Answered("GET", "-", 404): 1,
+        Answered("-", "-", 405): 1,
+    }
+    assert sum(stats.durations["/v1/sql"].counts) == 1
+    assert stats.running == 0
+
+
+def test_json_answers_are_json(client: httpx.Client, rooms: FakeRooms) -> None:
+    rooms.answer = Answer(query_id="q", columns=[], table=pa.table({"a": [float("nan"), None]}))
+    assert json.loads(client.post("/v1/sql", content=b"..").content)["rows"] == [["NaN"], [None]]

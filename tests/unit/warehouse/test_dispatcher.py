@@ -1,0 +1,183 @@
+"""The dispatcher with a worker that does what the test tells it, without threads."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Collection
+
+import pytest
+
+from tilth.base.errors import NotFoundError, UnavailableError
+from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
+from tilth.warehouse import (
+    Dispatcher,
+    TaskCancelledError,
+    TaskLostError,
+    TaskResult,
+    TaskStillRunningError,
+    WorkerBusyError,
+    WorkerReports,
+)
+
+
+class StillClock:
+    """Time stands still; waiting looks once."""
+
+    def now_ms(self) -> int:
+        return 1_000
+
+    def monotonic(self) -> float:
+        return 1.0
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nothing here sleeps")
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        return event.is_set()
+
+
+class FakeWorker:
+    """Takes tasks and forgets, refuses or reports them when it is told to."""
+
+    def __init__(self, name: str = "w") -> None:
+        self.name = name
+        self.memory_bytes = 1 << 30
+        self.known: dict[str, TaskSpec] = {}
+        self.is_down = False
+        self.is_busy = False
+        self.cancelled: list[str] = []
+        self.reports: WorkerReports | None = None
+
+    def attach(self, reports: WorkerReports) -> None:
+        self.reports = reports
+
+    def assign(self, spec: TaskSpec) -> None:
+        if self.is_busy:
+            raise WorkerBusyError(worker=self.name)
+        self.known[spec.id] = spec
+
+    def touch(self, task_ids: Collection[str]) -> set[str]:
+        if self.is_down:
+            raise UnavailableError(worker=self.name)
+        return set(self.known)
+
+    def cancel(self, task_id: str) -> None:
+        self.cancelled.append(task_id)
+
+    def finish(self, task_id: str, payload: bytes = b"", **actual: float) -> None:
+        assert self.reports is not None
+        del self.known[task_id]
+        self.reports.finished(task_id, TaskResult(payload=payload, actual=Cost(**actual)))  # type: ignore[arg-type]
+
+    def fail(self, task_id: str, error: NotFoundError | TaskCancelledError) -> None:
+        assert self.reports is not None
+        del self.known[task_id]
+        self.reports.failed(task_id, error)
+
+
+def make(worker: FakeWorker, *, slots: int = 2) -> Dispatcher:
+    numbers = itertools.count()
+    return Dispatcher(
+        StillClock(),
+        lambda: f"task{next(numbers)}",
+        {"default": [worker], "write": [worker]},
+        slots={"default": slots, "write": slots},
+    )
+
+
+def new_task(dispatcher: Dispatcher, *, input_bytes: int = 1000) -> TaskSpec:
+    return dispatcher.new_spec(TaskKind.INSERT, warehouse="write", table="db.t", payload=b"in", input_bytes=input_bytes)
+
+
+def test_a_result_reaches_the_one_who_waits() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    handle = dispatcher.submit(new_task(dispatcher))
+    assert worker.known[handle.id].payload == b"in"
+    assert not handle.is_done()
+    worker.finish(handle.id, b"out")
+    assert handle.wait(0).payload == b"out"
+    assert dispatcher.stats().done == 1
+
+
+def test_a_failure_is_raised_as_it_was_reported() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    handle = dispatcher.submit(new_task(dispatcher))
+    worker.fail(handle.id, NotFoundError("the file is gone", file="f"))
+    with pytest.raises(NotFoundError, match="the file is gone: file=f"):
+        handle.wait(0)
+    [task] = dispatcher.tasks()
+    assert (task.state, task.reason) == (TaskState.FAILED, "the file is gone: file=f")
+
+
+def test_waiting_ends_with_the_time_given() -> None:
+    dispatcher = make(FakeWorker())
+    with pytest.raises(TaskStillRunningError):
+        dispatcher.submit(new_task(dispatcher)).wait(0)
+
+
+def test_a_waiting_task_starts_when_a_slot_is_free() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker, slots=1)
+    first, second = dispatcher.submit(new_task(dispatcher)), dispatcher.submit(new_task(dispatcher))
+    assert list(worker.known) == [first.id]
+    [_, write] = dispatcher.warehouses()
+    assert (write.running, write.waiting, write.slots) == (1, 1, 1)
+    worker.finish(first.id)
+    assert list(worker.known) == [second.id]
+
+
+def test_cancel_reaches_the_worker_and_its_report_ends_the_task() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    handle = dispatcher.submit(new_task(dispatcher))
+    handle.cancel()
+    assert worker.cancelled == [handle.id]
+    worker.fail(handle.id, TaskCancelledError(task=handle.id))
+    with pytest.raises(TaskCancelledError):
+        handle.wait(0)
+    assert dispatcher.stats().cancelled == 1
+
+
+def test_a_worker_that_misses_five_heartbeats_loses_its_tasks() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    handle = dispatcher.submit(new_task(dispatcher))
+    worker.is_down = True
+    for _ in range(4):
+        dispatcher.touch_workers()
+    assert not handle.is_done()
+    [info] = dispatcher.workers()
+    assert (info.state, info.running) == ("silent", 1)
+    dispatcher.touch_workers()
+    with pytest.raises(TaskLostError):
+        handle.wait(0)
+    # A late report of the lost task changes nothing.
+    worker.finish(handle.id)
+    assert dispatcher.stats().lost == 1
+    assert dispatcher.stats().done == 0
+
+
+def test_a_refused_task_is_sent_again_after_the_next_heartbeat() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    worker.is_busy = True
+    handle = dispatcher.submit(new_task(dispatcher))
+    assert worker.known == {}
+    worker.is_busy = False
+    dispatcher.touch_workers()
+    assert list(worker.known) == [handle.id]
+
+
+def test_the_estimator_learns_from_what_was_measured() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    before = dispatcher.estimate(TaskKind.INSERT, 1 << 20)
+    for _ in range(30):
+        handle = dispatcher.submit(new_task(dispatcher, input_bytes=1 << 20))
+        worker.finish(handle.id, seconds=handle.spec.estimate.seconds * 3, output_bytes=1 << 19)
+    after = dispatcher.estimate(TaskKind.INSERT, 1 << 20)
+    assert after.seconds > 2 * before.seconds
+    assert abs(after.output_bytes - (1 << 19)) < 1 << 16

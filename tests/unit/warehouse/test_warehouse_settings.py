@@ -1,0 +1,44 @@
+"""Settings and the Spark properties made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilth.base.settings import BadSettingError
+from tilth.warehouse import SETTINGS, WarehouseSettings, warehouse_settings
+from tilth.warehouse.conf import cores_of, spark_conf
+
+
+def test_defaults_are_read() -> None:
+    settings = warehouse_settings({})
+    assert settings.driver_memory == "2g"
+    assert settings.write_slots >= 4
+    assert settings.memory_bytes > 0
+    assert set(settings.slots) == {"default", "write"}
+
+
+def test_texts_are_checked_by_name() -> None:
+    with pytest.raises(BadSettingError, match=r"warehouse\.driver-memory"):
+        warehouse_settings({"warehouse.driver-memory": "lots"})
+    with pytest.raises(BadSettingError, match=r"warehouse\.query-slots"):
+        warehouse_settings({"warehouse.query-slots": "0"})
+    assert all(setting.doc for setting in SETTINGS.all)
+
+
+def test_a_users_properties_win() -> None:
+    settings = warehouse_settings({"warehouse.spark-conf": "spark.a=1 spark.ui.enabled=true"})
+    conf = spark_conf(settings, folder="/d", socket_folder="/s", package_folder="/p")
+    assert (conf["spark.a"], conf["spark.ui.enabled"]) == ("1", "true")
+
+
+def test_auto_gives_twice_as_many_task_slots_as_cores() -> None:
+    conf = spark_conf(WarehouseSettings(), folder="/d", socket_folder="/s", package_folder="/p")
+    slots = int(conf["spark.master"].removeprefix("local[").removesuffix("]"))
+    assert slots == 2 * int(conf["spark.sql.shuffle.partitions"])
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[3,4]", 3), ("local[*]", 8), ("auto", 8), ("yarn", 8)]
+)
+def test_cores_of_a_master(master: str, cores: int) -> None:
+    assert cores_of(master, machine_cores=8) == cores
