@@ -45,16 +45,16 @@ demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked agai
 bench: bench-ingest bench-merge bench-catalog bench-query ## all benchmarks, one after the other
 
 bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
-	@$(PY) -m bench.ingest
+	@$(PY) -m bench.bench_ingest
 
 bench-merge: setup java ## merge of sorted parts, beside Iceberg's sort rewrite and Delta's OPTIMIZE
-	@$(PY) -m bench.merge
+	@$(PY) -m bench.bench_merge
 
 bench-catalog: setup java ## commits, a million parts, plans
-	@$(PY) -m bench.catalog
+	@$(PY) -m bench.bench_catalog
 
 bench-query: setup java ## a query over plain parts, beside Spark over the same files
-	@$(PY) -m bench.query
+	@$(PY) -m bench.bench_query
 
 lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

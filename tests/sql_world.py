@@ -11,7 +11,8 @@ import msgspec
 from tilth.base.errors import UnavailableError
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import Check, ConsumeEvent, ConsumeEventKind, ConsumerStats, OffsetReset, PartitionStats, VerifyReport
-from tilth.maintenance.stats import ChoiceRow, GcReport, OptimizeReport
+from tilth.maintenance import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OptimizeReport
+from tilth.maintenance.op import OpKind
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
@@ -39,9 +40,7 @@ class FakeDispatch:
         input_bytes: int = 0,
         rows: int = 0,
     ) -> TaskSpec:
-        return TaskSpec(
-            id="t1", kind=kind, warehouse=warehouse, table=table, txn=txn, estimate=Cost(), payload=payload
-        )
+        return TaskSpec(id="t1", kind=kind, warehouse=warehouse, table=table, txn=txn, estimate=Cost(), payload=payload)
 
     def run(self, spec: TaskSpec) -> TaskResult:
         self.specs.append(spec)
@@ -171,8 +170,8 @@ class FakeMaintenance:
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
 
-    def wake(self) -> None:
-        self.calls.append(("wake",))
+    def wake(self, table_uuid: str | None = None) -> None:
+        self.calls.append(("wake", table_uuid))
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
         self.calls.append(("optimize", table_uuid, partition, final))
@@ -186,6 +185,38 @@ class FakeMaintenance:
 
     def stats(self) -> list[ServiceStats]:
         return []
+
+    def explain_merge(self, table_uuid: str) -> list[MergeCandidateRow]:
+        return [
+            MergeCandidateRow(
+                partition="all",
+                parts=3,
+                rows=9,
+                bytes=100,
+                score=0.5,
+                state="waiting",
+                reason="too few parts",
+                next_attempt_ms=1_000,
+            )
+        ]
+
+    def ops(self) -> list[OpRow]:
+        return [
+            OpRow(
+                name="MERGE(default.t)",
+                kind=OpKind.MERGE,
+                database="default",
+                table="t",
+                uuid="u2",
+                is_runnable=True,
+                running=0,
+                logs_retained_bytes=0,
+                ram_anchored_bytes=0,
+                data_retained_bytes=0,
+                perf_improvement=0.5,
+                about="3 parts",
+            )
+        ]
 
     def choices(self) -> list[ChoiceRow]:
         return [ChoiceRow(at_ms=1_000, op="MERGE(default.t)", table="default.t", rule="read_gain", reason="3 parts")]
@@ -232,7 +263,7 @@ class SqlWorld:
     def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
         return self.engine.run(text, database=database, settings=settings)
 
-    def rows(self, text: str, **options: str) -> list[tuple[object, ...]]:
+    def rows(self, text: str, *, database: str = "default") -> list[tuple[object, ...]]:
         """The answer's rows as tuples."""
-        table = self.run(text, **options).table
+        table = self.run(text, database=database).table
         return [tuple(column[row].as_py() for column in table.columns) for row in range(table.num_rows)]

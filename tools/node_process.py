@@ -45,9 +45,7 @@ class NodeProcess:
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "node.log").open("ab") as log:
             environment = {**os.environ, FAILPOINTS: failpoints}
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def wait_ready(self) -> None:
         """Returns when every component is well; raises when the process ends or takes too long."""

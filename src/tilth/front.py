@@ -10,12 +10,14 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.base.logs import Log
-from tilth.client.http import DEFAULT_URL, Connection, connect
+from tilth.client.http import DEFAULT_URL, Connection, Result, connect
+from tilth.model.wire import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,16 +32,42 @@ HOLD_SECONDS = 3600.0
 _log = Log("front")
 
 
-def open(path: str | Path, *, settings: Mapping[str, str] | None = None) -> Node:
-    """A whole node in this process: catalog, Spark, services, SQL; without HTTP.
+class LocalNode:
+    """A whole node in this process: catalog, Spark, services and SQL, without HTTP. Close it, or use `with`."""
 
-    Use it as a context manager or close it: `with tilth.open("data") as node: node.sql("SELECT 1").pandas()`.
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def sql(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Result:
+        """Runs one statement; raises TilthErrors."""
+        answer = self._node.engine.run(text, database=database, settings=settings)
+        summary = Summary(
+            query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=answer.table.num_rows, message=answer.message
+        )
+        return Result(answer.table, summary)
+
+    def close(self) -> None:
+        """Stops the services, Spark and the store."""
+        self._node.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open(path: str | Path, *, settings: Mapping[str, str] | None = None) -> LocalNode:
+    """Starts a node over the folder: `with tilth.open("data") as node: node.sql("SELECT 1").pandas()`.
+
     The settings are those of docs/reference/settings.md with scope `node`. Raises UnavailableError when another node
     holds the folder or Java is missing.
     """
     from tilth.node import open_node
 
-    return open_node(Path(path), settings or {})
+    return LocalNode(open_node(Path(path), settings or {}))
 
 
 def read(

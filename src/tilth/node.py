@@ -27,12 +27,11 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import SettingGroup, value_of
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.client import Result
 from tilth.ingest import INGEST_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import MaintenanceManager, manager_settings, merge_runner
 from tilth.model.task import TaskKind
-from tilth.model.wire import Health, Summary
+from tilth.model.wire import Health
 from tilth.server import Doors, HttpServer, MetricSources, Metrics, build_app, server_settings
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.sql import Pins, SqlEngine
@@ -89,14 +88,6 @@ class Node:
             raise
         self._given = given
         _log.info("node_started", folder=self._folder, server=self._server)
-
-    def sql(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Result:
-        """Runs one statement; raises TilthErrors."""
-        answer = self.engine.run(text, database=database, settings=settings)
-        summary = Summary(
-            query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=answer.table.num_rows, message=answer.message
-        )
-        return Result(answer.table, summary)
 
     def listen(self, host: str, port: int) -> HttpServer:
         """Opens the HTTP door; it closes with the node. Raises PortTakenError."""
@@ -205,6 +196,8 @@ class Node:
                 catalog=self.catalog.stats,
                 warehouse=self._dispatcher.stats,
                 services=lambda: [*self._consume.stats(), *self._maintenance.stats()],
+                consumers=self._consume.kafka_tables,
+                tasks=self._dispatcher.tasks,
             )
         )
         self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))

@@ -2,8 +2,8 @@
 
 Covers: definitions, snapshots, GC end times, transactions with three outcomes, leases and fences, trash, part log.
 Does not cover: bytes of files (tilth.storage), who decides to act (tilth.ingest, tilth.maintenance).
-Always holds: a transaction's changes become true in one batch or never; a fenced actor commits nothing; commit timestamps
-of a table rise; what the past showed it still shows until it is moved to the trash. See also: catalog/keys.py, kv/.
+Always holds: a transaction's changes become true in one batch or never; a fenced actor commits nothing; a table's
+timestamps rise; what the past showed it still shows until it is moved to the trash. See also: catalog/keys.py, kv/.
 """
 
 from tilth.catalog import visibility

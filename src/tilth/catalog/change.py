@@ -45,30 +45,32 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
 
     Raises TooManyConflictsError (nothing applied), UnavailableError (nothing applied) or UnknownOutcomeError.
     """
-    unknowns: list[str] = []
+    lost: Plan[T] | None = None
+    failures = 0
     for _ in range(ATTEMPTS_MAX):
         try:
             with kv.view() as view:
+                if lost is not None and _has_landed(view, lost):
+                    return lost.result
                 planned = plan(view)
             if not planned.puts and not planned.deletes:
                 return planned.result
             outcome = kv.commit(planned.preconditions, planned.puts, planned.deletes)
-            if isinstance(outcome, Unknown) and _has_landed(kv, planned):
-                return planned.result
         except UnavailableError as error:
-            if not unknowns:
+            if lost is None:
                 raise
-            outcome = Unknown(str(error))
+            planned, outcome = lost, Unknown(str(error))
         match outcome:
             case Landed():
                 return planned.result
             case Conflict():
                 continue
             case Unknown(reason=reason):
-                unknowns.append(reason)
-                if len(unknowns) >= UNKNOWNS_MAX:
+                lost = planned
+                failures += 1
+                if failures >= UNKNOWNS_MAX:
                     raise UnknownOutcomeError(reason=reason, hint="read the catalog before you act")
-                wait_before_retry(clock, len(unknowns))
+                wait_before_retry(clock, failures)
             case _:
                 assert_never(outcome)
     raise TooManyConflictsError(attempts=ATTEMPTS_MAX, hint="try again")
@@ -79,14 +81,13 @@ def wait_before_retry(clock: Clock, failures: int) -> None:
     clock.sleep(backoff_ms(failures, base_ms=_BACKOFF_BASE_MS, doublings_max=UNKNOWNS_MAX) / 1000)
 
 
-def _has_landed(kv: KeyValue, planned: Plan[T]) -> bool:
+def _has_landed(view: ReadView, planned: Plan[T]) -> bool:
     """Is everything as the batch makes it? Then it landed, or somebody else did the very same."""
-    with kv.view() as view:
-        for key, value in planned.puts.items():
-            found = view.get(key)
-            if found is None or found.value != value:
-                return False
-        return all(view.get(key) is None for key in planned.deletes)
+    for key, value in planned.puts.items():
+        found = view.get(key)
+        if found is None or found.value != value:
+            return False
+    return all(view.get(key) is None for key in planned.deletes if key not in planned.puts)
 
 
 def unchanged(key: bytes, found: Versioned | None) -> Precondition:

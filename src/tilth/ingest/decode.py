@@ -57,6 +57,8 @@ _PYTHON_TYPES: Mapping[Kind, Any] = {
 _RAW_KINDS = (Kind.STRING, Kind.BINARY)
 _CSV_NULL = "\\N"
 
+_value_of = operator.methodcaller("value")
+
 # Any: a decoded message is a struct type made at run time; its fields are c0, c1, ...
 Record = Any
 
@@ -121,7 +123,7 @@ class Decoder:
 
     def decode(self, topic: str, partition: int, messages: Sequence[Message]) -> Decoded:
         """The rows of these messages, in order, and the broken ones."""
-        values = [message.value() for message in messages]
+        values = list(map(_value_of, messages))
         records, counts, reasons = self._read_all(values)
         try:
             arrays = self._arrays(records)

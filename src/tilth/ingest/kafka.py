@@ -9,8 +9,10 @@ Always holds: partitions are assigned by hand, no consumer group is joined, noth
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -43,6 +45,8 @@ _UNKNOWN = (
 )
 #: Passing troubles that the client library mends by itself.
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+
+_error_of = operator.methodcaller("error")
 
 # The client library's own lines would go to standard error; what matters comes back as an error.
 _silent = logging.getLogger("tilth.ingest.librdkafka")
@@ -163,6 +167,7 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
     if not left:
         return
     next_offsets = {place: each.start for place, each in left.items()}
+    only = next(iter(left)) if len(left) == 1 else None
     consumer = confluent_kafka.Consumer(_fetch_settings(config), logger=_silent)
     try:
         consumer.assign([confluent_kafka.TopicPartition(t, p, each.start) for (t, p), each in left.items()])
@@ -174,7 +179,8 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
                 heard = clock.monotonic()
             elif clock.monotonic() - heard > STALL_SECONDS_MAX:
                 raise _stalled(config, next_offsets, left)
-            for place, messages in _by_place(batch).items():
+            groups = _by_place(batch) if only is None else {only: batch} if batch else {}
+            for place, messages in groups.items():
                 if place not in left:
                     continue
                 kept, position = _within(config, messages, left[place])
@@ -190,22 +196,22 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
 
 
 def _by_place(batch: list[Any]) -> dict[tuple[str, int], list[Any]]:
-    """The messages by topic partition; those of one fetch come from one partition, so borders are few."""
+    """The messages by topic partition, each list in the order of offsets."""
     groups: dict[tuple[str, int], list[Any]] = {}
-    for message in batch:
-        place = message.topic(), message.partition()
-        group = groups.get(place)
-        if group is None:
-            groups[place] = [message]
-        else:
-            group.append(message)
+    for place, run in groupby(batch, _place_of):
+        groups.setdefault(place, []).extend(run)
     return groups
+
+
+# Any: the client library's message.
+def _place_of(message: Any) -> tuple[str, int]:
+    return message.topic(), message.partition()
 
 
 def _within(config: KafkaConfig, messages: list[Any], wanted: OffsetRange) -> tuple[list[Any], int]:
     """Of one partition's messages those of the range, and the position reached."""
     last = messages[-1]
-    if last.error() is None and last.offset() < wanted.end and all(message.error() is None for message in messages):
+    if (last.offset() or 0) < wanted.end and not any(map(_error_of, messages)):
         return messages, last.offset() + 1
     kept, position = [], wanted.start
     for message in messages:

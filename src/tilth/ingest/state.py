@@ -144,8 +144,8 @@ class ServiceHeart:
         stops = [self._stop(c, "messages are missing") for c in self._running() if look.gaps.intersection(c.places)]
         return [*stops, *self.tick(now_ms=now_ms)]
 
-    def ended(self, index: int, kind: EndKind, reason: str, *, now_ms: int) -> list[Instruction]:
-        """A consumer's task has ended."""
+    def ended(self, index: int, kind: EndKind, reason: str, *, now_ms: int) -> None:
+        """A consumer's task has ended; what follows from it `tick` or the next look says."""
         consumer = self.consumers[index]
         was_stopping = consumer.state is ConsumerState.STOPPING
         consumer.last_end = EndKind.ASKED if was_stopping else kind
@@ -156,7 +156,6 @@ class ServiceHeart:
             if kind in (EndKind.BROKER, EndKind.FAILURE):
                 consumer.failures += 1
             self.state, self.reason = ServiceState.FAILED, reason
-        return self.tick(now_ms=now_ms)
 
     def committed(self, index: int) -> None:
         """A consumer's round became true."""

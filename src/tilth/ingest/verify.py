@@ -38,6 +38,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
+    """All checks of one table."""
+
+    #: `database.table`.
     table: str
     checks: tuple[Check, ...]
 

@@ -7,8 +7,9 @@ deleted that a reader or a running transaction may need; every choice and every 
 See also: POLICIES.md 2, 3, 5, 9; docs/operate for tuning.
 """
 
+from tilth.maintenance.knobs import ManagerSettings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
-from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS, ManagerSettings, manager_settings
+from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS
 from tilth.maintenance.spark import merge_runner
 from tilth.maintenance.stats import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OpRun, OptimizeReport
 

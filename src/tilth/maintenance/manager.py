@@ -21,22 +21,24 @@ from tilth.base.rand import Rng
 from tilth.catalog import Catalog, TableNotFoundError
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.feed import PartFeed
+from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.op import Choice, NotPrepared, OpKind, OpStats, OpView, Prepared
 from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.scheduler import MemoryUse, choose
-from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.state import Failure, ServiceState
 from tilth.maintenance.stats import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OpRun, OptimizeReport
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import TableDef
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 
 #: Between two looks at the list of tables and the switches, when nobody wakes the manager.
-REFRESH_MS = 1_000
+REFRESH_MS = 30_000
+#: How long one turn looks at tables before it chooses; the others come in the next turn.
+LOOK_SECONDS_MAX = 0.5
 CLEAN_PERIOD_MS = 5_000
 CHOICES_MAX = 1_000
 STOP_SECONDS_MAX = 30.0
@@ -329,6 +331,8 @@ class MaintenanceManager:
         for event in events:
             table = self._tables.get(event.table)
             if table is None:
+                # A table that nobody told of, or one that was dropped.
+                self._must_refresh = True
                 continue
             partition = table.watch.observe(event)
             if event.event in ("new", "merge", "hide"):
@@ -346,12 +350,9 @@ class MaintenanceManager:
         ops: dict[str, tuple[_Table, MergeOp | PartGcOp]] = {}
         views: list[OpView] = []
         if free > 0 and self._settings.is_enabled and not self._stopping.is_set():
-            for table in self._registered():
-                for op in table.ops:
-                    stats = op.stats()
-                    if stats is not None and stats.is_runnable:
-                        ops[op.name] = (table, op)
-                        views.append(OpView(name=op.name, table=table.watch.name, stats=stats))
+            for table, op, stats in self._runnable():
+                ops[op.name] = (table, op)
+                views.append(OpView(name=op.name, table=table.watch.name, stats=stats))
         choice = choose(
             views,
             free_workers=free,
@@ -374,6 +375,31 @@ class MaintenanceManager:
         self._record(op.name, table.watch.name, choice.rule, f"{choice.reason}; {prepared.about}")
         self._begin(op, prepared)
         return choice
+
+    def _runnable(self) -> list[tuple[_Table, MergeOp | PartGcOp, OpStats]]:
+        """The ops that could run now. Tables where nothing is due cost a comparison."""
+        now_ms = self._clock.now_ms()
+        deadline = self._clock.monotonic() + LOOK_SECONDS_MAX
+        found: list[tuple[_Table, MergeOp | PartGcOp, OpStats]] = []
+        for table in self._registered():
+            watch = table.watch
+            if not watch.is_woken and watch.due_ms > now_ms:
+                continue
+            if self._clock.monotonic() > deadline:
+                break
+            # Lowered first: what is noticed from here on leads to another look.
+            watch.is_woken = False
+            runnable = [(table, op, stats) for op in table.ops if (stats := op.stats()) and stats.is_runnable]
+            watch.due_ms = 0 if runnable else min(self._due_ms(table, op, now_ms) for op in table.ops)
+            found += runnable
+        return found
+
+    def _due_ms(self, table: _Table, op: MergeOp | PartGcOp, now_ms: int) -> int:
+        service = ServiceKind.MERGE if op.kind is OpKind.MERGE else ServiceKind.GC
+        if table.watch.is_on(service, now_ms):
+            return op.due_ms
+        switch = table.watch.switch(service)
+        return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms
 
     def _begin(self, op: MergeOp | PartGcOp, prepared: Prepared) -> None:
         run = _Run(op=op, about=prepared.about, started_ms=self._clock.now_ms())

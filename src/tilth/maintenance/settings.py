@@ -1,23 +1,18 @@
-"""The knobs of maintenance: those of the node's manager, those of each table, and what the policies get from them.
+"""The knobs of maintenance: those of the node's manager and those of each table.
 
-Covers: names (the ones users of Kudu and ByConity know), defaults, checks, what each direction costs; the frozen values
-handed to the policies. Does not cover: memory limits in bytes, history, flushes and deltas.
-Always holds: a setting is read here only; policies see plain values.
+Covers: names (the ones users of Kudu and ByConity know), defaults, checks, what each direction costs. Does not cover:
+memory limits in bytes, flushes and deltas. See also: knobs.py, which makes values of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
-from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_of
+from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool
 from tilth.base.units import parse_bytes, parse_seconds
-from tilth.maintenance.policy.candidates import MergeSettings
-from tilth.maintenance.policy.gc import GcSettings
-from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
-from tilth.maintenance.scheduler import SchedulerSettings
+from tilth.maintenance.policy.partitions import PartitionStrategy
 
 T = TypeVar("T")
 
@@ -68,10 +63,11 @@ ENABLE_MAINTENANCE_MANAGER = _switch(
 )
 MAINTENANCE_MANAGER_NUM_THREADS = _node(
     "maintenance_manager_num_threads",
-    1,
+    4,
     int,
     *_between(1, 64),
-    "Ops that run at once. More: parts fold sooner. Fewer: queries and imports keep disk and cores.",
+    "Ops that run at once; with one, a long merge holds up all others. More: parts fold sooner. Fewer: queries and "
+    "imports keep disk and cores.",
 )
 MAINTENANCE_MANAGER_POLLING_INTERVAL_MS = _node(
     "maintenance_manager_polling_interval_ms",
@@ -520,96 +516,3 @@ TABLE_SETTINGS = SettingGroup(
         ENABLE_PARTITION_TTL_FALLBACK,
     ]
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagerSettings:
-    """What the maintenance manager of a node is given."""
-
-    is_enabled: bool
-    workers: int
-    polling_interval: float
-    history_size: int
-    scheduler: SchedulerSettings
-    #: Seconds that a dropped table can be brought back.
-    dropped_table_keep: float = DROPPED_TABLE_KEEP.default
-
-
-def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
-    """From what `NODE_SETTINGS.read`, or a group that contains them, returned."""
-    return ManagerSettings(
-        is_enabled=value_of(values, ENABLE_MAINTENANCE_MANAGER),
-        workers=value_of(values, MAINTENANCE_MANAGER_NUM_THREADS),
-        polling_interval=value_of(values, MAINTENANCE_MANAGER_POLLING_INTERVAL_MS) / 1000,
-        history_size=value_of(values, MAINTENANCE_MANAGER_HISTORY_SIZE),
-        scheduler=SchedulerSettings(
-            log_target_replay_size_mb=value_of(values, LOG_TARGET_REPLAY_SIZE_MB),
-            data_gc_min_size_mb=value_of(values, DATA_GC_MIN_SIZE_MB),
-            data_gc_prioritization_prob=value_of(values, DATA_GC_PRIORITIZATION_PROB),
-            run_non_memory_ops_prob=value_of(values, RUN_NON_MEMORY_OPS_PROB),
-            maintenance_op_multiplier=value_of(values, MAINTENANCE_OP_MULTIPLIER),
-            max_priority_range=value_of(values, MAX_PRIORITY_RANGE),
-            memory_pressure_percentage=value_of(values, MEMORY_PRESSURE_PERCENTAGE),
-            memory_limit_soft_percentage=value_of(values, MEMORY_LIMIT_SOFT_PERCENTAGE),
-        ),
-        dropped_table_keep=value_of(values, DROPPED_TABLE_KEEP),
-    )
-
-
-def merge_settings(values: Mapping[str, object]) -> MergeSettings:
-    """From what `TABLE_SETTINGS.read`, or a group that contains them, returned."""
-    size_log_min = value_of(values, MERGE_SIZE_LOG_MIN)
-    return MergeSettings(
-        bytes_max=_smaller(value_of(values, MERGE_MAX_TOTAL_BYTES), value_of(values, MERGE_MAX_BYTES_IN_POOL)),
-        rows_max=value_of(values, MERGE_MAX_TOTAL_ROWS),
-        parts_max=_smaller(value_of(values, MERGE_MAX_PARTS), value_of(values, MERGE_MAX_PARTS_AT_ONCE)),
-        base=value_of(values, MERGE_BASE),
-        size_log_min=size_log_min,
-        # The two are set one by one; where they cross, the step between them is as steep as can be.
-        size_log_max=max(value_of(values, MERGE_SIZE_LOG_MAX), size_log_min + 1e-6),
-        is_batch_select=value_of(values, MERGE_ENABLE_BATCH_SELECT),
-        batch_select_parts_min=value_of(values, MERGE_BATCH_SELECT_PARTS),
-        lone_chain_age_min=value_of(values, MERGE_LONE_CHAIN_AGE),
-        expected_parts=value_of(values, MERGE_EXPECTED_PARTS),
-        write_amplification_threshold=value_of(values, MERGE_WRITE_AMPLIFICATION_THRESHOLD),
-        running_max=value_of(values, MERGE_RUNNING_MAX),
-    )
-
-
-def merge_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
-    """How partitions are chosen for merges."""
-    only_newest = value_of(values, MERGE_ONLY_REALTIME_PARTITION)
-    return PartitionSettings(
-        strategy=PartitionStrategy.NEWEST if only_newest else value_of(values, PARTITION_STRATEGY),
-        number=value_of(values, MAX_PARTITION_FOR_MULTI_SELECT),
-        rotation_interval=value_of(values, MERGE_ROTATION_INTERVAL),
-        postpone_time=value_of(values, MERGE_POSTPONE_TIME),
-    )
-
-
-def gc_settings(values: Mapping[str, object]) -> GcSettings:
-    """What the collecting of a table is given."""
-    return GcSettings(
-        old_parts_lifetime=value_of(values, OLD_PARTS_LIFETIME),
-        trash_lifetime=value_of(values, TTL_FOR_TRASH_ITEMS),
-        move_batch=value_of(values, GC_TRASH_PART_BATCH_SIZE),
-        move_max=value_of(values, GC_TRASH_PART_LIMIT),
-        remove_batch=value_of(values, GC_REMOVE_PART_BATCH_SIZE),
-        deleters_max=value_of(values, GC_REMOVE_PART_THREAD_POOL_SIZE),
-        pause=value_of(values, CLEANUP_DELAY_PERIOD),
-        pause_random=value_of(values, CLEANUP_DELAY_RANDOM_ADD),
-        pause_max=value_of(values, CLEANUP_DELAY_UPPER_BOUND),
-        partition_ttl_fallback=value_of(values, ENABLE_PARTITION_TTL_FALLBACK),
-    )
-
-
-def gc_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
-    """How partitions are chosen for collecting."""
-    return PartitionSettings(
-        number=value_of(values, GC_PARTITIONS_NUMBER), rotation_interval=value_of(values, GC_ROTATION_INTERVAL)
-    )
-
-
-def _smaller(one: int, other: int) -> int:
-    """The smaller limit, where 0 is none."""
-    return min(one, other) if one and other else one or other

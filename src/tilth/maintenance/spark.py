@@ -53,7 +53,7 @@ def decode_facts(payload: bytes) -> MergeFacts:
 
 
 def merge_runner() -> Runner:
-    """The runner of TaskKind.MERGE: one Spark task reads, merges and writes; the file is on the disk when it returns."""
+    """The runner of TaskKind.MERGE: one Spark task reads, merges, writes; the file is on the disk when it returns."""
     return _run
 
 

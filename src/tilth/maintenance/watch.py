@@ -9,22 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tilth.base.settings import value_of
+from tilth.maintenance.knobs import gc_partition_settings, gc_settings, merge_partition_settings, merge_settings
 from tilth.maintenance.policy import GcSettings, MergeSettings, PartitionSettings, PartitionStats
-from tilth.maintenance.settings import (
-    MAINTENANCE_PRIORITY,
-    TABLE_SETTINGS,
-    TABLET_HISTORY_MAX_AGE,
-    gc_partition_settings,
-    gc_settings,
-    merge_partition_settings,
-    merge_settings,
-)
+from tilth.maintenance.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS, TABLET_HISTORY_MAX_AGE
 from tilth.maintenance.state import is_on
 from tilth.model.part import PartEvent, parse_part_name
 from tilth.model.service import ServiceKind, Switch
 from tilth.model.table import TableDef, full_name
+
+#: Later than any time.
+FAR_MS = 1 << 62
 
 _NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
 
@@ -44,8 +41,13 @@ class TableKnobs:
 
 def knobs_of(definition: TableDef) -> TableKnobs:
     """Raises BadSettingError; settings of other rooms are left to them."""
-    given = {name: text for name, text in definition.settings.items() if name in _NAMES}
-    values = TABLE_SETTINGS.read(given)
+    return _knobs(frozenset((name, text) for name, text in definition.settings.items() if name in _NAMES))
+
+
+@lru_cache(maxsize=1024)
+def _knobs(given: frozenset[tuple[str, str]]) -> TableKnobs:
+    """Remembered: of ten thousand tables most have the same settings."""
+    values = TABLE_SETTINGS.read(dict(given))
     return TableKnobs(
         merge=merge_settings(values),
         merge_partitions=merge_partition_settings(values),
@@ -69,6 +71,10 @@ class TableWatch:
         #: Names of parts that a waiting or running merge has taken.
         self.being_merged: set[str] = set()
         self.stats: dict[str, PartitionStats] = {}
+        #: Set when something has changed; the ops are looked at in the next turn.
+        self.is_woken = True
+        #: When they are looked at otherwise, milliseconds since 1970.
+        self.due_ms = 0
         self._switches: dict[ServiceKind, Switch] = {}
 
     @property
@@ -81,9 +87,13 @@ class TableWatch:
         if definition != self.definition:
             self.knobs = knobs_of(definition)
             self.definition = definition
+            self.is_woken = True
 
     def set_switches(self, switches: Iterable[Switch]) -> None:
-        self._switches = {switch.service: switch for switch in switches}
+        switched = {switch.service: switch for switch in switches}
+        if switched != self._switches:
+            self._switches = switched
+            self.is_woken = True
 
     def switch(self, service: ServiceKind) -> Switch | None:
         return self._switches.get(service)

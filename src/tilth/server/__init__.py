@@ -6,16 +6,21 @@ DESIGN 10 and an id that the log knows; health and metrics never wait for statem
 """
 
 from tilth.server.app import Doors, build_app
+from tilth.server.metrics import METRICS, Metric, Metrics, MetricSources
 from tilth.server.serve import HttpServer
 from tilth.server.settings import SETTINGS, ServerSettings, server_settings
 from tilth.server.stats import HttpCounters, HttpStats
 
 __all__ = [
+    "METRICS",
     "SETTINGS",
     "Doors",
     "HttpCounters",
     "HttpServer",
     "HttpStats",
+    "Metric",
+    "MetricSources",
+    "Metrics",
     "ServerSettings",
     "build_app",
     "server_settings",

@@ -138,6 +138,7 @@ class _Api:
             except Exception as error:
                 return error_response(error, self._doors.ids)
 
+        endpoint.__doc__ = handler.__doc__
         route = Route(path, endpoint, methods=list(methods))
         # Starlette adds HEAD to every GET; a HEAD that pins a snapshot would have nobody to unpin it.
         route.methods = set(methods)
@@ -157,6 +158,12 @@ class _Api:
         return error_response(BadRequestError(reason=error.detail), self._doors.ids)
 
     async def sql(self, request: Request) -> Response:
+        """Runs the statement in the body, one statement in UTF-8.
+
+        `?database=` is the database of names without one; every other parameter is a session setting. The form of the
+        answer follows `Accept`, or the statement's `FORMAT` if it has one; the headers `X-Tilth-Query-Id` and
+        `X-Tilth-Summary` (JSON in ASCII) come with every form.
+        """
         text = _text(await self._body(request))
         settings = dict(request.query_params)
         database = settings.pop(DATABASE, "default")
@@ -170,6 +177,11 @@ class _Api:
         return await self._run_long(run)
 
     async def insert(self, request: Request) -> Response:
+        """Adds the rows in the body to a table; they are readable once the answer is there.
+
+        The body's `Content-Type` is `application/x-ndjson` (also `application/json`: one object, or one a line),
+        `text/csv` (no line of names, columns in the table's order) or `application/vnd.apache.arrow.stream`.
+        """
         if request.query_params:
             hint = "send INSERT INTO .. SETTINGS .. FORMAT to /v1/sql"
             raise BadRequestError("rows are taken without settings", given=request.url.query, hint=hint)
@@ -190,6 +202,11 @@ class _Api:
         return await self._run_long(run)
 
     async def snapshot(self, request: Request) -> Response:
+        """Pins a snapshot for a reader with a Spark session of its own, as `tilth.read` does.
+
+        `?as_of_ms=` asks for the table as it was then. The answer is MessagePack: the snapshot, the lease that keeps
+        its files until it expires, and the folder below which they are.
+        """
         as_of = request.query_params.get("as_of_ms")
         if as_of is not None and not (as_of.isascii() and as_of.isdecimal()):
             raise BadRequestError("as_of_ms is not a number of milliseconds since 1970", as_of_ms=as_of)
@@ -203,21 +220,25 @@ class _Api:
         return await self._run_short(run)
 
     async def reader(self, request: Request) -> Response:
+        """POST renews the lease of a pinned snapshot, DELETE ends it; both answer 204 without a body."""
         snapshots = self._doors.snapshots
         act = snapshots.close if request.method == "DELETE" else snapshots.renew
         await self._run_short(lambda: act(request.path_params["id"]))
         return Response(status_code=204)
 
     async def health(self, request: Request) -> Response:
+        """The components, each `ok` or what is wrong with it; 200 when all are well, else 503 with the same body."""
         health = await self._run_short(self._doors.health)
         status = 200 if health.status == "ok" else 503
         return Response(msgspec.json.encode(health), status_code=status, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
+        """Prometheus' text format; see metrics.md."""
         text = await self._run_short(self._doors.metrics)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def front_page(self, request: Request) -> Response:
+        """What is served here, as text."""
         return PlainTextResponse(__doc__ or "")
 
     async def _run_long(self, act: Callable[[], T]) -> T:

@@ -62,11 +62,16 @@ class MethodNotAllowedError(InvalidInputError):
 _STATUS_OF_CODE = {BodyTooLargeError.code: 413, MethodNotAllowedError.code: 405}
 
 
+def status_of(error: TilthError | type[TilthError]) -> int:
+    """The status of an answer that is this error."""
+    return _STATUS_OF_CODE.get(error.code, STATUS[error.kind])
+
+
 def error_response(error: Exception, ids: IdSource) -> Response:
     """The answer to a call that failed; logs it under the id that the body carries."""
     cause_id = ids()[:12]
     if isinstance(error, TilthError):
-        status = _STATUS_OF_CODE.get(error.code, STATUS[error.kind])
+        status = status_of(error)
         body = ErrorBody(code=error.code, kind=error.kind.value, message=error.message, hint=error.hint, id=cause_id)
         if status == STATUS[ErrorKind.INTERNAL]:
             _log.error("request_failed", cause_id=cause_id, error=error, code=error.code)

@@ -8,6 +8,7 @@ or a defect.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
 import pyarrow as pa
@@ -114,54 +115,54 @@ class SqlEngine:
 
     def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
         """Runs one statement; raises TilthErrors."""
-        return self._logged(text, database, lambda query_id: self._run(query_id, text, database, settings or {}))
+
+        def act(running: _Running) -> Outcome:
+            statement = parse(text)
+            given = dict(settings or {})
+            if isinstance(statement, Query | InsertValues | InsertQuery | InsertData):
+                given |= dict(statement.settings)
+            running.kind = type(statement).__name__
+            running.output_format = statement.format if isinstance(statement, Query) else None
+            return perform(self._services, _call(running, database, given), statement)
+
+        return self._logged(text, database, act)
 
     def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer:
         """Stores rows given as text, as INSERT .. FORMAT does."""
-        statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
-        return self._logged(
-            f"INSERT INTO {statement.name}", database, lambda id_: self._insert(id_, database, statement)
-        )
+
+        def act(running: _Running) -> Outcome:
+            running.kind = "InsertData"
+            statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
+            return inserts.insert_data(self._services, _call(running, database, {}), statement)
+
+        return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act)
 
     def insert_arrow(self, database: str, table: str, data: pa.Table) -> Answer:
         """Stores rows given as Arrow; columns are found by name."""
 
-        def act(query_id: str) -> tuple[str, Outcome, str | None]:
-            call = Call(query_id=query_id, database=database, settings=session_settings({}))
+        def act(running: _Running) -> Outcome:
+            running.kind = "InsertArrow"
+            call = _call(running, database, {})
             target = table_of(self._services, call, Name(database, table), what="INSERT")
-            return "InsertArrow", inserts.store_named(self._services, call, target, data), None
+            return inserts.store_named(self._services, call, target, data)
 
-        return self._logged(f"INSERT INTO {database}.{table}", database, act)
+        return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act)
 
-    def _run(
-        self, query_id: str, text: str, database: str, given: Mapping[str, str]
-    ) -> tuple[str, Outcome, str | None]:
-        statement = parse(text)
-        settings = dict(given)
-        if isinstance(statement, Query | InsertValues | InsertQuery | InsertData):
-            settings |= dict(statement.settings)
-        call = Call(query_id=query_id, database=database, settings=session_settings(settings))
-        output_format = statement.format if isinstance(statement, Query) else None
-        return type(statement).__name__, perform(self._services, call, statement), output_format
-
-    def _insert(self, query_id: str, database: str, statement: InsertData) -> tuple[str, Outcome, str | None]:
-        call = Call(query_id=query_id, database=database, settings=session_settings({}))
-        return "InsertData", inserts.insert_data(self._services, call, statement), None
-
-    def _logged(self, text: str, database: str, act: Callable[[str], tuple[str, Outcome, str | None]]) -> Answer:
-        query_id = self._services.ids()
+    def _logged(self, text: str, database: str, act: Callable[[_Running], Outcome]) -> Answer:
+        """Runs it and writes a line of the query log, whatever comes of it."""
+        running = _Running(self._services.ids())
         started, started_ms = self._clock.monotonic(), self._clock.now_ms()
-        kind, outcome, error = "", Outcome(), None
+        outcome, error = Outcome(), None
         try:
-            kind, outcome, output_format = act(query_id)
+            outcome = act(running)
         except TilthError as refused:
             error = refused
             raise
         finally:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)
             event = QueryEvent(
-                query_id=query_id,
-                kind=kind,
+                query_id=running.query_id,
+                kind=running.kind,
                 text=text[:TEXT_LENGTH_MAX],
                 database=database,
                 started_ms=started_ms,
@@ -175,18 +176,34 @@ class SqlEngine:
                 error=str(error) if error is not None else "",
             )
             self._services.query_log.add(event)
-        _log.debug("statement_done", cause_id=query_id, kind=kind, ms=elapsed_ms, rows=outcome.table.num_rows)
+            _log.debug(
+                "statement_done", cause_id=running.query_id, kind=running.kind, ms=elapsed_ms, error=event.error_code
+            )
         return Answer(
-            query_id=query_id,
+            query_id=running.query_id,
             columns=columns_of(outcome.table),
             table=outcome.table,
             message=outcome.message,
-            output_format=output_format,
+            output_format=running.output_format,
             elapsed_ms=elapsed_ms,
             rows_written=outcome.rows_written,
             parts_read=outcome.parts_read,
             parts_pruned=outcome.parts_pruned,
         )
+
+
+@dataclass(slots=True)
+class _Running:
+    """What is known of a statement so far."""
+
+    query_id: str
+    #: Empty until it has been read.
+    kind: str = ""
+    output_format: str | None = None
+
+
+def _call(running: _Running, database: str, given: Mapping[str, str]) -> Call:
+    return Call(query_id=running.query_id, database=database, settings=session_settings(given))
 
 
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:
@@ -237,7 +254,7 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case KillMutation():
             raise NotSupportedYetError(statement="KILL MUTATION")
         case ExplainMerge():
-            raise NotSupportedYetError(statement="EXPLAIN MERGE")
+            return system.explain_merge(services, call, statement)
         case ExplainGc():
             raise NotSupportedYetError(statement="EXPLAIN GC")
     assert_never(statement)

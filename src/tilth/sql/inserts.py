@@ -51,6 +51,7 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
 def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
     """Stores rows whose columns are found by name; columns that are not there get their defaults."""
     _check_size(call, rows.nbytes)
+    target_columns(table.schema, rows.column_names)
     given = {name.lower() for name in rows.column_names}
     for position, column in enumerate(table.schema.columns, start=1):
         if column.name.lower() not in given and column.default is not None:

@@ -62,19 +62,12 @@ def find_relations(parse: Callable[[str], Java], text: str) -> Relations:
     root = parse(text)
     if root.getClass().getSimpleName() == "ExplainCommand":
         root = root.logicalPlan()
-    to_python = _places(text)
     found = Relations(text, [], [])
-    _walk(root, frozenset(), found, to_python, parent=None)
+    _walk(root, frozenset(), found, parent=None)
     return found
 
 
-def _walk(
-    plan: Java,
-    hidden: frozenset[str],
-    found: Relations,
-    to_python: Callable[[int], int],
-    parent: tuple[str, Java] | None,
-) -> None:
+def _walk(plan: Java, hidden: frozenset[str], found: Relations, parent: tuple[str, Java] | None) -> None:
     """`hidden`: names that stand for common table expressions here."""
     kind = str(plan.getClass().getSimpleName())
     if kind in _WRITES:
@@ -85,29 +78,27 @@ def _walk(
     if kind == "UnresolvedRelation":
         name = tuple(_each(plan.multipartIdentifier()))
         if len(name) > 1 or name[0].lower() not in hidden:
-            found.relations.append(_relation(name, plan, found.text, to_python, parent))
+            found.relations.append(_relation(name, plan, found.text, parent))
         return
     if kind == "UnresolvedWith":
         for definition in _each(plan.innerChildren()):
             own = str(definition.alias()).lower()
-            _walk(definition, hidden | {own} if plan.allowRecursion() else hidden, found, to_python, None)
+            _walk(definition, hidden | {own} if plan.allowRecursion() else hidden, found, None)
             hidden |= {own}
         for child in _each(plan.children()):
-            _walk(child, hidden, found, to_python, (kind, plan))
+            _walk(child, hidden, found, (kind, plan))
         return
     for child in _each(plan.children()):
-        _walk(child, hidden, found, to_python, (kind, plan))
+        _walk(child, hidden, found, (kind, plan))
     for query in _each(plan.innerChildren()):
-        _walk(query, hidden, found, to_python, None)
+        _walk(query, hidden, found, None)
 
 
-def _relation(
-    name: tuple[str, ...], plan: Java, text: str, to_python: Callable[[int], int], parent: tuple[str, Java] | None
-) -> Relation:
-    start, end = _place(plan, to_python)
+def _relation(name: tuple[str, ...], plan: Java, text: str, parent: tuple[str, Java] | None) -> Relation:
+    start, end = _place(plan)
     alias_at: int | None = end
     if parent is not None and parent[0] == "Sample":
-        alias_at = _place(parent[1], to_python)[1]
+        alias_at = _place(parent[1])[1]
     is_named = parent is not None and parent[0] == "SubqueryAlias"
     if is_named or _NO_ALIAS.search(text, 0, start):
         alias_at = None
@@ -118,7 +109,6 @@ def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> li
     """Edits that turn `db.t.c` into `alias.c`, for tables that got an alias; keys are lower-case (db, t)."""
     if not aliases or not _LONG_NAME.search(found.text):
         return []
-    to_python = _places(found.text)
     edits: dict[int, Edit] = {}
     for kind, expression in _expressions(found):
         if kind == "UnresolvedAttribute":
@@ -129,7 +119,7 @@ def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> li
             continue
         alias = aliases.get((str(parts[0]).lower(), str(parts[1]).lower())) if len(parts) > 2 else None
         if alias is not None:
-            start, end = _place(expression, to_python)
+            start, end = _place(expression)
             columns = [quoted(str(part)) for part in parts[2 : len(parts) - len(tail)]] + ([tail] if tail else [])
             edits[start] = Edit(start, end, ".".join([quoted(alias), *columns]))
     return list(edits.values())
@@ -140,7 +130,6 @@ def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
     wanted = len(TIME_WORDS.findall(found.text))
     if not wanted:
         return []
-    to_python = _places(found.text)
     edits: dict[int, Edit] = {}
     for kind, expression in _expressions(found):
         if kind not in ("UnresolvedFunction", "UnresolvedAttribute"):
@@ -150,7 +139,7 @@ def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
         parts = list(_each(expression.nameParts()))
         instant = _instant(str(parts[0]).lower(), now_us) if len(parts) == 1 else None
         if instant is not None:
-            start, end = _place(expression, to_python)
+            start, end = _place(expression)
             edits[start] = Edit(start, end, instant)
     return list(edits.values()) if len(edits) == wanted else None
 
@@ -178,17 +167,7 @@ def _each(sequence: Java) -> Iterator[Java]:
         yield sequence.apply(index)
 
 
-def _place(node: Java, to_python: Callable[[int], int]) -> tuple[int, int]:
+def _place(node: Java) -> tuple[int, int]:
+    """Spark counts characters, as Python does, not Java's halves of them."""
     origin = node.origin()
-    return to_python(origin.startIndex().get()), to_python(origin.stopIndex().get() + 1)
-
-
-def _places(text: str) -> Callable[[int], int]:
-    """Java counts UTF-16 units, Python counts characters."""
-    if text.isascii() or all(ord(character) < 0x10000 for character in text):
-        return lambda offset: offset
-    offsets: list[int] = []
-    for index, character in enumerate(text):
-        offsets += [index] * (2 if ord(character) >= 0x10000 else 1)
-    offsets.append(len(text))
-    return lambda offset: offsets[offset]
+    return int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1

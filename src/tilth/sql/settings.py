@@ -10,8 +10,8 @@ from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_
 from tilth.base.units import GIB, MIB, parse_bytes
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
-from tilth.maintenance.settings import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
-from tilth.maintenance.settings import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
+from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
+from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 

@@ -29,6 +29,11 @@ _log = Log("sql")
 Java = Any
 
 
+def make_active(session: Java) -> None:
+    """Spark's parser and JSON go by the settings of the thread's active session, whichever session they belong to."""
+    session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+
+
 def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema]) -> None:
     """An empty temporary view for each table reference; its leaf's columns are called `n:column`."""
     context = session._sc
@@ -61,7 +66,7 @@ def ask_predicates(session: Java, text: str, occurrences: int) -> list[Predicate
         if session.conf.get(_ZONE) not in _UTC:
             # The plan's JSON writes timestamps in the session's zone, where an hour may come twice.
             return [Unknown()] * occurrences
-        session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+        make_active(session)
         return predicates_of(json.loads(execution.optimizedPlan().toJSON()), occurrences)
     finally:
         session.conf.set(_IN_LIST, keep)

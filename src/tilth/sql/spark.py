@@ -50,10 +50,10 @@ from tilth.sql.protocol import (
 )
 from tilth.sql.relations import TIME_WORDS, Relations, find_relations, frozen_times, long_references
 from tilth.sql.rewrite import Edit, quoted, rewrite
-from tilth.sql.shadow import ask_predicates, create_views
+from tilth.sql.shadow import ask_predicates, create_views, make_active
 from tilth.sql.spark_errors import from_spark
 from tilth.storage import TableLayout, conform, layout_of, write_parts
-from tilth.storage.spark import read_snapshot
+from tilth.storage.spark import file_error, read_snapshot
 from tilth.warehouse import TaskContext, TaskResult
 
 #: Bytes of rows that a task of an INSERT holds before it sorts and writes them.
@@ -105,10 +105,16 @@ class QueryRunner:
 
 def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     try:
-        found = find_relations(session._jsparkSession.sessionState().sqlParser().parsePlan, text)
+        return [relation.name for relation in _parsed(session, text).relations]
     except PySparkException as error:
         raise from_spark(error, text, lambda place: place, text) from error
-    return [relation.name for relation in found.relations]
+
+
+def _parsed(session: SparkSession, text: str) -> Relations:
+    # `${env:..}` would read the server's environment, and move the places of everything behind it.
+    session.conf.set("spark.sql.variable.substitute", "false")
+    make_active(session)
+    return find_relations(session._jsparkSession.sessionState().sqlParser().parsePlan, text)
 
 
 class InsertRunner:
@@ -145,6 +151,9 @@ class PreparedQuery:
         try:
             return act()
         except (PySparkException, Py4JError) as error:
+            damage = file_error(error)
+            if damage is not None:
+                raise damage from error
             raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
 
     def frame(self) -> DataFrame:
@@ -152,10 +161,7 @@ class PreparedQuery:
         session = self._session
         for name, value in self._spark_settings.items():
             session.conf.set(name, value)
-        # `${env:..}` would read the server's environment, and move the places of everything behind it.
-        session.conf.set("spark.sql.variable.substitute", "false")
-        parser = session._jsparkSession.sessionState().sqlParser()
-        found = find_relations(parser.parsePlan, self._text)
+        found = _parsed(session, self._text)
         if not found.relations:
             return session.sql(self._text)
         resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations])

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError, UnknownFunctionError
 from tilth.sql.grammar.errors import SqlSyntaxError, place
 
-#: Errors whose name begins so come from the data or the text, not from the machine.
 _MESSAGE_LENGTH_MAX = 600
 _PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
@@ -30,19 +28,18 @@ def from_spark(error: BaseException, original: str, to_original: Callable[[int],
     text = str(error)
     condition, told = _condition(error), _told(error)
     message = _message(text)
-    facts = _facts(text, original, to_original, sent)
-    if condition.startswith("PARSE_") or condition == "PARSE_SYNTAX_ERROR":
-        return SqlSyntaxError(message, **(facts or {"line": 1, "column": 1}))
+    where = _place_of(text, original, to_original, sent)
+    if condition.startswith("PARSE_"):
+        line, column = where or (1, 1)
+        return SqlSyntaxError(message, line=line, column=column)
+    facts = {"at": f"{where[0]}:{where[1]}"} if where is not None else {}
     if condition.startswith("UNRESOLVED_COLUMN"):
-        return UnknownColumnError(
-            "no such column", column=_plain(told.get("objectName", "?")), **facts, hint=_meant(told.get("proposal", ""))
-        )
+        hint = _meant(told.get("proposal", ""))
+        return UnknownColumnError(hint=hint, column=_plain(told.get("objectName", "?")), **facts)
     if condition.startswith("UNRESOLVED_ROUTINE"):
         return UnknownFunctionError(function=_plain(told.get("routineName", "?")), **facts)
-    if _is_analysis(error):
-        return BadQueryError(message, **facts, reason=condition or "ANALYSIS")
-    if condition:
-        return BadQueryError(message, reason=condition, **facts)
+    if condition or _is_analysis(error):
+        return BadQueryError(message, reason=condition or "ANALYSIS", **facts)
     return _runtime_error(text)
 
 
@@ -83,20 +80,17 @@ def _message(text: str) -> str:
     kept = lines[:1] + [line for line in lines[1:] if not _PLAN_LINE.match(line)]
     cleaned = _STATE.sub("", _CONDITION.sub("", " ".join(kept).strip()))
     cleaned = _VIEW.sub("", _PLACE.sub("", cleaned))
-    return _shortened(cleaned.split(" == SQL")[0].strip(" ;"))
+    return _shortened(cleaned.split(" == SQL")[0].strip(" ;."))
 
 
-# Any: the values of keyword arguments whose names are not known to the type checker.
-def _facts(text: str, original: str, to_original: Callable[[int], int], sent: str) -> dict[str, Any]:
+def _place_of(text: str, original: str, to_original: Callable[[int], int], sent: str) -> tuple[int, int] | None:
+    """Line and column in the user's text, both counted from 1."""
     found = _PLACE.search(text)
-    if found is None:
-        return {}
-    line, position = int(found[1]), int(found[2])
     lines = sent.splitlines(keepends=True)
-    if line > len(lines):
-        return {}
-    told = place(original, min(to_original(sum(map(len, lines[: line - 1])) + position), len(original)))
-    return {"line": told[0], "column": told[1]}
+    if found is None or int(found[1]) > len(lines):
+        return None
+    offset = sum(map(len, lines[: int(found[1]) - 1])) + int(found[2])
+    return place(original, min(to_original(offset), len(original)))
 
 
 def _meant(proposal: str) -> str:

@@ -18,6 +18,7 @@ from tilth.sql.alter import partition_named
 from tilth.sql.answer import Outcome, done
 from tilth.sql.errors import NotSupportedYetError
 from tilth.sql.grammar import (
+    ExplainMerge,
     OptimizeTable,
     ResetConsumeOffset,
     RunService,
@@ -147,3 +148,27 @@ def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcom
     report = services.maintenance.optimize(table.uuid, partition, statement.final)
     told = f"{report.parts_before} parts became {report.parts_after} by {report.merges} merges"
     return done(f"optimized {full_name(table)}: {told}, {report.rows_merged} rows, {report.seconds:.2f} s")
+
+
+def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:
+    """One row for each partition or range of parts that was looked at, with what is to become of it and why."""
+    table = table_of(services, call, statement.name, what="EXPLAIN MERGE")
+    if statement.policy is not None:
+        raise NotSupportedYetError(statement="EXPLAIN MERGE .. POLICY", table=full_name(table))
+    rows = services.maintenance.explain_merge(table.uuid)
+    return Outcome(
+        table=pa.table(
+            {
+                "partition": pa.array([row.partition for row in rows], pa.string()),
+                "state": pa.array([row.state for row in rows], pa.string()),
+                "reason": pa.array([row.reason for row in rows], pa.string()),
+                "score": pa.array([row.score for row in rows], pa.float64()),
+                "parts": pa.array([row.parts for row in rows], pa.int64()),
+                "rows": pa.array([row.rows for row in rows], pa.int64()),
+                "bytes": pa.array([row.bytes for row in rows], pa.int64()),
+                "next_attempt": pa.array(
+                    [row.next_attempt_ms * 1000 or None for row in rows], pa.timestamp("us", tz="UTC")
+                ),
+            }
+        )
+    )

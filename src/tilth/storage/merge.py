@@ -35,7 +35,7 @@ from tilth.storage.paths import TableLayout, file_name
 BLOCK_ROWS = 32 * 1024
 BLOCK_ROWS_MIN = 1024
 #: What all blocks in hand may hold together, by estimate.
-WINDOW_BYTES = 256 << 20
+WINDOW_BYTES = 64 << 20
 #: A string column is read as dictionaries if its values take no more than this in the files, before compression.
 DICTIONARY_VALUE_BYTES_MAX = 2.0
 _VARIABLE_BYTES = 4

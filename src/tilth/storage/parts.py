@@ -33,8 +33,11 @@ SAMPLE_ROWS = 64 * 1024
 DISTINCT_SHARE_MAX = 0.25
 #: A dictionary that came in with the rows is cut down to what they use when it has more entries.
 DICTIONARY_ENTRIES_MAX = 64 * 1024
-#: Before compression; a page is the least that a reader decodes.
-PAGE_BYTES = 1 << 20
+#: Before compression; a page is the least that a reader decodes. Whoever reads many wide files at once, as a merge
+#: does, holds a page of each column of each file, so wide tables get smaller ones.
+PAGE_BYTES_MAX = 1 << 20
+PAGE_BYTES_MIN = 64 << 10
+PAGES_BYTES_MAX = 16 << 20
 
 
 def write_parts(
@@ -277,7 +280,7 @@ def _parquet_writer(
         write_page_index=True,
         write_page_checksum=True,
         data_page_version="1.0",
-        data_page_size=PAGE_BYTES,
+        data_page_size=max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, PAGES_BYTES_MAX // len(schema))),
         # Spark reads small decimals faster so.
         store_decimal_as_integer=True,
         # Arrow's own schema would make readers of dictionaries out of readers of strings.

@@ -112,7 +112,14 @@ class IngestWorld:
         return self.catalog.parts.snapshot(table.uuid).rows
 
     def stats(self, kafka: KafkaDef) -> ServiceStats:
-        return next(each for each in self.manager.stats() if each.uuid == kafka.uuid)
+        """The service's row, as soon as there is one."""
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while True:
+            found = [each for each in self.manager.stats() if each.uuid == kafka.uuid]
+            if found:
+                return found[0]
+            assert time.monotonic() < deadline, "no service"
+            time.sleep(0.02)
 
     def verify(self, *tables: TableDef) -> list[VerifyReport]:
         """Asserts that every check holds."""

@@ -1,4 +1,6 @@
-"""What may happen to brokers, topics, offsets and consumers; rows stay exactly once or the service says what is wrong."""
+"""What may happen to brokers, topics, offsets and consumers; rows stay exactly once or the service says what is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def test_server_restart_and_stop_survive(tmp_path: Path, spark: WorkerSession, b
         world.close()
     world = IngestWorld(tmp_path, spark, broker.bootstrap)
     try:
-        world.wait(lambda: any(s.state == "stopped" and s.because == "a test" for s in world.manager.stats()), "stopped")
+        world.wait(
+            lambda: any(s.state == "stopped" and s.because == "a test" for s in world.manager.stats()), "stopped"
+        )
         assert world.count(target) == 5000
         world.manager.start_table(kafka.uuid)
         world.wait_rows(target, 5100)

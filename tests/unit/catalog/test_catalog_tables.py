@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.catalog_world import SCHEMA, World
+from tilth.base.errors import UnavailableError, UnknownOutcomeError
 from tilth.base.rand import new_rng
 from tilth.catalog import (
     DatabaseExistsError,
@@ -217,3 +218,29 @@ def test_a_lost_answer_changes_no_answer(fault: Fault) -> None:
     lease = world.catalog.leases.take("a", "s1", 10)
     assert world.catalog.leases.get("a") == lease
     assert lease.epoch == 1
+
+
+def test_an_answer_that_is_lost_before_reading_fails_is_found_out_later() -> None:
+    """The change landed, nobody heard of it, and the first look after it failed: it is not done or refused twice."""
+    faulty = FaultyKV(MemoryKV(), new_rng(1))
+    world = World(faulty)
+    tables = world.catalog.tables
+    faulty.plan_commits(Fault.ANSWER_LOST)
+    faulty.plan_reads(None, None, Fault.REFUSED, Fault.REFUSED)
+    tables.create_database("db")
+    faulty.plan_commits(Fault.ANSWER_LOST)
+    faulty.plan_reads(*[None] * 3, Fault.REFUSED, Fault.REFUSED)
+    tables.drop_database("db")
+    assert tables.databases() == ["default"]
+
+
+def test_a_change_that_stays_unknown_is_told_as_such() -> None:
+    faulty = FaultyKV(MemoryKV(), new_rng(1))
+    world = World(faulty)
+    faulty.plan_commits(Fault.REQUEST_LOST)
+    faulty.plan_reads(None, None, *[Fault.REFUSED] * 4)
+    with pytest.raises(UnknownOutcomeError):
+        world.catalog.tables.create_database("db")
+    faulty.plan_commits(Fault.REFUSED)
+    with pytest.raises(UnavailableError):
+        world.catalog.tables.create_database("db")

@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.settings import BadSettingError
-from tilth.maintenance.policy.candidates import MergeSettings
-from tilth.maintenance.policy.gc import GcSettings
-from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
-from tilth.maintenance.scheduler import SchedulerSettings
-from tilth.maintenance.settings import (
-    NODE_SETTINGS,
-    TABLE_SETTINGS,
+from tilth.maintenance.knobs import (
     gc_partition_settings,
     gc_settings,
     manager_settings,
     merge_partition_settings,
     merge_settings,
 )
+from tilth.maintenance.policy.candidates import MergeSettings
+from tilth.maintenance.policy.gc import GcSettings
+from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
+from tilth.maintenance.scheduler import SchedulerSettings
+from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS
 
 
 def test_defaults_agree() -> None:
@@ -28,7 +27,7 @@ def test_defaults_agree() -> None:
     assert gc_partition_settings(values) == PartitionSettings(rotation_interval=600.0)
     manager = manager_settings(NODE_SETTINGS.read({}))
     assert manager.scheduler == SchedulerSettings()
-    assert (manager.workers, manager.polling_interval) == (1, 0.25)
+    assert (manager.workers, manager.polling_interval) == (4, 0.25)
 
 
 def test_the_smaller_of_two_limits_counts_and_zero_is_none() -> None:

@@ -42,7 +42,11 @@ def test_a_table_is_made_as_it_was_said(world: SqlWorld) -> None:
     )
     assert answer.message == "table created: default.t"
     made = table(world, "t")
-    assert [(c.id, c.name, c.nullable) for c in made.schema.columns] == [(1, "a", False), (2, "Day", True), (3, "s", True)]
+    assert [(c.id, c.name, c.nullable) for c in made.schema.columns] == [
+        (1, "a", False),
+        (2, "Day", True),
+        (3, "s", True),
+    ]
     assert made.order_by == ("a", "Day")
     assert made.next_column_id == 4
     assert made.settings == {"parquet_row_group_rows": "1000"}

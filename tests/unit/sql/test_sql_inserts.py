@@ -20,10 +20,10 @@ from tilth.storage import data_folder, read_part
 def world(tmp_path: Path) -> SqlWorld:
     made = SqlWorld(tmp_path)
     made.run(
-        "CREATE TABLE t (a Int32 NOT NULL, s String DEFAULT 'none', d Date, ts Timestamp, m Decimal(10, 2), l Array(Int8), "
-        "x Map(String, Int64), p Tuple(u Int64, v String), f Float64, b Bool) ENGINE = MergeTree PARTITION BY d ORDER BY a"
+        "CREATE TABLE t (a Int32 NOT NULL, s String DEFAULT 'none', d Date, ts Timestamp, m Decimal(10, 2), "
+        "l Array(Int8), x Map(String, Int64), p Tuple(u Int64, v String), f Float64, b Bool) "
+        "ENGINE = MergeTree PARTITION BY d ORDER BY a"
     )
-    made.root = str(tmp_path)  # type: ignore[attr-defined]
     return made
 
 
@@ -44,8 +44,8 @@ def refused(world: SqlWorld, text: str) -> TilthError:
 
 def test_values_of_every_type(world: SqlWorld, tmp_path: Path) -> None:
     answer = world.run(
-        "INSERT INTO t VALUES (2, 'b', '2020-01-02', '2020-01-02 03:04:05', 1.5, [1, NULL], {'k': 7}, (1, 'z'), 1e3, true), "
-        "(1, 'a', DATE '2020-01-02', TIMESTAMP '2020-01-02 03:04:05.000006', 2, [], {}, NULL, 2, 0)"
+        "INSERT INTO t VALUES (2, 'b', '2020-01-02', '2020-01-02 03:04:05', 1.5, [1, NULL], {'k': 7}, (1, 'z'), 1e3, "
+        "true), (1, 'a', DATE '2020-01-02', TIMESTAMP '2020-01-02 03:04:05.000006', 2, [], {}, NULL, 2, 0)"
     )
     assert (answer.rows_written, answer.message) == (2, "inserted into default.t: 2 rows")
     first, second = stored(world, tmp_path)
@@ -74,7 +74,11 @@ def test_columns_may_be_chosen_and_defaults_fill_the_rest(world: SqlWorld, tmp_p
     ("text", "code", "told"),
     [
         ("INSERT INTO t (a, nope) VALUES (1, 2)", "UNKNOWN_COLUMN", ["nope"]),
-        ("INSERT INTO t (a, s) VALUES (1, 'x'), (2, 'y'), ('three', 'z')", "BAD_VALUE", ["row=3", "value=1", "column=a"]),
+        (
+            "INSERT INTO t (a, s) VALUES (1, 'x'), (2, 'y'), ('three', 'z')",
+            "BAD_VALUE",
+            ["row=3", "value=1", "column=a"],
+        ),
         ("INSERT INTO t (a, m) VALUES (1, 1.234)", "BAD_VALUE", ["column=m", "2 digits behind"]),
         ("INSERT INTO t (a) VALUES (NULL)", "BAD_VALUE", ["NOT NULL", "row=1", "column=a"]),
         ("INSERT INTO t (s) VALUES ('x')", "BAD_VALUE", ["NOT NULL", "column=a"]),
@@ -100,8 +104,10 @@ def test_what_does_not_fit_is_named_and_nothing_is_stored(
 
 
 def test_rows_as_text(world: SqlWorld, tmp_path: Path) -> None:
-    world.run('INSERT INTO t FORMAT JSONEachRow\n{"a": 1, "S": "x", "l": [1, 2], "p": {"u": 5}}\n{"a": 2, "x": {"k": 1}}')
-    world.run("INSERT INTO t (a, s, d) FORMAT CSV\n3,\"q,\"\"r\",2020-01-01\n4,\\N,")
+    world.run(
+        'INSERT INTO t FORMAT JSONEachRow\n{"a": 1, "S": "x", "l": [1, 2], "p": {"u": 5}}\n{"a": 2, "x": {"k": 1}}'
+    )
+    world.run('INSERT INTO t (a, s, d) FORMAT CSV\n3,"q,""r",2020-01-01\n4,\\N,')
     world.run("INSERT INTO t FORMAT CSVWithNames\ns,a\nw,5")
     rows = {row["a"]: row for row in stored(world, tmp_path)}
     assert (rows[1]["s"], rows[1]["l"], rows[1]["p"]) == ("x", [1, 2], {"u": 5, "v": None})
@@ -121,7 +127,7 @@ def test_arrow_and_text_through_the_door(world: SqlWorld, tmp_path: Path) -> Non
 
 def test_too_large_an_insert_is_refused(world: SqlWorld, tmp_path: Path) -> None:
     with pytest.raises(TilthError) as caught:
-        world.run("INSERT INTO t (a) SETTINGS max_insert_bytes = 10 FORMAT JSONEachRow {\"a\": 1, \"s\": \"long enough\"}")
+        world.run('INSERT INTO t (a) SETTINGS max_insert_bytes = 10 FORMAT JSONEachRow {"a": 1, "s": "long enough"}')
     assert caught.value.code == "INSERT_TOO_LARGE"
     assert stored(world, tmp_path) == []
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from tilth.base.clock import Clock
-from tilth.base.errors import ConflictError, FencedError, TilthError, UnknownOutcomeError
-from tilth.base.failpoints import hit
+from tilth.base.errors import ConflictError, UnknownOutcomeError
 from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog, Committed, Conflicted, ReplaceParts, SchemaIs, Unknown
+from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
+from tilth.maintenance.ops.merge_attempt import Merge, MergeAttempts
+from tilth.maintenance.ops.merge_explain import range_row, refusal_row, taken_row
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import (
     CandidatePart,
@@ -36,17 +36,12 @@ from tilth.maintenance.policy import (
     select_merges,
     submittable,
 )
-from tilth.maintenance.spark import MergeTask, decode_facts, encode_task
 from tilth.maintenance.state import Failure, ServiceState, failed_again, newest, service_state
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.watch import TableWatch, share_of
-from tilth.model.part import Part, WrittenPart
+from tilth.model.part import Part
 from tilth.model.service import ServiceKind
-from tilth.model.table import TableDef
-from tilth.model.task import TaskKind
-from tilth.model.txn import Txn, TxnOutput
-from tilth.storage import clean_transaction, file_name, layout_of
-from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle, TaskCancelledError, TaskLostError
+from tilth.warehouse import Dispatcher
 
 #: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
 #: by age too, the more slowly the older they are.
@@ -57,26 +52,6 @@ LOOK_QUIET_MAX_MS = 600_000
 PARTS_MAX = 20_000
 
 _log = Log("maintenance")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Merge:
-    """A spec whose parts are taken."""
-
-    spec: MergeSpec
-    #: Filled in when it is prepared.
-    sources: tuple[Part, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt:
-    """A merge under way whose files are written."""
-
-    merge: _Merge
-    txn: Txn
-    definition: TableDef
-    written: WrittenPart | None
-    duration_ms: int
 
 
 class MergeOp:
@@ -101,25 +76,21 @@ class MergeOp:
         """`workers`: how many there are now; `told(partition, reason)` takes refusals for the record."""
         self._clock = clock
         self._catalog = catalog
-        self._dispatcher = dispatcher
-        self._root = root
         self._rng = rng
         self._watch = watch
-        self._owner = owner
-        self._cleaner = cleaner
+        self._attempts = MergeAttempts(clock, catalog, dispatcher, root, watch=watch, owner=owner, cleaner=cleaner)
         self._workers = workers
         self._told = told
         self._rotation = Rotation()
         self._postponed: dict[str, float] = {}
-        self._pending: list[_Merge] = []
+        self._pending: list[Merge] = []
         self._running = 0
-        self._handles: set[Handle] = set()
         self._failures: dict[str, Failure] = {}
-        #: Commits of which nobody knows; their parts stay taken.
-        self._unknown: list[_Attempt] = []
         self._visible_bytes: dict[str, float] = {}
         self._refusals: dict[str, Refusal] = {}
         self._has_news = True
+        #: Whether the last look found a merge.
+        self._is_fruitful = False
         self._looked_ms = 0
         self._next_look_ms = 0
         self._news_ms = 0
@@ -147,21 +118,27 @@ class MergeOp:
     @property
     def live_txns(self) -> set[int]:
         """Transactions whose outcome this op still has to find out."""
+        return self._attempts.unknown_txns
+
+    @property
+    def due_ms(self) -> int:
+        """When `stats` may say something new, if nothing is noticed before."""
         with self._watch.lock:
-            return {attempt.txn.id for attempt in self._unknown}
+            is_open = bool(self._pending)
+        if self._attempts.unknown_txns or is_open:
+            return 0
+        return self._looked_ms + LOOK_BUSY_MS if self._has_news else self._next_look_ms
 
     def notice(self) -> None:
         """Parts of the table came or went."""
         self._has_news = True
         self._news_ms = self._clock.now_ms()
+        self._watch.is_woken = True
 
     def cancel(self) -> None:
         """The table is gone or the server stops: no new merge, running ones are asked to end."""
         self._is_cancelled.set()
-        with self._watch.lock:
-            handles = list(self._handles)
-        for handle in handles:
-            handle.cancel()
+        self._attempts.cancel()
 
     def stats(self) -> OpStats | None:
         now_ms = self._clock.now_ms()
@@ -200,7 +177,7 @@ class MergeOp:
         with self._watch.lock:
             self._running += 1
         told = f"{merge.spec.partition}: {merge.spec.reason}"
-        return Prepared(about=told, work=_Merge(spec=merge.spec, sources=sources))
+        return Prepared(about=told, work=Merge(spec=merge.spec, sources=sources))
 
     def abandon(self, prepared: Prepared) -> None:
         merge = _work_of(prepared)
@@ -258,14 +235,14 @@ class MergeOp:
         partitions = self._catalog.parts.partitions(self._watch.uuid)
         parts = {partition: self._parts(partition) for partition in partitions}
         selection = self._select([part for each in parts.values() for part in each], being, Effort.NORMAL, now_ms)
-        rows = [_row(spec, "waiting", self._next_look_ms) for spec in waiting]
-        rows += [_row(spec, "would run", self._next_look_ms) for spec in selection.specs]
+        rows = [range_row(spec, "waiting", self._next_look_ms) for spec in waiting]
+        rows += [range_row(spec, "would run", self._next_look_ms) for spec in selection.specs]
         for refusal in selection.refusals:
-            rows.append(_refused(refusal, parts.get(refusal.partition, []), failures.get(refusal.partition)))
+            rows.append(refusal_row(refusal, parts.get(refusal.partition, []), failures.get(refusal.partition)))
         for partition, members in parts.items():
             taken = [part for part in members if str(part.name) in being]
             if taken:
-                rows.append(_taken(partition, taken))
+                rows.append(taken_row(partition, taken))
         return rows
 
     def optimize(self, partition: str, effort: Effort, *, deadline_ms: int) -> list[tuple[int, int, int]]:
@@ -294,7 +271,7 @@ class MergeOp:
                 continue
             with self._watch.lock:
                 self._running += 1
-            self.perform(Prepared(about="optimize", work=_Merge(spec=merge.spec, sources=sources)))
+            self.perform(Prepared(about="optimize", work=Merge(spec=merge.spec, sources=sources)))
             done.append((len(sources), sum(part.rows for part in sources), sum(part.bytes for part in sources)))
         return done
 
@@ -302,7 +279,8 @@ class MergeOp:
 
     def _is_look_due(self, now_ms: int) -> bool:
         if self._has_news:
-            return now_ms - self._looked_ms >= LOOK_BUSY_MS
+            # While looks lead to merges, the next one follows the last merge at once.
+            return (self._is_fruitful and not self._pending) or now_ms - self._looked_ms >= LOOK_BUSY_MS
         return not self._pending and now_ms >= self._next_look_ms
 
     def _look(self, now_ms: int) -> None:
@@ -312,6 +290,9 @@ class MergeOp:
         self._looked_ms = now_ms
         quiet_ms = now_ms - self._news_ms
         self._next_look_ms = now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 10, LOOK_QUIET_MAX_MS))
+        with self._watch.lock:
+            retries = [failure.until_ms for failure in self._failures.values() if failure.until_ms > now_ms]
+        self._next_look_ms = min([self._next_look_ms, *retries])
         # Older choices give way: with more parts there are better ranges.
         self._release_pending()
         with self._watch.lock:
@@ -339,6 +320,7 @@ class MergeOp:
         selection = self._select(parts, being, Effort.NORMAL, now_ms)
         self._remember(selection, everything=everything, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
+        self._is_fruitful = bool(selection.specs)
         for spec in selection.specs[:room]:
             merge = self._take(spec)
             if merge is not None:
@@ -404,15 +386,15 @@ class MergeOp:
 
     # --- taking and giving back ---
 
-    def _take(self, spec: MergeSpec) -> _Merge | None:
+    def _take(self, spec: MergeSpec) -> Merge | None:
         """None when another merge has taken one of the parts meanwhile."""
         with self._watch.lock:
             if not self._watch.being_merged.isdisjoint(spec.parts):
                 return None
             self._watch.being_merged.update(spec.parts)
-        return _Merge(spec=spec)
+        return Merge(spec=spec)
 
-    def _give_back(self, merge: _Merge) -> None:
+    def _give_back(self, merge: Merge) -> None:
         with self._watch.lock:
             self._watch.being_merged.difference_update(merge.spec.parts)
             self._watch.merge_ended.notify_all()
@@ -438,11 +420,11 @@ class MergeOp:
 
     # --- doing ---
 
-    def _run(self, merge: _Merge) -> str:
+    def _run(self, merge: Merge) -> str:
         partition = merge.spec.partition
         keeps_parts = False
         try:
-            told = self._merge(merge)
+            told = self._attempts.perform(merge)
             with self._watch.lock:
                 self._failures.pop(partition, None)
             return told
@@ -450,7 +432,8 @@ class MergeOp:
             keeps_parts = True
             raise
         except ConflictError as error:
-            # The table went on without us, which is nobody's failure.
+            # The table went on without us, which is nobody's failure. What we know of it is old: no haste.
+            self._is_fruitful = False
             self._told(partition, str(error))
             raise
         # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
@@ -462,115 +445,13 @@ class MergeOp:
                 self._give_back(merge)
             self.notice()
 
-    def _merge(self, merge: _Merge) -> str:
-        definition = self._watch.definition
-        started = self._clock.monotonic()
-        hit("merge.before_files")
-        txn = self._catalog.transactions.begin(
-            f"merge {self._watch.name}",
-            outputs=(TxnOutput(table=self._watch.uuid, tasks=1),),
-            fences=(self._owner.fence(self._watch.uuid),),
-        )
-        written = self._write(merge, txn, definition)
-        hit("merge.after_files")
-        duration_ms = int((self._clock.monotonic() - started) * 1000)
-        attempt = _Attempt(merge=merge, txn=txn, definition=definition, written=written, duration_ms=duration_ms)
-        hit("merge.before_commit")
-        told = self._commit(attempt)
-        hit("merge.after_commit")
-        return told
-
-    def _write(self, merge: _Merge, txn: Txn, definition: TableDef) -> WrittenPart | None:
-        payload = encode_task(
-            MergeTask(
-                layout=layout_of(definition, self._root),
-                files=tuple(part.file for part in merge.sources),
-                partition=merge.spec.partition,
-                values=merge.sources[0].values,
-                txn=txn.id,
-            )
-        )
-        handle: Handle | None = None
-        try:
-            handle = self._dispatcher.submit(
-                self._dispatcher.new_spec(
-                    TaskKind.MERGE,
-                    warehouse=WRITE_WAREHOUSE,
-                    table=self._watch.name,
-                    payload=payload,
-                    txn=txn.id,
-                    input_bytes=merge.spec.size,
-                    rows=merge.spec.rows,
-                )
-            )
-            with self._watch.lock:
-                self._handles.add(handle)
-            if self._is_cancelled.is_set():
-                handle.cancel()
-            return decode_facts(handle.wait().payload).written
-        except TilthError as error:
-            # A task that was killed or lost may still be writing.
-            is_settled = not isinstance(error, TaskCancelledError | TaskLostError)
-            self._cleaner.give_up(txn, str(error), is_settled=is_settled)
-            raise
-        finally:
-            if handle is not None:
-                with self._watch.lock:
-                    self._handles.discard(handle)
-
-    def _commit(self, attempt: _Attempt) -> str:
-        merge, txn = attempt.merge, attempt.txn
-        update = ReplaceParts(
-            table=self._watch.uuid,
-            sources=tuple(part.name for part in merge.sources),
-            written=attempt.written,
-            duration_ms=attempt.duration_ms,
-            reason=merge.spec.reason,
-        )
-        schema = SchemaIs(table=self._watch.uuid, schema_version=attempt.definition.schema_version)
-        outcome = self._catalog.transactions.commit(txn.id, [update], [schema])
-        match outcome:
-            case Committed():
-                self._sweep(attempt)
-                return f"{len(merge.sources)} parts of {merge.spec.partition} in {attempt.duration_ms} ms"
-            case Conflicted(error=error):
-                self._cleaner.give_up(txn, str(error), is_settled=True)
-                if isinstance(error, FencedError):
-                    self._owner.lose(self._watch.uuid)
-                raise error
-            case Unknown(reason=reason):
-                _log.warning("merge_outcome_unknown", cause_id=str(txn.id), table=self._watch.name, reason=reason)
-                with self._watch.lock:
-                    self._unknown.append(attempt)
-                raise UnknownOutcomeError(
-                    txn=txn.id, table=self._watch.name, reason=reason, hint="the commit is asked for again by itself"
-                )
-            case _:
-                assert_never(outcome)
-
-    def _sweep(self, attempt: _Attempt) -> None:
-        """Rids the table of what failed attempts of the task left."""
-        first = file_name(txn=attempt.txn.id, task=0, attempt=0, n=0)
-        if attempt.written is not None and attempt.written.file.name != first:
-            clean_transaction(self._root, attempt.txn, keep={attempt.written.file.name})
-
     def _resolve_unknown(self) -> None:
-        """Asks again for the commits of which nobody knows: the same commit gives the same answer."""
-        with self._watch.lock:
-            attempts, self._unknown = self._unknown, []
-        for attempt in attempts:
-            try:
-                told = self._commit(attempt)
-            except UnknownOutcomeError:
-                # It is in the list again.
-                continue
-            except ConflictError as error:
-                self._told(attempt.merge.spec.partition, str(error))
-            except TilthError as error:
-                self._failed(attempt.merge.spec.partition, error)
-            else:
-                _log.info("merge_outcome_known", cause_id=str(attempt.txn.id), table=self._watch.name, done=told)
-            self._give_back(attempt.merge)
+        for merge, error in self._attempts.resolve():
+            if isinstance(error, ConflictError):
+                self._told(merge.spec.partition, str(error))
+            elif error is not None:
+                self._failed(merge.spec.partition, error)
+            self._give_back(merge)
             self.notice()
 
     def _failed(self, partition: str, error: Exception) -> None:
@@ -581,8 +462,8 @@ class MergeOp:
         _log.warning("merge_failed", table=self._watch.name, partition=partition, reason=error)
 
 
-def _work_of(prepared: Prepared) -> _Merge:
-    assert isinstance(prepared.work, _Merge)
+def _work_of(prepared: Prepared) -> Merge:
+    assert isinstance(prepared.work, Merge)
     return prepared.work
 
 
@@ -600,43 +481,4 @@ def _candidate(part: Part, now_ms: int) -> CandidatePart:
         # A table that never changed its columns has them since schema version 1.
         columns_commit_time=part.columns_commit_ts or part.schema_version,
         mutation_effective_time=part.mutation_ts,
-    )
-
-
-def _row(spec: MergeSpec, state: str, next_ms: int) -> MergeCandidateRow:
-    return MergeCandidateRow(
-        partition=spec.partition,
-        parts=len(spec.parts),
-        rows=spec.rows,
-        bytes=spec.size,
-        score=spec.score,
-        state=state,
-        reason=spec.reason,
-        next_attempt_ms=next_ms,
-    )
-
-
-def _refused(refusal: Refusal, parts: Sequence[Part], failure: Failure | None) -> MergeCandidateRow:
-    return MergeCandidateRow(
-        partition=refusal.partition,
-        parts=len(parts),
-        rows=sum(part.rows for part in parts),
-        bytes=sum(part.bytes for part in parts),
-        score=0.0,
-        state="refused" if failure is None else "failed",
-        reason=refusal.reason if failure is None else failure.reason,
-        next_attempt_ms=0 if failure is None else failure.until_ms,
-    )
-
-
-def _taken(partition: str, parts: Sequence[Part]) -> MergeCandidateRow:
-    return MergeCandidateRow(
-        partition=partition,
-        parts=len(parts),
-        rows=sum(part.rows for part in parts),
-        bytes=sum(part.bytes for part in parts),
-        score=0.0,
-        state="running",
-        reason="taken by a merge that runs or waits",
-        next_attempt_ms=0,
     )

@@ -43,7 +43,7 @@ from tilth.maintenance.policy.gc import (
 )
 from tilth.maintenance.state import Failure, ServiceState, failed_again, service_state
 from tilth.maintenance.stats import GcReport
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind
 from tilth.storage import remove_file
@@ -110,9 +110,8 @@ class PartGcOp:
         self._due_all_ms: int | None = now_ms + int(rng.random() * FIRST_LOOK_MS)
         self._pause_until_ms = 0
         self._trash_due_ms: int | None = now_ms + int(rng.random() * FIRST_LOOK_MS)
-        saved = catalog.state.get(self._cursor_name)
-        #: Where phase 2 goes on, also after a restart.
-        self._trash = TrashState(cursor=saved.decode() if saved else None)
+        #: Where phase 2 goes on; none before it was read, so that it goes on after a restart too.
+        self._trash_state: TrashState | None = None
         self._trash_pass_due_ms: int | None = None
         self._trash_bytes = 0
         self._rotation = Rotation(last_time=now_ms / 1000)
@@ -140,6 +139,25 @@ class PartGcOp:
         return f"maintenance/trash/{self._watch.uuid}"
 
     @property
+    def _trash(self) -> TrashState:
+        if self._trash_state is None:
+            saved = self._catalog.state.get(self._cursor_name)
+            self._trash_state = TrashState(cursor=saved.decode() if saved else None)
+        return self._trash_state
+
+    @property
+    def due_ms(self) -> int:
+        """When `stats` may say something new, if nothing is noticed before."""
+        with self._watch.lock:
+            moves = list(self._due_ms.values())
+        if self._due_all_ms is not None:
+            moves.append(self._due_all_ms)
+        dues = [max(min(moves), self._pause_until_ms)] if moves else []
+        if self._trash_due_ms is not None:
+            dues.append(self._trash_due_ms)
+        return max(min(dues, default=FAR_MS), 0 if self._failure is None else self._failure.until_ms)
+
+    @property
     def running(self) -> int:
         """Rounds under way: 0 or 1."""
         return self._running
@@ -150,6 +168,7 @@ class PartGcOp:
         with self._watch.lock:
             self._due_ms[partition] = min(self._due_ms.get(partition, due_ms), due_ms)
             self._pushed.add(partition)
+        self._watch.is_woken = True
 
     def notice_all(self) -> None:
         """News were lost, or the lifetimes have changed: everything is looked at again."""
@@ -157,6 +176,7 @@ class PartGcOp:
         with self._watch.lock:
             self._due_all_ms = now_ms
             self._trash_due_ms = now_ms
+        self._watch.is_woken = True
 
     def cancel(self) -> None:
         """The table is gone or the server stops."""
@@ -218,6 +238,7 @@ class PartGcOp:
         finally:
             self._last_reason = done.reason
             self._running = 0
+            self._watch.is_woken = True
         return f"{done.moved} to the trash, {done.removed} files removed, {done.kept + done.in_trash} stay"
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
@@ -265,7 +286,7 @@ class PartGcOp:
                 self._move(done, partitions, settings)
                 if done.moved == before:
                     break
-            self._trash = TrashState()
+            self._trash_state = TrashState()
             self._trash_pass_due_ms = None
             done.in_trash = 0
             while True:
@@ -427,7 +448,7 @@ class PartGcOp:
         done.removed_bytes += size
         self._trash_bytes = max(0, self._trash_bytes - size)
         before = self._trash.cursor
-        self._trash = after_trash_round(
+        self._trash_state = after_trash_round(
             self._trash,
             last_seen=None if cursor is None else cursor.hex(),
             is_at_end=cursor is None,

@@ -1,0 +1,279 @@
+"""The consumers of one Kafka table as the server knows them: dispatched, fenced, their rounds begun and committed.
+
+Covers: identities, orders, the server's side of a consumer's calls, counters. Does not cover: when consumers start and
+stop (state.py), what they do (task.py).
+Always holds: only the identity that was handed out last for an index begins and commits; a round that was begun either
+commits or is aborted before its index is handed out again. See also: POLICIES.md 10.2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tilth.base.clock import Clock
+from tilth.base.errors import FencedError, TilthError
+from tilth.base.logs import Log
+from tilth.catalog import (
+    AddLedger,
+    AdvanceOffsets,
+    Catalog,
+    InsertPart,
+    SchemaIs,
+    TxnFinishedError,
+    TxnNotFoundError,
+    Update,
+)
+from tilth.ingest.calls import (
+    ENCODER,
+    BeginGranted,
+    BeginRound,
+    ConsumeOrder,
+    Heard,
+    Position,
+    RoundCommitted,
+    RoundDone,
+)
+from tilth.ingest.definitions import Definitions
+from tilth.ingest.stats import ConsumeEventKind, ConsumerStats, PartitionStats
+from tilth.ingest.telling import Teller
+from tilth.model.lease import Fence
+from tilth.model.offset import LedgerEntry, OffsetRange, TopicPartition
+from tilth.model.table import KafkaDef, full_name
+from tilth.model.task import TaskKind
+from tilth.model.txn import TxnOutput
+from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle
+
+#: The lease is an epoch, not a right that runs out; the time only tells who is alive.
+LEASE_MS = 24 * 3600 * 1000
+_REASON_MAX = 500
+
+_log = Log("ingest")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """What the server knows of one index."""
+
+    fence: Fence = field(default_factory=lambda: Fence("", 0))
+    handle: Handle | None = None
+    #: Of the round that it has begun and not committed; 0: none.
+    txn: int = 0
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    rounds: int = 0
+    messages: int = 0
+    rows: int = 0
+    dead: int = 0
+    bytes: int = 0
+    last_commit_ms: int = 0
+    last_exception: str = ""
+    last_exception_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A consumer's task is over; without an error when it was told to end."""
+
+    index: int
+    error: TilthError | None
+
+
+class Consumers:
+    """Of one Kafka table. Calls of consumers come on their own threads."""
+
+    def __init__(
+        self, clock: Clock, catalog: Catalog, dispatcher: Dispatcher, teller: Teller, kafka: KafkaDef, *, server: str
+    ) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._dispatcher = dispatcher
+        self._teller = teller
+        self._kafka = kafka
+        self._server = server
+        self._lock = threading.Lock()
+        self._known: dict[int, _Known] = {}
+
+    # --- for the service ---------------------------------------------------------------------------------------------
+
+    def dispatch(
+        self,
+        index: int,
+        definitions: Definitions,
+        positions: Mapping[TopicPartition, int],
+        *,
+        root: str,
+        when_ended: Callable[[Ended], None],
+    ) -> None:
+        """Sends a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
+        known = self._of(index)
+        self.settle(index, "its consumer was replaced")
+        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._server, LEASE_MS)
+        order = ConsumeOrder(
+            kafka=definitions.kafka,
+            views=definitions.views,
+            dead_letters=definitions.dead_letters,
+            consumer=index,
+            fence=lease.fence,
+            positions=tuple(Position(place, offset) for place, offset in positions.items()),
+            root=root,
+        )
+        name = full_name(definitions.kafka)
+        payload = ENCODER.encode(order)
+        spec = self._dispatcher.new_spec(TaskKind.CONSUME, warehouse=WRITE_WAREHOUSE, table=name, payload=payload)
+        with self._lock:
+            known.fence = lease.fence
+        handle = self._dispatcher.submit(spec)
+        with self._lock:
+            known.handle = handle
+        _log.info(
+            "consumer_started",
+            cause_id=spec.id,
+            table=name,
+            consumer=index,
+            epoch=lease.epoch,
+            partitions=len(positions),
+        )
+        thread = threading.Thread(
+            target=_watch, args=(index, handle, when_ended), name=f"tilth-watch-{spec.id[:8]}", daemon=True
+        )
+        thread.start()
+
+    def cancel(self, index: int, reason: str) -> None:
+        """Tells a consumer to end."""
+        handle = self._of(index).handle
+        if handle is not None:
+            _log.info("consumer_stopping", cause_id=handle.id, table=handle.spec.table, consumer=index, reason=reason)
+            handle.cancel()
+
+    def settle(self, index: int, reason: str) -> None:
+        """A round that did not commit never will; its files are then removed by the cleaner."""
+        known = self._of(index)
+        with self._lock:
+            txn, known.txn = known.txn, 0
+        if not txn:
+            return
+        try:
+            self._catalog.transactions.abort(txn, reason[:_REASON_MAX])
+        except (TxnFinishedError, TxnNotFoundError) as error:
+            # It did commit, or is cleaned up already: either way it is settled.
+            _log.debug("round_settled", cause_id=str(txn), why=error)
+
+    def over(self, ended: Ended, *, is_failure: bool) -> None:
+        """Notes the end of a consumer's task."""
+        known = self._of(ended.index)
+        with self._lock:
+            known.handle = None
+            if is_failure:
+                known.last_exception, known.last_exception_ms = str(ended.error), self._clock.now_ms()
+
+    def stats(
+        self, index: int, places: Iterable[TopicPartition], *, state: str, stored: Mapping[TopicPartition, int]
+    ) -> ConsumerStats:
+        known = self._of(index)
+        with self._lock:
+            return ConsumerStats(
+                database=self._kafka.database,
+                table=self._kafka.name,
+                uuid=self._kafka.uuid,
+                consumer=index,
+                state=state,
+                task="" if known.handle is None else known.handle.id,
+                partitions=tuple(
+                    PartitionStats(place=place, offset=stored.get(place, -1), end=known.ends.get(place, -1))
+                    for place in places
+                ),
+                rounds=known.rounds,
+                messages=known.messages,
+                rows=known.rows,
+                dead=known.dead,
+                bytes=known.bytes,
+                last_commit_ms=known.last_commit_ms,
+                last_exception=known.last_exception,
+                last_exception_ms=known.last_exception_ms,
+            )
+
+    # --- for the consumers -------------------------------------------------------------------------------------------
+
+    def begin(self, call: BeginRound) -> BeginGranted:
+        """Raises FencedError when the consumer is not the one that was dispatched last."""
+        self._current(call.consumer, call.fence)
+        txn = self._catalog.transactions.begin(
+            f"consume {full_name(self._kafka)} {call.consumer}",
+            outputs=[TxnOutput(table=table, tasks=call.tasks) for table in call.tables],
+            fences=[call.fence],
+        )
+        known = self._of(call.consumer)
+        with self._lock:
+            is_current = known.fence == call.fence
+            if is_current:
+                known.txn = txn.id
+        if not is_current:
+            # Replaced while the transaction was made: nobody else would settle it.
+            self._catalog.transactions.abort(txn.id, "its consumer was replaced")
+            self._current(call.consumer, call.fence)
+        offsets = sum(each.end - each.start for each in call.ranges)
+        self._teller.event(ConsumeEventKind.POLL, call.consumer, txn=txn.id, messages=offsets)
+        return BeginGranted(txn=txn.id)
+
+    def commit(self, call: RoundDone) -> RoundCommitted:
+        """Rows, offsets and the ledger's line in one transaction."""
+        known = self._current(call.consumer, call.fence)
+        requirements = [SchemaIs(table=each.table, schema_version=each.version) for each in call.schemas]
+        committed = self._catalog.transactions.commit_or_raise(call.txn, self._updates(call), requirements)
+        facts = call.facts
+        with self._lock:
+            if known.txn == call.txn:
+                known.txn = 0
+            known.rounds += 1
+            known.messages += facts.messages
+            known.rows += facts.rows
+            known.dead += facts.dead
+            known.bytes += facts.bytes
+            known.last_commit_ms = self._clock.now_ms()
+        self._teller.committed(call)
+        return RoundCommitted(commit_ts=committed.commit_ts)
+
+    def heard(self, call: Heard) -> None:
+        known = self._current(call.consumer, call.fence)
+        with self._lock:
+            known.ends = {each.place: each.offset for each in call.ends}
+
+    def _updates(self, call: RoundDone) -> list[Update]:
+        facts = call.facts
+        stored: dict[str, int] = {}
+        for written in facts.parts:
+            stored[written.table] = stored.get(written.table, 0) + written.part.rows
+        ranges = tuple(
+            OffsetRange(topic=each.topic, partition=each.partition, start=each.start, end=each.end)
+            for each in facts.ranges
+        )
+        entry = LedgerEntry(
+            txn=call.txn, kafka_table=self._kafka.uuid, consumer=call.consumer, ranges=facts.ranges, stored=stored
+        )
+        return [
+            *(InsertPart(table=written.table, written=written.part) for written in facts.parts),
+            AdvanceOffsets(kafka_table=self._kafka.uuid, ranges=ranges),
+            AddLedger(entry=entry),
+        ]
+
+    def _current(self, index: int, fence: Fence) -> _Known:
+        known = self._of(index)
+        if known.fence != fence:
+            raise FencedError(
+                table=full_name(self._kafka), consumer=index, epoch=fence.epoch, now_epoch=known.fence.epoch
+            )
+        return known
+
+    def _of(self, index: int) -> _Known:
+        with self._lock:
+            return self._known.setdefault(index, _Known())
+
+
+def _watch(index: int, handle: Handle, when_ended: Callable[[Ended], None]) -> None:
+    error: TilthError | None = None
+    try:
+        handle.wait()
+    except TilthError as raised:
+        error = raised
+    when_ended(Ended(index, error))

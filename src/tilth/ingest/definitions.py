@@ -1,0 +1,79 @@
+"""What consumers of a Kafka table are ordered with: its definition, its views, their targets, the dead-letter table.
+
+Covers: reading them from the catalog, saying what is missing, making the dead-letter table. Does not cover: brokers.
+Always holds: two equal fingerprints stand for equal orders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from tilth.base.clock import Clock
+from tilth.base.errors import UnavailableError
+from tilth.base.ids import IdSource
+from tilth.catalog import Catalog
+from tilth.ingest.calls import ENCODER, ViewOrder
+from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
+from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
+from tilth.model.table import KafkaDef, TableDef, full_name
+
+
+class DependencyMissingError(UnavailableError):
+    """something that consumers need is missing"""
+
+    code = "DEPENDENCY_MISSING"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """All of it, as of one look."""
+
+    kafka: KafkaDef
+    config: KafkaConfig
+    #: By the views' uuids.
+    views: tuple[ViewOrder, ...]
+    dead_letters: TableDef | None
+
+    def fingerprint(self) -> str:
+        parts: list[object] = [self.kafka, self.dead_letters, *self.views]
+        return hashlib.sha256(b"".join(ENCODER.encode(part) for part in parts)).hexdigest()
+
+
+def read_definitions(clock: Clock, catalog: Catalog, ids: IdSource, uuid: str) -> Definitions:
+    """As they are now. Raises DependencyMissingError, or an error of the settings."""
+    kafka = kafka_definition(catalog, uuid)
+    config = read_config(kafka)
+    orders = []
+    for view in catalog.tables.views_of(uuid):
+        target = catalog.tables.by_id(view.target)
+        if not isinstance(target, TableDef):
+            raise DependencyMissingError("the target of a view is gone", view=full_name(view), target=view.target)
+        orders.append(ViewOrder(view=view, target=target))
+    if not orders:
+        raise DependencyMissingError(f"no materialized view reads from {full_name(kafka)}")
+    has_table = config.error_mode is ErrorMode.DEAD_LETTER
+    return Definitions(
+        kafka=kafka,
+        config=config,
+        views=tuple(sorted(orders, key=lambda each: each.view.uuid)),
+        dead_letters=_dead_letters(clock, catalog, ids, kafka, config) if has_table else None,
+    )
+
+
+def kafka_definition(catalog: Catalog, uuid: str) -> KafkaDef:
+    """Raises DependencyMissingError when the table was dropped."""
+    kafka = catalog.tables.by_id(uuid)
+    if not isinstance(kafka, KafkaDef):
+        raise DependencyMissingError("the Kafka table is gone", uuid=uuid)
+    return kafka
+
+
+def _dead_letters(clock: Clock, catalog: Catalog, ids: IdSource, kafka: KafkaDef, config: KafkaConfig) -> TableDef:
+    """The dead-letter table, made when it is missing."""
+    wanted = dead_letter_table(kafka, config, uuid=ids(), now_ms=clock.now_ms())
+    found = catalog.tables.create(wanted, if_not_exists=True)
+    if isinstance(found, TableDef) and found.schema == DEAD_LETTER_SCHEMA:
+        return found
+    hint = "rename it, or set kafka_dead_letter_table"
+    raise DependencyMissingError("this table cannot take dead letters", table=full_name(found), hint=hint)

@@ -1,0 +1,117 @@
+"""What a CONSUME service says of itself: failures counted, events kept, lines logged without repeating themselves."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.ingest.calls import RoundDone
+from tilth.ingest.stats import ConsumeEvent, ConsumeEventKind, EventLog
+from tilth.model.table import KafkaDef, full_name
+
+#: Equal errors are logged once in so long.
+REPEAT_MS = 60_000
+#: Of events that are about no consumer.
+SERVICE = -1
+
+_log = Log("ingest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """How often something went wrong, and what it was last."""
+
+    count: int = 0
+    last: str = ""
+    last_ms: int = 0
+
+
+class Teller:
+    """Of one Kafka table. Any thread may call it."""
+
+    def __init__(self, clock: Clock, events: EventLog, kafka: KafkaDef) -> None:
+        self._clock = clock
+        self._events = events
+        self._kafka = kafka
+        self._lock = threading.Lock()
+        self._failures = Failures()
+        self._logged_ms = 0
+
+    @property
+    def failures(self) -> Failures:
+        return self._failures
+
+    def failed(self, error: Exception, *, consumer: int = SERVICE) -> None:
+        """Counts the failure; a new one, or one that was not told for a while, is logged and kept as an event."""
+        now, text = self._clock.now_ms(), str(error)
+        with self._lock:
+            is_told = text != self._failures.last or now - self._logged_ms > REPEAT_MS
+            self._failures = Failures(count=self._failures.count + 1, last=text, last_ms=now)
+            if not is_told:
+                return
+            self._logged_ms = now
+        if isinstance(error, TilthError):
+            _log.warning("consume_failed", table=full_name(self._kafka), consumer=consumer, reason=text)
+        else:
+            # Nobody foresaw it: a defect, whose traceback matters.
+            _log.error("consume_failed", table=full_name(self._kafka), consumer=consumer, error=error)
+        self.event(ConsumeEventKind.EXCEPTION, consumer, told=text)
+
+    def committed(self, call: RoundDone) -> None:
+        """A round became true."""
+        facts, duration = call.facts, int(call.seconds * 1000)
+        if facts.broken:
+            self.event(
+                ConsumeEventKind.PARSE_ERROR, call.consumer, txn=call.txn, messages=facts.dead, told=facts.broken
+            )
+        self.event(
+            ConsumeEventKind.WRITE,
+            call.consumer,
+            txn=call.txn,
+            messages=facts.messages,
+            rows=sum(written.part.rows for written in facts.parts),
+            size=sum(written.part.file.size for written in facts.parts),
+            duration_ms=duration,
+        )
+        self.event(
+            ConsumeEventKind.COMMIT,
+            call.consumer,
+            txn=call.txn,
+            messages=facts.messages,
+            rows=facts.rows,
+            size=facts.bytes,
+            duration_ms=duration,
+        )
+
+    def event(
+        self,
+        kind: ConsumeEventKind,
+        consumer: int,
+        *,
+        txn: int = 0,
+        messages: int = 0,
+        rows: int = 0,
+        size: int = 0,
+        duration_ms: int = 0,
+        told: str = "",
+    ) -> None:
+        """A line of `system.kafka_log`."""
+        self._events.add(
+            ConsumeEvent(
+                kind=kind,
+                at_ms=self._clock.now_ms(),
+                database=self._kafka.database,
+                table=self._kafka.name,
+                uuid=self._kafka.uuid,
+                consumer=consumer,
+                txn=txn,
+                messages=messages,
+                rows=rows,
+                bytes=size,
+                duration_ms=duration_ms,
+                told=told,
+            )
+        )

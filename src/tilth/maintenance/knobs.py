@@ -1,0 +1,113 @@
+"""What the rooms' policies and the manager get of the settings: frozen values, read once.
+
+Covers: the way from values by name to values by field. Does not cover: names, defaults and checks (settings.py).
+Always holds: policies see plain values, never a setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilth.base.settings import value_of
+from tilth.maintenance import settings as given
+from tilth.maintenance.policy.candidates import MergeSettings
+from tilth.maintenance.policy.gc import GcSettings
+from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
+from tilth.maintenance.scheduler import SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSettings:
+    """What the maintenance manager of a node is given."""
+
+    is_enabled: bool
+    workers: int
+    polling_interval: float
+    history_size: int
+    scheduler: SchedulerSettings
+    #: Seconds that a dropped table can be brought back.
+    dropped_table_keep: float = given.DROPPED_TABLE_KEEP.default
+
+
+def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
+    """From what `given.NODE_SETTINGS.read`, or a group that contains them, returned."""
+    return ManagerSettings(
+        is_enabled=value_of(values, given.ENABLE_MAINTENANCE_MANAGER),
+        workers=value_of(values, given.MAINTENANCE_MANAGER_NUM_THREADS),
+        polling_interval=value_of(values, given.MAINTENANCE_MANAGER_POLLING_INTERVAL_MS) / 1000,
+        history_size=value_of(values, given.MAINTENANCE_MANAGER_HISTORY_SIZE),
+        scheduler=SchedulerSettings(
+            log_target_replay_size_mb=value_of(values, given.LOG_TARGET_REPLAY_SIZE_MB),
+            data_gc_min_size_mb=value_of(values, given.DATA_GC_MIN_SIZE_MB),
+            data_gc_prioritization_prob=value_of(values, given.DATA_GC_PRIORITIZATION_PROB),
+            run_non_memory_ops_prob=value_of(values, given.RUN_NON_MEMORY_OPS_PROB),
+            maintenance_op_multiplier=value_of(values, given.MAINTENANCE_OP_MULTIPLIER),
+            max_priority_range=value_of(values, given.MAX_PRIORITY_RANGE),
+            memory_pressure_percentage=value_of(values, given.MEMORY_PRESSURE_PERCENTAGE),
+            memory_limit_soft_percentage=value_of(values, given.MEMORY_LIMIT_SOFT_PERCENTAGE),
+        ),
+        dropped_table_keep=value_of(values, given.DROPPED_TABLE_KEEP),
+    )
+
+
+def merge_settings(values: Mapping[str, object]) -> MergeSettings:
+    """From what `given.TABLE_SETTINGS.read`, or a group that contains them, returned."""
+    size_log_min = value_of(values, given.MERGE_SIZE_LOG_MIN)
+    return MergeSettings(
+        bytes_max=_smaller(
+            value_of(values, given.MERGE_MAX_TOTAL_BYTES), value_of(values, given.MERGE_MAX_BYTES_IN_POOL)
+        ),
+        rows_max=value_of(values, given.MERGE_MAX_TOTAL_ROWS),
+        parts_max=_smaller(value_of(values, given.MERGE_MAX_PARTS), value_of(values, given.MERGE_MAX_PARTS_AT_ONCE)),
+        base=value_of(values, given.MERGE_BASE),
+        size_log_min=size_log_min,
+        # The two are set one by one; where they cross, the step between them is as steep as can be.
+        size_log_max=max(value_of(values, given.MERGE_SIZE_LOG_MAX), size_log_min + 1e-6),
+        is_batch_select=value_of(values, given.MERGE_ENABLE_BATCH_SELECT),
+        batch_select_parts_min=value_of(values, given.MERGE_BATCH_SELECT_PARTS),
+        lone_chain_age_min=value_of(values, given.MERGE_LONE_CHAIN_AGE),
+        expected_parts=value_of(values, given.MERGE_EXPECTED_PARTS),
+        write_amplification_threshold=value_of(values, given.MERGE_WRITE_AMPLIFICATION_THRESHOLD),
+        running_max=value_of(values, given.MERGE_RUNNING_MAX),
+    )
+
+
+def merge_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
+    """How partitions are chosen for merges."""
+    only_newest = value_of(values, given.MERGE_ONLY_REALTIME_PARTITION)
+    return PartitionSettings(
+        strategy=PartitionStrategy.NEWEST if only_newest else value_of(values, given.PARTITION_STRATEGY),
+        number=value_of(values, given.MAX_PARTITION_FOR_MULTI_SELECT),
+        rotation_interval=value_of(values, given.MERGE_ROTATION_INTERVAL),
+        postpone_time=value_of(values, given.MERGE_POSTPONE_TIME),
+    )
+
+
+def gc_settings(values: Mapping[str, object]) -> GcSettings:
+    """What the collecting of a table is given."""
+    return GcSettings(
+        old_parts_lifetime=value_of(values, given.OLD_PARTS_LIFETIME),
+        trash_lifetime=value_of(values, given.TTL_FOR_TRASH_ITEMS),
+        move_batch=value_of(values, given.GC_TRASH_PART_BATCH_SIZE),
+        move_max=value_of(values, given.GC_TRASH_PART_LIMIT),
+        remove_batch=value_of(values, given.GC_REMOVE_PART_BATCH_SIZE),
+        deleters_max=value_of(values, given.GC_REMOVE_PART_THREAD_POOL_SIZE),
+        pause=value_of(values, given.CLEANUP_DELAY_PERIOD),
+        pause_random=value_of(values, given.CLEANUP_DELAY_RANDOM_ADD),
+        pause_max=value_of(values, given.CLEANUP_DELAY_UPPER_BOUND),
+        partition_ttl_fallback=value_of(values, given.ENABLE_PARTITION_TTL_FALLBACK),
+    )
+
+
+def gc_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
+    """How partitions are chosen for collecting."""
+    return PartitionSettings(
+        number=value_of(values, given.GC_PARTITIONS_NUMBER),
+        rotation_interval=value_of(values, given.GC_ROTATION_INTERVAL),
+    )
+
+
+def _smaller(one: int, other: int) -> int:
+    """The smaller limit, where 0 is none."""
+    return min(one, other) if one and other else one or other

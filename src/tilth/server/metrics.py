@@ -1,0 +1,356 @@
+"""What Prometheus reads: the rooms' numbers, taken when they are asked for.
+
+Covers: names, labels and texts of all metrics, and how the rooms' stats become samples. Does not cover: keeping
+numbers, which each room does. Always holds: METRICS is all there is, beside `process_*`; a room whose numbers cannot be
+had costs its own metrics only, and says so by `tilth_metrics_source_up`. See also: docs/reference/metrics.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import Metric as Family
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from tilth.base.logs import Log
+from tilth.catalog import CatalogStats
+from tilth.ingest import ConsumerStats
+from tilth.model.service import ServiceStats
+from tilth.model.task import TaskInfo
+from tilth.server.stats import SECONDS, Durations, HttpCounters, HttpStats
+from tilth.warehouse import WarehouseStats
+
+_log = Log("server")
+
+T = TypeVar("T")
+
+
+class MetricType(StrEnum):
+    """Prometheus' own words."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    #: How many, and their sum.
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric as it is declared."""
+
+    name: str
+    type: MetricType
+    labels: tuple[str, ...]
+    #: One sentence, for the reference and for Prometheus.
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class TotalAndCount:
+    """The value of a summary."""
+
+    count: int
+    total: float
+
+
+Value = float | Durations | TotalAndCount
+#: A metric, its labels' values, and what it is now.
+Sample = tuple[Metric, tuple[str, ...], Value]
+
+_GAUGE, _COUNTER = MetricType.GAUGE, MetricType.COUNTER
+_TABLE = ("database", "table")
+_SERVICE = (*_TABLE, "service")
+_PLACE = (*_TABLE, "topic", "partition")
+_CONSUMER = (*_TABLE, "consumer")
+
+SOURCE_UP = Metric("tilth_metrics_source_up", _GAUGE, ("source",), "1 when the room told its numbers, 0 when not.")
+
+SERVICE_STATE = Metric(
+    "tilth_service_state", _GAUGE, (*_SERVICE, "state"), "1 for the state that the background service is in, else 0."
+)
+SERVICE_WAKEUPS = Metric("tilth_service_wakeups_total", _COUNTER, _SERVICE, "How often the service looked for work.")
+SERVICE_FAILURES = Metric("tilth_service_failures", _GAUGE, _SERVICE, "Failures, as system.bg_threads tells them.")
+SERVICE_TASKS = Metric("tilth_service_running_tasks", _GAUGE, _SERVICE, "Tasks of the service on workers now.")
+
+INGEST_LAG = Metric("tilth_ingest_lag_messages", _GAUGE, _PLACE, "Messages behind the stored offset.")
+INGEST_OFFSET = Metric("tilth_ingest_offset", _GAUGE, _PLACE, "The stored offset: the next message to read.")
+INGEST_ROUNDS = Metric("tilth_ingest_rounds_total", _COUNTER, _CONSUMER, "Rounds that were committed.")
+INGEST_MESSAGES = Metric("tilth_ingest_messages_total", _COUNTER, _CONSUMER, "Messages that were read and committed.")
+INGEST_ROWS = Metric("tilth_ingest_rows_total", _COUNTER, _CONSUMER, "Rows that were stored.")
+INGEST_BYTES = Metric("tilth_ingest_bytes_total", _COUNTER, _CONSUMER, "Bytes of the messages.")
+INGEST_DEAD = Metric("tilth_ingest_dead_letters_total", _COUNTER, _CONSUMER, "Messages that could not be decoded.")
+
+COMMITS = Metric("tilth_transactions_committed_total", _COUNTER, (), "Transactions that landed.")
+REFUSED = Metric("tilth_transactions_refused_total", _COUNTER, (), "Transactions that were refused, fenced ones too.")
+FENCED = Metric("tilth_transactions_fenced_total", _COUNTER, (), "Refused because another actor had taken over.")
+UNKNOWN = Metric("tilth_transactions_unknown_total", _COUNTER, (), "Transactions whose outcome could not be found out.")
+CONFLICTS = Metric("tilth_commit_conflicts_total", _COUNTER, (), "Commits folded again after another's commit.")
+COMMIT_TIME = Metric("tilth_commit_seconds_total", _COUNTER, (), "Time spent in commits.")
+COMMIT_LONGEST = Metric("tilth_commit_seconds_max", _GAUGE, (), "The longest commit since the start.")
+
+TASKS_ENDED = Metric("tilth_tasks_ended_total", _COUNTER, ("result",), "Tasks that ended, by how.")
+TASKS = Metric("tilth_tasks", _GAUGE, ("kind", "state"), "Tasks known now: live ones and the last that ended.")
+WORKER_UP = Metric("tilth_worker_up", _GAUGE, ("worker",), "1 while the worker answers.")
+WAREHOUSE_SLOTS = Metric("tilth_warehouse_slots", _GAUGE, ("warehouse",), "Tasks that may run at once.")
+WAREHOUSE_TASKS = Metric("tilth_warehouse_tasks", _GAUGE, ("warehouse", "state"), "Tasks running, waiting, resident.")
+
+MERGE_RUNNING = Metric("compact_rs_running", _GAUGE, (), "Merges under way.")
+MERGE_DURATION = Metric("compact_rs_duration", MetricType.SUMMARY, (), "How long merges took, in milliseconds.")
+GC_RUNNING = Metric("part_gc_running", _GAUGE, (), "Collections of parts under way.")
+GC_DURATION = Metric("part_gc_duration", MetricType.SUMMARY, (), "How long collections took, in milliseconds.")
+GC_MOVED = Metric("tilth_gc_moved_total", _COUNTER, (), "Records that were moved to the trash.")
+GC_REMOVED = Metric("tilth_gc_removed_files_total", _COUNTER, (), "Files that were removed.")
+GC_BYTES = Metric("tilth_gc_removed_bytes_total", _COUNTER, (), "Bytes of the files that were removed.")
+PREPARE_FAILED = Metric(
+    "maintenance_op_prepare_failed_total", _COUNTER, (), "Ops that were chosen and then had nothing to do."
+)
+FIND_BEST = Metric(
+    "maintenance_op_find_best_candidate_duration",
+    MetricType.SUMMARY,
+    (),
+    "How long choosing an op took, in microseconds.",
+)
+
+HTTP_REQUESTS = Metric(
+    "tilth_http_requests_total", _COUNTER, ("method", "route", "status"), "Requests answered; `-` is none of ours."
+)
+HTTP_SECONDS = Metric(
+    "tilth_http_request_seconds", MetricType.HISTOGRAM, ("route",), "From a request's begin to its answer's end."
+)
+HTTP_RUNNING = Metric("tilth_http_requests_running", _GAUGE, (), "Requests that are being answered now.")
+
+METRICS = (
+    SOURCE_UP,
+    *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
+    *(INGEST_LAG, INGEST_OFFSET, INGEST_ROUNDS, INGEST_MESSAGES, INGEST_ROWS, INGEST_BYTES, INGEST_DEAD),
+    *(COMMITS, REFUSED, FENCED, UNKNOWN, CONFLICTS, COMMIT_TIME, COMMIT_LONGEST),
+    *(TASKS_ENDED, TASKS, WORKER_UP, WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
+    *(
+        MERGE_RUNNING,
+        MERGE_DURATION,
+        GC_RUNNING,
+        GC_DURATION,
+        GC_MOVED,
+        GC_REMOVED,
+        GC_BYTES,
+        PREPARE_FAILED,
+        FIND_BEST,
+    ),
+    *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_RUNNING),
+)
+
+SERVICE_STATES = ("running", "idle", "waiting", "stopped", "failed")
+
+
+class OpNumbers(Protocol):
+    """What maintenance counts of one kind of op."""
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def ended(self) -> int: ...
+
+    @property
+    def milliseconds(self) -> float: ...
+
+
+class MaintenanceNumbers(Protocol):
+    """What maintenance counts since the start."""
+
+    @property
+    def merges(self) -> OpNumbers: ...
+
+    @property
+    def collections(self) -> OpNumbers: ...
+
+    @property
+    def moved(self) -> int: ...
+
+    @property
+    def removed(self) -> int: ...
+
+    @property
+    def removed_bytes(self) -> int: ...
+
+    @property
+    def prepare_failed(self) -> int: ...
+
+    @property
+    def choices(self) -> int: ...
+
+    @property
+    def choosing_microseconds(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSources:
+    """The rooms' numbers; one that is None has none to tell."""
+
+    catalog: Callable[[], CatalogStats]
+    warehouse: Callable[[], WarehouseStats]
+    services: Callable[[], Sequence[ServiceStats]]
+    consumers: Callable[[], Sequence[ConsumerStats]] | None = None
+    tasks: Callable[[], Sequence[TaskInfo]] | None = None
+    maintenance: Callable[[], MaintenanceNumbers] | None = None
+
+
+class Metrics(Collector):
+    """All metrics of one node, in a registry of their own."""
+
+    def __init__(self, sources: MetricSources) -> None:
+        #: Where the doors count requests.
+        self.http = HttpCounters()
+        self._sources = sources
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Family]:
+        families = {metric: _family(metric) for metric in METRICS}
+        for metric, labels, value in self._samples():
+            _add(families[metric], labels, value)
+        return iter(families.values())
+
+    def _samples(self) -> Iterator[Sample]:
+        sources = self._sources
+        yield from _of("catalog", sources.catalog, _catalog)
+        yield from _of("warehouse", sources.warehouse, _warehouse)
+        yield from _of("services", sources.services, _services)
+        yield from _of("consumers", sources.consumers, _consumers)
+        yield from _of("tasks", sources.tasks, _tasks)
+        yield from _of("maintenance", sources.maintenance, _maintenance)
+        yield from _of("http", self.http.stats, _http)
+
+
+def _of(source: str, look: Callable[[], T] | None, samples: Callable[[T], Iterable[Sample]]) -> Iterator[Sample]:
+    """The samples of one room; a room that fails must not hide the others, least of all then."""
+    if look is None:
+        return
+    try:
+        found = list(samples(look()))
+    except Exception as error:
+        _log.error("metrics_failed", cause_id=source, error=error)
+        yield SOURCE_UP, (source,), 0
+        return
+    yield SOURCE_UP, (source,), 1
+    yield from found
+
+
+def _catalog(stats: CatalogStats) -> Iterator[Sample]:
+    yield COMMITS, (), stats.commits
+    yield REFUSED, (), stats.refused
+    yield FENCED, (), stats.fenced
+    yield UNKNOWN, (), stats.unknown
+    yield CONFLICTS, (), stats.conflicts
+    yield COMMIT_TIME, (), stats.commit_seconds
+    yield COMMIT_LONGEST, (), stats.commit_seconds_max
+
+
+def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
+    ended = {"done": stats.done, "failed": stats.failed, "cancelled": stats.cancelled, "lost": stats.lost}
+    yield from ((TASKS_ENDED, (result,), count) for result, count in ended.items())
+    for worker in stats.workers:
+        yield WORKER_UP, (worker.name,), worker.state == "alive"
+    for warehouse in stats.warehouses:
+        yield WAREHOUSE_SLOTS, (warehouse.name,), warehouse.slots
+        yield WAREHOUSE_TASKS, (warehouse.name, "running"), warehouse.running
+        yield WAREHOUSE_TASKS, (warehouse.name, "waiting"), warehouse.waiting
+        yield WAREHOUSE_TASKS, (warehouse.name, "resident"), warehouse.resident
+
+
+def _services(services: Sequence[ServiceStats]) -> Iterator[Sample]:
+    for one in services:
+        labels = (one.database, one.table, one.service.value)
+        for state in SERVICE_STATES:
+            yield SERVICE_STATE, (*labels, state), one.state == state
+        yield SERVICE_WAKEUPS, labels, one.wakeups
+        yield SERVICE_FAILURES, labels, one.failures
+        yield SERVICE_TASKS, labels, one.running_tasks
+
+
+def _consumers(consumers: Sequence[ConsumerStats]) -> Iterator[Sample]:
+    for one in consumers:
+        labels = (one.database, one.table, str(one.consumer))
+        yield INGEST_ROUNDS, labels, one.rounds
+        yield INGEST_MESSAGES, labels, one.messages
+        yield INGEST_ROWS, labels, one.rows
+        yield INGEST_BYTES, labels, one.bytes
+        yield INGEST_DEAD, labels, one.dead
+        for partition in one.partitions:
+            place = (one.database, one.table, partition.place.topic, str(partition.place.partition))
+            yield INGEST_LAG, place, partition.lag
+            if partition.offset >= 0:
+                yield INGEST_OFFSET, place, partition.offset
+
+
+def _tasks(tasks: Sequence[TaskInfo]) -> Iterator[Sample]:
+    counted = Counter((task.kind.value, task.state.value) for task in tasks)
+    yield from ((TASKS, labels, count) for labels, count in counted.items())
+
+
+def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
+    yield MERGE_RUNNING, (), numbers.merges.running
+    yield MERGE_DURATION, (), TotalAndCount(numbers.merges.ended, numbers.merges.milliseconds)
+    yield GC_RUNNING, (), numbers.collections.running
+    yield GC_DURATION, (), TotalAndCount(numbers.collections.ended, numbers.collections.milliseconds)
+    yield GC_MOVED, (), numbers.moved
+    yield GC_REMOVED, (), numbers.removed
+    yield GC_BYTES, (), numbers.removed_bytes
+    yield PREPARE_FAILED, (), numbers.prepare_failed
+    yield FIND_BEST, (), TotalAndCount(numbers.choices, numbers.choosing_microseconds)
+
+
+def _http(stats: HttpStats) -> Iterator[Sample]:
+    for answered, count in stats.requests.items():
+        yield HTTP_REQUESTS, (answered.method, answered.route, str(answered.status)), count
+    yield from ((HTTP_SECONDS, (route,), durations) for route, durations in stats.durations.items())
+    yield HTTP_RUNNING, (), stats.running
+
+
+_Families = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily | SummaryMetricFamily
+_FAMILIES: Mapping[MetricType, type[_Families]] = {
+    MetricType.GAUGE: GaugeMetricFamily,
+    MetricType.COUNTER: CounterMetricFamily,
+    MetricType.HISTOGRAM: HistogramMetricFamily,
+    MetricType.SUMMARY: SummaryMetricFamily,
+}
+
+
+def _family(metric: Metric) -> _Families:
+    return _FAMILIES[metric.type](metric.name, metric.help, labels=metric.labels)
+
+
+def _add(family: _Families, labels: tuple[str, ...], value: Value) -> None:
+    match value:
+        case Durations():
+            assert isinstance(family, HistogramMetricFamily)
+            family.add_metric(labels, _buckets(value), value.seconds)
+        case TotalAndCount():
+            assert isinstance(family, SummaryMetricFamily)
+            family.add_metric(labels, value.count, value.total)
+        case _:
+            assert isinstance(family, GaugeMetricFamily | CounterMetricFamily)
+            family.add_metric(labels, value)
+
+
+def _buckets(durations: Durations) -> list[tuple[str, float]]:
+    """Cumulative, as Prometheus wants them."""
+    ends = [*(str(end) for end in SECONDS), "+Inf"]
+    return [(end, float(sum(durations.counts[: index + 1]))) for index, end in enumerate(ends)]

@@ -1,0 +1,198 @@
+"""A real HTTP server on a real socket over fake rooms: the command line, connections, a server that goes away."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from tests.unit.fake_rooms import FakeRooms, doors_of
+from tilth.base.clock import SystemClock
+from tilth.base.errors import NotFoundError
+from tilth.client import AnswerLostError, Connection, ServerUnreachableError, connect
+from tilth.model.wire import Health
+from tilth.server import Doors, HttpServer, ServerSettings, build_app
+from tilth.server.serve import PortTakenError
+from tilth.sql import Answer
+from tools.node_process import free_port
+
+pytestmark = pytest.mark.acceptance
+
+
+class SlowRooms(FakeRooms):
+    """Rooms in which every statement waits to be let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    def _answered(self, *call: object) -> Answer:
+        self.has_begun.set()
+        assert self.may_end.wait(30)
+        return super()._answered(*call)
+
+
+def started(doors: Doors) -> HttpServer:
+    server = HttpServer(SystemClock(), build_app(doors), host="127.0.0.1", port=0)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def rooms() -> FakeRooms:
+    return FakeRooms()
+
+
+@pytest.fixture
+def server(rooms: FakeRooms) -> Iterator[HttpServer]:
+    server = started(doors_of(rooms))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def connection(server: HttpServer) -> Iterator[Connection]:
+    with connect(server.url) as connection:
+        yield connection
+
+
+def tilth(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "tilth.client.cli", *arguments]
+    return subprocess.run(command, input=given or "", capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_large_result_arrives_whole(connection: Connection, rooms: FakeRooms) -> None:
+    table = pa.table({"n": pa.array(range(300_000), pa.int64()), "t": ["täxt"] * 300_000})
+    rooms.answer = Answer(query_id="q", columns=[], table=table, message="größer")
+    result = connection.sql("SELECT ..")
+    assert result.arrow() == table
+    assert result.summary.message == "größer"
+    with connection.ask("SELECT ..", accept="text/csv") as reply:
+        pieces = list(reply.pieces)
+    assert len(pieces) > 10
+    assert b"".join(pieces).count(b"\n") == 300_001
+
+
+def test_many_threads_share_a_connection(connection: Connection) -> None:
+    results: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(connection.sql("SELECT 1").rows[0][0])) for _ in range(32)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [1] * 32
+
+
+def test_health_answers_while_every_statement_is_busy() -> None:
+    rooms = SlowRooms()
+    server = started(doors_of(rooms, ServerSettings(statements_max=1)))
+    try:
+        with connect(server.url) as connection:
+            threads = [threading.Thread(target=connection.sql, args=("SELECT 1",)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            assert rooms.has_begun.wait(10)
+            assert connection.health().status == "ok"
+            assert "tilth_up" in connection.metrics()
+            assert rooms.texts == []
+            rooms.may_end.set()
+            for thread in threads:
+                thread.join(10)
+            assert len(rooms.texts) == 3
+    finally:
+        rooms.may_end.set()
+        server.stop()
+
+
+def test_a_body_that_is_too_large_is_refused_over_a_socket(rooms: FakeRooms) -> None:
+    server = started(doors_of(rooms, ServerSettings(body_bytes_max=1024)))
+    try:
+        response = httpx.post(f"{server.url}/v1/sql", content=b"x" * 4_000_000, trust_env=False)
+        assert (response.status_code, response.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")
+    finally:
+        server.stop()
+
+
+def test_a_port_that_is_taken(server: HttpServer) -> None:
+    port = int(server.url.rpartition(":")[2])
+    with pytest.raises(PortTakenError, match=str(port)):
+        HttpServer(SystemClock(), build_app(doors_of(FakeRooms())), host="127.0.0.1", port=port)
+
+
+def test_a_server_that_goes_away_before_its_answer() -> None:
+    """The statement may have been applied, and the error says so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            accepted, _ = listener.accept()
+            accepted.recv(65536)
+            accepted.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as connection:
+            with pytest.raises(AnswerLostError, match=r"127\.0\.0\.1"):
+                connection.sql("INSERT ..")
+        thread.join(10)
+
+
+def test_nobody_listens() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with connect(url) as connection, pytest.raises(ServerUnreachableError, match=url):
+        connection.sql("SELECT 1")
+    result = tilth("sql", "--url", url, "-c", "SELECT 1")
+    assert result.returncode == 1
+    assert f"SERVER_UNREACHABLE the Tilth server does not answer: url={url}" in result.stderr
+    assert "check that `tilth serve` runs" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert tilth("status", "--url", url).returncode == 1
+
+
+def test_statements_by_option_file_and_standard_input(server: HttpServer, rooms: FakeRooms, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text("\ufeff-- ä\nSELECT ';';\nUSE shop; SELECT 2")
+    assert tilth("sql", "--url", server.url, "-c", "SELECT 1; SELECT 2;").returncode == 0
+    assert tilth("sql", "--url", server.url, "-f", str(script)).returncode == 0
+    result = tilth("sql", "--url", server.url, "--format", "csv", given="SELECT 3")
+    assert (result.returncode, result.stdout, result.stderr) == (0, '"a"\n1\n', "")
+    assert rooms.texts == ["SELECT 1", "SELECT 2", "SELECT ';'", "USE shop", "SELECT 2", "SELECT 3"]
+    assert rooms.calls[4][2] == "shop"
+
+
+def test_an_error_ends_a_script_with_exit_code_1(server: HttpServer, rooms: FakeRooms, tmp_path: Path) -> None:
+    rooms.error = NotFoundError(table="t", hint="SHOW TABLES lists them")
+    result = tilth("sql", "--url", server.url, "-c", "SELECT 1; SELECT 2")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "NOT_FOUND no such thing: table=t" in result.stderr
+    assert rooms.texts == ["SELECT 1"]
+    no_text = tmp_path / "script.sql"
+    no_text.write_bytes(b"SELECT \xff")
+    result = tilth("sql", "--url", server.url, "-f", str(no_text))
+    assert (result.returncode, "BAD_SCRIPT" in result.stderr) == (1, True)
+
+
+def test_a_reader_that_leaves_early_is_no_traceback(server: HttpServer, rooms: FakeRooms) -> None:
+    rooms.answer = Answer(query_id="q", columns=[], table=pa.table({"n": list(range(300_000))}))
+    command = f"{sys.executable} -m tilth.client.cli sql --url {server.url} --format csv -c 'SELECT 1' | head -1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.stdout, result.stderr) == ('"n"\n', "")
+
+
+def test_status_by_exit_code(server: HttpServer, rooms: FakeRooms) -> None:
+    result = tilth("status", "--url", server.url)
+    assert (result.returncode, "catalog: ok" in result.stdout) == (0, True)
+    rooms.health = Health(status="degraded", version="0", server="s", components={"spark": "gone"})
+    result = tilth("status", "--url", server.url)
+    assert (result.returncode, "spark: gone" in result.stdout) == (1, True)

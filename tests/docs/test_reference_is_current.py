@@ -1,0 +1,78 @@
+"""The reference says what the code is: generated pages are not stale, and every statement has its example."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+
+from tests.tidy.sources import ROOT
+from tilth.client.script import statements
+from tilth.sql.grammar import (
+    AlterTable,
+    DeleteRows,
+    ExplainGc,
+    KillMutation,
+    Statement,
+    UpdateRows,
+    parse,
+    split,
+)
+from tilth.sql.grammar.statements import (
+    AddColumn,
+    AlterOperation,
+    DropColumn,
+    ModifyColumn,
+    ModifyTtl,
+    MutateDelete,
+    MutateUpdate,
+    RemoveTtl,
+    RenameColumn,
+)
+from tools import make_docs
+
+FOLDER = ROOT / "docs" / "reference"
+#: The kinds of statement that the engine refuses by NOT_SUPPORTED_YET.
+NOT_YET = {DeleteRows, UpdateRows, KillMutation, ExplainGc}
+NOT_YET |= {AddColumn, DropColumn, ModifyColumn, RenameColumn, ModifyTtl, RemoveTtl, MutateUpdate, MutateDelete}
+
+
+def blocks() -> list[str]:
+    """The examples of the SQL page, those that need a broker too."""
+    return re.findall(r"^```sql(?: broker)?\n(.*?)^```", (FOLDER / "sql.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", sorted(make_docs.pages()))
+def test_a_generated_page_is_current(name: str) -> None:
+    assert (FOLDER / name).read_text() == make_docs.pages()[name], "run `make docs`"
+
+
+def test_no_page_is_empty_and_no_cell_is_missing() -> None:
+    for name, text in make_docs.pages().items():
+        last_cells = re.findall(r"^\|.*\| *\|$", text, re.MULTILINE)
+        assert len(text) > 500, name
+        if name != "settings.md":
+            assert last_cells == [], name
+
+
+def test_every_setting_error_metric_and_system_table_is_there() -> None:
+    pages = make_docs.pages()
+    assert [one.name for one in make_docs.settings() if f"| `{one.name}` |" not in pages["settings.md"]] == []
+    assert [one.code for one in make_docs.errors() if f"| `{one.code}` |" not in pages["errors.md"]] == []
+    assert [one.name for one in make_docs.METRICS if f"| `{one.name}` |" not in pages["metrics.md"]] == []
+    assert [name for name in make_docs.SYSTEM_TABLES if f"## system.{name}" not in pages["system-tables.md"]] == []
+
+
+def test_every_statement_has_an_example() -> None:
+    parsed = [parse(text) for block in blocks() for text in split(block)]
+    shown = {type(statement) for statement in parsed}
+    shown |= {type(one) for statement in parsed if isinstance(statement, AlterTable) for one in statement.operations}
+    wanted = {*get_args(Statement), *get_args(AlterOperation)} - NOT_YET
+    assert {kind.__name__ for kind in wanted - shown} == set()
+    assert {kind.__name__ for kind in shown & NOT_YET} == set()
+
+
+def test_examples_are_cut_alike_by_client_and_server() -> None:
+    for block in blocks():
+        assert statements(block) == [text.rstrip() for text in split(block)]

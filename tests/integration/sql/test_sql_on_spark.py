@@ -1,0 +1,354 @@
+"""Queries and INSERT .. SELECT on a real Spark: names, snapshots, pruning, errors. One session for all tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.sql_world import FakeConsume, FakeMaintenance
+from tilth.base.clock import SystemClock
+from tilth.base.errors import TilthError
+from tilth.base.ids import random_id
+from tilth.catalog import Catalog, MemoryKV
+from tilth.ingest import check_view
+from tilth.model.table import TableDef
+from tilth.model.task import TaskKind
+from tilth.model.txn import TxnState
+from tilth.sql import Answer, SqlEngine
+from tilth.sql.spark import InsertRunner, QueryRunner
+from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WarehouseSettings, WorkerSession
+
+pytestmark = pytest.mark.integration
+
+
+class SparkWorld:
+    """A node's SQL without its background services."""
+
+    def __init__(self, folder: Path) -> None:
+        clock = SystemClock()
+        self.catalog = Catalog(MemoryKV(), clock, "s1", random_id, is_checking=True)
+        self.session = WorkerSession(
+            WarehouseSettings(master="local[2]", driver_memory="1g"),
+            folder=str(folder / "spark"),
+            log_folder=str(folder / "log"),
+        )
+        self.session.start()
+        self.worker = EmbeddedWorker(clock, self.session, name="w1", memory_bytes=1 << 30)
+        self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
+        self.engine = SqlEngine(
+            clock,
+            random_id,
+            self.catalog,
+            self.dispatcher,
+            FakeConsume(),
+            FakeMaintenance(),
+            root=str(folder / "tables"),
+            server="s1",
+        )
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
+        self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
+        self.worker.start()
+        self.dispatcher.start()
+        self.engine.start()
+
+    def stop(self) -> None:
+        self.engine.stop()
+        self.dispatcher.stop()
+        self.worker.stop()
+        self.session.stop()
+
+    def run(self, text: str, *, database: str = "shop", **settings: str) -> Answer:
+        return self.engine.run(text, database=database, settings={k.replace("__", "."): v for k, v in settings.items()})
+
+    def rows(self, text: str, *, database: str = "shop", **settings: str) -> list[tuple[object, ...]]:
+        table = self.run(text, database=database, **settings).table
+        return [tuple(column[row].as_py() for column in table.columns) for row in range(table.num_rows)]
+
+    def refused(self, text: str, *, database: str = "shop", **settings: str) -> TilthError:
+        with pytest.raises(TilthError) as caught:
+            self.run(text, database=database, **settings)
+        return caught.value
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
+    made = SparkWorld(tmp_path_factory.mktemp("sql"))
+    made.run("CREATE DATABASE shop", database="default")
+    made.run("CREATE DATABASE `odd db`", database="default")
+    made.run(
+        "CREATE TABLE orders (id Int64, day Date, customer Int64, amount Decimal(10, 2), note String) "
+        "ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id"
+    )
+    made.run("CREATE TABLE customers (id Int64, name String) ENGINE = MergeTree ORDER BY id")
+    made.run("CREATE TABLE `odd db`.orders (id Int64, x Int64) ENGINE = MergeTree ORDER BY id")
+    made.run("CREATE TABLE `odd db`.`odd``name` (`a b` Int64) ENGINE = MergeTree ORDER BY `a b`")
+    for month in (1, 2, 3):
+        made.run(
+            "INSERT INTO orders VALUES "
+            + ", ".join(f"({month * 10 + n}, '2020-0{month}-1{n}', {n}, {n}.5, 'o{n}')" for n in range(3))
+        )
+    made.run("INSERT INTO customers VALUES (0, 'Ann'), (1, 'Bob'), (2, NULL)")
+    made.run("INSERT INTO `odd db`.orders VALUES (10, 7), (11, 8)")
+    made.run("INSERT INTO `odd db`.`odd``name` VALUES (5)")
+    yield made
+    made.stop()
+
+
+def test_types_and_names_of_the_answer(world: SparkWorld) -> None:
+    answer = world.run("SELECT ID, day, amount * 2 AS `double`, NULL, note, id FROM orders WHERE id = 11")
+    assert [(c.name, c.type) for c in answer.columns] == [
+        ("ID", "bigint"),
+        ("day", "date"),
+        ("double", "decimal(12,2)"),
+        ("NULL", "void"),
+        ("note", "string"),
+        ("id", "bigint"),
+    ]
+    assert world.rows("SELECT id, day, amount FROM orders WHERE id = 11") == [(11, date(2020, 1, 11), Decimal("1.50"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT count(*) FROM orders", [(9,)]),
+        ("SELECT count(*) FROM shop.orders o WHERE O.id > 20", [(5,)]),
+        # The table's own name serves as its alias, with and without its database.
+        ("SELECT orders.id FROM shop.orders WHERE shop.orders.id = 10", [(10,)]),
+        (
+            "SELECT shop.orders.* FROM shop.orders ORDER BY orders.id LIMIT 1",
+            [(10, date(2020, 1, 10), 0, Decimal("0.50"), "o0")],
+        ),
+        (
+            "SELECT c.name, sum(o.amount) FROM orders o JOIN customers c ON o.customer = c.id WHERE c.name = 'Bob' "
+            "GROUP BY c.name",
+            [("Bob", Decimal("4.50"))],
+        ),
+        (
+            "WITH orders AS (SELECT id FROM shop.orders WHERE id < 12), x AS (SELECT * FROM orders) "
+            "SELECT max(id) FROM x",
+            [(11,)],
+        ),
+        (
+            "SELECT id FROM orders WHERE customer IN (SELECT id FROM customers WHERE name = 'Ann') "
+            "AND EXISTS (SELECT 1 FROM `odd db`.orders z WHERE z.id = orders.id)",
+            [(10,)],
+        ),
+        ("SELECT (SELECT max(x) FROM `odd db`.orders), (SELECT min(id) FROM orders)", [(8, 10)]),
+        # Two tables of one name, told apart by their databases.
+        (
+            "SELECT shop.orders.id, `odd db`.orders.x FROM shop.orders JOIN `odd db`.orders "
+            "ON shop.orders.id = `odd db`.orders.id ORDER BY 1",
+            [(10, 7), (11, 8)],
+        ),
+        (
+            "SELECT a.x, b.amount FROM `odd db`.orders a JOIN shop.orders b USING (id) ORDER BY 1",
+            [(7, Decimal("0.50")), (8, Decimal("1.50"))],
+        ),
+        ("SELECT `a b` FROM `odd db`.`odd``name`", [(5,)]),
+        (
+            "SELECT 'from shop.orders o', \"shop.orders\" FROM customers WHERE id = 0 -- shop.orders",
+            [("from shop.orders o", "shop.orders")],
+        ),
+        (
+            "SELECT '\N{GRINNING FACE}', id FROM orders WHERE note = 'o1' AND id < 12",
+            [("\N{GRINNING FACE}", 11)],
+        ),
+        ("TABLE customers", [(0, "Ann"), (1, "Bob"), (2, None)]),
+        ("FROM customers |> WHERE id = 1 |> SELECT name", [("Bob",)]),
+        (
+            "SELECT CASE WHEN id IN (SELECT id FROM `odd db`.orders) THEN 'both' ELSE 'one' END AS k, count(*) "
+            "FROM orders GROUP BY k ORDER BY k",
+            [("both", 2), ("one", 7)],
+        ),
+        ("SELECT count(*) FROM orders TABLESAMPLE (100 PERCENT) WHERE orders.id > 0", [(9,)]),
+        ("SELECT l.id FROM orders l JOIN orders r ON l.id + 10 = r.id AND r.id = 20", [(10,)]),
+        (
+            "SELECT o.id, t.v FROM orders o LATERAL VIEW explode(array(1, 2)) t AS v WHERE o.id = 10 ORDER BY v",
+            [(10, 1), (10, 2)],
+        ),
+        (
+            "SELECT count(*) FROM orders o, LATERAL (SELECT name FROM customers c WHERE c.id = o.customer) "
+            "WHERE name = 'Ann'",
+            [(3,)],
+        ),
+        ("VALUES (1), (2)", [(1,), (2,)]),
+        ("SELECT id FROM orders ORDER BY id DESC LIMIT 1", [(32,)]),
+    ],
+)
+def test_queries(world: SparkWorld, text: str, expected: list[tuple[object, ...]]) -> None:
+    assert world.rows(text) == expected
+
+
+def test_a_view_of_time_is_fixed_and_keeps_its_names(world: SparkWorld) -> None:
+    answer = world.run(
+        "SELECT now(), current_date, now() = current_timestamp() FROM orders WHERE day < current_date() LIMIT 1"
+    )
+    assert [c.name for c in answer.columns] == ["now()", "current_date()", "(now() = current_timestamp())"]
+    moment, _, same = (column[0].as_py() for column in answer.table.columns)
+    assert abs(moment - datetime.now(UTC)) < timedelta(minutes=5)
+    assert same
+    assert answer.parts_pruned == 0
+    assert world.run("SELECT id FROM orders WHERE day > now()").parts_pruned == 3
+
+
+@pytest.mark.parametrize(
+    ("predicate", "read"),
+    [
+        ("day >= DATE '2020-03-01'", 1),
+        ("day BETWEEN '2020-01-01' AND '2020-01-31'", 1),
+        ("id IN (11, 31)", 2),
+        ("id = 11 OR day = DATE '2020-02-11'", 2),
+        ("NOT (id < 30)", 1),
+        ("date_trunc('month', day) = TIMESTAMP '2020-03-01'", 3),
+        ("note = 'o1'", 3),
+        ("id + 1 = 11", 1),
+        ("id > 1000", 0),
+        ("to_date(day) = '2020-01-10'", 1),
+        ("id IS NULL", 0),
+        ("customer = 1 AND id > (SELECT max(id) - 2 FROM orders)", None),
+    ],
+)
+def test_parts_are_left_out_by_their_ranges(world: SparkWorld, predicate: str, read: int | None) -> None:
+    pruned = world.run(f"SELECT * FROM orders WHERE {predicate}")
+    whole = world.run(f"SELECT * FROM orders WHERE {predicate}", prune_parts="false")
+    assert pruned.table.sort_by("id").to_pylist() == whole.table.sort_by("id").to_pylist()
+    assert (whole.parts_read, whole.parts_pruned) == (3, 0)
+    if read is not None and "+" not in predicate:
+        assert (pruned.parts_read, pruned.parts_pruned) == (read, 3 - read)
+    logged = world.rows("SELECT parts_read, parts_pruned FROM system.query_log ORDER BY started DESC, kind LIMIT 50")
+    assert (pruned.parts_read, pruned.parts_pruned) in logged
+
+
+def test_one_table_twice_is_read_from_one_snapshot(world: SparkWorld) -> None:
+    answer = world.run(
+        "SELECT a.id FROM orders a JOIN orders b ON a.id = b.id WHERE a.id < 20 AND b.day > '2020-01-10'"
+    )
+    assert sorted(answer.table.column(0).to_pylist()) == [11, 12]
+    assert (answer.parts_read, answer.parts_pruned) == (1, 2)
+
+
+def test_system_tables_join_tables_of_rows(world: SparkWorld) -> None:
+    rows = world.rows(
+        "SELECT p.table, c.name FROM system.tables t JOIN system.parts p ON p.table = t.name "
+        "JOIN customers c ON c.id = p.level WHERE t.name = 'customers'"
+    )
+    assert rows == [("customers", "Ann")]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("SELECT nam FROM customers", "UNKNOWN_COLUMN", ["column=nam", "name", "at=1:8"]),
+        ("SELECT c.nope\nFROM customers c\nWHERE c.bad = 1", "UNKNOWN_COLUMN", ["at=3:7", "bad"]),
+        ("SELECT * FROM custmers", "TABLE_NOT_FOUND", ["custmers", "customers"]),
+        ("SELECT * FROM nope.customers", "DATABASE_NOT_FOUND", ["nope"]),
+        ("SELECT nope(id) FROM customers", "UNKNOWN_FUNCTION", ["nope"]),
+        ("SELECT id FROM customers a JOIN customers b ON a.id = b.id", "BAD_QUERY", ["ambiguous"]),
+        ("SELECT name, count(*) FROM customers", "BAD_QUERY", ["reason="]),
+        ("SELECT id frm customers WHERE", "SYNTAX_ERROR", ["line=1"]),
+        ("SELECT CAST(name AS INT) FROM customers", "BAD_QUERY", ["Ann"]),
+        ("SELECT 1 / (id - id) FROM customers", "BAD_QUERY", ["zero"]),
+        ("SELECT * FROM parquet.`/etc`", "DATABASE_NOT_FOUND", ["parquet"]),
+        ("SELECT * FROM customers VERSION AS OF 1", "NOT_SUPPORTED_YET", ["AS OF"]),
+        ("WITH x AS (SELECT 1 AS id, 'x' AS name) INSERT INTO customers SELECT * FROM x", "BAD_QUERY", ["Insert"]),
+        ("FROM customers INSERT INTO customers SELECT *", "BAD_QUERY", ["Insert"]),
+        ("SELECT * FROM customers", "UNKNOWN_SETTING", ["no_such"]),
+    ],
+)
+def test_errors_say_what_and_where_without_java(world: SparkWorld, text: str, code: str, told: list[str]) -> None:
+    error = world.refused(text, **({"no_such": "1"} if code == "UNKNOWN_SETTING" else {}))
+    shown = str(error)
+    assert error.code == code, shown
+    assert all(word in shown for word in told), shown
+    assert "\tat " not in shown
+    assert "__tilth" not in shown
+    assert "SQLSTATE" not in shown
+
+
+def test_a_large_result_is_refused(world: SparkWorld) -> None:
+    error = world.refused("SELECT id, repeat('x', 1000) FROM range(10000)", max_result_bytes="1 MiB")
+    assert error.code == "RESULT_TOO_LARGE"
+    assert world.rows("SELECT count(*) FROM range(10)") == [(10,)]
+
+
+def test_the_environment_is_not_for_queries(world: SparkWorld) -> None:
+    assert world.rows("SELECT '${env:PATH}', id FROM customers WHERE id = 0") == [("${env:PATH}", 0)]
+
+
+def test_spark_settings_reach_the_query_and_no_other(world: SparkWorld) -> None:
+    text = "SELECT hour(TIMESTAMP '2020-01-01 00:00:00Z')"
+    assert world.rows(text, spark__sql__session__timeZone="Asia/Tokyo") == [(9,)]
+    assert world.rows(text) == [(0,)]
+    assert world.rows(f"{text} SETTINGS `spark.sql.session.timeZone` = 'Asia/Tokyo'") == [(9,)]
+
+
+def test_insert_select(world: SparkWorld) -> None:
+    names = count()
+
+    def target(columns: str, tail: str = "") -> str:
+        name = f"target{next(names)}"
+        world.run(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree {tail}")
+        return name
+
+    same = target("id Int64, day Date, n Int32 DEFAULT 40 + 2", "PARTITION BY toYYYYMM(day) ORDER BY id")
+    answer = world.run(f"INSERT INTO {same} (day, id) SELECT day, id FROM orders WHERE id < 30 ORDER BY id DESC")
+    assert (answer.rows_written, answer.parts_read, answer.parts_pruned) == (6, 2, 1)
+    assert world.rows(f"SELECT count(*), min(id), max(day), max(n) FROM {same}") == [(6, 10, date(2020, 2, 12), 42)]
+    assert world.run(f"INSERT INTO {same} SELECT id, day, 1 FROM orders WHERE id > 1000").rows_written == 0
+    narrow = target("a Int16 NOT NULL", "ORDER BY a")
+    for text, told in (
+        ("SELECT 1.5", "column=a"),
+        ("SELECT 'x'", "column=a"),
+        ("SELECT 1, 2", "another number of columns"),
+        ("SELECT 70000", "70000"),
+        ("SELECT CAST(NULL AS INT)", "column=a"),
+        ("SELECT nope FROM orders", "nope"),
+    ):
+        assert told in str(world.refused(f"INSERT INTO {narrow} {text}")), text
+    assert world.rows(f"SELECT * FROM {narrow}") == []
+    aborted = [txn for txn in world.catalog.transactions.unfinished() if txn.state is TxnState.ABORTED]
+    assert len(aborted) >= 5
+
+
+def test_a_reader_lease_is_there_while_a_query_runs_and_gone_after_it(world: SparkWorld) -> None:
+    seen: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            seen.append(len(world.catalog.readers.list()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    world.rows("SELECT count(*) FROM orders a CROSS JOIN customers b")
+    done.set()
+    watcher.join()
+    assert max(seen) == 2
+    assert world.catalog.readers.list() == []
+    with pytest.raises(TilthError):
+        world.rows("SELECT raise_error('x') FROM orders")
+    assert world.catalog.readers.list() == []
+
+
+def test_views_are_checked_by_the_worker(world: SparkWorld) -> None:
+    world.run("CREATE TABLE k (id Int64, name String) ENGINE = Kafka('localhost:1', 'topic', 'group', 'JSONEachRow')")
+    world.run("CREATE TABLE into_ (id Int64, label String) ENGINE = MergeTree ORDER BY id")
+    for text, told in (
+        ("SELECT id, nope AS label FROM k", "nope"),
+        ("SELECT id, name AS other FROM k", "other"),
+        ("SELECT id FROM k JOIN customers USING (id)", "exactly one Kafka table"),
+        ("SELECT id, name AS label FROM customers", "needs a Kafka table"),
+        ("SELECT id frm k k2 k3", "line=1"),
+    ):
+        assert told in str(world.refused(f"CREATE MATERIALIZED VIEW v TO into_ AS {text}")), text
+    world.run("CREATE MATERIALIZED VIEW v TO into_ AS SELECT id, upper(name) AS label FROM shop.k WHERE id > 0")
+    assert world.rows("SELECT * FROM v") == []
+    assert "into_" in str(world.refused("SELECT * FROM k"))
+    found = world.catalog.tables.get("shop", "into_")
+    assert isinstance(found, TableDef)

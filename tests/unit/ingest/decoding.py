@@ -1,0 +1,65 @@
+"""Messages without a broker, and shorthands for decoding them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilth.ingest import read_config
+from tilth.ingest.decode import Decoded, Decoder
+from tilth.model.table import Column, KafkaDef, Schema
+from tilth.model.types import DataType, Kind, Simple
+
+#: 2025-01-01T00:00:01.500Z
+SENT_MS = 1_735_689_601_500
+
+
+@dataclass(frozen=True, slots=True)
+class FakeMessage:
+    number: int
+    content: bytes | None
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def key(self) -> bytes | None:
+        return f"k{self.number}".encode()
+
+    def offset(self) -> int:
+        return self.number
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, SENT_MS
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return [("h", b"v"), ("n", None)]
+
+
+def decoder(
+    columns: Mapping[str, Kind | DataType],
+    *,
+    wanted: Sequence[str] | None = None,
+    required: Sequence[str] = (),
+    defaults: Mapping[str, object] | None = None,
+    **settings: str,
+) -> Decoder:
+    made = [
+        Column(id=i, name=name, type=Simple(kind) if isinstance(kind, Kind) else kind, nullable=name not in required)
+        for i, (name, kind) in enumerate(columns.items(), start=1)
+    ]
+    given = {"kafka_broker_list": "h", "kafka_topic_list": "t", "kafka_format": "JSONEachRow"} | settings
+    kafka = KafkaDef(uuid="k", database="db", name="k", schema=Schema(columns=tuple(made)), settings=given)
+    return Decoder(kafka.schema, read_config(kafka), columns=wanted or list(columns), defaults=defaults or {})
+
+
+def decode(
+    columns: Mapping[str, Kind | DataType],
+    values: Sequence[bytes | None],
+    *,
+    wanted: Sequence[str] | None = None,
+    required: Sequence[str] = (),
+    defaults: Mapping[str, object] | None = None,
+    **settings: str,
+) -> Decoded:
+    made = decoder(columns, wanted=wanted, required=required, defaults=defaults, **settings)
+    return made.decode("topic", 3, [FakeMessage(i, value) for i, value in enumerate(values)])

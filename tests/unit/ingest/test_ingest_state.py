@@ -1,0 +1,133 @@
+"""The heart of a CONSUME service: what was found out in, instructions out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceHeart, ServiceState, Start, Stop, next_backoff_ms
+from tilth.model.offset import TopicPartition
+
+WELL = Look(is_wanted=True, definition="d1", consumers=2, partitions={"t": 3})
+
+
+def places(*partitions: int) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition("t", p) for p in partitions)
+
+
+def state_of(heart: ServiceHeart) -> str:
+    return heart.state.value
+
+
+def running_heart() -> ServiceHeart:
+    heart = ServiceHeart()
+    assert heart.looked(WELL, now_ms=0) == [Start(0, places(0, 2)), Start(1, places(1))]
+    return heart
+
+
+@pytest.mark.parametrize(("failures", "wait_ms"), [(0, 100), (1, 200), (5, 3200), (10, 102_400), (11, 102_400)])
+def test_oracle_back_off(failures: int, wait_ms: int) -> None:
+    """POLICIES.md 10.6."""
+    assert next_backoff_ms(failures) == wait_ms
+
+
+def test_starts_each_consumer_once() -> None:
+    heart = running_heart()
+    assert heart.state is ServiceState.RUNNING
+    assert heart.reason == "2 consumers"
+    assert heart.looked(WELL, now_ms=1) == []
+    assert heart.tick(now_ms=2) == []
+
+
+def test_failed_consumer_is_replaced_after_growing_waits() -> None:
+    heart = running_heart()
+    for failures, wait_ms in ((1, 100), (2, 200), (3, 400)):
+        heart.ended(1, EndKind.FAILURE, "it broke", now_ms=1000)
+        assert state_of(heart) == "failed"
+        assert heart.reason == "it broke"
+        assert heart.consumers[1].failures == failures
+        assert heart.next_retry_ms() == 1000 + wait_ms
+        assert heart.tick(now_ms=1000 + wait_ms - 1) == []
+        assert heart.tick(now_ms=1000 + wait_ms) == [Start(1, places(1))]
+        assert state_of(heart) == "running"
+    heart.committed(1)
+    heart.ended(1, EndKind.FAILURE, "again", now_ms=0)
+    assert heart.next_retry_ms() == 100
+
+
+def test_stale_consumer_does_not_wait_longer_each_time() -> None:
+    heart = running_heart()
+    for _ in range(5):
+        heart.ended(0, EndKind.STALE, "fenced", now_ms=0)
+        assert heart.next_retry_ms() == 100
+        assert heart.tick(now_ms=100) == [Start(0, places(0, 2))]
+
+
+def test_change_of_definition_stops_all_before_any_starts() -> None:
+    heart = running_heart()
+    changed = replace(WELL, definition="d2", consumers=1)
+    assert heart.looked(changed, now_ms=1) == [Stop(0, "definition changed"), Stop(1, "definition changed")]
+    assert heart.looked(changed, now_ms=2) == []
+    heart.ended(1, EndKind.ASKED, "", now_ms=3)
+    assert heart.tick(now_ms=3) == []
+    heart.ended(0, EndKind.ASKED, "", now_ms=4)
+    assert heart.tick(now_ms=4) == [Start(0, places(0, 1, 2))]
+
+
+def test_new_partitions_are_shared_out_anew() -> None:
+    heart = running_heart()
+    grown = replace(WELL, partitions={"t": 4})
+    assert heart.looked(grown, now_ms=1) == [Stop(0, "partitions changed"), Stop(1, "partitions changed")]
+    heart.ended(0, EndKind.ASKED, "", now_ms=2)
+    heart.ended(1, EndKind.ASKED, "", now_ms=2)
+    assert heart.tick(now_ms=2) == [Start(0, places(0, 2)), Start(1, places(1, 3))]
+
+
+def test_stop_is_kept_and_ended() -> None:
+    heart = running_heart()
+    off = replace(WELL, is_wanted=False, because="maintenance")
+    assert heart.looked(off, now_ms=1) == [Stop(0, "maintenance"), Stop(1, "maintenance")]
+    assert not heart.is_quiet()
+    heart.ended(0, EndKind.ASKED, "", now_ms=2)
+    # A consumer that fails while it is told to stop is stopped all the same.
+    heart.ended(1, EndKind.FAILURE, "late", now_ms=2)
+    assert heart.is_quiet()
+    assert (heart.state, heart.reason) == (ServiceState.STOPPED, "maintenance")
+    assert heart.tick(now_ms=10**9) == []
+    assert len(heart.looked(WELL, now_ms=3)) == 2
+
+
+def test_missing_dependency_waits_with_its_reason() -> None:
+    heart = running_heart()
+    missing = replace(WELL, missing="the target of a view is gone")
+    assert [type(each) for each in heart.looked(missing, now_ms=1)] == [Stop, Stop]
+    assert (heart.state, heart.reason) == (ServiceState.WAITING, "the target of a view is gone")
+
+
+def test_broker_that_comes_back_cuts_the_wait() -> None:
+    heart = running_heart()
+    for _ in range(8):
+        heart.ended(0, EndKind.BROKER, "no answer", now_ms=0)
+        heart.tick(now_ms=10**9)
+    heart.ended(0, EndKind.BROKER, "no answer", now_ms=0)
+    trouble = replace(WELL, partitions={}, trouble="no answer")
+    assert heart.looked(trouble, now_ms=1) == []
+    assert heart.state is ServiceState.FAILED
+    assert heart.next_retry_ms() is None
+    # The other one was not touched: it runs on as soon as messages come.
+    assert heart.consumers[1].state is ConsumerState.RUNNING
+    assert heart.looked(WELL, now_ms=2) == [Start(0, places(0, 2))]
+
+
+def test_gap_stops_the_consumer_that_owns_it_and_no_other() -> None:
+    heart = running_heart()
+    gap = replace(WELL, gaps=frozenset(places(1)))
+    assert heart.looked(gap, now_ms=1) == [Stop(1, "messages are missing")]
+    heart.ended(1, EndKind.ASKED, "", now_ms=2)
+    assert heart.tick(now_ms=10**9) == []
+    assert heart.next_retry_ms() is None
+    assert state_of(heart) == "failed"
+    assert "t/1" in heart.reason
+    assert heart.looked(WELL, now_ms=3) == [Start(1, places(1))]
+    assert state_of(heart) == "running"

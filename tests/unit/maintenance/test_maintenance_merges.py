@@ -1,0 +1,270 @@
+"""The manager and its merges over a memory catalog, with a worker that merges by adding numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.maintenance_world import MaintenanceWorld
+from tilth.base.errors import NotFoundError, UnavailableError
+from tilth.catalog import CommitOutcome, PartsGoneError, Requirement, TableNotFoundError, TruncateTable, Unknown, Update
+from tilth.maintenance.spark import MergeTask
+from tilth.model.service import ServiceKind, Switch, SwitchState
+from tilth.model.txn import TxnState
+
+
+@pytest.fixture
+def world() -> MaintenanceWorld:
+    return MaintenanceWorld()
+
+
+def test_many_small_parts_become_few_and_no_row_is_lost(world: MaintenanceWorld) -> None:
+    for _ in range(30):
+        world.insert("a")
+    before = world.catalog.parts.snapshot(world.t)
+    assert world.work() >= 1
+    after = world.catalog.parts.snapshot(world.t)
+    assert after.rows == before.rows == 300
+    assert len(after.parts) < 5
+    # The past reads as before.
+    assert world.catalog.parts.snapshot(world.t, at=before.ts).parts == before.parts
+    assert {event.event for event in world.catalog.part_log.recent(limit=100)} >= {"new", "merge"}
+    assert world.catalog.transactions.unfinished() == []
+    service = world.service(ServiceKind.MERGE)
+    assert (service.state, service.running_tasks, service.failures) == ("idle", 0, 0)
+    assert service.reason
+    lease = world.catalog.leases.get(f"table/{world.t}")
+    assert lease is not None
+    assert lease.holder == "s1"
+
+
+def test_each_choice_and_refusal_leaves_its_reason(world: MaintenanceWorld) -> None:
+    for _ in range(10):
+        world.insert("a")
+    world.insert("lonely")
+    world.work()
+    rows = world.manager.choices()
+    assert any(row.op == "MERGE(default.t)" and row.rule == "read_gain" and "parts of" in row.reason for row in rows)
+    assert any(row.rule == "refused" and row.reason == "lonely: only one part" for row in rows)
+    assert rows[0].rule == "nothing_to_gain"
+    names = [run.name for run in world.manager.runs()]
+    assert "MERGE(default.t)" in names
+    assert {row.name for row in world.manager.ops()} == {"MERGE(default.t)", "PART_GC(default.t)"}
+
+
+def test_parts_that_come_later_are_noticed_by_the_part_log(world: MaintenanceWorld) -> None:
+    world.work()
+    for _ in range(12):
+        world.insert("a")
+    world.clock.advance(1.1)
+    assert world.work() >= 1
+    assert world.visible_count() < 12
+
+
+def test_a_stopped_service_merges_nothing_and_says_why(world: MaintenanceWorld) -> None:
+    def switch(state: SwitchState, until_ms: int = 0) -> None:
+        world.catalog.services.set(
+            Switch(
+                table=world.t,
+                service=ServiceKind.MERGE,
+                state=state,
+                since_ms=world.clock.now_ms(),
+                until_ms=until_ms,
+                because="a test",
+            )
+        )
+        world.manager.wake(world.t)
+
+    switch(SwitchState.STOPPED)
+    for _ in range(10):
+        world.insert("a")
+    world.work(2)
+    service = world.service(ServiceKind.MERGE)
+    assert (service.switch, service.state, service.reason) == (SwitchState.STOPPED, "stopped", "a test")
+    assert world.worker.merges == 0
+    switch(SwitchState.RUNNING)
+    world.work(2)
+    assert world.worker.merges == 1
+    # A pause ends by itself.
+    switch(SwitchState.STOPPED, until_ms=world.clock.now_ms() + 60_000)
+    for _ in range(10):
+        world.insert("a")
+    world.work(2)
+    assert world.worker.merges == 1
+    world.work(60)
+    assert world.worker.merges == 2
+
+
+def test_a_failed_merge_is_told_waits_and_is_tried_again(world: MaintenanceWorld) -> None:
+    world.worker.errors = [UnavailableError("no space left on device", path="p")] * 2
+    for _ in range(10):
+        world.insert("a")
+    for _ in range(8):
+        world.insert("b", rows=1)
+    assert world.turn()
+    service = world.service(ServiceKind.MERGE)
+    assert (service.state, service.failures) == ("failed", 1)
+    assert "no space left on device: path=p" in service.reason
+    assert "next try in 1 s" in service.reason
+    assert service.last_exception_ms == world.clock.now_ms()
+    # Nothing is lost, nothing is left.
+    assert world.visible_count() == 18
+    assert world.catalog.transactions.unfinished() == []
+    world.work(2)
+    world.work(10)
+    assert world.visible_count() < 6
+    assert world.service(ServiceKind.MERGE).state == "idle"
+    assert world.service(ServiceKind.MERGE).failures == 0
+
+
+def test_a_drop_while_a_merge_runs_wins_and_is_no_failure(world: MaintenanceWorld) -> None:
+    def truncate(task: MergeTask) -> None:
+        world.worker.on_merge = lambda _: None
+        world.commit(TruncateTable(table=world.t))
+
+    world.worker.on_merge = truncate
+    for _ in range(10):
+        world.insert("a")
+    assert world.turn()
+    assert world.visible_count() == 0
+    assert world.catalog.transactions.unfinished() == []
+    assert world.service(ServiceKind.MERGE).failures == 0
+    assert any(PartsGoneError().message in row.reason for row in world.manager.choices())
+    [run] = [run for run in world.manager.runs() if run.name == "MERGE(default.t)"]
+    assert "not visible any more" in run.error
+
+
+@pytest.mark.parametrize("has_landed", [True, False])
+def test_an_unknown_outcome_deletes_nothing_and_is_resolved_later(
+    world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch, *, has_landed: bool
+) -> None:
+    real = world.catalog.transactions.commit
+    left = [True]
+
+    def lossy(txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
+        if world.worker.merges and left:
+            left.clear()
+            if has_landed:
+                real(txn_id, updates, requirements)
+            return Unknown("the answer was lost")
+        return real(txn_id, updates, requirements)
+
+    monkeypatch.setattr(world.catalog.transactions, "commit", lossy)
+    for _ in range(10):
+        world.insert("a")
+    world.manager.step()
+    world.settle()
+    [run] = world.manager.runs()
+    assert "the answer was lost" in run.error
+    states = [txn.state for txn in world.catalog.transactions.recent(1)]
+    assert states == [TxnState.FINISHED if has_landed else TxnState.RUNNING]
+    world.work(2)
+    assert world.worker.merges == 1
+    assert world.visible_count() == 1
+    assert world.catalog.transactions.unfinished() == []
+
+
+def test_no_more_runs_at_once_than_threads(world: MaintenanceWorld) -> None:
+    world.worker.is_holding = True
+    for table in [world.t, *(world.table(name) for name in "uvw")]:
+        for _ in range(10):
+            world.insert("a", table=table)
+    started = sum(world.turn() for _ in range(10))
+    assert started == world.running() == 2
+    assert world.manager.choices()[0].reason == "no free threads"
+    assert {world.service(ServiceKind.MERGE, table).state for table in [world.t, world.table("u")]} <= {
+        "running",
+        "waiting",
+    }
+    # Parts under merge are not chosen again, and the transaction of a long merge is not taken for lost.
+    world.clock.advance(700)
+    world.turn()
+    world.worker.let_go()
+    world.settle()
+    world.work(2)
+    assert all(world.visible_count(world.table(name)) == 1 for name in "tuvw")
+    assert world.worker.merges == 4
+
+
+def test_stop_cancels_what_runs_and_the_next_start_cleans_up(world: MaintenanceWorld) -> None:
+    world.worker.is_holding = True
+    for _ in range(10):
+        world.insert("a")
+    world.turn()
+    assert world.running() == 1
+    world.manager.stop()
+    [txn] = world.catalog.transactions.unfinished()
+    assert (txn.state, txn.actor) == (TxnState.ABORTED, "merge default.t")
+    assert world.catalog.leases.list() == []
+    world.worker.is_holding = False
+    world.manager = world.new_manager()
+    world.manager.start()
+    try:
+        assert world.catalog.transactions.unfinished() == []
+    finally:
+        world.manager.stop()
+
+
+def test_optimize_merges_what_the_background_would_leave(world: MaintenanceWorld) -> None:
+    world.insert("a", rows=100_000)
+    world.insert("a", rows=10)
+    world.insert("b")
+    assert world.work() == 0
+    report = world.manager.optimize(world.t)
+    assert (report.partitions, report.merges, report.parts_before, report.parts_after) == (2, 1, 3, 2)
+    assert report.rows_merged == 100_010
+    assert world.manager.optimize(world.t, "b", final=True).merges == 0
+    with pytest.raises(NotFoundError, match=r"no such partition: table=default\.t partition=z"):
+        world.manager.optimize(world.t, "z")
+    with pytest.raises(TableNotFoundError):
+        world.manager.optimize("nothing")
+    world.insert("a")
+    world.worker.errors = [UnavailableError("no worker")]
+    with pytest.raises(UnavailableError, match="no worker"):
+        world.manager.optimize(world.t, "a", final=True)
+
+
+def test_explain_tells_of_every_partition(world: MaintenanceWorld) -> None:
+    for _ in range(10):
+        world.insert("a")
+    world.insert("b")
+    rows = {row.partition: row for row in world.manager.explain_merge(world.t)}
+    assert (rows["a"].state, rows["a"].parts, rows["a"].rows) == ("would run", 10, 100)
+    assert (rows["b"].state, rows["b"].reason) == ("refused", "only one part")
+
+
+def test_a_dropped_table_is_left_alone_and_forgotten_after_its_time(world: MaintenanceWorld) -> None:
+    world.insert("a")
+    world.work()
+    world.catalog.tables.drop(world.t)
+    world.manager.wake()
+    world.work(6)
+    assert world.manager.stats() == []
+    assert len(world.catalog.tables.dropped()) == 1
+    world.work(259_200)
+    assert world.catalog.tables.dropped() == []
+    assert list(world.catalog.parts.all_entries(world.t)) == []
+
+
+def test_a_transaction_that_nobody_works_on_is_lost_after_ten_minutes(world: MaintenanceWorld) -> None:
+    world.work()
+    lost = world.catalog.transactions.begin("insert")
+    world.work(599)
+    assert world.catalog.transactions.resolve(lost.id) is TxnState.RUNNING
+    world.work(6)
+    assert world.catalog.transactions.resolve(lost.id) is TxnState.ABORTED
+    # The grace: a task that is being killed may still write.
+    world.work(6)
+    world.work(16)
+    assert world.catalog.transactions.resolve(lost.id) is None
+
+
+def test_a_bad_setting_of_one_table_stops_no_other(world: MaintenanceWorld) -> None:
+    bad = world.table("bad")
+    world.catalog.tables.modify_settings(bad, {"old_parts_lifetime": "never"}, ())
+    for _ in range(10):
+        world.insert("a")
+    assert world.work() >= 1
+    assert [row.uuid for row in world.manager.stats()] == [world.t, world.t]
+    assert any("old_parts_lifetime" in row.reason for row in world.manager.choices())

@@ -1,0 +1,60 @@
+"""Failures wait ever longer, switches end by themselves, and news are told once."""
+
+from __future__ import annotations
+
+from tests.catalog_world import World
+from tilth.maintenance.feed import PartFeed
+from tilth.maintenance.state import ServiceState, failed_again, is_on, newest, service_state
+from tilth.model.service import ServiceKind, Switch, SwitchState
+
+
+def test_the_wait_doubles_up_to_a_bound() -> None:
+    failure = failed_again(None, reason="r", now_ms=0)
+    waits = []
+    for _ in range(12):
+        waits.append(failure.until_ms - failure.at_ms)
+        failure = failed_again(failure, reason="r", now_ms=5)
+    assert waits[:4] == [1000, 2000, 4000, 8000]
+    assert waits[-1] == 256_000
+    assert failure.count == 13
+    assert newest([]) is None
+    assert newest([failure, failed_again(None, reason="later", now_ms=9)]) == failed_again(
+        None, reason="later", now_ms=9
+    )
+
+
+def test_a_switch_may_end_by_itself() -> None:
+    assert is_on(None, now_ms=5)
+    stopped = Switch(table="t", service=ServiceKind.GC, state=SwitchState.STOPPED, since_ms=1)
+    assert not is_on(stopped, now_ms=5)
+    paused = Switch(table="t", service=ServiceKind.GC, state=SwitchState.STOPPED, since_ms=1, until_ms=5)
+    assert not is_on(paused, now_ms=4)
+    assert is_on(paused, now_ms=5)
+
+
+def test_the_most_telling_state_is_told() -> None:
+    failure = failed_again(None, reason="r", now_ms=0)
+    assert service_state(is_switched_on=False, running=1, failure=failure, waiting=1) is ServiceState.STOPPED
+    assert service_state(is_switched_on=True, running=1, failure=failure, waiting=1) is ServiceState.RUNNING
+    assert service_state(is_switched_on=True, running=0, failure=failure, waiting=1) is ServiceState.FAILED
+    assert service_state(is_switched_on=True, running=0, failure=None, waiting=1) is ServiceState.WAITING
+    assert service_state(is_switched_on=True, running=0, failure=None, waiting=0) is ServiceState.IDLE
+
+
+def test_each_event_is_told_once_even_if_it_lands_late() -> None:
+    world = World()
+    feed = PartFeed(world.catalog)
+    world.insert("a", "b")
+    events, is_all = feed.news(world.clock.now_ms())
+    assert (len(events), is_all) == (2, True)
+    assert feed.news(world.clock.now_ms()) == ([], True)
+    world.insert("a")
+    assert len(feed.news(world.clock.now_ms())[0]) == 1
+    world.clock.advance(10)
+    world.insert("a")
+    assert len(feed.news(world.clock.now_ms())[0]) == 1
+    # Made ready before the last one, landed after it.
+    world.clock.set_now_ms(world.clock.now_ms() - 1000)
+    world.insert("c")
+    world.clock.advance(1)
+    assert [event.part.split("_")[0] for event in feed.news(world.clock.now_ms())[0]] == ["c"]

@@ -1,0 +1,197 @@
+"""The rooms' numbers as Prometheus reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tilth.catalog import CatalogStats
+from tilth.ingest import ConsumerStats, PartitionStats
+from tilth.model.offset import TopicPartition
+from tilth.model.service import ServiceKind, ServiceStats, SwitchState
+from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
+from tilth.server import METRICS, Metrics, MetricSources
+from tilth.server.metrics import SERVICE_STATES
+from tilth.server.stats import SECONDS, Answered
+from tilth.warehouse import WarehouseInfo, WarehouseStats, WorkerInfo
+
+SERVICE = ServiceStats(
+    database="shop",
+    table='or"ders\n',
+    uuid="u",
+    service=ServiceKind.MERGE,
+    switch=SwitchState.RUNNING,
+    because="",
+    state="waiting",
+    reason="",
+    wakeups=7,
+    last_wakeup_ms=0,
+    running_tasks=2,
+    failures=3,
+    last_exception="",
+    last_exception_ms=0,
+    server="s",
+)
+CONSUMER = ConsumerStats(
+    database="shop",
+    table="topic",
+    uuid="u",
+    consumer=1,
+    state="running",
+    task="",
+    partitions=(
+        PartitionStats(place=TopicPartition("orders", 3), offset=10, end=25),
+        PartitionStats(place=TopicPartition("orders", 4), offset=-1, end=5),
+    ),
+    rounds=4,
+    messages=40,
+    rows=39,
+    dead=1,
+    bytes=4000,
+    last_commit_ms=0,
+    last_exception="",
+    last_exception_ms=0,
+)
+TASK = TaskInfo(
+    id="t",
+    kind=TaskKind.MERGE,
+    warehouse="write",
+    worker="w",
+    table="t",
+    txn=0,
+    state=TaskState.RUNNING,
+    reason="",
+    created_ms=0,
+    started_ms=0,
+    ended_ms=0,
+    estimate=Cost(),
+    actual=Cost(),
+)
+WORKER = WorkerInfo(
+    name="w",
+    warehouses=("write",),
+    state="silent",
+    reason="",
+    last_answer_ms=0,
+    running=0,
+    resident=0,
+    memory_bytes=0,
+)
+WAREHOUSE = WarehouseInfo(name="write", workers=1, slots=4, running=1, waiting=2, resident=3)
+
+
+@dataclass(frozen=True)
+class Op:
+    running: int = 1
+    ended: int = 5
+    milliseconds: float = 250.0
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    merges: Op = field(default_factory=Op)
+    collections: Op = field(default_factory=Op)
+    moved: int = 6
+    removed: int = 7
+    removed_bytes: int = 8
+    prepare_failed: int = 9
+    choices: int = 10
+    choosing_microseconds: float = 11.0
+
+
+def warehouse() -> WarehouseStats:
+    return WarehouseStats(done=1, failed=2, cancelled=3, lost=4, workers=(WORKER,), warehouses=(WAREHOUSE,))
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    sources = MetricSources(
+        catalog=lambda: CatalogStats(commits=11, refused=2, conflicts=1, commit_seconds=0.5, commit_seconds_max=0.25),
+        warehouse=warehouse,
+        services=lambda: [SERVICE],
+        consumers=lambda: [CONSUMER],
+        tasks=lambda: [TASK, TASK],
+        maintenance=Maintenance,
+    )
+    return Metrics(sources)
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    families = text_string_to_metric_families(metrics.text().decode())
+    return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return samples(metrics)[name, tuple(sorted(labels.items()))]
+
+
+def test_services(metrics: Metrics) -> None:
+    labels = {"database": "shop", "table": 'or"ders\n', "service": "merge"}
+    states = {state: value(metrics, "tilth_service_state", **labels, state=state) for state in SERVICE_STATES}
+    assert states == {"running": 0, "idle": 0, "waiting": 1, "stopped": 0, "failed": 0}
+    assert value(metrics, "tilth_service_wakeups_total", **labels) == 7
+    assert value(metrics, "tilth_service_failures", **labels) == 3
+
+
+def test_consumers(metrics: Metrics) -> None:
+    place = {"database": "shop", "table": "topic", "topic": "orders"}
+    assert value(metrics, "tilth_ingest_lag_messages", **place, partition="3") == 15
+    assert value(metrics, "tilth_ingest_offset", **place, partition="3") == 10
+    assert value(metrics, "tilth_ingest_rows_total", database="shop", table="topic", consumer="1") == 39
+    stored = [labels for name, labels in samples(metrics) if name == "tilth_ingest_offset"]
+    assert len(stored) == 1, "no offset is stored for the other partition"
+
+
+def test_transactions_tasks_and_warehouses(metrics: Metrics) -> None:
+    assert value(metrics, "tilth_transactions_committed_total") == 11
+    assert value(metrics, "tilth_commit_conflicts_total") == 1
+    assert value(metrics, "tilth_tasks_ended_total", result="lost") == 4
+    assert value(metrics, "tilth_tasks", kind="merge", state="running") == 2
+    assert value(metrics, "tilth_worker_up", worker="w") == 0
+    assert value(metrics, "tilth_warehouse_tasks", warehouse="write", state="waiting") == 2
+
+
+def test_maintenance_keeps_the_seeds_names(metrics: Metrics) -> None:
+    assert value(metrics, "compact_rs_running") == 1
+    assert value(metrics, "compact_rs_duration_count") == 5
+    assert value(metrics, "compact_rs_duration_sum") == 250
+    assert value(metrics, "maintenance_op_prepare_failed_total") == 9
+    assert value(metrics, "maintenance_op_find_best_candidate_duration_count") == 10
+    assert value(metrics, "tilth_gc_removed_files_total") == 7
+
+
+def test_requests(metrics: Metrics) -> None:
+    for seconds in (0.001, 0.2, 1000.0):
+        metrics.http.begin()
+        metrics.http.end(Answered("POST", "/v1/sql", 200), seconds)
+    metrics.http.begin()
+    assert value(metrics, "tilth_http_requests_total", method="POST", route="/v1/sql", status="200") == 3
+    assert value(metrics, "tilth_http_request_seconds_bucket", route="/v1/sql", le="0.005") == 1
+    assert value(metrics, "tilth_http_request_seconds_bucket", route="/v1/sql", le=str(SECONDS[-1])) == 2
+    assert value(metrics, "tilth_http_request_seconds_bucket", route="/v1/sql", le="+Inf") == 3
+    assert value(metrics, "tilth_http_request_seconds_count", route="/v1/sql") == 3
+    assert value(metrics, "tilth_http_requests_running") == 1
+
+
+def test_a_room_that_fails_hides_no_other() -> None:
+    def gone() -> CatalogStats:
+        raise OSError("closed")
+
+    metrics = Metrics(MetricSources(catalog=gone, warehouse=warehouse, services=lambda: [SERVICE]))
+    assert value(metrics, "tilth_metrics_source_up", source="catalog") == 0
+    assert value(metrics, "tilth_metrics_source_up", source="warehouse") == 1
+    assert value(metrics, "tilth_tasks_ended_total", result="done") == 1
+    assert ("tilth_transactions_committed_total", ()) not in samples(metrics)
+
+
+def test_every_metric_is_given_and_declared_once(metrics: Metrics) -> None:
+    metrics.http.begin()
+    metrics.http.end(Answered("GET", "/", 200), 0.1)
+    endings = ("_bucket", "_count", "_sum")
+    given = {name for name, _ in samples(metrics) if not name.startswith("process_")}
+    plain = {next((name.removesuffix(end) for end in endings if name.endswith(end)), name) for name in given}
+    declared = [metric.name for metric in METRICS]
+    assert len(declared) == len(set(declared))
+    assert plain == set(declared)

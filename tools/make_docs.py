@@ -1,0 +1,301 @@
+"""Writes docs/reference from the code: settings, errors, command line, metrics, HTTP, system tables.
+
+    python -m tools.make_docs            writes the pages
+    python -m tools.make_docs --check    writes nothing; names the pages that are stale, exit code 1 if there are any
+
+Covers: what can be read off declarations. Does not cover: docs/reference/sql.md, which is written by hand.
+Always holds: the same code gives the same pages on every machine. See also: tests/docs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+from starlette.routing import Route
+
+import tilth
+from tilth.base.clock import SystemClock
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.ids import random_id
+from tilth.base.settings import Scope, Setting, SettingGroup
+from tilth.base.units import show_bytes
+from tilth.client.cli.main import app as command_line
+from tilth.model.wire import Health
+from tilth.server import METRICS, Doors, build_app, cells
+from tilth.server.errors import STATUS, status_of
+from tilth.server.formats import NAMES, Format
+from tilth.sql.system_tables import SYSTEM_TABLES
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+MADE = "<!-- Made from the code by `python -m tools.make_docs`; do not edit. -->"
+
+#: What a reader is told of each scope.
+SCOPES = {
+    Scope.NODE: (
+        "Node",
+        "Given once, at the start: `tilth serve --set name=value`, or `tilth.open(path, settings={..})`.",
+    ),
+    Scope.TABLE: (
+        "Table",
+        "Of one MergeTree table: `CREATE TABLE .. SETTINGS name = value`, `ALTER TABLE t MODIFY SETTING name = value`.",
+    ),
+    Scope.KAFKA: (
+        "Kafka table",
+        "Of one Kafka table, given as those of a table; a change restarts its consumers by itself. Many names are also "
+        "known without `kafka_`, or with it, as the last column tells.",
+    ),
+    Scope.SESSION: (
+        "Session",
+        "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Names that begin with "
+        "`spark.sql.` go to the query's Spark session as they are.",
+    ),
+}
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file's name."""
+    makers: dict[str, Callable[[], Iterable[str]]] = {
+        "settings.md": _settings_page,
+        "errors.md": _errors_page,
+        "cli.md": _cli_page,
+        "metrics.md": _metrics_page,
+        "http.md": _http_page,
+        "system-tables.md": _system_tables_page,
+    }
+    return {name: "\n".join([MADE, *make()]).rstrip() + "\n" for name, make in makers.items()}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks; returns the exit code."""
+    stale = [name for name, text in pages().items() if _read(FOLDER / name) != text]
+    if "--check" in arguments:
+        print("\n".join(stale) or "the reference is current")
+        return 1 if stale else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text)
+    print(f"written: {', '.join(stale) or 'nothing, all pages were current'}")
+    return 0
+
+
+def modules() -> Iterator[ModuleType]:
+    """Every module of the package but those that are run or are for tests."""
+    for found in pkgutil.walk_packages(tilth.__path__, "tilth."):
+        if not found.name.endswith("__main__") and not found.name.startswith("tilth.testing"):
+            yield importlib.import_module(found.name)
+
+
+# Any: settings of every type stand in one list.
+def settings() -> list[Setting[Any]]:
+    """Every setting that is in a group of a room, by scope and name."""
+    groups = [
+        value
+        for module in modules()
+        if module.__name__.endswith(".settings")
+        for value in vars(module).values()
+        if isinstance(value, SettingGroup)
+    ]
+    found = {(one.scope, one.name): one for group in groups for one in group.all}
+    return [found[key] for key in sorted(found)]
+
+
+def errors() -> list[type[TilthError]]:
+    """Every kind of error that has a code of its own, by code."""
+    list(modules())
+    found = {TilthError}
+    grown = [TilthError]
+    while grown:
+        grown = [sub for one in grown for sub in one.__subclasses__()]
+        found |= {one for one in grown if "code" in vars(one) and one.__module__.startswith("tilth.")}
+    return sorted(found, key=lambda one: (one.code, one.__module__))
+
+
+def _settings_page() -> Iterator[str]:
+    yield "# Settings"
+    for scope, (title, told) in SCOPES.items():
+        yield from ("", f"## {title}", "", told, "")
+        rows = [
+            (f"`{one.name}`", _default(one), _allowed(one), one.doc, ", ".join(f"`{name}`" for name in one.aliases))
+            for one in settings()
+            if one.scope is scope
+        ]
+        yield from _table(("setting", "default", "allowed", "what it does", "also known as"), rows)
+
+
+# Any: as above.
+def _default(setting: Setting[Any]) -> str:
+    value = setting.default.value if isinstance(setting.default, Enum) else setting.default
+    if setting.unit == "bytes" and isinstance(value, int) and value >= 1024:
+        return show_bytes(value)
+    if value in ("", (), None):
+        return "empty"
+    told = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{told} {setting.unit}".strip() if isinstance(value, int | float) else f"`{told}`"
+
+
+# Any: as above.
+def _allowed(setting: Setting[Any]) -> str:
+    return setting.allowed or {"str": "text", "bool": "true or false"}.get(setting.kind, "")
+
+
+def _errors_page() -> Iterator[str]:
+    yield from ("# Errors", "")
+    yield "Every error has a kind, which says what to do, a code, which programs may match, a message that names the"
+    yield "thing, a hint, and over HTTP an id under which the node's log tells the story (`cause_id=..`)."
+    yield from ("", "## Kinds", "")
+    told = {kind: _comment_above(ErrorKind, kind.name) for kind in ErrorKind}
+    yield from _table(
+        ("kind", "status", "what it means"), [(f"`{k.value}`", str(STATUS[k]), told[k]) for k in ErrorKind]
+    )
+    yield from ("", "## Codes", "")
+    rows = [
+        (f"`{one.code}`", one.kind.value, str(status_of(one)), _first_line(one), f"`{one.__module__}`")
+        for one in errors()
+    ]
+    yield from _table(("code", "kind", "status", "message", "where"), rows)
+
+
+def _cli_page() -> Iterator[str]:
+    group: Any = typer.main.get_command(command_line)  # Any: typer carries its own copy of click
+    yield from ("# Command line", "", "`tilth --version` tells the version; `tilth COMMAND --help` what stands here.")
+    yield "Exit codes: 0 all went well, 1 a statement or the server failed, 2 the command line was wrong."
+    for name, command in sorted(group.commands.items()):
+        yield from ("", f"## tilth {name}", "", str(command.help).strip(), "")
+        rows = []
+        for option in command.params:
+            default = "required" if option.required else "" if option.default is None else f"`{_plain(option.default)}`"
+            variable = f"`{option.envvar}`" if option.envvar else ""
+            kind = type(option.default)
+            among = f" One of {', '.join(one.value for one in kind)}." if isinstance(option.default, Enum) else ""
+            names = ", ".join(f"`{text}`" for text in option.opts)
+            rows.append((names, default, variable, f"{option.help or ''}{among}"))
+        yield from _table(("option", "default", "variable", "what it does"), rows)
+    yield from ("", "## The shell", "", "`tilth sql` without `-c`, `-f` and redirected input is a shell:", "", "```")
+    yield from importlib.import_module("tilth.client.cli.shell").HELP.splitlines()
+    yield "```"
+
+
+def _plain(value: object) -> str:
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _metrics_page() -> Iterator[str]:
+    yield from (
+        "# Metrics",
+        "",
+        "`GET /metrics`, in Prometheus' text format. Names that do not begin with `tilth_` are Kudu's.",
+    )
+    yield "`process_*` of the Prometheus client library tell of the node's own process; Spark's JVM is another one."
+    yield ""
+    rows = [
+        (f"`{one.name}`", one.type.value, ", ".join(f"`{label}`" for label in one.labels), one.help) for one in METRICS
+    ]
+    yield from _table(("metric", "type", "labels", "what it is"), rows)
+
+
+def _http_page() -> Iterator[str]:
+    yield from ("# HTTP", "")
+    yield "One port serves everything. A body larger than the node's setting `server.body-max` is refused with 413."
+    for route in _routes():
+        methods = " | ".join(sorted(route.methods or (), key=("POST", "GET", "DELETE", "HEAD").index))
+        yield from ("", f"## {methods} {route.path}", "", inspect.cleandoc(route.endpoint.__doc__ or ""))
+    yield from ("", "## Forms of a result", "")
+    rows = [
+        (f"`{form.value}`", ", ".join(f"`{name}`" for name, named in NAMES.items() if named is form)) for form in Format
+    ]
+    yield from _table(("Accept", "FORMAT, in any case"), rows)
+    yield from ("", "The first media type in `Accept` that is known counts; with none of them the answer is JSON:")
+    yield '`{"columns": [{"name", "type"}], "rows": [[..]], "summary": {"query_id", "elapsed_ms", "rows", "message"}}`.'
+    yield ""
+    yield _paragraph(cells.__doc__, "Always holds: ")
+    yield "NDJSON tells columns of one name apart by a number: `a`, `a_2`. In CSV, NULL is an empty field and an empty"
+    yield 'string `""`; nested values are JSON text; the first line holds the names.'
+    yield from (
+        "",
+        "## Errors",
+        "",
+        'The body is `{"error": {"code", "kind", "message", "hint", "id"}}`; the status follows the kind:',
+        "",
+    )
+    yield from _table(("kind", "status"), [(f"`{kind.value}`", str(status)) for kind, status in STATUS.items()])
+    yield from (
+        "",
+        "A 503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`. All codes: errors.md.",
+    )
+
+
+def _routes() -> list[Route]:
+    class Nothing:
+        """Stands for the rooms; no route is called."""
+
+        def __getattr__(self, name: str) -> Any:  # Any: it is never used
+            raise AttributeError(name)
+
+    nothing: Any = Nothing()  # Any: as above
+    health = Health(status="ok", version="", server="", components={})
+    doors = Doors(
+        clock=SystemClock(),
+        statements=nothing,
+        snapshots=nothing,
+        health=lambda: health,
+        metrics=lambda: b"",
+        ids=random_id,
+    )
+    return [route for route in build_app(doors).routes if isinstance(route, Route)]
+
+
+def _system_tables_page() -> Iterator[str]:
+    yield from ("# System tables", "")
+    yield "They answer without Spark, also when no worker is alive: `SELECT * FROM system.bg_threads`. Times are UTC."
+    for name, table in sorted(SYSTEM_TABLES.items()):
+        yield from ("", f"## system.{name}", "", table.doc, "")
+        yield from _table(
+            ("column", "type", "what it is"), [(f"`{c.name}`", str(c.type), c.doc) for c in table.columns]
+        )
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A Markdown table without the columns that are empty in every row."""
+    listed = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows]
+    kept = [index for index in range(len(heads)) if any(row[index] for row in listed)]
+    yield f"| {' | '.join(heads[index] for index in kept)} |"
+    yield f"|{'---|' * len(kept)}"
+    for row in listed:
+        yield f"| {' | '.join(row[index] for index in kept)} |"
+
+
+def _comment_above(holder: type, name: str) -> str:
+    """The `#:` lines above a field of a class."""
+    lines = [line.strip() for line in inspect.getsource(holder).splitlines()]
+    place = next(index for index, line in enumerate(lines) if line.startswith(f"{name} ="))
+    told: list[str] = []
+    while lines[place - 1 - len(told)].startswith("#:"):
+        told.insert(0, lines[place - 1 - len(told)].removeprefix("#:").strip())
+    return " ".join(told)
+
+
+def _first_line(error: type[TilthError]) -> str:
+    return (inspect.getdoc(error) or "").splitlines()[0]
+
+
+def _paragraph(doc: str | None, start: str) -> str:
+    """What a docstring says behind these words, to its end."""
+    told = inspect.cleandoc(doc or "").partition(start)[2]
+    return told[:1].upper() + told[1:]
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
