@@ -8,7 +8,7 @@ PY = $(ENV) .venv/bin/python
 PYTEST = $(PY) -m pytest
 
 .PHONY: help setup java broker-jars lint format test test-fast demo bench bench-ingest bench-merge bench-catalog \
-	bench-query lock clean clean-all
+	bench-query docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,9 @@ bench-catalog: setup java ## commits, a million parts, plans
 
 bench-query: setup java ## a query over plain parts, beside Spark over the same files
 	@$(PY) -m bench.bench_query
+
+docs: setup ## write docs/reference from the code
+	@$(PY) -m tools.make_docs
 
 lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

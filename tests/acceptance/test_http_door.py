@@ -124,6 +124,11 @@ def test_a_body_that_is_too_large_is_refused_over_a_socket(rooms: FakeRooms) -> 
         server.stop()
 
 
+def test_answers_are_not_held_back_by_the_network(server: HttpServer) -> None:
+    """asyncio turns Nagle's algorithm off, which costs 40 ms an answer, only where it sees that the socket is TCP."""
+    assert server._socket.proto == socket.IPPROTO_TCP
+
+
 def test_a_port_that_is_taken(server: HttpServer) -> None:
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(PortTakenError, match=str(port)):

@@ -9,6 +9,7 @@ See also: watch.py for what is remembered of a table, cleaner.py for what did no
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,8 @@ from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 REFRESH_MS = 30_000
 #: How long one turn looks at tables before it chooses; the others come in the next turn.
 LOOK_SECONDS_MAX = 0.5
+#: What an op that waits for its turn says of itself is asked anew after this, or when something has changed.
+LOOK_AGAIN_MS = 1_000
 CLEAN_PERIOD_MS = 5_000
 CHOICES_MAX = 1_000
 STOP_SECONDS_MAX = 30.0
@@ -108,6 +111,8 @@ class MaintenanceManager:
         self._ended: deque[OpRun] = deque(maxlen=max(1, settings.history_size))
         self._choices: deque[ChoiceRow] = deque(maxlen=CHOICES_MAX)
         self._last_refusal = ""
+        #: Of the manager's thread alone: the ops that could run, by table.
+        self._runnable: dict[str, list[tuple[_Table, MergeOp | PartGcOp, OpStats]]] = {}
         self._served: dict[str, int] = {}
         self._turns = 0
         self._refreshed_ms = 0
@@ -278,6 +283,7 @@ class MaintenanceManager:
         with self._lock:
             gone = [self._tables.pop(uuid) for uuid in list(self._tables) if uuid not in there]
         for table in gone:
+            self._runnable.pop(table.watch.uuid, None)
             for op in table.ops:
                 op.cancel()
             self._owner.release(table.watch.uuid)
@@ -350,7 +356,8 @@ class MaintenanceManager:
         ops: dict[str, tuple[_Table, MergeOp | PartGcOp]] = {}
         views: list[OpView] = []
         if free > 0 and self._settings.is_enabled and not self._stopping.is_set():
-            for table, op, stats in self._runnable():
+            self._look()
+            for table, op, stats in itertools.chain.from_iterable(self._runnable.values()):
                 ops[op.name] = (table, op)
                 views.append(OpView(name=op.name, table=table.watch.name, stats=stats))
         choice = choose(
@@ -366,6 +373,7 @@ class MaintenanceManager:
             return choice
         table, op = ops[choice.op_name]
         prepared = op.prepare()
+        table.watch.is_woken = True
         if isinstance(prepared, NotPrepared):
             self._record(op.name, table.watch.name, "refused", prepared.reason)
             return choice
@@ -376,11 +384,10 @@ class MaintenanceManager:
         self._begin(op, prepared)
         return choice
 
-    def _runnable(self) -> list[tuple[_Table, MergeOp | PartGcOp, OpStats]]:
-        """The ops that could run now. Tables where nothing is due cost a comparison."""
+    def _look(self) -> None:
+        """Brings up to date which ops could run. Tables where nothing is due cost a comparison."""
         now_ms = self._clock.now_ms()
         deadline = self._clock.monotonic() + LOOK_SECONDS_MAX
-        found: list[tuple[_Table, MergeOp | PartGcOp, OpStats]] = []
         for table in self._registered():
             watch = table.watch
             if not watch.is_woken and watch.due_ms > now_ms:
@@ -390,9 +397,12 @@ class MaintenanceManager:
             # Lowered first: what is noticed from here on leads to another look.
             watch.is_woken = False
             runnable = [(table, op, stats) for op in table.ops if (stats := op.stats()) and stats.is_runnable]
-            watch.due_ms = 0 if runnable else min(self._due_ms(table, op, now_ms) for op in table.ops)
-            found += runnable
-        return found
+            if runnable:
+                self._runnable[watch.uuid] = runnable
+                watch.due_ms = now_ms + LOOK_AGAIN_MS
+            else:
+                self._runnable.pop(watch.uuid, None)
+                watch.due_ms = min(self._due_ms(table, op, now_ms) for op in table.ops)
 
     def _due_ms(self, table: _Table, op: MergeOp | PartGcOp, now_ms: int) -> int:
         service = ServiceKind.MERGE if op.kind is OpKind.MERGE else ServiceKind.GC

@@ -36,6 +36,8 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpStats:
+    """The doors at one look."""
+
     #: How often requests were answered so.
     requests: dict[Answered, int]
     #: From a request's first byte to its answer's last, by route.

@@ -61,8 +61,31 @@ SESSION_SETTINGS = SettingGroup((MAX_RESULT_BYTES, MAX_INSERT_BYTES, MAX_INSERT_
 #: Names that go to the query's Spark session as they are.
 SPARK_PREFIX = "spark.sql."
 
-#: What ALTER TABLE .. MODIFY SETTING takes, for tables that store rows.
-TABLE_SETTINGS = SettingGroup((*STORAGE_TABLE_SETTINGS.all, *MAINTENANCE_TABLE_SETTINGS.all))
+#: Of ClickHouse's and ByConity's tables; Tilth has no use for them.
+_WITHOUT_EFFECT = (
+    "index_granularity",
+    "index_granularity_bytes",
+    "min_bytes_for_wide_part",
+    "min_rows_for_wide_part",
+    "storage_policy",
+    "cnch_vw_default",
+    "cnch_vw_read",
+    "cnch_vw_write",
+    "cnch_vw_task",
+)
+ACCEPTED = tuple(
+    Setting(
+        name=name,
+        scope=Scope.TABLE,
+        default="",
+        parse=str,
+        doc="Accepted so that an existing DDL runs; has no effect.",
+    )
+    for name in _WITHOUT_EFFECT
+)
+
+#: What CREATE TABLE and ALTER TABLE .. MODIFY SETTING take, for tables that store rows.
+TABLE_SETTINGS = SettingGroup((*STORAGE_TABLE_SETTINGS.all, *MAINTENANCE_TABLE_SETTINGS.all, *ACCEPTED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,23 @@ def test_raw_and_virtual_columns(world: IngestWorld, broker: Broker) -> None:
     world.send("forms-raw", [b"\x00\xff", b"two\nlines", b"three"], partitions=2)
     place = "concat(_topic, '/', _partition) AS place"
     select = f"SELECT line, {place}, _offset AS at, _timestamp_ms AS sent, _key AS key FROM k"
+    world.view("v", kafka, target, select)
+    world.wait_rows(target, 3)
+    rows = {(row["place"], row["at"]): row for row in world.rows(target).to_pylist()}
+    assert {where: row["line"] for where, row in rows.items()} == {
+        ("forms-raw/0", 0): b"\x00\xff",
+        ("forms-raw/0", 1): b"three",
+        ("forms-raw/1", 0): b"two\nlines",
+    }
+    assert [rows[where]["key"] for where in sorted(rows)] == ["k0", "k2", "k1"]
+    assert all(abs(row["sent"].timestamp() - world.clock.now_ms() / 1000) < 600 for row in rows.values())
+
+
+def test_stream_mode_makes_rows_of_broken_messages(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("forms-stream")
+    kafka = world.kafka("k", "forms-stream", kafka_handle_error_mode="stream")
+    target = world.table("t", {"id": Kind.INT64, "error": Kind.STRING, "raw": Kind.STRING})
+    world.send("forms-stream", [event(1), b"{broken", event(2)])
     world.view("v", kafka, target, "SELECT id, _error AS error, _raw_message AS raw FROM k")
     world.wait_rows(target, 3)
     rows = world.rows(target).to_pylist()

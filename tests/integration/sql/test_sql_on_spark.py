@@ -32,6 +32,7 @@ class SparkWorld:
 
     def __init__(self, folder: Path) -> None:
         clock = SystemClock()
+        self.folder = folder
         self.catalog = Catalog(MemoryKV(), clock, "s1", random_id, is_checking=True)
         self.session = WorkerSession(
             WarehouseSettings(master="local[2]", driver_memory="1g"),
@@ -352,3 +353,36 @@ def test_views_are_checked_by_the_worker(world: SparkWorld) -> None:
     assert "into_" in str(world.refused("SELECT * FROM k"))
     found = world.catalog.tables.get("shop", "into_")
     assert isinstance(found, TableDef)
+
+
+def test_explain_names_no_view_of_ours_as_a_column_and_runs_nothing(world: SparkWorld) -> None:
+    ((plan,),) = world.rows("EXPLAIN SELECT id FROM orders WHERE id > 100")
+    assert "Physical Plan" in str(plan)
+
+
+def test_many_queries_at_once(world: SparkWorld) -> None:
+    """Each has its own session: views and settings of one are not seen by another."""
+    results: list[object] = []
+
+    def ask(number: int) -> None:
+        zone = "Asia/Tokyo" if number % 2 else "UTC"
+        text = f"SELECT count(*), hour(TIMESTAMP '2020-01-01 00:00:00Z') FROM orders WHERE id > {number * 10}"
+        results.append((number, *world.rows(text, spark__sql__session__timeZone=zone)[0]))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, results)) == ["(0, 9, 0)", "(1, 8, 9)", "(2, 5, 0)", "(3, 2, 9)"]
+
+
+def test_a_missing_file_is_named(world: SparkWorld) -> None:
+    world.run("CREATE TABLE broken (a Int64) ENGINE = MergeTree ORDER BY a")
+    world.run("INSERT INTO broken VALUES (1)")
+    table = world.catalog.tables.get("shop", "broken")
+    (part,) = world.catalog.parts.snapshot(table.uuid).parts
+    (world.folder / "tables" / table.uuid / "data" / part.file.name).unlink()
+    error = world.refused("SELECT * FROM broken")
+    assert error.code == "PART_FILE_NOT_FOUND"
+    assert part.file.name in str(error)

@@ -105,7 +105,7 @@ def test_numbers_in_strings_when_asked() -> None:
 
 
 def test_csv_cells() -> None:
-    columns = {
+    columns: dict[str, Kind | DataType] = {
         "a": Kind.INT64,
         "s": Kind.STRING,
         "t": Kind.TIMESTAMP,

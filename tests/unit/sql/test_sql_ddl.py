@@ -253,3 +253,27 @@ def test_switches_and_work_at_once(world: SqlWorld) -> None:
 def test_statements_of_later_work_are_refused_by_name(world: SqlWorld, text: str) -> None:
     world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")
     assert refused(world, text).code == "NOT_SUPPORTED_YET"
+
+
+def test_the_triplet_of_other_systems_runs_unchanged(world: SqlWorld) -> None:
+    world.dispatch.answer = answer_view_tasks(("default", "events_kafka"))
+    for text in (
+        "CREATE TABLE default.events_kafka (`id` UInt32, `name` LowCardinality(String), `at` DateTime) "
+        "ENGINE = CnchKafka() SETTINGS kafka_broker_list = 'b:9092', kafka_topic_list = 't', kafka_group_name = 'g', "
+        "kafka_format = 'JSONEachRow', kafka_row_delimiter = '\\n', kafka_num_consumers = 2, "
+        "kafka_max_block_size = 65536",
+        "CREATE TABLE default.events (`id` UInt32, `name` LowCardinality(String), `at` DateTime) "
+        "ENGINE = CnchMergeTree PARTITION BY toDate(at) ORDER BY (name, id) SETTINGS index_granularity = 8192",
+        "CREATE MATERIALIZED VIEW default.events_view TO default.events (`id` UInt32, `name` String, `at` DateTime) "
+        "AS SELECT id, name, at FROM default.events_kafka",
+    ):
+        world.run(text)
+    assert [one.engine.value for one in world.catalog.tables.list()] == [
+        "MergeTree",
+        "Kafka",
+        "MergeTree",
+        "MaterializedView",
+    ]
+    assert world.rows("SELECT source, target FROM system.tables WHERE name = 'events_view'") == [
+        ("default.events_kafka", "default.events")
+    ]

@@ -49,7 +49,7 @@ from tilth.model.service import ServiceKind
 from tilth.storage import remove_file
 
 #: The first look at a table comes at a random time within this, so that a start does not read everything at once.
-FIRST_LOOK_MS = 10_000
+FIRST_LOOK_MS = 60_000
 #: Rounds of SYSTEM GC: data, marks, ranges, and one that finds nothing.
 NOW_ROUNDS_MAX = 5
 
@@ -107,9 +107,10 @@ class PartGcOp:
         #: When each partition may have something to move; those not in it have nothing.
         self._due_ms: dict[str, int] = {}
         #: When all partitions are looked at, whatever is known; none: everything is known.
-        self._due_all_ms: int | None = now_ms + int(rng.random() * FIRST_LOOK_MS)
+        has_been_used = catalog.parts.version(watch.uuid).counter > 0
+        self._due_all_ms = now_ms + int(rng.random() * FIRST_LOOK_MS) if has_been_used else None
         self._pause_until_ms = 0
-        self._trash_due_ms: int | None = now_ms + int(rng.random() * FIRST_LOOK_MS)
+        self._trash_due_ms = now_ms + int(rng.random() * FIRST_LOOK_MS) if has_been_used else None
         #: Where phase 2 goes on; none before it was read, so that it goes on after a restart too.
         self._trash_state: TrashState | None = None
         self._trash_pass_due_ms: int | None = None
