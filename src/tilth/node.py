@@ -189,6 +189,7 @@ class Node:
             root=root,
             server=self._server,
             settings=given,
+            upper_settings=SERVER_SETTINGS.all,
         )
         self._pins = Pins(self.catalog, root=root, server=self._server)
         self._metrics = Metrics(

@@ -10,6 +10,7 @@ that went lost stops its consumer and is told. See also: docs/journey.md, tilth.
 from tilth.ingest.calls import ConsumerCalls
 from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
 from tilth.ingest.decode import VIRTUAL_COLUMNS
+from tilth.ingest.definitions import DependencyMissingError, check_kafka
 from tilth.ingest.errors import (
     BrokenMessageError,
     BrokerUnavailableError,
@@ -51,6 +52,7 @@ __all__ = [
     "ConsumeManager",
     "ConsumerCalls",
     "ConsumerStats",
+    "DependencyMissingError",
     "FormatError",
     "FusedPlan",
     "IngestSettings",
@@ -69,6 +71,7 @@ __all__ = [
     "VerifyReport",
     "ViewError",
     "ViewPlan",
+    "check_kafka",
     "check_view",
     "consume_runner",
     "dead_letter_table",

@@ -147,10 +147,12 @@ class Consumers:
             handle.cancel()
 
     def settle(self, index: int, reason: str) -> None:
-        """A round that did not commit never will; its files are then removed by the cleaner."""
+        """A round that did not commit never will; its files are then removed by the cleaner.
+
+        Raises what the catalog says when it cannot be asked; the round is then settled by a later call.
+        """
         known = self._of(index)
-        with self._lock:
-            txn, known.txn = known.txn, 0
+        txn = known.txn
         if not txn:
             return
         try:
@@ -158,6 +160,9 @@ class Consumers:
         except (TxnFinishedError, TxnNotFoundError) as error:
             # It did commit, or is cleaned up already: either way it is settled.
             _log.debug("round_settled", cause_id=str(txn), why=error)
+        with self._lock:
+            if known.txn == txn:
+                known.txn = 0
 
     def over(self, ended: Ended, *, is_failure: bool) -> None:
         """Notes the end of a consumer's task."""

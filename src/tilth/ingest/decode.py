@@ -106,7 +106,7 @@ class Decoder:
 
         Raises FormatError when the format cannot fill such columns.
         """
-        _check_format(schema, config)
+        check_format(schema, config)
         self._schema = schema
         self._record = _record_type(schema, config, defaults)
         self._empty = msgspec.defstruct("Empty", [(f"c{i}", Any, None) for i, _ in enumerate(schema.columns)])()
@@ -212,7 +212,8 @@ def column_type(schema: Schema, name: str) -> DataType:
 # --- reading one message ---------------------------------------------------------------------------------------------
 
 
-def _check_format(schema: Schema, config: KafkaConfig) -> None:
+def check_format(schema: Schema, config: KafkaConfig) -> None:
+    """Raises FormatError when the format cannot fill such columns."""
     if config.format in (Format.RAW, Format.LINES):
         fits = len(schema.columns) == 1 and schema.columns[0].type in [Simple(kind) for kind in _RAW_KINDS]
         if not fits:

@@ -15,6 +15,7 @@ from tilth.base.ids import IdSource
 from tilth.catalog import Catalog
 from tilth.ingest.calls import ENCODER, ViewOrder
 from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
+from tilth.ingest.decode import check_format
 from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
 from tilth.model.table import KafkaDef, TableDef, full_name
 
@@ -40,10 +41,20 @@ class Definitions:
         return hashlib.sha256(b"".join(ENCODER.encode(part) for part in parts)).hexdigest()
 
 
+def check_kafka(kafka: KafkaDef) -> KafkaConfig:
+    """What can be said of a Kafka table before it is made: its settings, and that its columns fit its format.
+
+    Raises UnknownSettingError, BadSettingError, MissingSettingError or FormatError. Asks no broker.
+    """
+    config = read_config(kafka)
+    check_format(kafka.schema, config)
+    return config
+
+
 def read_definitions(clock: Clock, catalog: Catalog, ids: IdSource, uuid: str) -> Definitions:
     """As they are now. Raises DependencyMissingError, or an error of the settings."""
     kafka = kafka_definition(catalog, uuid)
-    config = read_config(kafka)
+    config = check_kafka(kafka)
     orders = []
     for view in catalog.tables.views_of(uuid):
         target = catalog.tables.by_id(view.target)

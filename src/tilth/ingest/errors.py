@@ -47,3 +47,9 @@ class ResetError(InvalidInputError):
     """the offsets to reset to are not valid"""
 
     code = "BAD_OFFSET_RESET"
+
+
+class RoundStorageError(UnavailableError):
+    """the files of a round cannot be written"""
+
+    code = "ROUND_NOT_WRITTEN"

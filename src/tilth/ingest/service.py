@@ -246,7 +246,7 @@ class KafkaService:
             seen = read_definitions(self._clock, self._catalog, self._ids, self._kafka.uuid)
         except TilthError as error:
             return Look(is_wanted=True, missing=str(error))
-        self._definitions = seen
+        self._definitions, self._kafka = seen, seen.kafka
         try:
             broker = self._broker_for(seen.config)
             counts = broker.partitions()
@@ -298,7 +298,7 @@ class KafkaService:
         while self._ends:
             ended = self._ends.popleft()
             kind = _end_kind(ended.error)
-            self._consumers.settle(ended.index, str(ended.error or "its consumer ended"))
+            self._settle(ended)
             is_failure = ended.error is not None and kind is not EndKind.ASKED
             self._consumers.over(ended, is_failure=is_failure)
             if ended.error is not None and is_failure:
@@ -309,6 +309,13 @@ class KafkaService:
             with self._changed:
                 self._heart.ended(ended.index, kind, str(ended.error or ""), now_ms=self._clock.now_ms())
                 self._changed.notify_all()
+
+    def _settle(self, ended: Ended) -> None:
+        try:
+            self._consumers.settle(ended.index, str(ended.error or "its consumer ended"))
+        except TilthError as error:
+            # The end of the consumer must be noted all the same; the next dispatch settles the round.
+            self._teller.failed(error, consumer=ended.index)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -342,7 +349,7 @@ def _end_kind(error: TilthError | None) -> EndKind:
             return EndKind.BROKER
         case OffsetGapError():
             return EndKind.FAILURE
-        case _ if error.kind in (ErrorKind.FENCED, ErrorKind.CONFLICT):
+        case _ if error.kind in (ErrorKind.FENCED, ErrorKind.CONFLICT, ErrorKind.NOT_FOUND):
             return EndKind.STALE
         case _:
             return EndKind.FAILURE

@@ -130,7 +130,7 @@ CONSUMERS: Setting[int] = Setting(
 BLOCK_ROWS: Setting[int] = Setting(
     name="kafka_max_block_size",
     scope=Scope.KAFKA,
-    default=500_000,
+    default=1_000_000,
     parse=int,
     check=lambda n: 1 <= n <= 100_000_000,
     allowed="1 to 100000000",

@@ -24,6 +24,7 @@ from tilth.base.errors import RetryError, TilthError
 from tilth.base.units import MIB
 from tilth.ingest.dead import dead_letter_rows
 from tilth.ingest.decode import Broken, Decoded, Decoder
+from tilth.ingest.errors import RoundStorageError
 from tilth.ingest.kafka import fetch
 from tilth.ingest.rounds import RoundFacts, RoundJob, WrittenTo, joined_ranges
 from tilth.ingest.settings import ErrorMode
@@ -302,6 +303,9 @@ def _guarded(work: Callable[[], RoundFacts]) -> bytes:
         return _pack(work())
     except TilthError as error:
         return _pack(error)
+    except OSError as error:
+        hint = "check the disk's free space and its permissions; the round is tried again by itself"
+        return _pack(RoundStorageError(why=error.strerror or str(error), path=error.filename or "-", hint=hint))
 
 
 def _pack(answer: RoundFacts | TilthError) -> bytes:

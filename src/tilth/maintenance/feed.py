@@ -1,7 +1,8 @@
 """News of all tables' parts, read from the part log: one short range read, whatever the number of tables.
 
-Always holds: an event is told once. Events carry the time at which their commit was made ready and may land a little
-later than younger ones, so each read overlaps the one before.
+Always holds: an event is told once at most. Events carry the time at which their commit was made ready and may land a
+little later than younger ones, so each read overlaps the one before; one that lands later still is never told, which is
+why the ops look now and then without being told.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tilth.model.part import PartEvent
 WARM_START_MS = 3 * 86_400_000
 WARM_EVENTS_MAX = 50_000
 #: A commit lands within this after it was made ready.
-OVERLAP_MS = 2_000
+OVERLAP_MS = 1_000
 #: Events of one read; more means that the oldest are not counted.
 EVENTS_MAX = 20_000
 

@@ -164,18 +164,24 @@ class QueryDesk:
         kept = tuple(part for part in snapshot.parts if keep(part))
         return Source(snapshot=msgspec.structs.replace(snapshot, parts=kept), root=self._root)
 
+    def renew_all(self) -> None:
+        """One turn: every lease of a running query is renewed. The thread calls it; tests may."""
+        with self._lock:
+            held = [(query, index) for query in self._open.values() for index in range(len(query.leases))]
+        for query, index in held:
+            lease = query.leases[index]
+            try:
+                query.leases[index] = self._catalog.readers.renew(lease, READER_LEASE_MS)
+            except TilthError as error:
+                # The query has ended meanwhile, or its files may go; then it fails by itself.
+                _log.warning("reader_lease_lost", cause_id=lease.id, table=lease.table, reason=error)
+
     def _renew(self) -> None:
         while not self._clock.wait(self._stopping, RENEW_SECONDS):
-            with self._lock:
-                held = [
-                    (query, index, lease) for query in self._open.values() for index, lease in enumerate(query.leases)
-                ]
-            for query, index, lease in held:
-                try:
-                    query.leases[index] = self._catalog.readers.renew(lease, READER_LEASE_MS)
-                except TilthError as error:
-                    # The query has ended meanwhile, or its files may go; then it fails by itself.
-                    _log.warning("reader_lease_lost", cause_id=lease.id, table=lease.table, reason=error)
+            try:
+                self.renew_all()
+            except Exception as error:
+                _log.error("reader_leases_not_renewed", error=error)
 
     def _close(self, lease: ReaderLease) -> None:
         try:

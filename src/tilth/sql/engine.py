@@ -7,9 +7,9 @@ or a defect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.base.settings import Setting
 from tilth.catalog import Catalog
 from tilth.sql import alter, ddl, inserts, queries, show, system, views
 from tilth.sql.answer import Answer, Outcome, columns_of
@@ -80,8 +81,12 @@ class SqlEngine:
         root: str,
         server: str,
         settings: Mapping[str, str] | None = None,
+        upper_settings: Iterable[Setting[Any]] = (),
     ) -> None:
-        """`root`: below which the tables' folders are; `settings`: the node's, as given."""
+        """`root`: below which the tables' folders are; `settings`: the node's, as given.
+
+        `upper_settings`: those of rooms above this one, to be shown beside the others.
+        """
         self._clock = clock
         #: The worker's runners of queries and inserts ask here.
         self.desk = QueryDesk(
@@ -103,6 +108,7 @@ class SqlEngine:
             server=server,
             started_ms=clock.now_ms(),
             node_settings=dict(settings or {}),
+            upper_settings=tuple(upper_settings),
             query_log=QueryLog(),
         )
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
+from tilth.base.settings import Setting
 from tilth.catalog import Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
 from tilth.maintenance import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OptimizeReport
@@ -112,6 +113,9 @@ class Services:
     started_ms: int
     #: The node's settings as given, by name.
     node_settings: Mapping[str, str]
+    #: Settings of rooms that stand above SQL, to be shown beside the others.
+    # Any: settings of every type stand in one list.
+    upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
 
 

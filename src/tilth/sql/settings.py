@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,8 +114,8 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
 
 
 # Any: settings of every type stand in one list.
-def all_settings() -> list[Setting[Any]]:
-    """Every setting of every room that a statement can meet, by scope and name."""
+def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
+    """Every setting of this room and those below it, and those handed in, by scope and name."""
     groups = (
         SESSION_SETTINGS,
         TABLE_SETTINGS,
@@ -125,5 +125,5 @@ def all_settings() -> list[Setting[Any]]:
         MAINTENANCE_NODE_SETTINGS,
         WAREHOUSE_SETTINGS,
     )
-    found = [setting for group in groups for setting in group.all]
+    found = [*upper, *(setting for group in groups for setting in group.all)]
     return sorted(found, key=lambda setting: (setting.scope, setting.name))

@@ -38,7 +38,7 @@ def show(
         case ShowTables():
             return show_tables(services, call, statement)
         case ShowSettings():
-            return show_settings(statement)
+            return show_settings(services, statement)
         case ShowCreate():
             return show_create(services, call, statement)
         case Describe():
@@ -66,8 +66,8 @@ def show_tables(services: Services, call: Call, statement: ShowTables) -> Outcom
     return _texts({"name": [name for name, _ in kept], "engine": [engine for _, engine in kept]})
 
 
-def show_settings(statement: ShowSettings) -> Outcome:
-    found = [setting for setting in all_settings() if is_like(setting.name, statement.like)]
+def show_settings(services: Services, statement: ShowSettings) -> Outcome:
+    found = [setting for setting in all_settings(services.upper_settings) if is_like(setting.name, statement.like)]
     return _texts(
         {
             "name": [setting.name for setting in found],

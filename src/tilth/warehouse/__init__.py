@@ -20,6 +20,7 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WrongJavaError,
 )
+from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.settings import (
     QUERY_WAREHOUSE,
@@ -30,7 +31,7 @@ from tilth.warehouse.settings import (
 )
 from tilth.warehouse.spark import run_in_task
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
-from tilth.warehouse.tasks import Runner, TaskContext, TaskResult, Worker, WorkerReports
+from tilth.warehouse.tasks import Runner, TaskContext, Worker, WorkerReports
 from tilth.warehouse.worker import EmbeddedWorker
 
 __all__ = [

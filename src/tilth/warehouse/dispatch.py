@@ -20,9 +20,10 @@ from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.warehouse.errors import TaskCancelledError, TaskLostError, TaskStillRunningError
 from tilth.warehouse.estimate import Estimator
+from tilth.warehouse.result import TaskResult
 from tilth.warehouse.state import RESIDENT, Assign, Ended, Instruction, Place, Stop, TaskBoard
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
-from tilth.warehouse.tasks import TaskResult, Worker
+from tilth.warehouse.tasks import Worker
 
 HEARTBEAT_SECONDS = 5.0
 _STOP_SECONDS_MAX = 10.0

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tilth.base.errors import TilthError
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseNotFoundError
-from tilth.warehouse.tasks import TaskResult
+from tilth.warehouse.result import TaskResult
 
 #: Heartbeats in a row without a sign of the task, after which it is lost.
 MISSES_MAX = 5

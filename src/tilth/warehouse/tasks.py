@@ -1,31 +1,22 @@
 """What a runner gets and gives: the words between the worker and the rooms whose work it runs.
 
-Covers: context, result, runner, the worker's protocol. Does not cover: threads (worker.py), choice (state.py).
+Covers: context, runner, the worker's protocol. Does not cover: threads (worker.py), choice (state.py).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tilth.base.errors import TilthError
-from tilth.model.task import Cost, TaskSpec
+from tilth.model.task import TaskSpec
 from tilth.warehouse.errors import TaskCancelledError
+from tilth.warehouse.result import TaskResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskResult:
-    """What a task that ended well hands back."""
-
-    #: For whoever submitted it.
-    payload: bytes = b""
-    #: What was measured; the worker fills in the seconds if they are 0.
-    actual: Cost = field(default_factory=Cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

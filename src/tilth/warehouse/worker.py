@@ -17,8 +17,9 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.warehouse.errors import SparkGoneError, TaskCancelledError, TaskFailedError, WorkerBusyError
+from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
-from tilth.warehouse.tasks import Runner, TaskContext, TaskResult, WorkerReports
+from tilth.warehouse.tasks import Runner, TaskContext, WorkerReports
 
 #: A task that its server has not named for so long is nobody's.
 UNTOUCHED_SECONDS_MAX = 60.0

@@ -243,3 +243,22 @@ def _delete_before(broker: Broker, topic: str, *, partition: int, offset: int) -
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.delete_records([KafkaPartition(topic, partition, offset)]).values():
         future.result()
+
+
+def test_unwritable_folder_is_told_and_cured(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("unwritable")
+    kafka = world.kafka("k", "unwritable")
+    target = world.table("t", EVENTS, "id")
+    # A file where the table's folder should be: nobody can write there, root included.
+    blocked = Path(world.root) / target.uuid
+    blocked.parent.mkdir(parents=True, exist_ok=True)
+    blocked.write_text("in the way")
+    world.send("unwritable", events(0, 10))
+    world.view("v", kafka, target, "SELECT * FROM k")
+    world.wait(lambda: "cannot be written" in world.stats(kafka).last_exception, "the reason")
+    assert world.stats(kafka).state in ("failed", "running")
+    assert world.count(target) == 0
+    blocked.unlink()
+    world.wait_rows(target, 10)
+    assert world.ids(target) == list(range(10))
+    world.verify(target)

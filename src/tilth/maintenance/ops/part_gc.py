@@ -49,7 +49,9 @@ from tilth.model.service import ServiceKind
 from tilth.storage import remove_file
 
 #: The first look at a table comes at a random time within this, so that a start does not read everything at once.
-FIRST_LOOK_MS = 60_000
+FIRST_LOOK_MS = 20_000
+#: All partitions are looked at this often even if nothing was told of them.
+LOOK_ALL_MS = 3_600_000
 #: Rounds of SYSTEM GC: data, marks, ranges, and one that finds nothing.
 NOW_ROUNDS_MAX = 5
 
@@ -106,7 +108,7 @@ class PartGcOp:
         now_ms = clock.now_ms()
         #: When each partition may have something to move; those not in it have nothing.
         self._due_ms: dict[str, int] = {}
-        #: When all partitions are looked at, whatever is known; none: everything is known.
+        #: When all partitions are looked at, whatever is known; none: the table was never used.
         has_been_used = catalog.parts.version(watch.uuid).counter > 0
         self._due_all_ms = now_ms + int(rng.random() * FIRST_LOOK_MS) if has_been_used else None
         self._pause_until_ms = 0
@@ -169,6 +171,8 @@ class PartGcOp:
         with self._watch.lock:
             self._due_ms[partition] = min(self._due_ms.get(partition, due_ms), due_ms)
             self._pushed.add(partition)
+            if self._due_all_ms is None:
+                self._due_all_ms = at_ms + LOOK_ALL_MS
         self._watch.is_woken = True
 
     def notice_all(self) -> None:
@@ -312,7 +316,7 @@ class PartGcOp:
         with self._watch.lock:
             if self._due_all_ms is not None and self._due_all_ms <= now_ms:
                 self._due_ms |= dict.fromkeys(everything, now_ms)
-                self._due_all_ms = None
+                self._due_all_ms = now_ms + LOOK_ALL_MS
             stats = dict(self._watch.stats)
             due = [name for name in everything if self._due_ms.get(name, now_ms + 1) <= now_ms]
             # Those whose record is gone have nothing left.
@@ -332,8 +336,8 @@ class PartGcOp:
         self._rotation = chosen.rotation
         done.partitions = len(chosen.partitions)
         self._move(done, chosen.partitions, knobs.gc)
-        is_more = len(due) > len(chosen.partitions)
-        pause = move_pause(has_moved=done.moved > 0 or is_more, settings=knobs.gc, rng=self._rng)
+        # Each partition that was held back waits by itself, so the table only spreads its rounds out.
+        pause = move_pause(has_moved=True, settings=knobs.gc, rng=self._rng)
         self._pause_until_ms = now_ms + int(pause * 1000)
 
     def _move(self, done: _Round, partitions: Sequence[str], settings: GcSettings) -> None:

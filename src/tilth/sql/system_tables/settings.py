@@ -12,7 +12,7 @@ from tilth.sql.system_tables.table import FLAG, TEXT, TEXTS, ColumnDoc, Row, Sys
 
 def _rows(services: Services) -> Iterator[Row]:
     given = services.node_settings
-    for setting in all_settings():
+    for setting in all_settings(services.upper_settings):
         text = given.get(setting.name) if setting.scope is Scope.NODE else None
         yield (
             setting.name,

@@ -1,0 +1,88 @@
+"""What running queries and readers outside hold: snapshots, leases, their renewal and their end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.sql_world import SqlWorld, answer_view_tasks
+from tilth.base.errors import TilthError
+from tilth.sql import Pins
+from tilth.sql.desk import READER_LEASE_MS
+from tilth.sql.pins import PIN_MS
+from tilth.sql.predicates import Compare, Comparison, Unknown
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SqlWorld:
+    made = SqlWorld(tmp_path)
+    made.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")
+    for value in (1, 2, 3):
+        made.run(f"INSERT INTO t VALUES ({value})")
+    return made
+
+
+def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world: SqlWorld) -> None:
+    desk = world.engine.desk
+    with desk.opened("q", database="default", prune=True) as query:
+        found = desk.resolve("q", [("t",), ("default", "t"), ("system", "databases")])
+        assert [one.table for one in found] == ["t", "t", "databases"]
+        first, second, rows = desk.pin(
+            "q", [Compare("a", Comparison.EQUAL, 1), Compare("a", Comparison.GREATER, 2), Unknown()]
+        )
+        assert first.snapshot is not None
+        assert second.snapshot is not None
+        assert [part.ranges["a"].low for part in first.snapshot.parts] == [1]
+        assert [part.ranges["a"].low for part in second.snapshot.parts] == [3]
+        assert first.snapshot.ts == second.snapshot.ts
+        assert rows.rows is not None
+        assert pa.ipc.open_stream(rows.rows).read_all().column("name").to_pylist() == ["default"]
+        assert (query.parts_read, query.parts_pruned) == (2, 1)
+        (lease,) = world.catalog.readers.list()
+        assert lease.snapshot_ts <= world.catalog.clock.now()
+    assert world.catalog.readers.list() == []
+    with pytest.raises(TilthError, match="not running any more"):
+        desk.resolve("q", [("t",)])
+
+
+def test_leases_are_renewed_while_a_query_runs(world: SqlWorld) -> None:
+    desk = world.engine.desk
+    with desk.opened("q", database="default", prune=True):
+        desk.resolve("q", [("t",)])
+        desk.pin("q", [Unknown()])
+        before = world.catalog.readers.list()[0].expires_ms
+        world.clock.advance(READER_LEASE_MS // 2 / 1000)
+        desk.renew_all()
+        assert world.catalog.readers.list()[0].expires_ms == before + READER_LEASE_MS // 2
+
+
+def test_a_view_is_read_as_its_target_and_a_kafka_table_is_not_read(world: SqlWorld) -> None:
+    world.run("CREATE TABLE k (a Int64) ENGINE = Kafka('b:9092', 'topic', 'g', 'JSONEachRow')")
+    world.dispatch.answer = answer_view_tasks(("k",))
+    world.run("CREATE MATERIALIZED VIEW v TO t AS SELECT a FROM k")
+    desk = world.engine.desk
+    with desk.opened("q", database="default", prune=False):
+        assert desk.resolve("q", [("v",)])[0].schema.names == ("a",)
+        with pytest.raises(TilthError, match=r"default\.t"):
+            desk.resolve("q", [("k",)])
+        with pytest.raises(TilthError, match="by its database and its name"):
+            desk.resolve("q", [("spark_catalog", "default", "t")])
+
+
+def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> None:
+    pins = Pins(world.catalog, root=str(tmp_path), server="s1")
+    snapshot, lease, root = pins.pin("default", "t", None)
+    assert (len(snapshot.parts), root) == (3, str(tmp_path))
+    world.clock.advance(60)
+    pins.renew(lease.id)
+    assert world.catalog.readers.list()[0].expires_ms == lease.expires_ms + 60_000
+    pins.close(lease.id)
+    pins.close(lease.id)
+    assert world.catalog.readers.list() == []
+    with pytest.raises(TilthError, match="not held any more"):
+        pins.renew(lease.id)
+    assert lease.expires_ms - PIN_MS <= world.clock.now_ms()
+    with pytest.raises(TilthError):
+        pins.pin("default", "nope", None)
