@@ -164,6 +164,11 @@ class Consumers:
             if known.txn == txn:
                 known.txn = 0
 
+    def running_txns(self) -> set[int]:
+        """Of the rounds that are under way."""
+        with self._lock:
+            return {known.txn for known in self._known.values() if known.txn}
+
     def over(self, ended: Ended, *, is_failure: bool) -> None:
         """Notes the end of a consumer's task."""
         known = self._of(ended.index)

@@ -31,6 +31,12 @@ class BrokenMessageError(InvalidInputError):
     code = "BROKEN_MESSAGE"
 
 
+class UnreadRangesError(InvalidInputError):
+    """a view's SELECT did not read all messages of a round"""
+
+    code = "RANGES_NOT_READ"
+
+
 class ViewError(InvalidInputError):
     """a materialized view does not fit"""
 

@@ -7,6 +7,7 @@ acts on it, so that it is found out only once. See also: DESIGN.md 7, "Gaps".
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never
 
@@ -34,6 +35,8 @@ class Positions:
         self._clock = clock
         self._catalog = catalog
         self._uuid = uuid
+        #: Finding first offsets and moving offsets take turns: neither may overwrite what the other has just stored.
+        self._turn = threading.Lock()
 
     def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The stored offsets of these partitions."""
@@ -47,16 +50,17 @@ class Positions:
 
         A partition that was added to a topic that is read already starts at its first message.
         """
-        stored = self._catalog.offsets.of(self._uuid)
-        missing = [place for place in places if place not in stored]
-        if missing:
-            known_topics = {place.topic for place in stored}
-            late = [p for p in missing if config.start is OffsetStart.LATEST and p.topic not in known_topics]
-            found = broker.earliest([place for place in missing if place not in late]) | broker.ends(late)
-            self._remember_topics(broker)
-            self._commit(kafka, [SetOffsets(kafka_table=self._uuid, offsets=found)])
-            stored |= found
-        return {place: stored[place] for place in places}
+        with self._turn:
+            stored = self._catalog.offsets.of(self._uuid)
+            missing = [place for place in places if place not in stored]
+            if missing:
+                known_topics = {place.topic for place in stored}
+                late = [p for p in missing if config.start is OffsetStart.LATEST and p.topic not in known_topics]
+                found = broker.earliest([place for place in missing if place not in late]) | broker.ends(late)
+                self._remember_topics(broker.topic_ids() | self._known_topics())
+                self._commit(kafka, [SetOffsets(kafka_table=self._uuid, offsets=found)])
+                stored |= found
+            return {place: stored[place] for place in places}
 
     def check(
         self, kafka: KafkaDef, config: KafkaConfig, broker: BrokerClient, places: Collection[TopicPartition]
@@ -66,16 +70,21 @@ class Positions:
         """
         stored = self.of(places)
         if stored:
+            recreated = self._recreated(broker)
             found = find_gaps(
                 self._uuid,
                 stored=stored,
                 earliest=broker.earliest(stored),
                 ends=broker.ends(stored),
-                recreated=self._recreated(broker),
+                recreated=recreated,
                 now_ms=self._clock.now_ms(),
             )
             if found:
                 self._record(kafka, config, found)
+            # A topic made anew of which nothing had been read is the topic from now on.
+            ids = broker.topic_ids()
+            harmless = recreated - {gap.topic for gap in found}
+            self._remember_topics(self._known_topics() | {topic: ids[topic] for topic in harmless})
         return frozenset(self._open())
 
     def move(
@@ -87,6 +96,17 @@ class Positions:
         places: Collection[TopicPartition],
     ) -> dict[TopicPartition, int]:
         """Moves the stored offsets and takes open gaps as decided; returns the new offsets. Raises ResetError."""
+        with self._turn:
+            return self._moved(kafka, config, broker, reset, places)
+
+    def _moved(
+        self,
+        kafka: KafkaDef,
+        config: KafkaConfig,
+        broker: BrokerClient,
+        reset: OffsetReset,
+        places: Collection[TopicPartition],
+    ) -> dict[TopicPartition, int]:
         wanted = self._wanted(kafka, config, broker, reset, places)
         updates: list[Update] = [ResolveGaps(kafka_table=self._uuid, resolution=_told(reset))]
         if wanted:
@@ -94,7 +114,7 @@ class Positions:
         line = moved(self._uuid, stored=self._catalog.offsets.of(self._uuid), wanted=wanted)
         if line is not None:
             updates.append(AddLedger(entry=line))
-        self._remember_topics(broker)
+        self._remember_topics(self._known_topics() | broker.topic_ids())
         self._commit(kafka, updates)
         _log.info("offsets_moved", table=full_name(kafka), to=_told(reset), partitions=len(wanted))
         return wanted
@@ -161,10 +181,9 @@ class Positions:
         known = self._known_topics()
         return frozenset(topic for topic, id_ in broker.topic_ids().items() if known.get(topic, id_) != id_)
 
-    def _remember_topics(self, broker: BrokerClient) -> None:
-        ids = broker.topic_ids()
+    def _remember_topics(self, ids: Mapping[str, str]) -> None:
         if self._known_topics() != ids:
-            self._catalog.state.put(self._state_name, msgspec.msgpack.encode(ids))
+            self._catalog.state.put(self._state_name, msgspec.msgpack.encode(dict(ids)))
 
     def _known_topics(self) -> dict[str, str]:
         found = self._catalog.state.get(self._state_name)

@@ -127,6 +127,10 @@ class KafkaService:
             finally:
                 broker.close()
 
+    def running_txns(self) -> set[int]:
+        """Of the rounds that are under way."""
+        return self._consumers.running_txns()
+
     def stats(self) -> ServiceStats:
         """The row of `system.bg_threads`."""
         switch = self._catalog.services.switch(self._kafka.uuid, ServiceKind.CONSUME)
@@ -250,6 +254,8 @@ class KafkaService:
         try:
             broker = self._broker_for(seen.config)
             counts = broker.partitions()
+            # All at once, before any consumer starts: the first offsets of a topic are found for all its partitions.
+            self._positions.settle(seen.kafka, seen.config, broker, _places(counts))
             gaps = self._positions.check(seen.kafka, seen.config, broker, _places(counts))
         except (BrokerUnavailableError, UnknownTopicError) as error:
             self._teller.failed(error)
@@ -289,6 +295,15 @@ class KafkaService:
             self._consumers.dispatch(start.index, seen, positions, root=self._root, when_ended=self._ended)
         except TilthError as error:
             self._ended(Ended(start.index, error))
+            return
+        # A defect here must not leave a consumer that is taken to run and does not.
+        except Exception as error:
+            self._ended(Ended(start.index, TilthError(f"a defect of Tilth: {error!r}")))
+            raise
+        with self._lock:
+            is_wanted = self._heart.consumers[start.index].state is ConsumerState.RUNNING
+        if not is_wanted:
+            self._consumers.cancel(start.index, "told to end while it was dispatched")
 
     def _ended(self, ended: Ended) -> None:
         self._ends.append(ended)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,8 +39,8 @@ HELD_BYTES_MAX = 128 * MIB
 HELD_BROKEN_MAX = 20_000
 
 _FACTS = "facts binary"
-#: What tasks tell: by task number, so that a task that Spark runs twice counts once.
-_Told = dict[int, bytes]
+#: What tasks tell, by group of ranges, so that a group that is read twice counts once; True: it is an error.
+_Told = dict[int, tuple[bool, bytes]]
 
 
 def run_round(session: SparkSession, job: RoundJob) -> RoundFacts:
@@ -67,9 +68,8 @@ def run_round(session: SparkSession, job: RoundJob) -> RoundFacts:
 
 def _run_fused(session: SparkSession, job: RoundJob) -> RoundFacts:
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            pass
-        yield _answer(_guarded(lambda: _fused_task(job, _task_number(), _attempt())))
+        for group in _groups(batches):
+            yield _answer(_guarded(partial(_fused_task, job, group, _attempt())))
 
     tasks = len(job.groups)
     rows = session.range(0, tasks, 1, tasks).mapInArrow(call, _FACTS).collect()
@@ -81,9 +81,8 @@ def _run_computed(session: SparkSession, job: RoundJob, plan: SqlPlan, *, first_
     columns = plan.needed
 
     def source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            pass
-        yield from _decoding_task(job, columns, _task_number(), told)
+        for group in _groups(batches):
+            yield from _decoding_task(job, columns, group, told)
 
     def sink(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = first_task + _task_number()
@@ -96,7 +95,7 @@ def _run_computed(session: SparkSession, job: RoundJob, plan: SqlPlan, *, first_
     named = computed.toDF(*[f"o{i}" for i in range(len(computed.columns))]).selectExpr(*plan.projection)
     # As many writers at most as task numbers were reserved, whatever the view shuffles.
     rows = named.coalesce(tasks).mapInArrow(sink, _FACTS).collect()
-    read = _total(_read(answer) for _, answer in sorted(told.value.items()))
+    read = _total(_read(answer) for _, (_, answer) in sorted(told.value.items()))
     written = _total(_read(bytes(row["facts"])) for row in rows)
     return RoundFacts(ranges=read.ranges, parts=written.parts, bytes=read.bytes, broken=read.broken)
 
@@ -125,18 +124,18 @@ def _fused_task(job: RoundJob, task: int, attempt: int) -> RoundFacts:
 
 
 def _decoding_task(
-    job: RoundJob, columns: Sequence[str], task: int, told: Accumulator[_Told]
+    job: RoundJob, columns: Sequence[str], group: int, told: Accumulator[_Told]
 ) -> Iterator[pa.RecordBatch]:
     """Streams the decoded rows to Spark and tells the facts beside."""
-    reading = _Reading(job, columns, job.groups[task])
+    reading = _Reading(job, columns, job.groups[group])
     try:
         for decoded, _ in reading:
             if decoded.rows.num_rows:
                 yield decoded.rows
             reading.broken.clear()
-        told.add({task: _pack(reading.facts())})
+        told.add({group: (False, _pack(reading.facts()))})
     except TilthError as error:
-        told.add({task: _pack(error)})
+        told.add({group: (True, _pack(error))})
 
 
 def _writing_task(
@@ -271,6 +270,16 @@ def _write_broken(job: RoundJob, writer: _PartWriter, reading: _Reading) -> None
     reading.broken.clear()
 
 
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    """The groups of ranges that this task is to read, by the numbers in its rows.
+
+    Not by the task's own number: Spark may put several groups into one task, and the branches of a UNION number theirs
+    anew.
+    """
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
 def _task_number() -> int:
     place = TaskContext.get()
     assert place is not None
@@ -293,7 +302,10 @@ class _ToldParam(AccumulatorParam[_Told]):
         return {}
 
     def addInPlace(self, value1: _Told, value2: _Told) -> _Told:  # noqa: N802  # Spark's name
-        value1.update(value2)
+        for group, (is_error, answer) in value2.items():
+            # A view may read a group twice; that it failed once must not be forgotten.
+            if is_error or group not in value1:
+                value1[group] = (is_error, answer)
         return value1
 
 

@@ -202,7 +202,8 @@ class ServiceHeart:
             if consumer.state is ConsumerState.FAILED:
                 consumer.state = ConsumerState.STOPPED
             consumer.failures, consumer.retry_at_ms = 0, 0
-        return [self._stop(consumer, reason) for consumer in self._running()]
+        # Those that are told already are told again: the first time may have come while they were being dispatched.
+        return [self._stop(consumer, reason) for consumer in self.consumers.values() if _is_active(consumer)]
 
     def _assign(self, look: Look) -> None:
         count = consumer_count(wanted=look.consumers, partitions=look.partitions)
@@ -218,8 +219,7 @@ class ServiceHeart:
         return [consumer for consumer in self.consumers.values() if consumer.state is ConsumerState.RUNNING]
 
     def _is_active(self) -> bool:
-        active = (ConsumerState.RUNNING, ConsumerState.STOPPING)
-        return any(consumer.state in active for consumer in self.consumers.values())
+        return any(map(_is_active, self.consumers.values()))
 
     def _say(self, look: Look) -> None:
         failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
@@ -232,6 +232,10 @@ class ServiceHeart:
         elif not failed:
             count = len(self._running())
             self.state, self.reason = ServiceState.RUNNING, f"{count} consumer{'s' if count != 1 else ''}"
+
+
+def _is_active(consumer: Consumer) -> bool:
+    return consumer.state in (ConsumerState.RUNNING, ConsumerState.STOPPING)
 
 
 def next_backoff_ms(failures: int) -> int:

@@ -22,7 +22,7 @@ from tilth.ingest.calls import (
     RoundDone,
     SchemaVersion,
 )
-from tilth.ingest.errors import BrokenMessageError, OffsetGapError
+from tilth.ingest.errors import BrokenMessageError, OffsetGapError, UnreadRangesError
 from tilth.ingest.kafka import BrokerClient
 from tilth.ingest.policy.ranges import backlog, message_budget, plan_round, split, task_count
 from tilth.ingest.rounds import DeadLetters, RoundFacts, RoundJob, tasks_reserved
@@ -66,6 +66,8 @@ class ResidentConsumer:
         self._message_bytes = FIRST_MESSAGE_BYTES
         #: Since when messages wait; None: none do.
         self._waiting_since: float | None = None
+        #: The last round could not take all that was there: what it left has waited long enough.
+        self._is_behind = False
 
     def run(self) -> None:
         """Returns when the task is cancelled; raises when it cannot go on."""
@@ -97,7 +99,7 @@ class ResidentConsumer:
         self._tell(ends)
         waiting = backlog(positions=self._positions, ends=ends)
         if waiting == 0:
-            self._waiting_since = None
+            self._waiting_since, self._is_behind = None, False
             return ()
         now = self._clock.monotonic()
         if self._waiting_since is None:
@@ -106,9 +108,9 @@ class ResidentConsumer:
             rows_max=self._config.block_rows, bytes_max=self._config.block_bytes, message_bytes=self._message_bytes
         )
         is_old = (now - self._waiting_since) * 1000 >= self._config.flush_interval_ms
-        if waiting < budget and not is_old:
+        if waiting < budget and not is_old and not self._is_behind:
             return ()
-        self._waiting_since = None
+        self._waiting_since, self._is_behind = None, waiting > budget
         return plan_round(positions=self._positions, ends=ends, messages_max=budget)
 
     def _round(self, ranges: tuple[OffsetRange, ...], plans: tuple[ViewPlan, ...], defaults: dict[str, object]) -> None:
@@ -142,6 +144,7 @@ class ResidentConsumer:
         hit("round.before_files")
         facts = run_round(self._context.session, job)
         hit("round.after_files")
+        self._check_read(ranges, facts)
         self._check_broken(facts)
         # A cancelled consumer commits nothing more: somebody may wait for its end to move the offsets.
         self._context.raise_if_cancelled()
@@ -180,6 +183,16 @@ class ResidentConsumer:
                     end=ends[place],
                     hint="SYSTEM RESET CONSUME OFFSET decides where to go on",
                 )
+
+    def _check_read(self, ranges: tuple[OffsetRange, ...], facts: RoundFacts) -> None:
+        """What is committed as read must have been read, all of it and nothing else."""
+        asked = {(each.topic, each.partition, each.start, each.end) for each in ranges}
+        if {(each.topic, each.partition, each.start, each.end) for each in facts.ranges} != asked:
+            raise UnreadRangesError(
+                table=self._config.table,
+                views=", ".join(full_name(each.view) for each in self._order.views),
+                hint="a view cannot have a LIMIT, or a condition that is never true",
+            )
 
     def _check_broken(self, facts: RoundFacts) -> None:
         if self._config.error_mode is ErrorMode.THROW and facts.dead > self._config.skip_broken:

@@ -8,7 +8,7 @@ See also: MEASURED.md, "Which tables, columns and predicates does a query use?".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,12 +86,12 @@ def check_view(session: Any, kafka: KafkaDef, target: TableDef, select: str, *, 
     text = _over_temporary_view(session, kafka, select, view)
     try:
         frame = session.sql(text)
-        outputs = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+        outputs = [(field.name, field.dataType.simpleString(), field.nullable) for field in frame.schema.fields]
     except Exception as error:
         raise _refused(view, kafka, error) from error
     matched = _match(outputs, target, view)
     plan = frame._jdf.queryExecution().optimizedPlan()
-    picked = _picked(session, plan, [name for name, _ in outputs], matched, target, kafka)
+    picked = _picked(session, plan, [name for name, _, _ in outputs], matched, target, kafka)
     if picked is not None:
         return FusedPlan(view=view, target=target.uuid, columns=picked)
     projection = tuple(_projected(column, matched.get(column.name)) for column in target.schema.columns)
@@ -131,7 +131,15 @@ def spark_ddl(schema: Schema, columns: Sequence[str]) -> str:
 
 def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> None:
     # Over an RDD: a relation that the optimizer knows to be empty would be folded away, and the plan with it.
-    frame = session.createDataFrame(session.sparkContext.emptyRDD(), spark_ddl(kafka.schema, columns))
+    # What is never null says so: a message without it is a dead letter, so a NOT NULL column may be filled from it.
+    required = {c.name for c in kafka.schema.columns if not c.nullable}
+    if read_config(kafka).error_mode is ErrorMode.STREAM:
+        required = set()
+    ddl = ", ".join(
+        f"{_quoted(name)} {spark_name(column_type(kafka.schema, name))}{' NOT NULL' if name in required else ''}"
+        for name in columns
+    )
+    frame = session.createDataFrame(session.sparkContext.emptyRDD(), ddl)
     frame.createOrReplaceTempView(_quoted(kafka.name))
 
 
@@ -141,24 +149,21 @@ def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) 
         plan = session._jsparkSession.sessionState().sqlParser().parsePlan(select)
     except Exception as error:
         raise _refused(view, kafka, error) from error
-    is_command = any(
-        session._jvm.java.lang.Class.forName(f"org.apache.spark.sql.catalyst.plans.logical.{name}").isInstance(node)
-        for node in _nodes(plan)
-        for name in ("Command", "ParsedStatement")
-    )
-    if is_command:
+    find_class = session._jvm.java.lang.Class.forName
+    commands = [find_class(f"org.apache.spark.sql.catalyst.plans.logical.{n}") for n in ("Command", "ParsedStatement")]
+    nodes = list(_nodes(plan))
+    if any(command.isInstance(node) for node in nodes for command in commands):
         raise ViewError("a view is a SELECT", view=view, hint="write AS SELECT .. FROM the Kafka table")
-    # Spark counts in UTF-16 units.
-    text = select.encode("utf-16-le")
-    for parts, start, stop in sorted(_relations(plan), key=lambda found: -found[1]):
+    text = select
+    for parts, start, stop in sorted(_relations(nodes), key=lambda found: -found[1]):
         if [part.lower() for part in parts] == [kafka.database.lower(), kafka.name.lower()]:
-            text = text[: 2 * start] + _quoted(kafka.name).encode("utf-16-le") + text[2 * (stop + 1) :]
-    return text.decode("utf-16-le")
+            text = text[:start] + _quoted(kafka.name) + text[stop + 1 :]
+    return text
 
 
-def _relations(plan: Any) -> Iterator[tuple[list[str], int, int]]:
+def _relations(nodes: Iterable[Any]) -> Iterator[tuple[list[str], int, int]]:
     """Name and position of each table that the text names."""
-    for node in _nodes(plan):
+    for node in nodes:
         if _class(node) == "UnresolvedRelation":
             identifier, origin = node.multipartIdentifier(), node.origin()
             parts = [identifier.apply(i) for i in range(identifier.size())]
@@ -199,10 +204,10 @@ def _class(node: Any) -> str:
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
-def _match(outputs: Sequence[tuple[str, str]], target: TableDef, view: str) -> dict[str, int]:
+def _match(outputs: Sequence[tuple[str, str, bool]], target: TableDef, view: str) -> dict[str, int]:
     """By column of the target, the position of the view's column that fills it."""
     matched: dict[str, int] = {}
-    for position, (name, given) in enumerate(outputs):
+    for position, (name, given, may_be_null) in enumerate(outputs):
         column = target.schema.find(name)
         if column is None:
             if name in VIRTUAL_COLUMNS or name in ERROR_COLUMNS:
@@ -216,6 +221,9 @@ def _match(outputs: Sequence[tuple[str, str]], target: TableDef, view: str) -> d
             wanted = spark_name(column.type)
             hint = f"write CAST({name} AS {wanted}) AS {name}"
             raise ViewError("wrong type of a column", view=view, column=name, given=given, target=wanted, hint=hint)
+        if may_be_null and not column.nullable:
+            hint = f"declare it NOT NULL in the Kafka table, or write coalesce({name}, ..) AS {name}"
+            raise ViewError("a NOT NULL column of the target may get NULL", view=view, column=name, hint=hint)
         matched[column.name] = position
     for column in target.schema.columns:
         if column.name not in matched and not column.nullable and column.default is None:

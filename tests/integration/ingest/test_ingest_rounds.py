@@ -38,3 +38,19 @@ def test_two_topics_two_views_three_consumers(world: IngestWorld, broker: Broker
     assert len(consumers) == 3
     assert sum(each.dead for each in consumers) == len(broken)
     world.wait(lambda: sum(each.lag for each in world.manager.kafka_tables()) == 0, "no lag")
+
+
+def test_what_a_full_round_left_does_not_wait(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("rounds-behind")
+    kafka = world.kafka("k", "rounds-behind", kafka_max_block_size="500", stream_flush_interval_ms="1 hour")
+    target = world.table("t", EVENTS, "id")
+    world.send("rounds-behind", events(0, 1800))
+    world.view("v", kafka, target, "SELECT * FROM k")
+    world.wait_rows(target, 1800)
+    rounds = [each.messages for each in world.manager.log() if each.kind.name == "COMMIT"]
+    assert rounds == [500, 500, 500, 300]
+    # Those that come now wait for their time.
+    world.send("rounds-behind", events(1800, 1810))
+    world.wait(lambda: sum(each.lag for each in world.manager.kafka_tables()) == 10, "seen")
+    assert world.count(target) == 1800
+    world.verify(target)

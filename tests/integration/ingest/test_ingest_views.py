@@ -1,0 +1,102 @@
+"""Views that Spark may run in unexpected ways: what is committed as read was read, all of it and once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, event, events
+from tilth.ingest import ViewError, check_view
+from tilth.model.table import Column, Schema, TableDef
+from tilth.model.types import Kind, Simple
+from tilth.warehouse import QUERY_WAREHOUSE, WorkerSession
+from tools.broker import Broker
+
+#: Enough for a round of more than one Spark task.
+MANY = 40_000
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT id, name, price FROM k WHERE id % 3 = 0 UNION ALL SELECT id, name, price FROM k WHERE id % 3 <> 0",
+        "SELECT /*+ COALESCE(1) */ id, name, price FROM k WHERE id >= 0",
+        "SELECT a.id, a.name, b.price FROM k a JOIN k b ON a.id = b.id",
+    ],
+    ids=["union", "coalesce", "self join"],
+)
+def test_a_view_gets_every_message_of_a_round_of_several_tasks(
+    world: IngestWorld, broker: Broker, select: str, request: pytest.FixtureRequest
+) -> None:
+    topic = f"views-{request.node.callspec.id.replace(' ', '-')}"
+    broker.create_topic(topic, 2)
+    kafka = world.kafka("k", topic, kafka_max_block_size="1000000", kafka_round_tasks_max="4")
+    target = world.table("t", EVENTS, "id")
+    world.send(topic, events(0, MANY), partitions=2)
+    world.view("v", kafka, target, select)
+    world.wait_rows(target, MANY)
+    assert world.ids(target) == list(range(MANY))
+    world.verify(target)
+
+
+def test_a_view_that_leaves_messages_unread_commits_nothing(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("views-limit")
+    kafka = world.kafka("k", "views-limit")
+    target = world.table("t", EVENTS, "id")
+    world.send("views-limit", events(0, 30_000))
+    world.view("v", kafka, target, "SELECT id, name, price FROM k LIMIT 3")
+    world.wait(lambda: "did not read all messages" in world.stats(kafka).last_exception, "refusal")
+    assert world.count(target) == 0
+    assert not list(world.catalog.offsets.ledger(kafka.uuid))
+
+
+def test_the_deepest_message_is_one_dead_letter(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("views-deep")
+    kafka = world.kafka("k", "views-deep")
+    target = world.table("t", EVENTS, "id")
+    deep = b'{"id": 7, "other": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    world.send("views-deep", [event(1), deep, event(2)])
+    world.view("v", kafka, target, "SELECT * FROM k")
+    world.wait_rows(target, 2)
+    assert world.ids(target) == [1, 2]
+    assert [row["offset"] for row in world.rows("k_dead_letters").to_pylist()] == [1]
+
+
+def test_latest_holds_for_the_partitions_of_every_consumer(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("views-latest", 4)
+    world.send("views-latest", events(0, 400), partitions=4)
+    kafka = world.kafka("k", "views-latest", kafka_num_consumers="4", kafka_auto_offset_reset="latest")
+    target = world.table("t", EVENTS, "id")
+    world.view("v", kafka, target, "SELECT * FROM k")
+    world.wait(lambda: world.stats(kafka).running_tasks == 4, "four consumers")
+    world.send("views-latest", events(400, 440), partitions=4)
+    world.wait_rows(target, 40)
+    assert world.ids(target) == list(range(400, 440))
+
+
+@pytest.mark.parametrize("select", ["SELECT id FROM k", "SELECT id + 1 AS id FROM k"])
+def test_a_not_null_target_is_not_filled_from_what_may_be_null(
+    world: IngestWorld, spark: WorkerSession, select: str
+) -> None:
+    kafka = world.kafka("k", "views-null", {"id": Kind.INT64})
+    target = _target_not_null()
+    with pytest.raises(ViewError, match="may get NULL"):
+        check_view(spark.new_session(pool=QUERY_WAREHOUSE), kafka, target, select, view="v")
+    check_view(spark.new_session(pool=QUERY_WAREHOUSE), kafka, target, "SELECT coalesce(id, 0) AS id FROM k", view="v")
+
+
+def test_a_view_is_read_by_characters_not_by_code_units(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("views-emoji")
+    kafka = world.kafka("k", "views-emoji")
+    target = world.table("t", EVENTS, "id")
+    world.send("views-emoji", events(0, 10))
+    world.view("v", kafka, target, "SELECT id, concat('🛫🛬', name) AS name, price FROM default.k WHERE id < 5")
+    world.wait_rows(target, 5)
+    names: Sequence[str] = world.rows(target)["name"].to_pylist()
+    assert all(name.startswith("🛫🛬n") for name in names)
+
+
+def _target_not_null() -> TableDef:
+    column = Column(id=1, name="id", type=Simple(Kind.INT64), nullable=False)
+    return TableDef(uuid="0" * 32, database="default", name="t", schema=Schema(columns=(column,)))
