@@ -1,6 +1,6 @@
 """A whole node in this process, as in a notebook: no server, the same SQL.
 
-    python examples/notebook.py [FOLDER]
+python examples/notebook.py [FOLDER]
 """
 
 import sys

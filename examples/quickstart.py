@@ -1,6 +1,6 @@
 """Create a table, add rows, ask a question. Needs a server: `tilth serve --data ./data`.
 
-    python examples/quickstart.py [http://127.0.0.1:7411]
+python examples/quickstart.py [http://127.0.0.1:7411]
 """
 
 import sys
@@ -22,10 +22,14 @@ with tilth.connect(url) as connection:
         """INSERT INTO shop.orders VALUES (1, 'ada', 12.5, TIMESTAMP '2026-01-05 10:00:00'),
                                           (2, 'bob', 4.0, TIMESTAMP '2026-01-05 11:00:00')"""
     )
-    rows = pa.table({"id": [3], "customer": ["ada"], "amount": [7.5], "at": pa.array([1767700000000000], pa.timestamp("us", "UTC"))})
+    rows = pa.table(
+        {"id": [3], "customer": ["ada"], "amount": [7.5], "at": pa.array([1767700000000000], pa.timestamp("us", "UTC"))}
+    )
     connection.insert("shop.orders", rows)
 
-    totals = connection.sql("SELECT customer, sum(amount) AS total FROM shop.orders GROUP BY customer ORDER BY customer")
+    totals = connection.sql(
+        "SELECT customer, sum(amount) AS total FROM shop.orders GROUP BY customer ORDER BY customer"
+    )
     print(totals.pandas())
 
     parts = connection.sql("SELECT name, rows FROM system.parts WHERE table = 'orders' AND active ORDER BY name")

@@ -92,9 +92,11 @@ class MaintenanceWorld(World):
         self.dispatcher = Dispatcher(self.clock, self.new_id, {"write": [self.worker]}, slots={"write": 8})
         self.manager = self.new_manager()
 
-    def new_manager(self) -> MaintenanceManager:
+    def new_manager(self, live_txns: Callable[[], Collection[int]] = frozenset) -> MaintenanceManager:
         settings = replace(manager_settings(NODE_SETTINGS.read({})), workers=self.threads)
-        return MaintenanceManager(self.clock, self.catalog, self.dispatcher, ROOT, settings, new_rng(7), "s1")
+        return MaintenanceManager(
+            self.clock, self.catalog, self.dispatcher, ROOT, settings, new_rng(7), "s1", live_txns=live_txns
+        )
 
     def turn(self) -> bool:
         """One turn and the end of what it started; True if it started something."""

@@ -24,6 +24,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from tilth import Result
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 
@@ -79,6 +80,8 @@ class Outcome:
     #: From the kill to the first round that the new process committed.
     restart_s: float
     answers_equal: bool
+    #: Every check of SYSTEM VERIFY holds.
+    verified: bool
 
     @property
     def is_right(self) -> bool:
@@ -90,7 +93,19 @@ class Outcome:
             and self.parts_now < self.parts_written
             and self.files_collected > 0
             and self.answers_equal
+            and self.verified
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """How the table looks while it settles."""
+
+    merges: int = 0
+    parts: int = 0
+    hidden: int = 0
+    trash: int = 0
+    gone: int = 0
 
 
 def main() -> int:
@@ -151,7 +166,7 @@ def _flights() -> pd.DataFrame:
 
 def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
     """The flights as JSON with broken messages in between, at places drawn from a fixed seed."""
-    draw = random.Random(SEED)  # noqa: TID251  # a demo is no room
+    draw = random.Random(SEED)  # a demo is no room
     lines = flights.to_json(orient="records", lines=True).splitlines()
     broken_before = set(draw.sample(range(len(lines)), BROKEN))
     for index, line in enumerate(lines):
@@ -210,26 +225,23 @@ def _dead_letters(node: NodeProcess) -> int:
 
 
 def _settle(console: Console, node: NodeProcess) -> None:
-    """Waits until no merge has ended for a while and the trash is empty."""
+    """Waits until nothing of the table has changed for a while, with nothing hidden and the trash empty."""
     deadline = time.monotonic() + SETTLE_SECONDS_MAX
-    quiet_since = time.monotonic()
-    last: tuple[int, ...] = ()
+    quiet_since, last = time.monotonic(), _Shape()
     while time.monotonic() < deadline and time.monotonic() - quiet_since < QUIET_SECONDS:
-        now = (
-            node.value("SELECT count(*) FROM system.part_log WHERE event = 'merge' AND table = 'flights'"),
-            node.value("SELECT count(*) FROM system.parts WHERE table = 'flights' AND active"),
-            node.value("SELECT count(*) FROM system.parts WHERE table = 'flights' AND NOT active"),
-            node.value("SELECT count(*) FROM system.trash"),
-            node.value("SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 'flights'"),
+        now = _Shape(
+            merges=node.value("SELECT count(*) FROM system.part_log WHERE event = 'merge' AND table = 'flights'"),
+            parts=node.value("SELECT count(*) FROM system.parts WHERE table = 'flights' AND active"),
+            hidden=node.value("SELECT count(*) FROM system.parts WHERE table = 'flights' AND NOT active"),
+            trash=node.value("SELECT count(*) FROM system.trash WHERE table = 'flights'"),
+            gone=node.value("SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 'flights'"),
         )
-        if now != last or now[2] or now[3]:
-            quiet_since = time.monotonic() if now != last else quiet_since
-            if now != last:
-                console.print(
-                    f"  {now[0]:>3} merges, {now[1]:>3} parts, {now[2]:>3} hidden, {now[3]:>3} in the trash, {now[4]:>3} files gone",
-                    highlight=False,
-                )
-            last = now
+        if now != last:
+            told = f"{now.merges:>3} merges, {now.parts:>3} parts, {now.hidden:>3} hidden, {now.trash:>3} in the trash"
+            console.print(f"  {told}, {now.gone:>3} files gone", highlight=False)
+        if now != last or now.hidden or now.trash:
+            quiet_since = time.monotonic()
+        last = now
         time.sleep(0.5)
 
 
@@ -238,13 +250,10 @@ def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart
     stored, distinct = connection.sql("SELECT count(*), count(DISTINCT id) FROM demo.flights").rows[0]
     by_carrier = connection.sql(BY_CARRIER)
     by_month = connection.sql(BY_MONTH)
-    for result in (by_carrier, by_month):
-        grid = Table(*result.names, show_edge=False)
-        for row in result.rows:
-            grid.add_row(*map(str, row))
-        console.print(grid)
+    console.print(_grid(by_carrier))
+    console.print(_grid(by_month))
     verified = connection.sql("SYSTEM VERIFY demo.flights")
-    console.print(f"SYSTEM VERIFY demo.flights: {verified.summary.message or verified.rows}")
+    console.print(_grid(verified))
     return Outcome(
         produced=len(flights),
         stored=stored,
@@ -256,6 +265,7 @@ def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart
         files_collected=node.value("SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 'flights'"),
         restart_s=round(restart_s, 1),
         answers_equal=by_carrier.rows == _carriers(flights) and by_month.rows == _months(flights),
+        verified=all(row[verified.names.index("ok")] for row in verified.rows),
     )
 
 
@@ -276,12 +286,17 @@ def _months(flights: pd.DataFrame) -> list[tuple[object, ...]]:
 
 def _reasons(console: Console, node: NodeProcess) -> None:
     result = node.connection.sql(
-        "SELECT service, table, state, wakeups, reason FROM system.bg_threads WHERE database = 'demo' ORDER BY table, service"
+        "SELECT service, table, state, wakeups, reason FROM system.bg_threads"
+        " WHERE database = 'demo' ORDER BY table, service"
     )
+    console.print(_grid(result))
+
+
+def _grid(result: Result) -> Table:
     grid = Table(*result.names, show_edge=False)
     for row in result.rows:
         grid.add_row(*map(str, row))
-    console.print(grid)
+    return grid
 
 
 def _summary(console: Console, outcome: Outcome) -> None:

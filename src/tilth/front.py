@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import InvalidInputError, TilthError
+from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.client.http import DEFAULT_URL, Connection, Result, connect
 from tilth.model.wire import Summary
@@ -74,7 +73,6 @@ def read(
     spark: SparkSession,
     table: str,
     *,
-    as_of: datetime | None = None,
     url: str = DEFAULT_URL,
     database: str = "default",
     hold_seconds: float = HOLD_SECONDS,
@@ -87,11 +85,8 @@ def read(
     from tilth.storage.spark import read_snapshot
 
     named_database, _, name = table.rpartition(".")
-    if as_of is not None and as_of.tzinfo is None:
-        raise InvalidInputError("as_of has no time zone", as_of=as_of, hint="use datetime(..., tzinfo=timezone.utc)")
-    milliseconds = None if as_of is None else int(as_of.timestamp() * 1000)
     connection = connect(url)
-    snapshot, lease, root = connection.pin(named_database or database, name, milliseconds)
+    snapshot, lease, root = connection.pin(named_database or database, name, None)
     frame = read_snapshot(spark, snapshot, root)
     threading.Thread(
         target=_hold, args=(connection, lease.id, hold_seconds), name=f"tilth-reader-{lease.id}", daemon=True
@@ -100,7 +95,7 @@ def read(
 
 
 def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
-    """Renews the lease for that long. Frames derived from the first one need it too, so nobody can tell it is unused."""
+    """Renews the lease for that long. Derived frames need it too, so nobody can tell when it is unused."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
     try:

@@ -1,8 +1,8 @@
 """The composition root: the only module that knows every room and each backend, and wires them into one process.
 
 Covers: building a node from a folder and settings, starting and stopping its rooms in order, its health, its HTTP door.
-Does not cover: what any of the rooms does. Always holds: a room is stopped before those it stands on; a node that could not
-be started leaves nothing running. See also: ARCHITECTURE.md "The house".
+Does not cover: what any of the rooms does. Always holds: a room is stopped before those it stands on; a node that could
+not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
 
     DATA/catalog   the store        DATA/tables   the files        DATA/spark, DATA/log   temporary files, logs
 """
@@ -32,8 +32,8 @@ from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import MaintenanceManager, manager_settings, merge_runner
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
-from tilth.server import Doors, HttpServer, MetricSources, Metrics, build_app, server_settings
 from tilth.server import SETTINGS as SERVER_SETTINGS
+from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
 from tilth.sql import Pins, SqlEngine
 from tilth.sql.spark import InsertRunner, QueryRunner
 from tilth.warehouse import (
@@ -175,6 +175,7 @@ class Node:
             settings=manager_settings(MAINTENANCE_SETTINGS.read(_of(MAINTENANCE_SETTINGS, given))),
             rng=new_rng(),
             server=self._server,
+            live_txns=self._consume.running_txns,
         )
 
     def _open_sql(self, given: Mapping[str, str]) -> None:
@@ -199,6 +200,7 @@ class Node:
                 services=lambda: [*self._consume.stats(), *self._maintenance.stats()],
                 consumers=self._consume.kafka_tables,
                 tasks=self._dispatcher.tasks,
+                maintenance=self._maintenance.numbers,
             )
         )
         self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))

@@ -54,7 +54,10 @@ def test_rows_inserted_in_every_way_are_read_back(node: NodeProcess) -> None:
         ("SELECT colour FROM wrong.t", "UNKNOWN_COLUMN"),
         ("CREATE TABLE wrong.t2 (a BIGINT) ENGINE = MergeTree ORDER BY b", "UNKNOWN_COLUMN"),
         ("CREATE TABLE wrong.t2 (a IPv4) ENGINE = MergeTree ORDER BY a", "UNSUPPORTED_SYNTAX"),
-        ("CREATE TABLE wrong.t2 (a BIGINT) ENGINE = MergeTree ORDER BY a SETTINGS old_part_lifetime = 1", "UNKNOWN_SETTING"),
+        (
+            "CREATE TABLE wrong.t2 (a BIGINT) ENGINE = MergeTree ORDER BY a SETTINGS old_part_lifetime = 1",
+            "UNKNOWN_SETTING",
+        ),
         ("ALTER TABLE wrong.t MODIFY SETTING old_parts_lifetime = 'soon'", "BAD_SETTING"),
         ("CREATE TABLE wrong.t (a BIGINT) ENGINE = MergeTree ORDER BY a", "TABLE_EXISTS"),
         ("DROP DATABASE wrong", "DATABASE_NOT_EMPTY"),

@@ -6,9 +6,11 @@ three-valued logic, written here once more in the plainest way.
 
 from __future__ import annotations
 
+import operator
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +30,7 @@ from tilth.sql.predicates import (
     Negation,
     Predicate,
     Unknown,
+    predicates_of,
 )
 from tilth.sql.prune import keeper
 from tilth.storage import arrow_type
@@ -40,6 +43,7 @@ SCHEMA = Schema(
         Column(id=3, name="f", type=Simple(Kind.FLOAT64)),
         Column(id=4, name="m", type=DecimalType(6, 2)),
         Column(id=5, name="b", type=Simple(Kind.BOOLEAN)),
+        Column(id=6, name="g", type=Simple(Kind.FLOAT32)),
     )
 )
 Row = dict[str, Any]
@@ -50,7 +54,10 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "f": st.sampled_from([float("-inf"), -1.0, -0.0, 0.0, 0.5, 2.0, float("inf"), float("nan")]),
     "m": st.integers(-1200, 1200).map(lambda cents: Decimal(cents) / 100),
     "b": st.booleans(),
+    "g": st.sampled_from(["0.1", "0.3", "0.7", "1.1", "-0.7", "16777217", "3.4028235E38"]).map(np.float32).map(float),
 }
+#: As Spark writes a FLOAT.
+FLOAT_TEXTS = ["0.1", "0.3", "0.7", "1.1", "-0.7", "1.6777216E7", "3.4028235E38", "1.4E-45", "-Infinity"]
 ROWS = st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()})
 
 
@@ -144,6 +151,34 @@ def _compared(comparison: Comparison, given_value: Any, value: Any) -> bool | No
 def test_a_part_with_a_matching_row_is_kept(rows: list[Row], predicate: Predicate) -> None:
     matches = any(_truth(predicate, row) is True for row in rows)
     assert not matches or keeper(predicate, SCHEMA)(_part(rows))
+
+
+@given(
+    st.lists(st.sampled_from(FLOAT_TEXTS), min_size=1, max_size=3),
+    st.sampled_from(["EqualTo", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"]),
+    st.sampled_from(FLOAT_TEXTS),
+)
+def test_a_float_is_what_four_bytes_hold(values: list[str], comparison: str, text: str) -> None:
+    """0.7 as a DOUBLE is another number than 0.7 as a FLOAT."""
+    sides = [
+        {"class": "AttributeReference", "num-children": 0, "name": "0:g", "dataType": "float"},
+        {"class": "Literal", "num-children": 0, "value": text, "dataType": "float"},
+    ]
+    plan = [
+        {"class": "Filter", "num-children": 1, "condition": [{"class": comparison, "num-children": 2}, *sides]},
+        {"class": "LogicalRDD", "num-children": 0, "output": [[{"name": "0:g"}]]},
+    ]
+    (predicate,) = predicates_of(plan, 1)
+    rows: list[Row] = [dict.fromkeys(VALUES, None) | {"g": float(np.float32(value))} for value in values]
+    number = np.float32(text)
+    compared = {
+        "EqualTo": operator.eq,
+        "LessThan": operator.lt,
+        "LessThanOrEqual": operator.le,
+        "GreaterThan": operator.gt,
+        "GreaterThanOrEqual": operator.ge,
+    }[comparison]
+    assert not any(compared(np.float32(value), number) for value in values) or keeper(predicate, SCHEMA)(_part(rows))
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=4), st.sampled_from(Comparison), st.integers(-4, 4))

@@ -35,11 +35,13 @@ class FakeRooms:
     def run(self, text: str, *, database: str, settings: Mapping[str, str]) -> Answer:
         return self._answered("run", text, database, dict(settings))
 
-    def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer:
-        return self._answered("insert_text", database, table, input_format, data)
+    def insert_text(
+        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str]
+    ) -> Answer:
+        return self._answered("insert_text", database, table, input_format, data, dict(settings))
 
-    def insert_arrow(self, database: str, table: str, data: pa.Table) -> Answer:
-        return self._answered("insert_arrow", database, table, data.to_pylist())
+    def insert_arrow(self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str]) -> Answer:
+        return self._answered("insert_arrow", database, table, data.to_pylist(), dict(settings))
 
     def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
         self._answered("pin", database, table, as_of_ms)

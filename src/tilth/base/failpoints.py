@@ -1,7 +1,8 @@
 """Places where a test may stop the process dead, to prove that a crash there loses nothing and doubles nothing.
 
-A failpoint is armed by the environment variable TILTH_FAILPOINTS, as in `round.before_commit:3,merge.after_files:1`: the
-process kills itself with SIGKILL when it passes that place for the n-th time. Without the variable `hit` does nothing.
+A failpoint is armed by the environment variable TILTH_FAILPOINTS, as in `round.before_commit:3,merge.after_files:1`:
+the process kills itself with SIGKILL when it passes that place for the n-th time. Without the variable `hit` does
+nothing.
 """
 
 from __future__ import annotations

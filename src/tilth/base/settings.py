@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 
 from tilth.base.errors import InvalidInputError
 
-
 T = TypeVar("T")
 
 

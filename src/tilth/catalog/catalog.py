@@ -46,7 +46,7 @@ class Catalog:
         self.tables = Tables(clock, kv, ids=ids)
         self.parts = Parts(clock, self.clock, kv)
         self.trash = Trash(clock, self.clock, kv)
-        self.offsets = Offsets(kv)
+        self.offsets = Offsets(clock, kv)
         self.leases = Leases(clock, kv)
         self.readers = Readers(clock, kv, ids=ids)
         self.services = Services(clock, kv)

@@ -11,9 +11,9 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.catalog import codec
-from tilth.catalog.change import Plan, change, read, read_all, remove_range, unchanged
+from tilth.catalog.change import REMOVE_BATCH, Plan, change, read, read_all, remove_range, unchanged
 from tilth.catalog.errors import TableInUseError, TableNotFoundError
-from tilth.catalog.keys import Space, pack
+from tilth.catalog.keys import Space, pack, text_span
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.names import added_relation, relation_of, removed_relation, views_on
 from tilth.catalog.records import DroppedTable
@@ -30,6 +30,15 @@ _SPACES_OF_ONE = (
     Space.READER,
     Space.SWITCH,
     Space.VERSION,
+)
+
+#: Names of leases and of saved state that belong to one relation, with what follows its uuid. A uuid is never used
+#: again, so that no epoch can come back either.
+_NAMES_OF_ONE = (
+    (Space.LEASE, "table/{uuid}"),
+    (Space.LEASE, "consumer/{uuid}/"),
+    (Space.STATE, "maintenance/trash/{uuid}"),
+    (Space.STATE, "ingest/{uuid}/"),
 )
 
 _log = Log("catalog")
@@ -98,7 +107,16 @@ def forget(kv: KeyValue, clock: Clock, uuid: str) -> None:
 
     change(kv, clock, mark_going)
     removed = sum(remove_range(kv, clock, space, uuid) for space in _SPACES_OF_ONE)
-    change(kv, clock, lambda _: Plan(result=None, deletes=[key]))
+
+    def remove_rest(view: ReadView) -> Plan[None]:
+        named = [
+            each
+            for space, name in _NAMES_OF_ONE
+            for each, _ in view.scan(*text_span(space, name.format(uuid=uuid)), limit=REMOVE_BATCH)
+        ]
+        return Plan(result=None, deletes=[key, *named])
+
+    change(kv, clock, remove_rest)
     _log.info("table_forgotten", cause_id=uuid, keys=removed)
 
 

@@ -80,6 +80,12 @@ def span(space: Space, *fields: str | int) -> tuple[bytes, bytes]:
     return start, after_prefix(start)
 
 
+def text_span(space: Space, beginning: str) -> tuple[bytes, bytes]:
+    """First and end of the range of all keys whose first field is a text that begins so."""
+    start = pack(space, beginning).removesuffix(_END)
+    return start, after_prefix(start)
+
+
 def after_prefix(prefix: bytes) -> bytes:
     """The smallest key that is greater than every key with this prefix."""
     kept = prefix.rstrip(b"\xff")

@@ -1,21 +1,29 @@
-"""Kafka positions, the ledger and gaps, as they were committed. They change by transactions only (updates.py)."""
+"""Kafka positions, the ledger and gaps, as they were committed. They change by transactions only (updates.py), but for
+old entries of the ledger, of which many become one that says the same (ledger.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilth.base.clock import Clock
 from tilth.catalog import codec
-from tilth.catalog.change import read_all
-from tilth.catalog.keys import Space
-from tilth.catalog.kv import KeyValue
+from tilth.catalog.change import Plan, change, read_all, unchanged
+from tilth.catalog.keys import Space, pack, span
+from tilth.catalog.kv import KeyValue, Precondition, ReadView, Versioned
+from tilth.catalog.ledger import foldable, folded
 from tilth.catalog.load import load_offsets
 from tilth.model.offset import IngestGap, LedgerEntry, TopicPartition
+
+#: Entries that one commit folds.
+FOLD_BATCH = 2_000
 
 
 class Offsets:
     """`catalog.offsets`."""
 
-    def __init__(self, kv: KeyValue) -> None:
+    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+        self._clock = clock
         self._kv = kv
 
     def of(self, kafka_table: str) -> dict[TopicPartition, int]:
@@ -23,8 +31,37 @@ class Offsets:
         return load_offsets(self._kv, kafka_table)
 
     def ledger(self, kafka_table: str) -> Iterator[LedgerEntry]:
-        """All committed rounds, in the order of their transactions."""
+        """All committed rounds, in the order of their transactions; old ones may be folded into one."""
         return read_all(self._kv, codec.LEDGER, Space.LEDGER, kafka_table)
+
+    def fold_ledger(self, kafka_table: str, *, before_ts: int, settled_ts: int, kept_max: int) -> int:
+        """Makes few entries of many old ones, see `foldable`; returns how many went. Readers of the ledger see it
+        before or after, and both say the same.
+        """
+        start, end = span(Space.LEDGER, kafka_table)
+
+        def plan(view: ReadView) -> Plan[int]:
+            found: dict[int, Versioned] = {}
+            entries: list[LedgerEntry] = []
+            for key, value in view.scan(start, end):
+                entry = codec.LEDGER.decode(key, value.value)
+                found[entry.txn] = value
+                entries.append(entry)
+            groups = foldable(entries, before_ts=before_ts, settled_ts=settled_ts, kept_max=kept_max, limit=FOLD_BATCH)
+            preconditions: list[Precondition] = []
+            puts: dict[bytes, bytes] = {}
+            deletes: list[bytes] = []
+            for group in groups:
+                keys = [pack(Space.LEDGER, kafka_table, entry.txn) for entry in group]
+                preconditions += [unchanged(key, found[entry.txn]) for key, entry in zip(keys, group, strict=True)]
+                puts[keys[-1]] = codec.LEDGER.encode(folded(group))
+                deletes += keys[:-1]
+            return Plan(result=len(deletes), preconditions=preconditions, puts=puts, deletes=deletes)
+
+        gone = 0
+        while batch := change(self._kv, self._clock, plan):
+            gone += batch
+        return gone
 
     def gaps(self, kafka_table: str | None = None) -> list[IngestGap]:
         """Open and resolved ones, by table, topic, partition and offset."""

@@ -165,10 +165,11 @@ class ConsumeManager:
         with self._lock:
             gone = [self._services.pop(uuid) for uuid in list(self._services) if uuid not in wanted]
             new = [self._add(kafka) for uuid, kafka in wanted.items() if uuid not in self._services]
-        for service in gone:
-            service.stop()
+        # Ending waits for consumers; nobody else should.
         for service in new:
             service.start()
+        for service in gone:
+            service.stop()
 
     def _add(self, kafka: KafkaDef) -> KafkaService:
         service = KafkaService(

@@ -11,7 +11,16 @@ from tilth.maintenance.knobs import ManagerSettings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
 from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS
 from tilth.maintenance.spark import merge_runner
-from tilth.maintenance.stats import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OpRun, OptimizeReport
+from tilth.maintenance.stats import (
+    ChoiceRow,
+    GcReport,
+    MaintenanceNumbers,
+    MergeCandidateRow,
+    OpNumbers,
+    OpRow,
+    OpRun,
+    OptimizeReport,
+)
 
 __all__ = [
     "NODE_SETTINGS",
@@ -19,8 +28,10 @@ __all__ = [
     "ChoiceRow",
     "GcReport",
     "MaintenanceManager",
+    "MaintenanceNumbers",
     "ManagerSettings",
     "MergeCandidateRow",
+    "OpNumbers",
     "OpRow",
     "OpRun",
     "OptimizeReport",

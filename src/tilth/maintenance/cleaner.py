@@ -19,6 +19,7 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import milliseconds, pack
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
+from tilth.model.table import KafkaDef, full_name
 from tilth.model.txn import Txn, TxnState
 from tilth.storage import clean_transaction, drop_table_folder
 
@@ -30,6 +31,11 @@ GRACE_MS = 15_000
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
+#: So long, and among so many of its Kafka table, a round has an entry of its own in the ledger; older ones are folded.
+LEDGER_KEPT_MS = 86_400_000
+LEDGER_KEPT_MAX = 10_000
+#: Whatever their number, the newest entries are left alone: who verifies the table has read its version shortly before.
+LEDGER_SETTLED_MS = 600_000
 #: Folders of tables whose records are going or gone.
 _FOLDERS = "maintenance/folders"
 
@@ -85,6 +91,7 @@ class Cleaner:
         if now_ms - self._trimmed_ms >= TRIM_PERIOD_MS:
             self._trimmed_ms = now_ms
             self._guarded("trim", "-", partial(self._trim, now_ms))
+            self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
 
     def give_up(self, txn: Txn, reason: str, *, is_settled: bool) -> None:
         """Aborts a transaction; its files go now if no task can write any more, else after a grace.
@@ -157,6 +164,21 @@ class Cleaner:
         events = self._catalog.part_log.trim(max(0, now_ms - PART_LOG_KEPT_MS))
         if txns or events:
             _log.info("records_trimmed", transactions=txns, events=events)
+
+    def _fold_ledgers(self, now_ms: int) -> None:
+        for relation in self._catalog.tables.list():
+            if isinstance(relation, KafkaDef):
+                self._guarded("fold_ledger", relation.uuid, partial(self._fold_ledger, relation, now_ms))
+
+    def _fold_ledger(self, kafka: KafkaDef, now_ms: int) -> None:
+        count = self._catalog.offsets.fold_ledger(
+            kafka.uuid,
+            before_ts=pack(max(0, now_ms - LEDGER_KEPT_MS)),
+            settled_ts=pack(max(0, now_ms - LEDGER_SETTLED_MS)),
+            kept_max=LEDGER_KEPT_MAX,
+        )
+        if count:
+            _log.info("ledger_folded", cause_id=kafka.uuid, table=full_name(kafka), entries=count)
 
     def _guarded(self, action: str, cause_id: str, work: Callable[[], None]) -> None:
         try:

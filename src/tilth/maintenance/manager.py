@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -23,14 +24,24 @@ from tilth.catalog import Catalog, TableNotFoundError
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.feed import PartFeed
 from tilth.maintenance.knobs import ManagerSettings
+from tilth.maintenance.looks import Looks
 from tilth.maintenance.op import Choice, NotPrepared, OpKind, OpStats, OpView, Prepared
 from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.scheduler import MemoryUse, choose
-from tilth.maintenance.state import Failure, ServiceState
-from tilth.maintenance.stats import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OpRun, OptimizeReport
+from tilth.maintenance.state import ServiceState
+from tilth.maintenance.stats import (
+    ChoiceRow,
+    GcReport,
+    MaintenanceNumbers,
+    MergeCandidateRow,
+    OpRow,
+    OpRun,
+    OptimizeReport,
+)
+from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import TableDef
@@ -48,6 +59,7 @@ STOP_SECONDS_MAX = 30.0
 #: OPTIMIZE of many partitions; the warehouse's slots bound it further.
 OPTIMIZE_THREADS = 4
 OPTIMIZE_WAIT_MS = 600_000
+
 
 _log = Log("maintenance")
 
@@ -85,8 +97,12 @@ class MaintenanceManager:
         settings: ManagerSettings,
         rng: Rng,
         server: str,
+        *,
+        live_txns: Callable[[], Collection[int]] = frozenset,
     ) -> None:
-        """`root`: the folder below which the tables' folders are."""
+        """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
+        work on, beside those of tasks.
+        """
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
@@ -94,7 +110,10 @@ class MaintenanceManager:
         self._settings = settings
         self._rng = rng
         self._server = server
+        self._others_live_txns = live_txns
         self._owner = Owner(clock, catalog, server)
+        self._tally = Tally(clock)
+        self._looks = Looks(clock)
         self._feed = PartFeed(catalog)
         self._cleaner = Cleaner(
             clock,
@@ -173,16 +192,20 @@ class MaintenanceManager:
         now_ms = self._clock.now_ms()
         rows: list[ServiceStats] = []
         for table in self._registered():
-            rows.append(self._service(table, ServiceKind.MERGE, table.merge, table.merge.state(now_ms)))
-            rows.append(self._service(table, ServiceKind.GC, table.gc, table.gc.state(now_ms)))
+            rows.append(self._service(table, ServiceKind.MERGE, table.merge, now_ms))
+            rows.append(self._service(table, ServiceKind.GC, table.gc, now_ms))
         return rows
 
+    def numbers(self) -> MaintenanceNumbers:
+        """What was done since the start."""
+        return self._tally.numbers()
+
     def ops(self) -> list[OpRow]:
-        """Every registered op as it would be weighed now."""
+        """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
         rows: list[OpRow] = []
         for table in self._registered():
             for op in table.ops:
-                stats = op.stats() or OpStats(is_runnable=False, about="cancelled")
+                stats = self._looks.said(op)
                 rows.append(
                     OpRow(
                         name=op.name,
@@ -286,6 +309,7 @@ class MaintenanceManager:
             self._runnable.pop(table.watch.uuid, None)
             for op in table.ops:
                 op.cancel()
+                self._looks.forget(op)
             self._owner.release(table.watch.uuid)
         for uuid, definition in there.items():
             self._register(uuid, definition)
@@ -328,8 +352,11 @@ class MaintenanceManager:
             cleaner=self._cleaner,
             workers=self._workers,
             told=told,
+            tally=self._tally,
         )
-        gc = PartGcOp(self._clock, self._catalog, self._root, self._rng, watch=watch, owner=self._owner)
+        gc = PartGcOp(
+            self._clock, self._catalog, self._root, self._rng, watch=watch, owner=self._owner, tally=self._tally
+        )
         return _Table(watch, merge, gc)
 
     def _take_news(self, now_ms: int) -> None:
@@ -353,6 +380,7 @@ class MaintenanceManager:
     def _start_one(self) -> Choice:
         with self._lock:
             free = self._settings.workers - len(self._runs)
+        started = self._clock.monotonic()
         ops: dict[str, tuple[_Table, MergeOp | PartGcOp]] = {}
         views: list[OpView] = []
         if free > 0 and self._settings.is_enabled and not self._stopping.is_set():
@@ -368,13 +396,15 @@ class MaintenanceManager:
             rng=self._rng,
             last_served=self._served,
         )
+        self._tally.chose(self._clock.monotonic() - started)
         if choice.op_name is None:
             self._refused(choice)
             return choice
         table, op = ops[choice.op_name]
-        prepared = op.prepare()
+        prepared = self._prepare(op)
         table.watch.is_woken = True
         if isinstance(prepared, NotPrepared):
+            self._tally.prepare_failed()
             self._record(op.name, table.watch.name, "refused", prepared.reason)
             return choice
         self._turns += 1
@@ -383,6 +413,14 @@ class MaintenanceManager:
         self._record(op.name, table.watch.name, choice.rule, f"{choice.reason}; {prepared.about}")
         self._begin(op, prepared)
         return choice
+
+    def _prepare(self, op: MergeOp | PartGcOp) -> Prepared | NotPrepared:
+        try:
+            prepared = op.prepare()
+        except TilthError as error:
+            return NotPrepared(f"not prepared: {self._looks.failed(op, error).reason}")
+        self._looks.recovered(op)
+        return prepared
 
     def _look(self) -> None:
         """Brings up to date which ops could run. Tables where nothing is due cost a comparison."""
@@ -396,7 +434,8 @@ class MaintenanceManager:
                 break
             # Lowered first: what is noticed from here on leads to another look.
             watch.is_woken = False
-            runnable = [(table, op, stats) for op in table.ops if (stats := op.stats()) and stats.is_runnable]
+            asked = [(table, op, self._looks.ask(op)) for op in table.ops]
+            runnable = [each for each in asked if each[2].is_runnable]
             if runnable:
                 self._runnable[watch.uuid] = runnable
                 watch.due_ms = now_ms + LOOK_AGAIN_MS
@@ -405,6 +444,9 @@ class MaintenanceManager:
                 watch.due_ms = min(self._due_ms(table, op, now_ms) for op in table.ops)
 
     def _due_ms(self, table: _Table, op: MergeOp | PartGcOp, now_ms: int) -> int:
+        failure = self._looks.failure(op)
+        if failure is not None:
+            return failure.until_ms
         service = ServiceKind.MERGE if op.kind is OpKind.MERGE else ServiceKind.GC
         if table.watch.is_on(service, now_ms):
             return op.due_ms
@@ -420,7 +462,14 @@ class MaintenanceManager:
         run.thread = threading.Thread(
             target=self._work, args=(number, run, prepared), name=f"tilth-{op.kind.lower()}-{number}", daemon=True
         )
-        run.thread.start()
+        try:
+            run.thread.start()
+        except RuntimeError:
+            # The system gives no more threads: what was taken can be chosen again.
+            with self._lock:
+                del self._runs[number]
+            op.abandon(prepared)
+            raise
 
     def _work(self, number: int, run: _Run, prepared: Prepared) -> None:
         told, failure = run.about, ""
@@ -459,9 +508,14 @@ class MaintenanceManager:
         table: _Table,
         service: ServiceKind,
         op: MergeOp | PartGcOp,
-        told: tuple[ServiceState, str, Failure | None],
+        now_ms: int,
     ) -> ServiceStats:
-        state, reason, failure = told
+        state, reason, failure = op.state(now_ms)
+        unseen = self._looks.failure(op)
+        if unseen is not None and state is not ServiceState.STOPPED:
+            wait = max(0, unseen.until_ms - now_ms) / 1000
+            state, failure = ServiceState.FAILED, unseen
+            reason = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
         switch = table.watch.switch(service)
         return ServiceStats(
             database=table.watch.definition.database,
@@ -503,7 +557,7 @@ class MaintenanceManager:
         live = {task.txn for task in self._dispatcher.tasks() if task.ended_ms == 0}
         for table in self._registered():
             live |= table.merge.live_txns
-        return live
+        return live.union(self._others_live_txns())
 
     def _workers(self) -> int:
         return max(1, sum(each.workers for each in self._dispatcher.warehouses() if each.name == WRITE_WAREHOUSE))

@@ -103,3 +103,34 @@ class GcReport:
     in_trash: int = 0
     #: Why the first of those that stay stays.
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpNumbers:
+    """What was counted of one kind of op."""
+
+    #: Under way now.
+    running: int = 0
+    #: Ended since the start, well or not.
+    ended: int = 0
+    #: How long those that ended took together.
+    milliseconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceNumbers:
+    """What was counted since the start."""
+
+    merges: OpNumbers
+    #: Rounds of collecting.
+    collections: OpNumbers
+    #: Records that were moved to the trash.
+    moved: int = 0
+    #: Files that are gone, and their bytes.
+    removed: int = 0
+    removed_bytes: int = 0
+    #: Choices that came to nothing: there was no work left, or it could not be prepared.
+    prepare_failed: int = 0
+    #: Choices and refusals, and how long they took together with the looks before them.
+    choices: int = 0
+    choosing_microseconds: float = 0.0

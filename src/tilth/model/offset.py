@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+#: The consumer of a ledger entry that stands for many old rounds: its ranges, messages, rows and stored are their sums.
+FOLDED = -2
+
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
     topic: str
@@ -43,6 +46,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     txn: int
     kafka_table: str
+    #: Its index; negative for what no consumer did: -1, offsets were moved; FOLDED.
     consumer: int
     ranges: tuple[LedgerRange, ...]
     #: Rows written, by target table's uuid.

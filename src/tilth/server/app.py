@@ -67,10 +67,12 @@ class Statements(Protocol):
 
     def run(self, text: str, *, database: str, settings: Mapping[str, str]) -> Answer: ...
 
-    def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer:
+    def insert_text(
+        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str]
+    ) -> Answer:
         """Adds rows in one of the formats of INSERT .. FORMAT."""
 
-    def insert_arrow(self, database: str, table: str, data: pa.Table) -> Answer: ...
+    def insert_arrow(self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str]) -> Answer: ...
 
 
 class Snapshots(Protocol):
@@ -180,11 +182,10 @@ class _Api:
         """Adds the rows in the body to a table; they are readable once the answer is there.
 
         The body's `Content-Type` is `application/x-ndjson` (also `application/json`: one object, or one a line),
-        `text/csv` (no line of names, columns in the table's order) or `application/vnd.apache.arrow.stream`.
+        `text/csv` (no line of names, columns in the table's order) or `application/vnd.apache.arrow.stream`. Parameters
+        are session settings.
         """
-        if request.query_params:
-            hint = "send INSERT INTO .. SETTINGS .. FORMAT to /v1/sql"
-            raise BadRequestError("rows are taken without settings", given=request.url.query, hint=hint)
+        settings = dict(request.query_params)
         body = await self._body(request)
         database, table = request.path_params["database"], request.path_params["table"]
         media_type = request.headers.get("content-type", Format.NDJSON).split(";")[0].strip().lower()
@@ -194,9 +195,11 @@ class _Api:
 
         def run() -> Response:
             if input_format is None:
-                answer = statements.insert_arrow(database, table, _arrow(body))
+                answer = statements.insert_arrow(database, table, _arrow(body), settings=settings)
             else:
-                answer = statements.insert_text(database, table, input_format=input_format, data=body)
+                answer = statements.insert_text(
+                    database, table, input_format=input_format, data=body, settings=settings
+                )
             return _answered(answer, accepted_format(accept))
 
         return await self._run_long(run)
@@ -204,8 +207,8 @@ class _Api:
     async def snapshot(self, request: Request) -> Response:
         """Pins a snapshot for a reader with a Spark session of its own, as `tilth.read` does.
 
-        `?as_of_ms=` asks for the table as it was then. The answer is MessagePack: the snapshot, the lease that keeps
-        its files until it expires, and the folder below which they are.
+        It is the newest: `?as_of_ms=`, for the table as it was then, is refused by `NOT_SUPPORTED_YET`. The answer is
+        MessagePack: the snapshot, the lease that keeps its files until it expires, and the folder below which they are.
         """
         as_of = request.query_params.get("as_of_ms")
         if as_of is not None and not (as_of.isascii() and as_of.isdecimal()):

@@ -15,17 +15,11 @@ import msgspec
 import pyarrow as pa
 from pyarrow import csv
 
-from tilth.base.errors import InvalidInputError
 from tilth.model.wire import ColumnInfo, Summary
 from tilth.server.cells import is_text_in_json, json_cells, texts, unique_names
+from tilth.sql import UnknownFormatError
 
 ROWS_PER_PIECE = 8192
-
-
-class UnknownFormatError(InvalidInputError):
-    """unknown output format"""
-
-    code = "UNKNOWN_OUTPUT_FORMAT"
 
 
 class Format(StrEnum):

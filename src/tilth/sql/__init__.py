@@ -4,11 +4,11 @@ Covers: every statement and every system table, on top of all other rooms. Does 
 shell (tilth.client). Always holds: statements that are ours go through the grammar, anything else is a query for
 Spark; a query reads one pinned snapshot of each table; a query over system tables only needs no worker.
 `tilth.sql.spark` is the second door, for the worker that runs queries. See also: DESIGN.md 9,
-docs/reference/statements.md.
+docs/reference/sql.md.
 """
 
 from tilth.sql.answer import Answer
-from tilth.sql.engine import SqlEngine
+from tilth.sql.engine import OUTPUT_FORMATS, SqlEngine
 from tilth.sql.errors import (
     BadDefinitionError,
     BadQueryError,
@@ -19,6 +19,7 @@ from tilth.sql.errors import (
     ReadOnlyError,
     ResultTooLargeError,
     UnknownColumnError,
+    UnknownFormatError,
     UnknownFunctionError,
     WrongKindOfTableError,
 )
@@ -29,6 +30,7 @@ from tilth.sql.settings import SESSION_SETTINGS, all_settings
 from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 
 __all__ = [
+    "OUTPUT_FORMATS",
     "SESSION_SETTINGS",
     "SYSTEM_TABLES",
     "Answer",
@@ -46,6 +48,7 @@ __all__ = [
     "Statement",
     "SystemTable",
     "UnknownColumnError",
+    "UnknownFormatError",
     "UnknownFunctionError",
     "WrongKindOfTableError",
     "all_settings",

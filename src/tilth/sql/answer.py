@@ -16,6 +16,8 @@ from tilth.storage import type_from_arrow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
+    """What a statement gives back: rows or a message, and how it went."""
+
     query_id: str
     #: Empty for statements without rows.
     columns: list[ColumnInfo]

@@ -7,13 +7,14 @@ back.
 from __future__ import annotations
 
 from tilth.base.errors import TilthError
+from tilth.catalog import TableInUseError
 from tilth.catalog import TruncateTable as HideEverything
 from tilth.ingest import KAFKA_SETTINGS, read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import DataType, Decimal, Simple, spark_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.dead_letters import ensure_dead_letters
-from tilth.sql.errors import BadDefinitionError, NameInUseError, NotSupportedYetError, UnknownColumnError
+from tilth.sql.errors import BadDefinitionError, NotSupportedYetError, UnknownColumnError
 from tilth.sql.grammar import (
     ColumnSpec,
     CreateDatabase,
@@ -211,7 +212,8 @@ def rename_table(services: Services, call: Call, statement: RenameTable) -> Outc
     if isinstance(relation, KafkaDef):
         views = services.catalog.tables.views_of(relation.uuid)
         if views:
-            raise NameInUseError(
+            raise TableInUseError(
+                "views name this table in their SELECT",
                 table=full_name(relation),
                 views=", ".join(full_name(view) for view in views),
                 hint="drop the views, rename, and create them again; offsets are kept",

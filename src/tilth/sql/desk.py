@@ -24,6 +24,7 @@ from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.errors import BadQueryError, WrongKindOfTableError
+from tilth.sql.held import held_snapshot
 from tilth.sql.predicates import Predicate, Unknown
 from tilth.sql.protocol import Resolved, Source
 from tilth.sql.prune import keeper
@@ -147,10 +148,15 @@ class QueryDesk:
         return relation
 
     def _snapshot(self, query: OpenQuery, uuid: str, keeps: Sequence[Keep]) -> Snapshot:
-        lease = self._catalog.readers.open(uuid, self._catalog.clock.now(), self._server, READER_LEASE_MS)
+        snapshot, lease = held_snapshot(
+            self._catalog,
+            uuid,
+            holder=self._server,
+            ttl_ms=READER_LEASE_MS,
+            keep=lambda part: any(keep(part) for keep in keeps),
+        )
         with self._lock:
             query.leases.append(lease)
-        snapshot = self._catalog.parts.snapshot(uuid, keep=lambda part: any(keep(part) for keep in keeps))
         query.parts_read += len(snapshot.parts)
         query.parts_pruned += snapshot.pruned
         return snapshot

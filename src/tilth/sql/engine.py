@@ -22,7 +22,7 @@ from tilth.catalog import Catalog
 from tilth.sql import alter, ddl, inserts, queries, show, system, views
 from tilth.sql.answer import Answer, Outcome, columns_of
 from tilth.sql.desk import QueryDesk
-from tilth.sql.errors import BadValueError, NotSupportedYetError
+from tilth.sql.errors import BadValueError, NotSupportedYetError, UnknownFormatError
 from tilth.sql.grammar import (
     AlterTable,
     CreateDatabase,
@@ -62,6 +62,11 @@ from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
 from tilth.sql.system_tables import find_system_table
+
+#: What a user may write behind a query's FORMAT, in lower case; the doors write them.
+OUTPUT_FORMATS = frozenset(
+    {"json", "jsoncompact", "jsoneachrow", "ndjson", "csv", "csvwithnames", "arrow", "arrowstream"}
+)
 
 _log = Log("sql")
 
@@ -128,27 +133,32 @@ class SqlEngine:
             if isinstance(statement, Query | InsertValues | InsertQuery | InsertData):
                 given |= dict(statement.settings)
             running.kind = type(statement).__name__
-            running.output_format = statement.format if isinstance(statement, Query) else None
+            if isinstance(statement, Query):
+                running.output_format = _known_format(statement.format)
             return perform(self._services, _call(running, database, given), statement)
 
         return self._logged(text, database, act)
 
-    def insert_text(self, database: str, table: str, *, input_format: str, data: bytes) -> Answer:
+    def insert_text(
+        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str] | None = None
+    ) -> Answer:
         """Stores rows given as text, as INSERT .. FORMAT does."""
 
         def act(running: _Running) -> Outcome:
             running.kind = "InsertData"
             statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
-            return inserts.insert_data(self._services, _call(running, database, {}), statement)
+            return inserts.insert_data(self._services, _call(running, database, settings or {}), statement)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act)
 
-    def insert_arrow(self, database: str, table: str, data: pa.Table) -> Answer:
+    def insert_arrow(
+        self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str] | None = None
+    ) -> Answer:
         """Stores rows given as Arrow; columns are found by name."""
 
         def act(running: _Running) -> Outcome:
             running.kind = "InsertArrow"
-            call = _call(running, database, {})
+            call = _call(running, database, settings or {})
             target = table_of(self._services, call, Name(database, table), what="INSERT")
             return inserts.store_named(self._services, call, target, data)
 
@@ -264,6 +274,13 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case ExplainGc():
             raise NotSupportedYetError(statement="EXPLAIN GC")
     assert_never(statement)
+
+
+def _known_format(name: str | None) -> str | None:
+    """Refuses a format that nobody can write before the query is run for it."""
+    if name is not None and name.lower() not in OUTPUT_FORMATS:
+        raise UnknownFormatError(format=name, hint="use one of JSON, JSONEachRow, CSV, Arrow")
+    return name
 
 
 def _decoded(data: bytes) -> str:

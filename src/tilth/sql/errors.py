@@ -48,6 +48,12 @@ class InsertTooLargeError(InvalidInputError):
     code = "INSERT_TOO_LARGE"
 
 
+class UnknownFormatError(InvalidInputError):
+    """unknown output format"""
+
+    code = "UNKNOWN_OUTPUT_FORMAT"
+
+
 class BadValueError(InvalidInputError):
     """a value does not fit its column"""
 
@@ -66,22 +72,10 @@ class WrongKindOfTableError(InvalidInputError):
     code = "WRONG_KIND_OF_TABLE"
 
 
-class SystemTableNotFoundError(NotFoundError):
-    """no such system table"""
-
-    code = "TABLE_NOT_FOUND"
-
-
 class ReadOnlyError(ConflictError):
     """system tables cannot be changed"""
 
     code = "READ_ONLY"
-
-
-class NameInUseError(ConflictError):
-    """views name this table in their SELECT"""
-
-    code = "TABLE_IN_USE"
 
 
 class PartitionNotFoundError(NotFoundError):

@@ -15,12 +15,13 @@ import msgspec
 import pyarrow as pa
 
 from tilth.base.errors import UnknownOutcomeError
+from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
 from tilth.catalog import InsertPart, SchemaIs
 from tilth.model.part import WrittenPart
 from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
-from tilth.model.txn import TxnOutput
+from tilth.model.txn import Txn, TxnOutput
 from tilth.sql.answer import Outcome, done
 from tilth.sql.errors import InsertTooLargeError
 from tilth.sql.formats import default_of, read_rows, table_of_rows, target_columns
@@ -28,10 +29,12 @@ from tilth.sql.grammar import InsertData, InsertQuery, InsertValues
 from tilth.sql.protocol import InsertResult, InsertTask
 from tilth.sql.services import Call, Services, table_of
 from tilth.sql.values import column_array
-from tilth.storage import conform, layout_of, write_parts
+from tilth.storage import clean_transaction, conform, layout_of, write_parts
 from tilth.warehouse import QUERY_WAREHOUSE
 
 _ZONE = "spark.sql.session.timeZone"
+
+_log = Log("sql")
 
 
 def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
@@ -103,14 +106,20 @@ def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outc
         return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
 
     with services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts) as query:
-        outcome = _committed(services, call, table, tasks=tasks_max, write=write)
+        outcome = _committed(services, call, table, tasks=tasks_max, write=write, may_retry=True)
     return replace(outcome, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 
 def _committed(
-    services: Services, call: Call, table: TableDef, *, tasks: int, write: Callable[[int], Sequence[WrittenPart]]
+    services: Services,
+    call: Call,
+    table: TableDef,
+    *,
+    tasks: int,
+    write: Callable[[int], Sequence[WrittenPart]],
+    may_retry: bool = False,
 ) -> Outcome:
-    """Begins a transaction, writes, commits."""
+    """Begins a transaction, writes, commits. `may_retry`: a task of the writing may have had several attempts."""
     transactions = services.catalog.transactions
     txn = transactions.begin(f"insert {call.query_id}", outputs=[TxnOutput(table=table.uuid, tasks=tasks)])
     try:
@@ -123,7 +132,18 @@ def _committed(
         transactions.abort(txn.id, f"{type(error).__name__}: {error}")
         raise
     services.maintenance.wake()
+    if may_retry:
+        _sweep(services, txn, written)
     return _inserted(table, sum(part.rows for part in written))
+
+
+def _sweep(services: Services, txn: Txn, written: Sequence[WrittenPart]) -> None:
+    """Rids the table of what failed attempts of its tasks left: nobody looks for files of a finished transaction."""
+    try:
+        clean_transaction(services.root, txn, keep={part.file.name for part in written})
+    except OSError as error:
+        # The rows are committed; all that is lost is the space.
+        _log.warning("failed_attempts_left", cause_id=str(txn.id), reason=error)
 
 
 def _inserted(table: TableDef, rows: int) -> Outcome:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 
 from tilth.base.errors import NotFoundError
-from tilth.base.hybrid import pack
 from tilth.catalog import Catalog
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, ViewDef, full_name
-from tilth.sql.errors import WrongKindOfTableError
+from tilth.sql.errors import NotSupportedYetError, WrongKindOfTableError
+from tilth.sql.held import held_snapshot
 
 #: Long, for such a reader may be a notebook whose owner thinks between two cells.
 PIN_MS = 600_000
@@ -31,23 +31,24 @@ class Pins:
         self._lock = threading.Lock()
 
     def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
-        """A snapshot, the lease that keeps its files, and the root below which they are."""
+        """A snapshot, the lease that keeps its files, and the root below which they are.
+
+        Raises NotSupportedYetError for a time in the past, whose files may have been collected.
+        """
+        if as_of_ms is not None:
+            raise NotSupportedYetError(
+                "reading the past is not supported yet", as_of_ms=as_of_ms, hint="leave as_of_ms out to read the newest"
+            )
         relation = self._catalog.tables.get(database, table)
         found = self._catalog.tables.by_id(relation.target) if isinstance(relation, ViewDef) else relation
         if not isinstance(found, TableDef):
             raise WrongKindOfTableError("only tables of rows can be read", table=full_name(relation))
-        at = None if as_of_ms is None else pack(as_of_ms)
-        lease = self._catalog.readers.open(found.uuid, at or self._catalog.clock.now(), self._server, PIN_MS)
+        snapshot, lease = held_snapshot(self._catalog, found.uuid, holder=self._server, ttl_ms=PIN_MS)
         with self._lock:
             # Bounded: what was closed by nobody has run out long before it is pushed out here.
             while len(self._held) >= PINS_MAX:
                 self._held.pop(next(iter(self._held)))
             self._held[lease.id] = lease
-        try:
-            snapshot = self._catalog.parts.snapshot(found.uuid, at=at)
-        except BaseException:
-            self.close(lease.id)
-            raise
         return snapshot, lease, self._root
 
     def renew(self, lease_id: str) -> None:

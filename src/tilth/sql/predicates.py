@@ -8,6 +8,8 @@ are never true.
 from __future__ import annotations
 
 import math
+import re
+import struct
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -20,6 +22,7 @@ from tilth.model.part import Bound
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAF = "LogicalRDD"
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class Comparison(StrEnum):
@@ -206,7 +209,7 @@ def _literal(node: Node) -> tuple[Bound] | None:
         return (None,)
     try:
         return _value(str(text), data_type)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -215,6 +218,9 @@ def _value(text: str, data_type: str) -> tuple[Bound] | None:
         return (int(text),)
     if data_type in ("float", "double"):
         number = float(text)
+        if data_type == "float":
+            # Spark writes the shortest text that names the FLOAT; the value itself is what 4 bytes hold.
+            (number,) = struct.unpack("<f", struct.pack("<f", number))
         return None if math.isnan(number) else (number,)
     if data_type == "boolean":
         return (text == "true",)
@@ -222,7 +228,9 @@ def _value(text: str, data_type: str) -> tuple[Bound] | None:
         return (text,)
     if data_type == "date":
         return (date.fromisoformat(text).toordinal() - _EPOCH_DAY,)
-    if data_type in ("timestamp", "timestamp_ntz"):
+    if data_type == "timestamp_ntz":
+        return (int(text),) if _WHOLE_NUMBER.fullmatch(text) else None
+    if data_type == "timestamp":
         moment = datetime.fromisoformat(text).replace(tzinfo=UTC) - _EPOCH
         return ((moment.days * 86_400 + moment.seconds) * 1_000_000 + moment.microseconds,)
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from tilth.base.errors import InvalidInputError, TilthError
+from tilth.base.errors import TilthError
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError, UnknownFunctionError
 from tilth.sql.grammar.errors import SqlSyntaxError, place
 
@@ -47,16 +47,10 @@ def _runtime_error(text: str) -> TilthError:
     """An error without a condition of its own: a failed job, whose reason is somewhere in the text."""
     nested = _NESTED.search(text)
     if nested is not None and nested[1] not in ("FAILED_READ_FILE", "INTERNAL_ERROR"):
-        return DataError(_shortened(_STATE.sub("", nested[2])), reason=nested[1])
+        return BadQueryError(_shortened(_STATE.sub("", nested[2])), reason=nested[1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     return QueryFailedError(_shortened((causes or lines or ["no reason was told"])[-1 if causes else 0]))
-
-
-class DataError(InvalidInputError):
-    """a value met by the query does not allow what the query asks"""
-
-    code = "BAD_QUERY"
 
 
 def _condition(error: BaseException) -> str:

@@ -34,6 +34,8 @@ from tilth.storage.paths import TableLayout, file_name
 #: Rows that are read of a part at a time; fewer where they are wide or the parts are many.
 BLOCK_ROWS = 32 * 1024
 BLOCK_ROWS_MIN = 1024
+#: A block that holds more by estimate may have fewer rows than that.
+BLOCK_BYTES_MIN = 256 << 10
 #: What all blocks in hand may hold together, by estimate.
 WINDOW_BYTES = 64 << 20
 #: A string column is read as dictionaries if its values take no more than this in the files, before compression.
@@ -254,7 +256,13 @@ def _block_rows(layout: TableLayout, sources: Sequence[_Source]) -> int:
     )
     in_memory = sum(_width(field.type) for field in arrow_schema(layout.schema))
     row_bytes: int = max(in_memory, stored // rows, 1)
-    return max(BLOCK_ROWS_MIN, WINDOW_BYTES // (row_bytes * max(1, len(sources))))
+    return block_rows_for(row_bytes, len(sources))
+
+
+def block_rows_for(row_bytes: int, parts: int) -> int:
+    """The rows of a block, for rows of so many bytes in so many parts."""
+    fewest = min(BLOCK_ROWS_MIN, max(1, BLOCK_BYTES_MIN // row_bytes))
+    return max(fewest, WINDOW_BYTES // (row_bytes * max(1, parts)))
 
 
 def _width(kind: pa.DataType) -> int:

@@ -34,6 +34,8 @@ _BLOCK_BYTES = 128 << 20
 _MODIFIED_MS = 0
 _FILE_PERMISSION = 0o644
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
+#: More than the statuses of any list of files weigh: from a cache that is full, Spark drops some and lists the folder.
+_CACHE_BYTES = 1 << 50
 _FAILED_FILE = re.compile(r"reading file\s+file:/*(/\S+?\.parquet)")
 
 _log = Log("storage")
@@ -57,7 +59,7 @@ def files_frame(session: SparkSession, *, folder: str, files: Sequence[DataFile]
         return session.createDataFrame([], spark_schema)
     try:
         return _indexed(session, folder, files, spark_schema)
-    except (Py4JError, PySparkException, TypeError) as error:
+    except (Py4JError, PySparkException, TypeError, _WrongIndexError) as error:
         _log.warning("index_unavailable", error=error, folder=folder, files=len(files), because=type(error).__name__)
     reader = session.read.schema(spark_schema)
     return reader.parquet(*(f"{folder}/{file.name}" for file in files))
@@ -77,6 +79,10 @@ def file_error(error: BaseException) -> PartFileCorruptError | PartFileNotFoundE
     return PartFileCorruptError(file=path, because=because)
 
 
+class _WrongIndexError(Exception):
+    """Spark's index holds other files than it was given."""
+
+
 def _indexed(session: SparkSession, folder: str, files: Sequence[DataFile], schema: StructType) -> DataFrame:
     jvm: Any = session.sparkContext._jvm
     java_session: Any = session._jsparkSession
@@ -85,18 +91,26 @@ def _indexed(session: SparkSession, folder: str, files: Sequence[DataFile], sche
     java_schema = java_session.parseDataType(schema.json())
     none = jvm.scala.Option.empty()
     empty_map = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-    cache = sources.FileStatusCache.getOrCreate(java_session)
+    # Of our own: the session's is shared, bounded, and may be switched off.
+    cache = sources.SharedInMemoryCache(_CACHE_BYTES, -1).createForNewClient()
     cache.putLeafFiles(folder_path, _statuses(session, folder, files))
     roots = jvm.org.apache.spark.api.python.PythonUtils.toSeq([folder_path])
     index = sources.InMemoryFileIndex(
         java_session, roots, empty_map, jvm.scala.Option.apply(java_schema), cache, none, none
     )
-    # The index has them now; the cache is Spark's and shared.
-    cache.invalidateAll()
+    _check_index(index, files)
     no_columns = jvm.org.apache.spark.sql.types.StructType()
     parquet = sources.parquet.ParquetFileFormat()
     relation = sources.HadoopFsRelation(index, no_columns, java_schema, none, parquet, empty_map, java_session)
     return DataFrame(java_session.baseRelationToDataFrame(relation), session)
+
+
+def _check_index(index: Any, files: Sequence[DataFile]) -> None:
+    """A folder holds files that no snapshot shows any more, or yet: an index that was listed would read those too."""
+    count, size = index.allFiles().size(), index.sizeInBytes()
+    wanted = sum(file.size for file in files)
+    if (count, size) != (len(files), wanted):
+        raise _WrongIndexError(f"{count} files of {size} bytes instead of {len(files)} of {wanted}")
 
 
 def _statuses(session: SparkSession, folder: str, files: Sequence[DataFile]) -> Any:

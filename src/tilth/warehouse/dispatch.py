@@ -251,7 +251,8 @@ class Dispatcher:
     def _assign(self, name: str, spec: TaskSpec) -> list[Instruction]:
         try:
             self._workers[name].assign(spec)
-        except TilthError as error:
+        # The outermost shell of a worker, whose JVM fails in its own words: the next instruction is still done.
+        except Exception as error:
             _log.warning("task_refused", cause_id=spec.id, worker=name, kind=spec.kind, reason=error)
             with self._lock:
                 self._silent_why[name] = str(error)
@@ -262,7 +263,8 @@ class Dispatcher:
     def _stop_task(self, name: str, task_id: str) -> None:
         try:
             self._workers[name].cancel(task_id)
-        except TilthError as error:
+        # As above: those who wait for the end of a task must hear of it.
+        except Exception as error:
             # The next heartbeat asks again, or finds it lost.
             _log.warning("cancel_failed", cause_id=task_id, worker=name, reason=error)
 

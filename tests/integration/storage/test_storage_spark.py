@@ -118,6 +118,35 @@ def test_only_the_files_of_the_snapshot_are_read(session: SparkSession, root: st
     assert sorted(row.k for row in frame.collect()) == list(range(10, 30))
 
 
+@pytest.mark.parametrize("option", ["manageFilesourcePartitions", "filesourcePartitionFileCacheSize"])
+def test_the_session_s_cache_of_folders_does_not_matter(
+    session: SparkSession, root: str, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without one, or with one that is too small, Spark would list the folder and read all that is in it."""
+    files = _files(root, 4, 10)
+    name = f"spark.sql.hive.{option}"
+    session.conf.set(name, "false" if option == "manageFilesourcePartitions" else "1")
+    try:
+        with caplog.at_level(logging.WARNING):
+            frame = read_snapshot(session, _snapshot(files[1:3]), root)
+        assert sorted(row.k for row in frame.collect()) == list(range(10, 30))
+    finally:
+        session.conf.unset(name)
+    assert "index_unavailable" not in caplog.text
+
+
+def test_an_index_of_other_files_is_not_used(
+    session: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = _files(root, 4, 10)
+    # So small that nothing stays in it, and the folder is listed.
+    monkeypatch.setattr(storage_spark, "_CACHE_BYTES", 1)
+    with caplog.at_level(logging.WARNING):
+        frame = read_snapshot(session, _snapshot(files[1:3]), root)
+    assert sorted(row.k for row in frame.collect()) == list(range(10, 30))
+    assert "instead of 2 of" in caplog.text
+
+
 def test_rows_know_their_file_and_place(session: SparkSession, root: str) -> None:
     files = _files(root, 2, 10)
     frame = read_snapshot(session, _snapshot(files), root)

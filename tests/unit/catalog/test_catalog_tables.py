@@ -244,3 +244,19 @@ def test_a_change_that_stays_unknown_is_told_as_such() -> None:
     faulty.plan_commits(Fault.REFUSED)
     with pytest.raises(UnavailableError):
         world.catalog.tables.create_database("db")
+
+
+def test_forgetting_takes_leases_and_saved_state_along(world: World) -> None:
+    kafka = world.kafka()
+    for uuid in (world.t, kafka):
+        for name in (f"table/{uuid}", f"consumer/{uuid}/0", f"consumer/{uuid}/11"):
+            world.catalog.leases.take(name, "s1", 1000)
+        for name in (f"maintenance/trash/{uuid}", f"ingest/{uuid}/topics"):
+            world.catalog.state.put(name, b"x")
+    world.catalog.tables.drop(kafka)
+    world.catalog.tables.forget(kafka)
+    assert {lease.name.split("/")[1] for lease in world.catalog.leases.list()} == {world.t}
+    assert len(world.catalog.leases.list()) == 3
+    assert world.catalog.state.get(f"ingest/{kafka}/topics") is None
+    assert world.catalog.state.get(f"maintenance/trash/{kafka}") is None
+    assert world.catalog.state.get(f"ingest/{world.t}/topics") == b"x"

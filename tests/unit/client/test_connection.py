@@ -80,7 +80,7 @@ def test_a_format_in_the_statement_gives_no_table(connection: Connection, rooms:
 def test_rows_in(connection: Connection, rooms: FakeRooms) -> None:
     connection.insert("orders", pa.table({"a": [1]}))
     connection.insert("my db.größe", pa.table({"a": [2]}))
-    assert rooms.calls[0] == ("insert_arrow", "shop", "orders", [{"a": 1}])
+    assert rooms.calls[0] == ("insert_arrow", "shop", "orders", [{"a": 1}], {})
     assert rooms.calls[1][:3] == ("insert_arrow", "my db", "größe")
 
 

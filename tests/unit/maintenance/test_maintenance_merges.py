@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.base.errors import NotFoundError, UnavailableError
+from tilth.base.errors import CorruptError, NotFoundError, UnavailableError
 from tilth.catalog import CommitOutcome, PartsGoneError, Requirement, TableNotFoundError, TruncateTable, Unknown, Update
 from tilth.maintenance.spark import MergeTask
+from tilth.model.part import Part
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.txn import TxnState
 
@@ -268,3 +269,100 @@ def test_a_bad_setting_of_one_table_stops_no_other(world: MaintenanceWorld) -> N
     assert world.work() >= 1
     assert [row.uuid for row in world.manager.stats()] == [world.t, world.t]
     assert any("old_parts_lifetime" in row.reason for row in world.manager.choices())
+
+
+def broken_for(world: MaintenanceWorld, table: str, is_broken: Callable[[], bool]) -> Callable[..., list[Part]]:
+    """`parts.visible` that cannot read the entries of one table."""
+    real = world.catalog.parts.visible
+
+    def visible(uuid: str, partition: str) -> list[Part]:
+        if uuid == table and is_broken():
+            raise CorruptError("a value of the catalog cannot be read", key="entry/x")
+        return real(uuid, partition)
+
+    return visible
+
+
+def test_a_table_that_cannot_be_looked_at_stops_no_other(
+    world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, broken = world.table("u"), [True]
+    monkeypatch.setattr(world.catalog.parts, "visible", broken_for(world, world.t, lambda: bool(broken)))
+    for table in (world.t, other):
+        for _ in range(10):
+            world.insert("a", table=table)
+    assert world.work() >= 1
+    assert world.visible_count(other) == 1
+    assert world.visible_count() == 10
+    service = world.service(ServiceKind.MERGE)
+    assert (service.state, service.failures) == ("failed", 1)
+    assert "cannot be read: key=entry/x; failed 1 times, next try in 1 s" in service.reason
+    [row] = [row for row in world.manager.ops() if row.name == "MERGE(default.t)"]
+    assert (row.is_runnable, "cannot be read" in row.about) == (False, True)
+    # It waits longer each time, and works again when it can be read.
+    world.work(1.1)
+    assert world.service(ServiceKind.MERGE).failures == 2
+    world.work(0.5)
+    assert world.service(ServiceKind.MERGE).failures == 2
+    broken.clear()
+    assert world.work(5) >= 1
+    assert world.visible_count() == 1
+    assert world.service(ServiceKind.MERGE).failures == 0
+
+
+def test_parts_are_given_back_when_a_merge_cannot_be_prepared(
+    world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(10):
+        world.insert("a")
+    looks = [False, True]
+    real = broken_for(world, world.t, lambda: bool(looks) and looks.pop(0))
+    monkeypatch.setattr(world.catalog.parts, "visible", real)
+    assert world.manager.step().op_name == "MERGE(default.t)"
+    assert world.manager.runs() == []
+    assert world.service(ServiceKind.MERGE).state == "failed"
+    assert world.manager.numbers().prepare_failed == 1
+    assert world.work(1.1) >= 1
+    assert world.visible_count() == 1
+    assert world.service(ServiceKind.MERGE).failures == 0
+
+
+def test_optimize_gives_parts_back_when_they_cannot_be_read(
+    world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.insert("a", "a")
+    # The first count, the look, then the merge's own parts.
+    looks = [False, False, True]
+    real = broken_for(world, world.t, lambda: bool(looks) and looks.pop(0))
+    monkeypatch.setattr(world.catalog.parts, "visible", real)
+    with pytest.raises(CorruptError):
+        world.manager.optimize(world.t, "a")
+    assert looks == []
+    assert world.manager.optimize(world.t, "a").merges == 1
+
+
+def test_transactions_that_another_service_works_on_are_not_lost(world: MaintenanceWorld) -> None:
+    mine, lost = (world.catalog.transactions.begin("consume") for _ in range(2))
+    world.manager = world.new_manager(live_txns=lambda: [mine.id])
+    world.work(700)
+    assert world.catalog.transactions.resolve(mine.id) is TxnState.RUNNING
+    assert world.catalog.transactions.resolve(lost.id) is TxnState.ABORTED
+
+
+def test_what_was_done_is_counted(world: MaintenanceWorld) -> None:
+    for _ in range(10):
+        world.insert("a")
+    world.work()
+    world.clock.advance(1)
+    world.manager.gc_now(world.t, is_forced=True)
+    numbers = world.manager.numbers()
+    assert (numbers.merges.ended, numbers.merges.running) == (world.worker.merges, 0)
+    assert numbers.collections.ended >= 1
+    assert numbers.moved >= 10
+    assert (numbers.removed, numbers.removed_bytes) == (10, 10_000)
+    assert numbers.choices >= 2
+    # A table that goes takes nothing along.
+    world.catalog.tables.drop(world.t)
+    world.manager.wake()
+    world.work()
+    assert world.manager.numbers().removed == 10

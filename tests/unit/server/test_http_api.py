@@ -114,7 +114,7 @@ def test_rows_as_text(client: httpx.Client, rooms: FakeRooms, media_type: str | 
     headers = {} if media_type is None else {"Content-Type": media_type}
     response = client.post("/v1/insert/shop/orders", content=b"\xff", headers=headers)
     assert response.status_code == 200
-    assert rooms.calls == [("insert_text", "shop", "orders", name, b"\xff")]
+    assert rooms.calls == [("insert_text", "shop", "orders", name, b"\xff", {})]
 
 
 def test_rows_as_arrow(client: httpx.Client, rooms: FakeRooms) -> None:
@@ -123,20 +123,23 @@ def test_rows_as_arrow(client: httpx.Client, rooms: FakeRooms) -> None:
         writer.write_table(ONE)
     headers = {"Content-Type": ARROW}
     client.post("/v1/insert/shop/caf%C3%A9", content=sink.getvalue(), headers=headers)
-    assert rooms.calls == [("insert_arrow", "shop", "café", [{"a": 1}])]
+    assert rooms.calls == [("insert_arrow", "shop", "café", [{"a": 1}], {})]
     for broken in (b"", b"nonsense", sink.getvalue()[:40]):
         response = client.post("/v1/insert/shop/t", content=broken, headers=headers)
         assert (response.status_code, error_of(response.content).code) == (400, "BAD_BODY")
 
 
-def test_rows_of_an_unknown_type_or_with_settings(client: httpx.Client, rooms: FakeRooms) -> None:
+def test_rows_of_an_unknown_type(client: httpx.Client, rooms: FakeRooms) -> None:
     response = client.post("/v1/insert/shop/t", content=b"x", headers={"Content-Type": "text/xml"})
     error = error_of(response.content)
     assert (response.status_code, error.code) == (400, "BAD_BODY")
     assert "text/csv" in error.hint
-    response = client.post("/v1/insert/shop/t?a=1", content=b"{}")
-    assert (response.status_code, error_of(response.content).code) == (400, "BAD_REQUEST")
     assert rooms.calls == []
+
+
+def test_rows_with_settings(client: httpx.Client, rooms: FakeRooms) -> None:
+    client.post("/v1/insert/shop/t?max_insert_bytes=5", content=b"{}")
+    assert rooms.calls == [("insert_text", "shop", "t", "JSONEachRow", b"{}", {"max_insert_bytes": "5"})]
 
 
 def test_a_body_that_is_too_large(client: httpx.Client, rooms: FakeRooms) -> None:

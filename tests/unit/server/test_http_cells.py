@@ -14,7 +14,8 @@ import pytest
 
 from tilth.model.wire import ColumnInfo, SqlAnswer, Summary
 from tilth.server.cells import json_cells, unique_names
-from tilth.server.formats import ROWS_PER_PIECE, Format, UnknownFormatError, accepted_format, encode, named_format
+from tilth.server.formats import NAMES, ROWS_PER_PIECE, Format, accepted_format, encode, named_format
+from tilth.sql import OUTPUT_FORMATS, UnknownFormatError
 
 SUMMARY = Summary(query_id="q", elapsed_ms=1.5, rows=0, message="ä")
 DAY_US = 86_400_000_000
@@ -181,6 +182,7 @@ def test_formats_by_name_and_by_accept() -> None:
     assert named_format("CSVWithNames") is Format.CSV
     with pytest.raises(UnknownFormatError, match="Parquet"):
         named_format("Parquet")
+    assert set(NAMES) == OUTPUT_FORMATS
     assert accepted_format("text/html, text/csv;q=0.5, application/json") is Format.CSV
     assert accepted_format("*/*") is Format.JSON
     assert accepted_format("") is Format.JSON

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.sql_world import SqlWorld, answer_view_tasks
 from tilth.base.errors import TilthError
+from tilth.model.snapshot import Snapshot
 from tilth.sql import Pins
 from tilth.sql.desk import READER_LEASE_MS
 from tilth.sql.pins import PIN_MS
@@ -45,6 +47,32 @@ def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world:
     assert world.catalog.readers.list() == []
     with pytest.raises(TilthError, match="not running any more"):
         desk.resolve("q", [("t",)])
+
+
+def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_between(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = world.catalog.parts
+    take = parts.snapshot
+
+    def later(*given: Any, **named: Any) -> Snapshot:
+        world.run("INSERT INTO t VALUES (4)")
+        return take(*given, **named)
+
+    monkeypatch.setattr(parts, "snapshot", later)
+    desk = world.engine.desk
+    with desk.opened("q", database="default", prune=True):
+        desk.resolve("q", [("t",)])
+        (source,) = desk.pin("q", [Unknown()])
+        (lease,) = world.catalog.readers.list()
+        assert source.snapshot is not None
+        assert max(part.commit_ts for part in source.snapshot.parts) == source.snapshot.ts == lease.snapshot_ts
+        desk.renew_all()
+        assert world.catalog.readers.list()[0].snapshot_ts == source.snapshot.ts
+    snapshot, lease, _ = Pins(world.catalog, root=str(tmp_path), server="s1").pin("default", "t", None)
+    assert len(snapshot.parts) == 5
+    assert max(part.commit_ts for part in snapshot.parts) == snapshot.ts == lease.snapshot_ts
+    assert world.catalog.readers.list() == [lease]
 
 
 def test_leases_are_renewed_while_a_query_runs(world: SqlWorld) -> None:
@@ -86,3 +114,11 @@ def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> Non
     assert lease.expires_ms - PIN_MS <= world.clock.now_ms()
     with pytest.raises(TilthError):
         pins.pin("default", "nope", None)
+
+
+def test_no_reader_gets_the_past(world: SqlWorld, tmp_path: Path) -> None:
+    """Its files may have been collected."""
+    with pytest.raises(TilthError) as caught:
+        Pins(world.catalog, root=str(tmp_path), server="s1").pin("default", "t", world.clock.now_ms())
+    assert caught.value.code == "NOT_SUPPORTED_YET"
+    assert world.catalog.readers.list() == []

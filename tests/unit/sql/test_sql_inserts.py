@@ -6,14 +6,17 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
+from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
-from tilth.storage import data_folder, read_part
+from tilth.sql.protocol import InsertResult
+from tilth.storage import conform, data_folder, layout_of, read_part, write_parts
 
 
 @pytest.fixture
@@ -123,6 +126,35 @@ def test_arrow_and_text_through_the_door(world: SqlWorld, tmp_path: Path) -> Non
     assert [(row["a"], row["s"]) for row in stored(world, tmp_path)] == [(1, "none"), (2, "none")]
     with pytest.raises(TilthError, match="column=nope"):
         world.engine.insert_arrow("default", "t", pa.table({"nope": [1]}))
+    small = {"max_insert_bytes": "1"}
+    with pytest.raises(TilthError, match="bytes_max=1"):
+        world.engine.insert_arrow("default", "t", pa.table({"a": [1]}), settings=small)
+    with pytest.raises(TilthError, match="bytes_max=1"):
+        world.engine.insert_text("default", "t", input_format="CSV", data=b"12", settings=small)
+
+
+def test_an_unknown_format_is_refused_before_the_query_runs(world: SqlWorld) -> None:
+    assert refused(world, "SELECT * FROM t FORMAT Parquet").code == "UNKNOWN_OUTPUT_FORMAT"
+    assert world.dispatch.specs == []
+
+
+def test_what_failed_attempts_left_goes_after_the_commit(world: SqlWorld, tmp_path: Path) -> None:
+    table = world.catalog.tables.get("default", "t")
+    assert isinstance(table, TableDef)
+
+    def answer(spec: TaskSpec) -> bytes:
+        rows = conform(pa.table({"a": pa.array([1], pa.int32())}), table.schema)
+        layout = layout_of(table, str(tmp_path))
+        write_parts(layout, rows, txn=spec.txn, task=1, attempt=0)
+        return msgspec.msgpack.encode(
+            InsertResult(parts=tuple(write_parts(layout, rows, txn=spec.txn, task=1, attempt=1)))
+        )
+
+    world.dispatch.answer = answer
+    assert world.run("INSERT INTO t (a) SELECT 1").rows_written == 1
+    assert [row["a"] for row in stored(world, tmp_path)] == [1]
+    (left,) = Path(data_folder(str(tmp_path), table.uuid)).iterdir()
+    assert left.name == world.catalog.parts.snapshot(table.uuid).parts[0].file.name
 
 
 def test_too_large_an_insert_is_refused(world: SqlWorld, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tilth.base.errors import ConflictError, TilthError
+from tilth.model.part import Bound
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.sql.coerce import is_assignable
 from tilth.sql.predicates import AllOf, AnyOf, Compare, Comparison, IsIn, IsNull, Negation, Unknown, predicates_of
@@ -82,6 +83,24 @@ def test_a_filter_right_above_a_leaf_is_its_predicate() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "data_type", "value"),
+    [
+        ("0.7", "double", 0.7),
+        ("0.7", "float", 0.699999988079071),
+        ("3.4028235E38", "float", 3.4028234663852886e38),
+        ("Infinity", "float", float("inf")),
+        ("1577934245000006", "timestamp_ntz", 1_577_934_245_000_006),
+        ("-1", "timestamp_ntz", -1),
+        ("2020-01-02 03:04:05.000006", "timestamp", 1_577_934_245_000_006),
+    ],
+)
+def test_literals_are_as_ranges_are(text: str, data_type: str, value: Bound) -> None:
+    equals = [node("expressions.EqualTo", 2), attribute("0:a", data_type), literal(text, data_type)]
+    plan = [node("plans.logical.Filter", 1, condition=equals), leaf("0:a")]
+    assert predicates_of(plan, 1) == [AnyOf((Compare("a", Comparison.EQUAL, value),))]
+
+
 def test_what_is_read_twice_gets_the_union_and_subqueries_are_seen() -> None:
     equals = [node("expressions.EqualTo", 2), attribute("0:a"), literal("1")]
     inner = [node("plans.logical.Project", 1), leaf("0:a")]
@@ -104,6 +123,8 @@ def test_what_is_read_twice_gets_the_union_and_subqueries_are_seen() -> None:
         [node("expressions.EqualTo", 2), attribute("0:a"), attribute("0:b")],
         [node("expressions.EqualTo", 2), attribute("0:a"), literal(None)],
         [node("expressions.EqualTo", 2), attribute("0:a", "double"), literal("NaN", "double")],
+        [node("expressions.EqualTo", 2), attribute("0:a", "float"), literal("1E39", "float")],
+        [node("expressions.EqualTo", 2), attribute("0:a", "timestamp_ntz"), literal("2020-01-02", "timestamp_ntz")],
         [node("expressions.EqualTo", 2), attribute("0:a", "timestamp"), literal("+10000-01-01 00:00:00", "timestamp")],
         [node("expressions.Rand", 1), literal("1")],
     ],

@@ -181,3 +181,27 @@ def test_the_estimator_learns_from_what_was_measured() -> None:
     after = dispatcher.estimate(TaskKind.INSERT, 1 << 20)
     assert after.seconds > 2 * before.seconds
     assert abs(after.output_bytes - (1 << 19)) < 1 << 16
+
+
+def test_a_cancel_that_fails_in_the_words_of_java_loses_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker, slots=2)
+    running = [dispatcher.submit(new_task(dispatcher)) for _ in range(2)]
+
+    def broken(task_id: str) -> None:
+        worker.cancelled.append(task_id)
+        raise RuntimeError("An error occurred while calling o42.cancelJobsWithTag")
+
+    monkeypatch.setattr(worker, "cancel", broken)
+    for handle in running:
+        handle.cancel()
+    assert worker.cancelled == [handle.id for handle in running]
+    worker.fail(running[0].id, TaskCancelledError(task=running[0].id))
+    with pytest.raises(TaskCancelledError):
+        running[0].wait(0)
+    # The heartbeat asks the second to end again, in vain, and then finds it lost.
+    dispatcher.touch_workers()
+    worker.known.clear()
+    for _ in range(10):
+        dispatcher.touch_workers()
+    assert running[1].is_done()

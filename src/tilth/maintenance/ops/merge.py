@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from tilth.base.clock import Clock
-from tilth.base.errors import ConflictError, UnknownOutcomeError
+from tilth.base.errors import ConflictError, TilthError, UnknownOutcomeError
 from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
@@ -38,6 +38,7 @@ from tilth.maintenance.policy import (
 )
 from tilth.maintenance.state import Failure, ServiceState, failed_again, newest, service_state
 from tilth.maintenance.stats import MergeCandidateRow
+from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import TableWatch, share_of
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind
@@ -72,6 +73,7 @@ class MergeOp:
         cleaner: Cleaner,
         workers: Callable[[], int],
         told: Callable[[str, str], None],
+        tally: Tally,
     ) -> None:
         """`workers`: how many there are now; `told(partition, reason)` takes refusals for the record."""
         self._clock = clock
@@ -81,6 +83,7 @@ class MergeOp:
         self._attempts = MergeAttempts(clock, catalog, dispatcher, root, watch=watch, owner=owner, cleaner=cleaner)
         self._workers = workers
         self._told = told
+        self._tally = tally
         self._rotation = Rotation()
         self._postponed: dict[str, float] = {}
         self._pending: list[Merge] = []
@@ -150,13 +153,14 @@ class MergeOp:
         self._resolve_unknown()
         if self._is_look_due(now_ms):
             self._look(now_ms)
-        if not self._pending:
+        with self._watch.lock:
+            spec = self._pending[0].spec if self._pending else None
+        if spec is None:
             return _idle("nothing worth merging")
         # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
         if room == 0:
             return _idle(f"{self._running} merges are running, more are not allowed")
-        spec = self._pending[0].spec
         return OpStats(
             is_runnable=True,
             perf_improvement=self._gain(spec),
@@ -168,16 +172,11 @@ class MergeOp:
         with self._watch.lock:
             if not self._pending:
                 return NotPrepared("no merge is waiting")
-            merge = self._pending.pop(0)
-        sources = self._sources(merge.spec)
-        if sources is None:
-            self._give_back(merge)
-            self.notice()
-            return NotPrepared(f"{merge.spec.partition}: the parts are not visible any more")
-        with self._watch.lock:
-            self._running += 1
-        told = f"{merge.spec.partition}: {merge.spec.reason}"
-        return Prepared(about=told, work=Merge(spec=merge.spec, sources=sources))
+            taken = self._pending.pop(0)
+        merge = self._with_sources(taken)
+        if merge is None:
+            return NotPrepared(f"{taken.spec.partition}: the parts are not visible any more")
+        return Prepared(about=f"{merge.spec.partition}: {merge.spec.reason}", work=merge)
 
     def abandon(self, prepared: Prepared) -> None:
         merge = _work_of(prepared)
@@ -188,7 +187,8 @@ class MergeOp:
     def perform(self, prepared: Prepared) -> str:
         merge = _work_of(prepared)
         try:
-            return self._run(merge)
+            with self._tally.run(self.kind):
+                return self._run(merge)
         finally:
             with self._watch.lock:
                 self._running -= 1
@@ -262,16 +262,12 @@ class MergeOp:
                     return done
                 self._wait_for_merges()
                 continue
-            merge = self._take(selection.specs[0])
+            taken = self._take(selection.specs[0])
+            merge = None if taken is None else self._with_sources(taken)
             if merge is None:
                 continue
-            sources = self._sources(merge.spec)
-            if sources is None:
-                self._give_back(merge)
-                continue
-            with self._watch.lock:
-                self._running += 1
-            self.perform(Prepared(about="optimize", work=Merge(spec=merge.spec, sources=sources)))
+            self.perform(Prepared(about="optimize", work=merge))
+            sources = merge.sources
             done.append((len(sources), sum(part.rows for part in sources), sum(part.bytes for part in sources)))
         return done
 
@@ -287,6 +283,14 @@ class MergeOp:
         """One round of selection; what it finds waits in order, its parts taken."""
         self.wakeups += 1
         self._has_news = False
+        try:
+            self._select_pending(now_ms)
+        except TilthError:
+            # What was not read is still news: the next look reads it.
+            self._has_news = True
+            raise
+
+    def _select_pending(self, now_ms: int) -> None:
         self._looked_ms = now_ms
         quiet_ms = now_ms - self._news_ms
         self._next_look_ms = now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 10, LOOK_QUIET_MAX_MS))
@@ -359,10 +363,11 @@ class MergeOp:
             postpone_time=self._watch.knobs.merge_partitions.postpone_time,
         )
         wanted = {spec.partition for spec in selection.specs}
+        known, looked_at = set(everything), set(partitions)
         with self._watch.lock:
             for partition in list(self._failures):
                 # There is nothing left to do that could fail.
-                if partition not in everything or (partition in partitions and partition not in wanted):
+                if partition not in known or (partition in looked_at and partition not in wanted):
                     del self._failures[partition]
         before = self._refusals
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
@@ -404,6 +409,21 @@ class MergeOp:
             pending, self._pending = self._pending, []
         for merge in pending:
             self._give_back(merge)
+
+    def _with_sources(self, taken: Merge) -> Merge | None:
+        """The merge with its parts, counted as running. Gives them back if one is not visible or cannot be read."""
+        sources: tuple[Part, ...] | None = None
+        try:
+            sources = self._sources(taken.spec)
+        finally:
+            if sources is None:
+                self._give_back(taken)
+                self.notice()
+        if sources is None:
+            return None
+        with self._watch.lock:
+            self._running += 1
+        return Merge(spec=taken.spec, sources=sources)
 
     def _sources(self, spec: MergeSpec) -> tuple[Part, ...] | None:
         """The parts as the catalog has them now; None if one is not visible."""

@@ -43,6 +43,7 @@ from tilth.maintenance.policy.gc import (
 )
 from tilth.maintenance.state import Failure, ServiceState, failed_again, service_state
 from tilth.maintenance.stats import GcReport
+from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind
@@ -96,6 +97,7 @@ class PartGcOp:
         *,
         watch: TableWatch,
         owner: Owner,
+        tally: Tally,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
@@ -103,6 +105,7 @@ class PartGcOp:
         self._rng = rng
         self._watch = watch
         self._owner = owner
+        self._tally = tally
         #: One round at a time, of the background or of a command.
         self._round = threading.Lock()
         now_ms = clock.now_ms()
@@ -229,7 +232,7 @@ class PartGcOp:
         self.last_wakeup_ms = self._clock.now_ms()
         self._has_failed = False
         try:
-            with self._round:
+            with self._round, self._tally.run(self.kind):
                 if is_move:
                     self._move_round(done)
                 if is_removal:
@@ -241,6 +244,7 @@ class PartGcOp:
             self._failed(error)
             raise
         finally:
+            self._tally.collected(done.report())
             self._last_reason = done.reason
             self._running = 0
             self._watch.is_woken = True
@@ -282,23 +286,29 @@ class PartGcOp:
         if is_forced:
             settings = replace(settings, old_parts_lifetime=0.0, trash_lifetime=0.0)
         done = _Round()
-        with self._round:
-            for _ in range(NOW_ROUNDS_MAX):
-                before = done.moved
-                done.kept = 0
-                partitions = self._catalog.parts.partitions(self._watch.uuid)
-                done.partitions = len(partitions)
-                self._move(done, partitions, settings)
-                if done.moved == before:
-                    break
-            self._trash_state = TrashState()
-            self._trash_pass_due_ms = None
-            done.in_trash = 0
-            while True:
-                self._remove_round(done, settings)
-                if self._trash.cursor is None:
-                    break
+        try:
+            with self._round, self._tally.run(self.kind):
+                self._collect_now(done, settings)
+        finally:
+            self._tally.collected(done.report())
         return done.report()
+
+    def _collect_now(self, done: _Round, settings: GcSettings) -> None:
+        for _ in range(NOW_ROUNDS_MAX):
+            before = done.moved
+            done.kept = 0
+            partitions = self._catalog.parts.partitions(self._watch.uuid)
+            done.partitions = len(partitions)
+            self._move(done, partitions, settings)
+            if done.moved == before:
+                break
+        self._trash_state = TrashState()
+        self._trash_pass_due_ms = None
+        done.in_trash = 0
+        while True:
+            self._remove_round(done, settings)
+            if self._trash.cursor is None:
+                break
 
     # --- phase 1 ---
 
@@ -318,14 +328,15 @@ class PartGcOp:
                 self._due_ms |= dict.fromkeys(everything, now_ms)
                 self._due_all_ms = now_ms + LOOK_ALL_MS
             stats = dict(self._watch.stats)
-            due = [name for name in everything if self._due_ms.get(name, now_ms + 1) <= now_ms]
+            due = {name: None for name in everything if self._due_ms.get(name, now_ms + 1) <= now_ms}
+            there = set(everything)
             # Those whose record is gone have nothing left.
-            self._due_ms = {name: at for name, at in self._due_ms.items() if name in set(everything)}
+            self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
             pushed = [name for name in self._pushed if name in due]
             self._pushed.difference_update(pushed)
         chosen = select_for_gc(
             stats,
-            all_partitions=due,
+            all_partitions=list(due),
             pushed=pushed[: knobs.gc_partitions.number],
             rotation=self._rotation,
             is_ready=True,

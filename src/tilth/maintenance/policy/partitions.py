@@ -173,7 +173,8 @@ def select_for_merge(
     `all_partitions` is in stable catalog order, or the cursor skips some; `expired` ones are not merged any more.
     `postponed` holds when a partition was last found to give nothing, see `postpone`.
     """
-    everything = [partition for partition in all_partitions if partition not in set(expired)]
+    left_out = set(expired)
+    everything = [partition for partition in all_partitions if partition not in left_out]
     known = [stats[partition] for partition in everything if partition in stats]
     cause = "strategy rotation" if settings.strategy is PartitionStrategy.ROTATION else None
     cause = cause or _rotation_cause(known, rotation, is_ready=is_ready, settings=settings, now=now)

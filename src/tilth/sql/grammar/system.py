@@ -239,7 +239,9 @@ def parse_optimize(cursor: Cursor) -> OptimizeTable:
 def parse_kill(cursor: Cursor) -> KillMutation:
     cursor.expect("KILL")
     if cursor.at("QUERY"):
-        raise cursor.refused("KILL QUERY is not supported", hint="close the connection that runs the query")
+        raise cursor.refused(
+            "KILL QUERY is not supported", hint="a query runs to its end, even when its connection is closed"
+        )
     cursor.expect("MUTATION")
     if cursor.take("WHERE"):
         return KillMutation(predicate=cursor.expression("a predicate"))

@@ -38,7 +38,11 @@ TABLE = SystemTable(
         ColumnDoc("database", TEXT, "The Kafka table's database."),
         ColumnDoc("table", TEXT, "The Kafka table."),
         ColumnDoc("txn", INTEGER, "The transaction that stored offsets and rows together."),
-        ColumnDoc("consumer", INTEGER, "The consumer's index."),
+        ColumnDoc(
+            "consumer",
+            INTEGER,
+            "The consumer's index; -1: offsets were moved, not read; -2: many old rounds as one, with their sums.",
+        ),
         ColumnDoc("topic", TEXT, "The topic."),
         ColumnDoc("partition", INTEGER, "Its partition."),
         ColumnDoc("start", INTEGER, "The first offset."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from tilth.sql.errors import SystemTableNotFoundError
+from tilth.catalog import TableNotFoundError
 from tilth.sql.system_tables import (
     bg_threads,
     columns,
@@ -69,9 +69,9 @@ def system_table_names() -> list[str]:
 
 
 def find_system_table(name: str) -> SystemTable:
-    """Without regard to case; raises SystemTableNotFoundError with the names that are near."""
+    """Without regard to case; raises TableNotFoundError with the names that are near."""
     found = SYSTEM_TABLES.get(name.lower())
     if found is None:
         near = get_close_matches(name.lower(), SYSTEM_TABLES, n=3) or system_table_names()
-        raise SystemTableNotFoundError(table=f"system.{name}", hint=f"there are: {', '.join(near)}")
+        raise TableNotFoundError("no such system table", table=f"system.{name}", hint=f"there are: {', '.join(near)}")
     return found

@@ -1,0 +1,83 @@
+"""Old rounds of a ledger become one entry that says the same in sum, so that the ledger does not grow for ever. Pure.
+
+    0..5  5..9  [moved 9 -> 2]  2..4  4..8      becomes      0..9  [moved 9 -> 2]  2..8
+
+Covers: which entries may become one, and which one. Does not cover: when (maintenance), writing (offsets.py).
+Always holds: what the entries prove stays proved. Only ranges that follow each other are joined, so a hole stays a
+hole; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange, TopicPartition
+
+
+def foldable(
+    entries: Iterable[LedgerEntry], *, before_ts: int, settled_ts: int, kept_max: int, limit: int
+) -> list[list[LedgerEntry]]:
+    """Groups of two and more entries that may each become one, the oldest first, of about `limit` entries together.
+
+    Those committed before `before_ts`, and as many of the others as are more than `kept_max`, but none that was
+    committed since `settled_ts`: who verifies now may have read the table's version before it.
+    """
+    # By commit, not by transaction: a round that began earlier may have been committed later.
+    ordered = sorted(entries, key=lambda each: each.commit_ts)
+    surplus = len(ordered) - kept_max
+    old = [
+        each
+        for number, each in enumerate(ordered)
+        if each.commit_ts < settled_ts and (number < surplus or each.commit_ts < before_ts)
+    ]
+    chosen: list[list[LedgerEntry]] = []
+    left = limit
+    for group in _rounds(old):
+        taken = group[: max(2, left)]
+        if len(taken) > 1:
+            chosen.append(taken)
+            left -= len(taken)
+        if left <= 0:
+            break
+    return chosen
+
+
+def folded(entries: Sequence[LedgerEntry]) -> LedgerEntry:
+    """One entry in place of these, which are in the order of their commits; it has the last one's transaction."""
+    runs: dict[TopicPartition, list[LedgerRange]] = {}
+    stored: dict[str, int] = {}
+    for entry in entries:
+        for each in entry.ranges:
+            _append(runs.setdefault(TopicPartition(each.topic, each.partition), []), each)
+        for table, rows in entry.stored.items():
+            stored[table] = stored.get(table, 0) + rows
+    ranges = tuple(each for _, run in sorted(runs.items()) for each in run)
+    return msgspec.structs.replace(entries[-1], consumer=FOLDED, ranges=ranges, stored=stored)
+
+
+def _rounds(entries: Iterable[LedgerEntry]) -> Iterator[list[LedgerEntry]]:
+    """The stretches of rounds between moves."""
+    group: list[LedgerEntry] = []
+    for entry in entries:
+        if entry.consumer >= 0 or entry.consumer == FOLDED:
+            group.append(entry)
+        else:
+            yield group
+            group = []
+    yield group
+
+
+def _append(run: list[LedgerRange], new: LedgerRange) -> None:
+    last = run[-1] if run else None
+    if last is None or last.end != new.start or last.end < last.start or new.end < new.start:
+        run.append(new)
+        return
+    run[-1] = msgspec.structs.replace(
+        last,
+        end=new.end,
+        messages=last.messages + new.messages,
+        rows=last.rows + new.rows,
+        dead=last.dead + new.dead,
+    )

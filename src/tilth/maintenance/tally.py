@@ -1,0 +1,94 @@
+"""What maintenance has done since the start, in numbers for metrics.
+
+Covers: counting. Does not cover: single runs, which the manager remembers, and what is true of a table (catalog).
+Always holds: the numbers only grow, but for those under way; a table that goes takes none of them with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tilth.base.clock import Clock
+from tilth.maintenance.op import OpKind
+from tilth.maintenance.stats import GcReport, MaintenanceNumbers, OpNumbers
+
+
+@dataclass(slots=True)
+class _Count:
+    running: int = 0
+    ended: int = 0
+    milliseconds: float = 0.0
+
+    def numbers(self) -> OpNumbers:
+        return OpNumbers(running=self.running, ended=self.ended, milliseconds=self.milliseconds)
+
+
+@dataclass(slots=True)
+class _Counts:
+    merges: _Count = field(default_factory=_Count)
+    collections: _Count = field(default_factory=_Count)
+    moved: int = 0
+    removed: int = 0
+    removed_bytes: int = 0
+    prepare_failed: int = 0
+    choices: int = 0
+    choosing_microseconds: float = 0.0
+
+
+class Tally:
+    """The numbers of one manager. Safe to use from several threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts = _Counts()
+
+    @contextmanager
+    def run(self, kind: OpKind) -> Iterator[None]:
+        """Counts what is done inside as one run, however it ends; of the background or of a command."""
+        count = self._counts.merges if kind is OpKind.MERGE else self._counts.collections
+        started = self._clock.monotonic()
+        with self._lock:
+            count.running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                count.running -= 1
+                count.ended += 1
+                count.milliseconds += (self._clock.monotonic() - started) * 1000
+
+    def collected(self, report: GcReport) -> None:
+        """What a round of collecting did, also one that broke off."""
+        with self._lock:
+            self._counts.moved += report.moved
+            self._counts.removed += report.removed
+            self._counts.removed_bytes += report.removed_bytes
+
+    def chose(self, seconds: float) -> None:
+        """One look with its choice or refusal took so long."""
+        with self._lock:
+            self._counts.choices += 1
+            self._counts.choosing_microseconds += seconds * 1e6
+
+    def prepare_failed(self) -> None:
+        """What was chosen had nothing to do any more, or could not be prepared."""
+        with self._lock:
+            self._counts.prepare_failed += 1
+
+    def numbers(self) -> MaintenanceNumbers:
+        with self._lock:
+            counts = self._counts
+            return MaintenanceNumbers(
+                merges=counts.merges.numbers(),
+                collections=counts.collections.numbers(),
+                moved=counts.moved,
+                removed=counts.removed,
+                removed_bytes=counts.removed_bytes,
+                prepare_failed=counts.prepare_failed,
+                choices=counts.choices,
+                choosing_microseconds=counts.choosing_microseconds,
+            )

@@ -1,0 +1,34 @@
+"""Snapshots with a lease that keeps their files.
+
+Always holds: the lease is there before the snapshot is read, and in the end is of exactly the snapshot's time; so a
+part that is shown was committed at or before that time and ends after it, which is what GC asks of leases. Every
+commit that was answered before is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tilth.catalog import Catalog
+from tilth.model.lease import ReaderLease
+from tilth.model.part import Part
+from tilth.model.snapshot import Snapshot
+
+
+def held_snapshot(
+    catalog: Catalog, table: str, *, holder: str, ttl_ms: int, keep: Callable[[Part], bool] | None = None
+) -> tuple[Snapshot, ReaderLease]:
+    """The table as of its newest commit. The lease is the caller's to renew and to close."""
+    lease = catalog.readers.open(table, catalog.parts.version(table).last_commit_ts, holder, ttl_ms)
+    try:
+        snapshot = catalog.parts.snapshot(table, keep=keep)
+        if snapshot.ts != lease.snapshot_ts:
+            # Somebody committed in between. Until here, the older time has kept what the newer one needs.
+            exact = msgspec.structs.replace(lease, snapshot_ts=snapshot.ts)
+            lease = catalog.readers.renew(exact, ttl_ms)
+    except BaseException:
+        catalog.readers.close(lease)
+        raise
+    return snapshot, lease
