@@ -46,6 +46,13 @@ POINTS = {
 }
 ANY_MOMENT = "any moment"
 
+#: A process that lives for seconds: a small Spark, and a JVM that does not optimise what it runs once.
+QUICK_START = {
+    "warehouse.master": "local[2]",
+    "warehouse.driver-memory": "512m",
+    "warehouse.spark-conf": "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+}
+
 STATEMENTS = [
     "CREATE DATABASE crash",
     """CREATE TABLE crash.t (id BIGINT, k BIGINT, s STRING) ENGINE = MergeTree PARTITION BY bucket(2, k)
@@ -53,13 +60,14 @@ STATEMENTS = [
     """CREATE TABLE crash.k (id BIGINT, k BIGINT, s STRING) ENGINE = Kafka SETTINGS kafka_broker_list = '{bootstrap}',
        kafka_topic_list = 'crash', kafka_group_name = 'crash', kafka_format = 'JSONEachRow', kafka_num_consumers = 2,
        kafka_max_block_size = 60, stream_flush_interval_ms = 200""",
+    "ALTER TABLE crash.k_dead_letters MODIFY SETTING old_parts_lifetime = 0, ttl_for_trash_items = 0",
     "CREATE MATERIALIZED VIEW crash.v TO crash.t AS SELECT id, k, s FROM crash.k",
 ]
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    node = NodeProcess(tmp_path)
+    node = NodeProcess(tmp_path, settings=QUICK_START)
     yield node
     node.stop()
 

@@ -71,7 +71,6 @@ def warm(session: SparkSession, *, tasks: int) -> int:
         import threading
 
         import confluent_kafka  # noqa: F401
-        import polars  # noqa: F401
         import pyarrow
 
         for _ in batches:

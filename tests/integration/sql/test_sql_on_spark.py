@@ -226,6 +226,30 @@ def test_parts_are_left_out_by_their_ranges(world: SparkWorld, predicate: str, r
     assert (pruned.parts_read, pruned.parts_pruned) in logged
 
 
+@pytest.mark.parametrize(
+    ("predicate", "expected", "read"),
+    [
+        ("f = 0.7F", [1], 1),
+        ("f >= 0.7F", [1], 1),
+        ("f <= 0.3F", [2], 1),
+        ("wall = TIMESTAMP_NTZ '2020-01-02 03:04:05.000006'", [1], 1),
+        ("wall < TIMESTAMP_NTZ '1970-01-01 00:00:00'", [2], 1),
+    ],
+)
+def test_literals_of_four_bytes_and_times_without_a_zone(
+    world: SparkWorld, predicate: str, expected: list[int], read: int
+) -> None:
+    world.run(
+        "CREATE TABLE IF NOT EXISTS exact (id Int64, f Float32, wall TIMESTAMP_NTZ) ENGINE = MergeTree ORDER BY (f, wall)"
+    )
+    if not world.rows("SELECT id FROM exact"):
+        world.run("INSERT INTO exact VALUES (1, 0.7, '2020-01-02 03:04:05.000006')")
+        world.run("INSERT INTO exact VALUES (2, 0.3, '1969-12-31 23:59:59')")
+    answer = world.run(f"SELECT id FROM exact WHERE {predicate}")
+    assert answer.table.column(0).to_pylist() == expected
+    assert answer.parts_read == read
+
+
 def test_one_table_twice_is_read_from_one_snapshot(world: SparkWorld) -> None:
     answer = world.run(
         "SELECT a.id FROM orders a JOIN orders b ON a.id = b.id WHERE a.id < 20 AND b.day > '2020-01-10'"

@@ -118,14 +118,13 @@ def test_only_the_files_of_the_snapshot_are_read(session: SparkSession, root: st
     assert sorted(row.k for row in frame.collect()) == list(range(10, 30))
 
 
-@pytest.mark.parametrize("option", ["manageFilesourcePartitions", "filesourcePartitionFileCacheSize"])
 def test_the_session_s_cache_of_folders_does_not_matter(
-    session: SparkSession, root: str, option: str, caplog: pytest.LogCaptureFixture
+    session: SparkSession, root: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without one, or with one that is too small, Spark would list the folder and read all that is in it."""
+    """Without one, Spark would list the folder and read all that is in it."""
     files = _files(root, 4, 10)
-    name = f"spark.sql.hive.{option}"
-    session.conf.set(name, "false" if option == "manageFilesourcePartitions" else "1")
+    name = "spark.sql.hive.manageFilesourcePartitions"
+    session.conf.set(name, "false")
     try:
         with caplog.at_level(logging.WARNING):
             frame = read_snapshot(session, _snapshot(files[1:3]), root)
