@@ -240,7 +240,8 @@ def test_literals_of_four_bytes_and_times_without_a_zone(
     world: SparkWorld, predicate: str, expected: list[int], read: int
 ) -> None:
     world.run(
-        "CREATE TABLE IF NOT EXISTS exact (id Int64, f Float32, wall TIMESTAMP_NTZ) ENGINE = MergeTree ORDER BY (f, wall)"
+        "CREATE TABLE IF NOT EXISTS exact (id Int64, f Float32, wall TIMESTAMP_NTZ) "
+        "ENGINE = MergeTree ORDER BY (f, wall)"
     )
     if not world.rows("SELECT id FROM exact"):
         world.run("INSERT INTO exact VALUES (1, 0.7, '2020-01-02 03:04:05.000006')")
