@@ -19,6 +19,7 @@ from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage import PartFileCorruptError, PartFileNotFoundError, arrow_schema, data_folder, layout_of, write_parts
 from tilth.storage.spark import file_error, read_snapshot
+from tilth.warehouse import WorkerSession, warehouse_settings
 
 pytestmark = pytest.mark.integration
 SCHEMA = Schema(
@@ -39,12 +40,13 @@ TABLE = TableDef(uuid="cd" * 16, database="d", name="t", schema=SCHEMA, order_by
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    started = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    started.conf.set("spark.sql.session.timeZone", "UTC")
-    yield started
-    started.stop()
+def session(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
+    owner = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
+    owner.start()
+    yield owner.session
+    owner.stop()
 
 
 @pytest.fixture
