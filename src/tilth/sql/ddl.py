@@ -7,7 +7,7 @@ back.
 from __future__ import annotations
 
 from tilth.base.errors import TilthError
-from tilth.catalog import TableInUseError
+from tilth.catalog import SYSTEM_DATABASE, TableInUseError
 from tilth.catalog import TruncateTable as HideEverything
 from tilth.ingest import KAFKA_SETTINGS, read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
@@ -27,7 +27,7 @@ from tilth.sql.grammar import (
     UndropTable,
     UseDatabase,
 )
-from tilth.sql.services import SYSTEM_DATABASE, Call, Services, place_of, relation_of, table_of, wrong_kind
+from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
 from tilth.sql.settings import TABLE_SETTINGS
 from tilth.sql.values import check_default
 from tilth.storage import check_partition_by

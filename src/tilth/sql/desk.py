@@ -18,7 +18,7 @@ import pyarrow as pa
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.base.logs import Log
-from tilth.catalog import Catalog
+from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
@@ -32,7 +32,6 @@ from tilth.storage import schema_from_arrow
 
 READER_LEASE_MS = 30_000
 RENEW_SECONDS = 10.0
-SYSTEM_DATABASE = "system"
 
 _log = Log("sql")
 

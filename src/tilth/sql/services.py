@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
 from tilth.base.settings import Setting
-from tilth.catalog import Catalog
+from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
 from tilth.maintenance import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OptimizeReport
 from tilth.model.offset import TopicPartition
@@ -25,8 +25,6 @@ from tilth.sql.grammar import Name
 from tilth.sql.query_log import QueryLog
 from tilth.sql.settings import SessionSettings
 from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
-
-SYSTEM_DATABASE = "system"
 
 
 class Dispatch(Protocol):

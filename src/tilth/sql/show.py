@@ -7,6 +7,7 @@ from typing import assert_never
 
 import pyarrow as pa
 
+from tilth.catalog import SYSTEM_DATABASE
 from tilth.model.table import Column, TableDef, ViewDef
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome
@@ -20,7 +21,7 @@ from tilth.sql.grammar import (
     ShowSettings,
     ShowTables,
 )
-from tilth.sql.services import SYSTEM_DATABASE, Call, Services, place_of, relation_of
+from tilth.sql.services import Call, Services, place_of, relation_of
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables import find_system_table, system_table_names
 from tilth.storage import schema_from_arrow
