@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
 
 from tilth.base.clock import Clock
-from tilth.catalog import Catalog, InsertPart, KeyValue, MemoryKV, ReplaceParts, Update
-from tilth.catalog.visibility import visible
+from tilth.catalog import (
+    AcceptMutation,
+    Catalog,
+    InsertPart,
+    KeyValue,
+    MemoryKV,
+    ReplaceParts,
+    RewritePart,
+    StartMutation,
+    Update,
+)
+from tilth.catalog.kv import KVOutcome, Precondition
+from tilth.catalog.visibility import end_times, visible
+from tilth.model.mutation import Mutation, MutationKind, needs
 from tilth.model.part import DataFile, Part, PartName, WrittenPart
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.types import Kind, Simple
 from tilth.testing import ManualClock
 
 SCHEMA = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
+WIDER = Schema(columns=(*SCHEMA.columns, Column(id=2, name="b", type=Simple(Kind.STRING))))
 
 
 class World:
@@ -36,7 +49,7 @@ class World:
 
     def table(self, name: str, database: str = "default") -> str:
         """The uuid of a table, made where it is not there."""
-        relation = TableDef(uuid=self.new_id(), database=database, name=name, schema=SCHEMA)
+        relation = TableDef(uuid=self.new_id(), database=database, name=name, schema=SCHEMA, next_column_id=2)
         return self.catalog.tables.create(relation, if_not_exists=True).uuid
 
     def kafka(self, name: str = "k", database: str = "default") -> str:
@@ -66,6 +79,63 @@ class World:
         names = tuple(part.name for part in sources)
         return self.commit(ReplaceParts(table=table or self.t, sources=names, written=written))[0]
 
+    def alter(self, schema: Schema | None = None, *, table: str | None = None) -> Mutation:
+        """New columns, or an UPDATE where none are given."""
+        uuid = table or self.t
+        txn = self.catalog.transactions.begin("alter")
+        self.catalog.transactions.commit_or_raise(txn.id, [self.start(schema, table=table)])
+        return self.catalog.mutations.get(uuid, txn.id)
+
+    def start(self, schema: Schema | None = None, *, table: str | None = None) -> StartMutation:
+        """What `alter` commits."""
+        uuid = table or self.t
+        kind = MutationKind.UPDATE if schema is None else MutationKind.COLUMNS
+        return StartMutation(
+            table=uuid,
+            from_version=self.definition(uuid).schema_version,
+            kind=kind,
+            command=f"{kind} it",
+            assignments=() if schema else (("a", "a + 1"),),
+            predicate="" if schema else "a > 0",
+            schema=schema,
+            next_column_id=0 if schema is None else max(column.id for column in schema.columns) + 1,
+        )
+
+    def rewrite(self, mutation: Mutation, *parts: Part, rows: int | None = None) -> list[Part]:
+        """Rewrites the parts for the mutation; `rows`: how many are left of each, 0 for none."""
+        return self.commit(*(self.rewriting(mutation, part, rows=rows) for part in parts))
+
+    def rewriting(self, mutation: Mutation, part: Part, *, rows: int | None = None) -> RewritePart:
+        """What `rewrite` commits for one part."""
+        left = part.rows if rows is None else rows
+        written = self.written(part.name.partition, rows=left) if left else None
+        return RewritePart(table=mutation.table, source=part.name, written=written, mutation=mutation.id)
+
+    def accept(self, mutation: Mutation, *parts: Part) -> None:
+        names = tuple(part.name for part in parts)
+        self.commit(AcceptMutation(table=mutation.table, parts=names, mutation=mutation.id))
+
+    def mutate_all(self, mutation: Mutation) -> bool:
+        """Rewrites what needs the mutation, and ends it."""
+        for part in visible(self.catalog.parts.all_entries(mutation.table)):
+            if needs(part, mutation):
+                self.rewrite(mutation, part)
+        return self.catalog.mutations.finish(mutation.table, mutation.id)
+
+    def definition(self, table: str | None = None) -> TableDef:
+        found = self.catalog.tables.by_id(table or self.t)
+        assert isinstance(found, TableDef)
+        return found
+
+    def collect(self, table: str | None = None, *, rounds: int = 5) -> int:
+        """Moves everything that has ended to the trash, however new; returns how many entries went."""
+        moved = 0
+        for _ in range(rounds):
+            for partition in self.catalog.parts.partitions(table or self.t):
+                ended = end_times(self.catalog.parts.entries(table or self.t, partition))
+                moved += self.catalog.parts.move_to_trash(table or self.t, ended, now_ms=self.clock.now_ms())
+        return moved
+
     def commit(self, *updates: Update) -> list[Part]:
         """In a transaction of its own; raises what refuses it."""
         txn = self.catalog.transactions.begin("test")
@@ -78,3 +148,17 @@ class World:
     def files(self, table: str | None = None) -> Iterator[str]:
         """The files of all visible parts."""
         return (part.file.name for part in visible(self.catalog.parts.all_entries(table or self.t)))
+
+
+class Racing(MemoryKV):
+    """Once, just before the next commit lands, somebody else does something: use another World for it."""
+
+    before: Callable[[], object] | None = None
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        return super().commit(preconditions, puts, deletes)

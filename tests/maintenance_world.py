@@ -1,20 +1,35 @@
-"""A catalog, a real dispatcher and a worker that merges by adding numbers, for tests of maintenance without files."""
+"""A catalog, a real dispatcher and a worker that keeps the rows of files in its memory, for tests of maintenance
+without files. A row is a number."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from tests.catalog_world import World
 from tilth.base.errors import TilthError
 from tilth.base.rand import new_rng
-from tilth.catalog import KeyValue
+from tilth.catalog import KeyValue, StartMutation
+from tilth.catalog.visibility import visible
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
-from tilth.maintenance.spark import MergeFacts, MergeTask, decode_task, encode_facts
+from tilth.maintenance.spark import (
+    MergeFacts,
+    MergeTask,
+    MutateFacts,
+    MutateResult,
+    MutateSource,
+    MutateTask,
+    decode_mutate_task,
+    decode_task,
+    encode_facts,
+    encode_mutate_facts,
+)
+from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.service import ServiceKind, ServiceStats
-from tilth.model.task import Cost, TaskSpec
+from tilth.model.table import Schema, TableDef
+from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.storage import file_name
 from tilth.warehouse import Dispatcher, TaskCancelledError, TaskResult, WorkerReports
 
@@ -23,22 +38,35 @@ ROOT = "/nonexistent/tables"
 #: World.written makes files of so many bytes a row.
 ROW_BYTES = 100
 _TURNS_MAX = 500
+#: The predicates and expressions that the worker understands.
+PREDICATES: Mapping[str, Callable[[int], bool]] = {
+    "a is odd": lambda a: a % 2 == 1,
+    "a is a multiple of 3": lambda a: a % 3 == 0,
+    "true": lambda _: True,
+    "false": lambda _: False,
+}
+EXPRESSIONS: Mapping[str, Callable[[int], int]] = {"a + 1": lambda a: a + 1, "a * 2": lambda a: a * 2}
 
 
 class MergeWorker:
-    """Merges at once, unless it is told to fail or to hold the tasks."""
+    """Merges and rewrites at once, unless it is told to fail or to hold the tasks."""
 
     def __init__(self) -> None:
         self.name = "w"
         self.memory_bytes = 1 << 30
         self.reports: WorkerReports | None = None
-        #: What the next merges fail with.
+        #: What the next tasks fail with.
         self.errors: list[TilthError] = []
         self.is_holding = False
         self.held: dict[str, TaskSpec] = {}
         #: Called with each merge before it is done.
         self.on_merge: Callable[[MergeTask], None] = lambda _: None
         self.merges = 0
+        #: Called with each rewrite before it is done; may raise what the task fails with.
+        self.on_mutate: Callable[[MutateTask], None] = lambda _: None
+        self.rewrites = 0
+        #: The rows of files that somebody cares for; others have as many as their size tells, 0, 1, 2 and so on.
+        self.contents: dict[str, tuple[int, ...]] = {}
 
     def attach(self, reports: WorkerReports) -> None:
         self.reports = reports
@@ -47,7 +75,7 @@ class MergeWorker:
         if self.is_holding:
             self.held[spec.id] = spec
         else:
-            self._merge(spec)
+            self._perform(spec)
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         return set(self.held)
@@ -60,7 +88,57 @@ class MergeWorker:
     def let_go(self) -> None:
         self.is_holding = False
         for task_id in list(self.held):
-            self._merge(self.held.pop(task_id))
+            self._perform(self.held.pop(task_id))
+
+    def rows_of(self, file: DataFile) -> tuple[int, ...]:
+        return self.contents.get(file.name, tuple(range(file.size // ROW_BYTES)))
+
+    def _perform(self, spec: TaskSpec) -> None:
+        match spec.kind:
+            case TaskKind.MUTATE:
+                self._mutate(spec)
+            case _:
+                self._merge(spec)
+
+    def _mutate(self, spec: TaskSpec) -> None:
+        assert self.reports is not None
+        task = decode_mutate_task(spec.payload)
+        try:
+            self.on_mutate(task)
+            if self.errors:
+                raise self.errors.pop(0)
+        except TilthError as error:
+            self.reports.failed(spec.id, error)
+            return
+        self.rewrites += 1
+        results = tuple(self._rewritten(task, n, source) for n, source in enumerate(task.sources))
+        payload = encode_mutate_facts(MutateFacts(results=results))
+        self.reports.finished(spec.id, TaskResult(payload=payload, actual=Cost(seconds=1.0)))
+
+    def _rewritten(self, task: MutateTask, n: int, source: MutateSource) -> MutateResult:
+        rows = self.rows_of(source.file)
+        if task.kind is MutationKind.COLUMNS:
+            after, is_untouched = rows, False
+        else:
+            is_meant = PREDICATES[task.predicate]
+            is_untouched = not any(map(is_meant, rows))
+            after = mutated(rows, task.kind, predicate=task.predicate, assignments=task.assignments)
+        written = None
+        if after and not is_untouched:
+            file = DataFile(
+                name=file_name(txn=task.txn, task=n, attempt=0, n=0), size=len(after) * ROW_BYTES, checksum=1
+            )
+            self.contents[file.name] = after
+            written = WrittenPart(
+                partition=source.partition, values=source.values, rows=len(after), file=file, ranges={}
+            )
+        return MutateResult(
+            name=source.name,
+            written=written,
+            is_untouched=is_untouched,
+            rows_in=len(rows),
+            rows_out=len(rows) if is_untouched else len(after),
+        )
 
     def _merge(self, spec: TaskSpec) -> None:
         assert self.reports is not None
@@ -78,8 +156,20 @@ class MergeWorker:
             file=DataFile(name=file_name(txn=task.txn, task=0, attempt=0, n=0), size=size, checksum=1),
             ranges={},
         )
+        self.contents[written.file.name] = tuple(row for file in task.files for row in self.rows_of(file))
         facts = MergeFacts(written=written, rows_in=written.rows, bytes_in=size)
         self.reports.finished(spec.id, TaskResult(payload=encode_facts(facts), actual=Cost(seconds=1.0)))
+
+
+def mutated(
+    rows: tuple[int, ...], kind: MutationKind, *, predicate: str, assignments: tuple[tuple[str, str], ...] = ()
+) -> tuple[int, ...]:
+    """What an UPDATE or a DELETE makes of rows."""
+    is_meant = PREDICATES[predicate]
+    if kind is MutationKind.DELETE:
+        return tuple(row for row in rows if not is_meant(row))
+    [(_, expression)] = assignments
+    return tuple(EXPRESSIONS[expression](row) if is_meant(row) else row for row in rows)
 
 
 class MaintenanceWorld(World):
@@ -127,6 +217,48 @@ class MaintenanceWorld(World):
     def service(self, kind: ServiceKind, table: str | None = None) -> ServiceStats:
         uuid = table or self.t
         return next(row for row in self.manager.stats() if row.uuid == uuid and row.service is kind)
+
+    def delete(self, predicate: str, *, table: str | None = None) -> int:
+        """ALTER .. DELETE; returns the mutation's id."""
+        return self.mutate(MutationKind.DELETE, predicate=predicate, table=table)
+
+    def update(self, expression: str, predicate: str, *, table: str | None = None) -> int:
+        return self.mutate(MutationKind.UPDATE, predicate=predicate, assignments=(("a", expression),), table=table)
+
+    def mutate(
+        self,
+        kind: MutationKind,
+        *,
+        predicate: str = "",
+        assignments: tuple[tuple[str, str], ...] = (),
+        schema: Schema | None = None,
+        table: str | None = None,
+    ) -> int:
+        definition = self.catalog.tables.by_id(table or self.t)
+        assert isinstance(definition, TableDef)
+        columns = definition.schema if schema is None else schema
+        start = StartMutation(
+            table=definition.uuid,
+            from_version=definition.schema_version,
+            kind=kind,
+            command=kind.value,
+            assignments=assignments,
+            predicate=predicate,
+            schema=schema,
+            next_column_id=1 + max(column.id for column in columns.columns) if schema is not None else 0,
+        )
+        txn = self.catalog.transactions.begin("alter")
+        self.catalog.transactions.commit_or_raise(txn.id, [start])
+        self.manager.wake(definition.uuid)
+        return txn.id
+
+    def mutation(self, entry: int, table: str | None = None) -> Mutation:
+        return self.catalog.mutations.get(table or self.t, entry)
+
+    def rows(self, table: str | None = None) -> list[int]:
+        """What a reader finds, sorted."""
+        parts = visible(self.catalog.parts.all_entries(table or self.t))
+        return sorted(row for part in parts for row in self.worker.rows_of(part.file))
 
     def visible_count(self, table: str | None = None) -> int:
         return len(self.names(table=table))

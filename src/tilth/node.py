@@ -29,7 +29,7 @@ from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
-from tilth.maintenance import MaintenanceManager, manager_settings, merge_runner
+from tilth.maintenance import MaintenanceManager, manager_settings, merge_runner, mutate_runner
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
@@ -152,7 +152,13 @@ class Node:
         )
         self._session.start()
         self._parts.callback(self._session.stop)
-        self._worker = EmbeddedWorker(self._clock, self._session, name=WORKER, memory_bytes=settings.memory_bytes)
+        self._worker = EmbeddedWorker(
+            self._clock,
+            self._session,
+            name=WORKER,
+            memory_bytes=settings.memory_bytes,
+            threads=settings.write_slots,
+        )
         workers = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
         self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=settings.slots)
 
@@ -207,6 +213,7 @@ class Node:
         self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
         self._worker.register(TaskKind.CONSUME, consume_runner(self._clock, self._consume))
         self._worker.register(TaskKind.MERGE, merge_runner())
+        self._worker.register(TaskKind.MUTATE, mutate_runner())
         self._start(self._worker.start, self._worker.stop)
         self._start(self._dispatcher.start, self._dispatcher.stop)
         self._start(self.engine.start, self.engine.stop)

@@ -42,8 +42,12 @@ PARTS = st.builds(
     min_row_ts=INT64,
     max_row_ts=INT64,
     commit_ts=INT64,
+    columns_commit_ts=INT64,
+    mutation_ts=INT64,
+    is_rewritten=st.booleans(),
 )
-ENTRIES = PARTS | st.builds(Mark, name=NAMES, commit_ts=INT64) | st.builds(DropRange, name=NAMES, commit_ts=INT64)
+RANGES = st.builds(DropRange, name=NAMES, commit_ts=INT64, parts=INT64)
+ENTRIES = PARTS | st.builds(Mark, name=NAMES, commit_ts=INT64) | RANGES
 FIELDS = st.text(max_size=5) | INT64
 SMALL_KEYS = st.binary(max_size=2).map(lambda tail: b"k" + tail)
 
@@ -77,14 +81,14 @@ def test_a_range_holds_the_keys_of_its_field_only(one: str, other: str, rest: st
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Entry]:
-    """Entries as commits make them: inserts, merges of neighbours, drops, each at a rising time."""
+    """Entries as commits make them: inserts, merges of neighbours, rewrites, drops, each at a rising time."""
     entries: list[Entry] = []
     shown: dict[str, list[Part]] = {"a": [], "b": []}
     for step in range(draw(st.integers(0, 12))):
         ts = 10 * (step + 1)
         partition = draw(st.sampled_from("ab"))
         parts = shown[partition]
-        action = draw(st.sampled_from(["insert", "insert", "merge", "drop"]))
+        action = draw(st.sampled_from(["insert", "insert", "merge", "rewrite", "vanish", "drop"]))
         file = DataFile(name=f"f{ts}", size=1, checksum=0)
         if action == "insert":
             part = Part(name=PartName(partition, ts, ts, 0, ts), schema_version=1, rows=1, file=file, commit_ts=ts + 1)
@@ -101,6 +105,16 @@ def histories(draw: st.DrawFn) -> list[Entry]:
                 hidden = PartName(partition, *source.name.blocks, source.name.level + 1, ts)
                 entries.append(Mark(name=hidden, commit_ts=ts + 1))
             parts[first : first + len(chosen)] = [result]
+        elif action in ("rewrite", "vanish") and parts:
+            chosen_one = draw(st.integers(0, len(parts) - 1))
+            source = parts.pop(chosen_one)
+            name = PartName(partition, *source.name.blocks, source.name.level + 1, ts)
+            if action == "vanish":
+                entries.append(Mark(name=name, commit_ts=ts + 1))
+                continue
+            result = Part(name=name, schema_version=1, rows=1, file=file, commit_ts=ts + 1, is_rewritten=True)
+            entries.append(result)
+            parts.insert(chosen_one, result)
         elif action == "drop" and parts:
             last = max(part.name.max_block for part in parts)
             entries.append(DropRange(name=PartName(partition, 0, last, LEVEL_MAX, ts), commit_ts=ts + 1))
@@ -109,9 +123,10 @@ def histories(draw: st.DrawFn) -> list[Entry]:
 
 
 def naive_visible(entries: list[Entry], at: int) -> list[Part]:
-    """DESIGN.md 4.2, word by word."""
+    """DESIGN.md 4.2, word by word; a rewritten part hides its source as a mark does."""
     known = [entry for entry in entries if entry.commit_ts <= at]
-    marks = {(e.name.partition, e.name.blocks, e.name.level - 1) for e in known if isinstance(e, Mark)}
+    hiding = [e for e in known if isinstance(e, Mark) or (isinstance(e, Part) and e.is_rewritten)]
+    marks = {(e.name.partition, e.name.blocks, e.name.level - 1) for e in hiding}
     ranges = [e for e in known if isinstance(e, DropRange)]
     found = [
         e

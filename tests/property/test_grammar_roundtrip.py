@@ -165,11 +165,13 @@ other_operations = (
     | st.builds(g.MutateUpdate, assignments=assignments, predicate=expressions)
     | st.builds(g.MutateDelete, predicate=expressions)
     | st.builds(g.DropPartition, partition=partitions)
+    | st.builds(g.UndropPartition, partition=partitions)
 )
 alters = st.builds(
     g.AlterTable,
     name=table_names,
     operations=st.lists(column_operations, min_size=1, max_size=3).map(tuple) | st.tuples(other_operations),
+    settings=maybe_settings,
 )
 
 formats = st.sampled_from(["JSONEachRow", "CSV", "TSV"])
@@ -239,12 +241,19 @@ others = (
         ]
     )
     | st.builds(g.RenameTable, old=table_names, new=table_names)
-    | st.builds(g.DeleteRows, name=table_names, predicate=expressions)
-    | st.builds(g.UpdateRows, name=table_names, assignments=assignments, predicate=expressions)
+    | st.builds(g.DeleteRows, name=table_names, predicate=expressions, settings=maybe_settings)
+    | st.builds(g.UpdateRows, name=table_names, assignments=assignments, predicate=expressions, settings=maybe_settings)
     | st.builds(g.OptimizeTable, name=table_names, partition=st.none() | partitions, final=st.booleans())
     | st.builds(g.KillMutation, mutation=texts)
     | st.builds(g.KillMutation, predicate=expressions)
     | st.builds(g.RunService, verb=st.sampled_from(g.RunVerb), name=table_names, partition=st.none() | partitions)
+    | st.builds(
+        g.RunService,
+        verb=st.just(g.RunVerb.GC),
+        name=table_names,
+        partition=st.none() | partitions,
+        is_forced=st.booleans(),
+    )
     | st.builds(g.ResetConsumeOffset, name=table_names, target=targets)
     | st.builds(g.ExplainMerge, name=table_names, policy=st.none() | names)
     | st.builds(g.ExplainGc, name=table_names)

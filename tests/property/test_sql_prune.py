@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilth.model.part import ColumnRange, DataFile, Part, PartName
-from tilth.model.table import Column, Schema
+from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Decimal as DecimalType
 from tilth.model.types import Kind, Simple
 from tilth.sql.predicates import (
@@ -46,6 +46,7 @@ SCHEMA = Schema(
         Column(id=6, name="g", type=Simple(Kind.FLOAT32)),
     )
 )
+TABLE = TableDef(uuid="u", database="d", name="t", schema=SCHEMA)
 Row = dict[str, Any]
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -150,7 +151,7 @@ def _compared(comparison: Comparison, given_value: Any, value: Any) -> bool | No
 @given(st.lists(ROWS, min_size=1, max_size=4), PREDICATES)
 def test_a_part_with_a_matching_row_is_kept(rows: list[Row], predicate: Predicate) -> None:
     matches = any(_truth(predicate, row) is True for row in rows)
-    assert not matches or keeper(predicate, SCHEMA)(_part(rows))
+    assert not matches or keeper(predicate, TABLE)(_part(rows))
 
 
 @given(
@@ -178,7 +179,7 @@ def test_a_float_is_what_four_bytes_hold(values: list[str], comparison: str, tex
         "GreaterThan": operator.gt,
         "GreaterThanOrEqual": operator.ge,
     }[comparison]
-    assert not any(compared(np.float32(value), number) for value in values) or keeper(predicate, SCHEMA)(_part(rows))
+    assert not any(compared(np.float32(value), number) for value in values) or keeper(predicate, TABLE)(_part(rows))
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=4), st.sampled_from(Comparison), st.integers(-4, 4))
@@ -186,4 +187,4 @@ def test_of_whole_numbers_nothing_is_kept_in_vain(values: list[int], comparison:
     """A range without holes that no value of could match is ruled out."""
     rows: list[Row] = [dict.fromkeys(VALUES, None) | {"i": one} for one in range(min(values), max(values) + 1)]
     predicate = Compare("i", comparison, value)
-    assert keeper(predicate, SCHEMA)(_part(rows)) == any(_truth(predicate, row) for row in rows)
+    assert keeper(predicate, TABLE)(_part(rows)) == any(_truth(predicate, row) for row in rows)

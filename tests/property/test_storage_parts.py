@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 
 from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.storage import TableLayout, arrow_schema, check_file, footer_rows, merge_parts, read_part, write_parts
+from tilth.storage import (
+    Expiry,
+    TableLayout,
+    arrow_schema,
+    check_file,
+    footer_rows,
+    merge_parts,
+    read_part,
+    write_parts,
+)
 
 _RELAXED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 _DAY = datetime.date(2000, 1, 1)
@@ -135,3 +144,51 @@ def test_what_is_written_is_read_again_by_partition(
         assert sorted(read, key=lambda row: str(row["at"])) == sorted(
             tables[0].to_pylist(), key=lambda row: str(row["at"])
         )
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def _number(value: Any) -> int:
+    """A date as days, a time as microseconds."""
+    if isinstance(value, datetime.datetime):
+        microseconds: int = (value - _EPOCH) // datetime.timedelta(microseconds=1)
+        return microseconds
+    days: int = (value - _EPOCH.date()).days
+    return days
+
+
+@_RELAXED
+@given(_tables(keys=st.integers(0, 2)), st.sampled_from([Simple(Kind.DATE), Simple(Kind.TIMESTAMP)]), st.data())
+def test_a_merge_with_expiry_is_the_merge_without_what_has_expired(
+    drawn: tuple[Schema, tuple[str, ...], list[pa.Table]], of: DataType, data: st.DataObject
+) -> None:
+    schema, order_by, tables = drawn
+    schema = Schema(columns=(*schema.columns, Column(id=98, name="Time", type=of)))
+    kept = arrow_schema(schema)
+    timed = []
+    for table in tables:
+        times = data.draw(st.lists(st.one_of(st.none(), _VALUES[of]), min_size=len(table), max_size=len(table)))
+        timed.append(pa.table([*table.columns, pa.array(times, kept.field("Time").type)], schema=kept))
+    below = _number(data.draw(_VALUES[of])) + data.draw(st.integers(-1, 1))
+    with tempfile.TemporaryDirectory() as folder:
+        layout = TableLayout(folder=folder, schema=schema, order_by=order_by, ttl_column="time", fsync=False)
+        written = [
+            part
+            for number, table in enumerate(timed)
+            for part in write_parts(layout, table, txn=number, task=0, attempt=0)
+        ]
+        files = [part.file for part in written]
+        sorted_tables = [read_part(folder, file) for file in files]
+        for part, table in zip(written, sorted_tables, strict=True):
+            numbers = [_number(value) for value in table.column("Time").to_pylist() if value is not None]
+            assert (part.ranges["Time"].low, part.ranges["Time"].high) == (
+                (min(numbers), max(numbers)) if numbers else (None, None)
+            )
+        expired = Expiry(column="time", below=below)
+        result = merge_parts(layout, files, "all", (), txn=100, task=0, attempt=0, expired=expired, block_rows=7)
+        expected = [
+            row for row in _expected(sorted_tables, order_by) if row["Time"] is None or _number(row["Time"]) >= below
+        ]
+        assert result.rows_expired == result.rows_in - len(expected)
+        assert (read_part(folder, result.written.file).to_pylist() if result.written else []) == expected

@@ -56,11 +56,13 @@ QUICK_START = {
 STATEMENTS = [
     "CREATE DATABASE crash",
     """CREATE TABLE crash.t (id BIGINT, k BIGINT, s STRING) ENGINE = MergeTree PARTITION BY bucket(2, k)
-       ORDER BY (k, id) SETTINGS old_parts_lifetime = 0, ttl_for_trash_items = 0""",
+       ORDER BY (k, id)
+       SETTINGS old_parts_lifetime = 0, ttl_for_trash_items = 0, tablet_history_max_age_sec = 0""",
     """CREATE TABLE crash.k (id BIGINT, k BIGINT, s STRING) ENGINE = Kafka SETTINGS kafka_broker_list = '{bootstrap}',
        kafka_topic_list = 'crash', kafka_group_name = 'crash', kafka_format = 'JSONEachRow', kafka_num_consumers = 2,
        kafka_max_block_size = 60, stream_flush_interval_ms = 200""",
-    "ALTER TABLE crash.k_dead_letters MODIFY SETTING old_parts_lifetime = 0, ttl_for_trash_items = 0",
+    """ALTER TABLE crash.k_dead_letters
+       MODIFY SETTING old_parts_lifetime = 0, ttl_for_trash_items = 0, tablet_history_max_age_sec = 0""",
     "CREATE MATERIALIZED VIEW crash.v TO crash.t AS SELECT id, k, s FROM crash.k",
 ]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
+from tilth.catalog.audit import Audit
 from tilth.catalog.clock import HybridClock
 from tilth.catalog.commit import Committer
 from tilth.catalog.kv import KeyValue
 from tilth.catalog.leases import Leases
+from tilth.catalog.mutations import Mutations
 from tilth.catalog.offsets import Offsets
 from tilth.catalog.part_log import PartLog
 from tilth.catalog.parts import Parts
@@ -17,6 +19,7 @@ from tilth.catalog.services import Services
 from tilth.catalog.settings import COMMIT_ATTEMPTS_MAX
 from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables import Tables
+from tilth.catalog.throttle import Throttle
 from tilth.catalog.transactions import Transactions
 from tilth.catalog.trash import Trash
 
@@ -45,6 +48,7 @@ class Catalog:
         self.transactions = Transactions(clock, self.clock, kv, committer, server=server)
         self.tables = Tables(clock, kv, ids=ids)
         self.parts = Parts(clock, self.clock, kv)
+        self.mutations = Mutations(clock, kv)
         self.trash = Trash(clock, self.clock, kv)
         self.offsets = Offsets(clock, kv)
         self.leases = Leases(clock, kv)
@@ -52,6 +56,8 @@ class Catalog:
         self.services = Services(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
+        self.audit = Audit(clock, self.clock, kv)
+        self.throttle = Throttle(self.parts, self._counters)
 
     def stats(self) -> CatalogStats:
         return self._counters.stats()

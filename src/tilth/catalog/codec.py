@@ -15,6 +15,7 @@ from tilth.catalog.errors import NewerFormatError
 from tilth.catalog.keys import describe
 from tilth.catalog.records import DatabaseRecord, DroppedTable, FinishedTxn, PartitionRecord, TableVersion
 from tilth.model.lease import Lease, ReaderLease
+from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry
 from tilth.model.part import Entry, PartEvent, TrashItem
 from tilth.model.service import Switch
@@ -60,6 +61,7 @@ DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))
 VERSIONS = Codec(msgspec.msgpack.Decoder(TableVersion))
 PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
 TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
+MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))
 FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
 LEDGER = Codec(msgspec.msgpack.Decoder(LedgerEntry))

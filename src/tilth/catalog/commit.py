@@ -19,9 +19,10 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import codec, state
 from tilth.catalog.change import UNKNOWNS_MAX, read, unchanged, wait_before_retry
+from tilth.catalog.changes import Changes, CommitState, CommitTimes, TableChange
 from tilth.catalog.clock import HybridClock
 from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
-from tilth.catalog.fold import Changes, CommitState, CommitTimes, fold
+from tilth.catalog.fold import fold
 from tilth.catalog.invariants import check_commit
 from tilth.catalog.keys import Space, entry_key, pack
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown
@@ -30,20 +31,24 @@ from tilth.catalog.part_log import put_events
 from tilth.catalog.records import FinishedTxn
 from tilth.catalog.requirements import (
     FenceHeld,
+    PartsBelow,
     PartsVisible,
     Requirement,
     SchemaIs,
     TableExists,
+    check_parts,
     check_schema,
     check_visible,
 )
 from tilth.catalog.stats import Counters
 from tilth.catalog.updates import (
+    InsertPart,
     Update,
     inserts_of,
     kafka_tables_of,
     tables_of,
 )
+from tilth.catalog.visibility import visible
 from tilth.model.part import Part
 
 #: Locks that commits to the same table take in turn, so that they do not fold in vain.
@@ -167,7 +172,7 @@ class Committer:
         state.check_running(txn)
         batch = Batch(preconditions=[unchanged(key, found)], deletes=[key])
         pin_fences(view, batch, txn, requirements)
-        before = load_state(view, batch, updates, requirements)
+        before = load_state(view, batch, updates, requirements, is_checking=self._is_checking)
         _check_requirements(before, requirements)
         versions = [each.version for each in before.tables.values()] + [each.version for each in before.kafka.values()]
         last = max((version.last_commit_ts for version in versions), default=0)
@@ -175,6 +180,7 @@ class Committer:
         commit_ts = first + inserts_of(updates)
         times = CommitTimes(txn=txn_id, first_block=first, commit_ts=commit_ts, now_ms=self._clock.now_ms())
         changes = fold(before, updates, times)
+        _check_pressure(before, changes, updates, requirements)
         if self._is_checking:
             check_commit(before, changes)
         finished = FinishedTxn(txn=state.finish(txn, commit_ts=commit_ts), parts=tuple(changes.parts))
@@ -206,24 +212,32 @@ def _check_requirements(before: CommitState, requirements: Iterable[Requirement]
                 check_schema(before.tables[table].definition, requirement)
             case PartsVisible(table=table, names=names):
                 entries = [entry for group in before.tables[table].entries.values() for entry in group]
-                check_visible(before.tables[table].definition, entries, names)
-            case FenceHeld() | TableExists():
-                # Checked when the state was loaded.
+                check_visible(before.tables[table].definition, {each.name: each for each in visible(entries)}, names)
+            case FenceHeld() | TableExists() | PartsBelow():
+                # Checked when the state was loaded, and when it is known what the commit makes of it.
                 pass
             case _:
                 assert_never(requirement)
+
+
+def _check_pressure(
+    before: CommitState, changes: Changes, updates: Sequence[Update], requirements: Iterable[Requirement]
+) -> None:
+    for requirement in requirements:
+        if isinstance(requirement, PartsBelow):
+            table = requirement.table
+            inserted = {
+                each.written.partition for each in updates if isinstance(each, InsertPart) and each.table == table
+            }
+            check_parts(before.tables[table].definition, changes.tables[table], inserted, requirement)
 
 
 def _write(batch: Batch, before: CommitState, changes: Changes) -> None:
     """The changes as puts and deletes."""
     puts = batch.puts
     for table, change in changes.tables.items():
-        if change.added:
-            puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(change.version)
-        for record in change.new_partitions:
-            puts[pack(Space.PARTITION, table, record.partition)] = codec.PARTITIONS.encode(record)
-        for entry in change.added:
-            puts[entry_key(table, entry.name)] = codec.ENTRIES.encode(entry)
+        if not change.is_empty:
+            _write_table(batch, table, change)
     for table, kafka in changes.kafka.items():
         puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(kafka.version)
         stored = before.kafka[table].offsets
@@ -238,3 +252,19 @@ def _write(batch: Batch, before: CommitState, changes: Changes) -> None:
         for gap in kafka.gaps:
             puts[pack(Space.GAP, table, gap.topic, gap.partition, gap.start)] = codec.GAPS.encode(gap)
     puts.update(put_events(changes.events, changes.commit_ts))
+
+
+def _write_table(batch: Batch, table: str, change: TableChange) -> None:
+    puts = batch.puts
+    puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(change.version)
+    if change.definition is not None:
+        puts[pack(Space.RELATION, table)] = codec.RELATIONS.encode(change.definition)
+    for record in change.partitions.values():
+        puts[pack(Space.PARTITION, table, record.partition)] = codec.PARTITIONS.encode(record)
+    for mutation in change.mutations.values():
+        puts[pack(Space.MUTATION, table, mutation.id)] = codec.MUTATIONS.encode(mutation)
+    # In this order: what was accepted may have been added or restored by the same commit.
+    for entry in (*change.added, *change.restored, *change.accepted.values()):
+        puts[entry_key(table, entry.name)] = codec.ENTRIES.encode(entry)
+    batch.deletes.extend(entry_key(table, part.name, space=Space.TRASH) for part in change.restored)
+    batch.deletes.extend(entry_key(table, entry.name) for entry in change.removed)

@@ -24,6 +24,7 @@ _SPACES_OF_ONE = (
     Space.ENTRY,
     Space.PARTITION,
     Space.TRASH,
+    Space.MUTATION,
     Space.OFFSET,
     Space.LEDGER,
     Space.GAP,

@@ -128,6 +128,24 @@ class SchemaChangedError(ConflictError):
     code = "SCHEMA_CHANGED"
 
 
+class MutationNotFoundError(NotFoundError):
+    """no such mutation"""
+
+    code = "MUTATION_NOT_FOUND"
+
+
+class MutationEndedError(ConflictError):
+    """the mutation is done or was killed"""
+
+    code = "MUTATION_ENDED"
+
+
+class NothingToUndropError(NotFoundError):
+    """nothing that was dropped can be brought back"""
+
+    code = "NOTHING_TO_UNDROP"
+
+
 class BadMergeError(TilthError):
     """these parts cannot be merged into one"""
 
@@ -139,6 +157,12 @@ class LeaseHeldError(ConflictError):
     """somebody else holds the lease"""
 
     code = "LEASE_HELD"
+
+
+class TooManyPartsError(RetryError):
+    """a partition or the table has too many parts for another insert"""
+
+    code = "TOO_MANY_PARTS"
 
 
 class TooManyConflictsError(RetryError):

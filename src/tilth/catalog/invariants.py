@@ -5,8 +5,10 @@ A broken invariant is a defect of Tilth, so it is raised before anything is writ
 
 from __future__ import annotations
 
+from collections import Counter
+
+from tilth.catalog.changes import Changes, CommitState, TableChange, TableState
 from tilth.catalog.errors import InvariantError
-from tilth.catalog.fold import Changes, CommitState, TableChange, TableState
 from tilth.catalog.visibility import visible
 from tilth.model.part import DropRange, Entry, Mark, Part
 
@@ -43,18 +45,45 @@ def _check_table(uuid: str, before: TableState, change: TableChange, commit_ts: 
             _require(entry.name.max_block < commit_ts, "a drop range hides the past only", uuid)
     everything = [entry for group in before.entries.values() for entry in group]
     check_entries(uuid, everything)
-    check_entries(uuid, [*everything, *change.added])
+    check_entries(uuid, change.entries_after(everything))
     _check_rows(uuid, before, everything, change)
+    _check_counts(uuid, before, everything, change)
     _check_marks(uuid, everything, change)
+    _check_columns(uuid, before, change)
 
 
 def _check_rows(uuid: str, before: TableState, everything: list[Entry], change: TableChange) -> None:
     """Visible rows change by what was inserted and removed."""
     shown = sum(part.rows for part in visible(everything))
-    shown_after = sum(part.rows for part in visible([*everything, *change.added]))
+    shown_after = sum(part.rows for part in visible(change.entries_after(everything)))
     inserted = change.version.inserted_rows - before.version.inserted_rows
     removed = change.version.removed_rows - before.version.removed_rows
     _require(shown_after - shown == inserted - removed, "rows are counted", uuid)
+
+
+def _check_counts(uuid: str, before: TableState, everything: list[Entry], change: TableChange) -> None:
+    """The records of partitions say how many parts are visible."""
+    shown = Counter(part.name.partition for part in visible(everything))
+    shown_after = Counter(part.name.partition for part in visible(change.entries_after(everything)))
+    for partition, record in before.partitions.items():
+        _require(record.parts == shown[partition], f"parts of {partition} are counted before", uuid)
+    for partition, record in change.partitions.items():
+        _require(record.parts == shown_after[partition], f"parts of {partition} are counted", uuid)
+    more = sum(shown_after.values()) - sum(shown.values())
+    _require(change.version.parts - before.version.parts == more, "all parts are counted", uuid)
+
+
+def _check_columns(uuid: str, before: TableState, change: TableChange) -> None:
+    """The columns of every part that the commit makes are known, and ids of columns are not used again."""
+    definition = change.definition or before.definition
+    for entry in (*change.added, *change.restored):
+        if isinstance(entry, Part):
+            _require(definition.schema_of(entry.schema_version) is not None, "a part's columns are known", uuid)
+    if definition.schema_version != before.definition.schema_version:
+        _require(definition.schema_version == before.definition.schema_version + 1, "one version more", uuid)
+        old = {column.id for column in before.definition.schema.columns}
+        fresh = [column.id for column in definition.schema.columns if column.id not in old]
+        _require(all(each >= before.definition.next_column_id for each in fresh), "ids are not used again", uuid)
 
 
 def _check_marks(uuid: str, everything: list[Entry], change: TableChange) -> None:

@@ -40,6 +40,8 @@ class Space(Enum):
     ENTRY = b"E"
     #: like ENTRY -> TrashItem
     TRASH = b"T"
+    #: table, id -> Mutation
+    MUTATION = b"m"
     #: running and aborted transactions: id -> Txn
     OPEN_TXN = b"X"
     #: id -> FinishedTxn
@@ -57,6 +59,8 @@ class Space(Enum):
     SWITCH = b"s"
     #: milliseconds, hybrid time, number -> PartEvent
     PART_LOG = b"g"
+    #: milliseconds, hybrid time, 0 -> AuditEvent
+    AUDIT = b"a"
     #: name -> bytes
     STATE = b"c"
     #: one key -> the newest hybrid time whose record was removed

@@ -7,28 +7,40 @@ version pins all that only its commits change: entries, offsets, gaps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from tilth.catalog import codec
 from tilth.catalog.change import read_all, unchanged
+from tilth.catalog.changes import CommitState, KafkaState, TableState
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
-from tilth.catalog.fold import CommitState, KafkaState, TableState
 from tilth.catalog.keys import Space, pack, span, unpack
 from tilth.catalog.kv import Precondition, ReadView
-from tilth.catalog.records import TableVersion
+from tilth.catalog.records import PartitionRecord, TableVersion
 from tilth.catalog.requirements import FenceHeld, PartsVisible, Requirement, check_fences, required_tables
 from tilth.catalog.updates import (
+    AcceptMutation,
     DropPartition,
+    ExpirePartition,
     InsertPart,
-    ReplaceParts,
+    RewritePart,
+    StartMutation,
+    TableUpdate,
     TruncateTable,
+    UndropPartition,
     Update,
     kafka_tables_of,
+    partitions_looked_into,
+    partitions_written,
     tables_of,
 )
+from tilth.catalog.visibility import visible
 from tilth.model.lease import Lease
+from tilth.model.mutation import Mutation
 from tilth.model.offset import TopicPartition
+from tilth.model.part import Entry, TrashItem
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 from tilth.model.txn import Txn
 
@@ -55,23 +67,21 @@ def pin_fences(view: ReadView, batch: Batch, txn: Txn, requirements: Iterable[Re
 
 
 def load_state(
-    view: ReadView, batch: Batch, updates: Sequence[Update], requirements: Sequence[Requirement]
+    view: ReadView,
+    batch: Batch,
+    updates: Sequence[Update],
+    requirements: Sequence[Requirement],
+    *,
+    is_checking: bool = False,
 ) -> CommitState:
-    """What the fold needs, each key that matters pinned by a precondition; raises TableNotFoundError."""
+    """What the fold needs, each key that matters pinned by a precondition; raises TableNotFoundError.
+
+    `is_checking` reads what the invariants look at besides.
+    """
     tables: dict[str, TableState] = {}
     for table in sorted(tables_of(updates) | required_tables(requirements)):
-        definition = _load_relation(view, batch, table)
-        if not isinstance(definition, TableDef):
-            raise WrongEngineError("not a table of rows", table=full_name(definition), engine=definition.engine)
-        tables[table] = TableState(
-            definition=definition,
-            version=_load_version(view, batch, table),
-            entries={
-                partition: tuple(read_all(view, codec.ENTRIES, Space.ENTRY, table, partition))
-                for partition in sorted(_partitions_needed(view, table, updates, requirements))
-            },
-            known=_known_partitions(view, batch, table, updates),
-        )
+        mine = [update for update in updates if isinstance(update, TableUpdate) and update.table == table]
+        tables[table] = _load_table(view, batch, table, mine, requirements, is_checking=is_checking)
     kafka: dict[str, KafkaState] = {}
     for table in sorted(kafka_tables_of(updates)):
         definition = _load_relation(view, batch, table)
@@ -97,6 +107,55 @@ def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, int]:
     return offsets
 
 
+def count_parts(view: ReadView, table: str, record: PartitionRecord) -> int:
+    """The visible parts of a partition; looked through where an older program did not count them."""
+    if record.parts >= 0:
+        return record.parts
+    return len(visible(read_all(view, codec.ENTRIES, Space.ENTRY, table, record.partition)))
+
+
+def count_all_parts(view: ReadView, table: str) -> dict[str, int]:
+    """The visible parts of each partition that has a record."""
+    records = read_all(view, codec.PARTITIONS, Space.PARTITION, table)
+    return {record.partition: count_parts(view, table, record) for record in records}
+
+
+def _load_table(
+    view: ReadView,
+    batch: Batch,
+    table: str,
+    updates: Sequence[TableUpdate],
+    requirements: Iterable[Requirement],
+    *,
+    is_checking: bool,
+) -> TableState:
+    definition = _load_relation(view, batch, table)
+    if not isinstance(definition, TableDef):
+        raise WrongEngineError("not a table of rows", table=full_name(definition), engine=definition.engine)
+    version = _load_version(view, batch, table)
+    if updates and version.parts < 0:
+        version = msgspec.structs.replace(version, parts=sum(count_all_parts(view, table).values()))
+    needed = set().union(*(partitions_looked_into(update) for update in updates))
+    if any(isinstance(update, TruncateTable) for update in updates):
+        needed.update(each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
+    changed = needed.union(*(partitions_written(update) for update in updates))
+    for requirement in requirements:
+        if isinstance(requirement, PartsVisible) and requirement.table == table:
+            needed.update(name.partition for name in requirement.names)
+    undropped = {update.partition for update in updates if isinstance(update, UndropPartition)}
+    return TableState(
+        definition=definition,
+        version=version,
+        entries={
+            partition: tuple(_load_entries(view, batch, table, partition, is_pinned=partition in undropped))
+            for partition in sorted(needed | changed if is_checking else needed)
+        },
+        partitions=_load_partitions(view, batch, table, changed),
+        mutations=_load_mutations(view, batch, table, updates),
+        trash={partition: tuple(_load_trash(view, batch, table, partition)) for partition in sorted(undropped)},
+    )
+
+
 def _load_relation(view: ReadView, batch: Batch, uuid: str) -> Relation:
     key = pack(Space.RELATION, uuid)
     found = view.get(key)
@@ -114,37 +173,51 @@ def _load_version(view: ReadView, batch: Batch, uuid: str) -> TableVersion:
     return TableVersion() if found is None else codec.VERSIONS.decode(key, found.value)
 
 
-def _partitions_needed(
-    view: ReadView, table: str, updates: Iterable[Update], requirements: Iterable[Requirement]
-) -> set[str]:
-    """The partitions whose entries the fold looks into. Inserts need none."""
-    needed: set[str] = set()
-    for update in updates:
-        match update:
-            case ReplaceParts() if update.table == table:
-                needed.update(source.partition for source in update.sources)
-            case DropPartition() if update.table == table:
-                needed.add(update.partition)
-            case TruncateTable() if update.table == table:
-                needed.update(each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
-            case _:
-                pass
-    for requirement in requirements:
-        if isinstance(requirement, PartsVisible) and requirement.table == table:
-            needed.update(name.partition for name in requirement.names)
-    return needed
+def _load_entries(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[Entry]:
+    """Only an UNDROP pins them one by one: GC takes away what is hidden without raising the version, and that is just
+    what it brings back.
+    """
+    for key, found in view.scan(*span(Space.ENTRY, table, partition)):
+        if is_pinned:
+            batch.preconditions.append(unchanged(key, found))
+        yield codec.ENTRIES.decode(key, found.value)
 
 
-def _known_partitions(view: ReadView, batch: Batch, table: str, updates: Iterable[Update]) -> frozenset[str]:
-    """Which of the partitions that get parts have a record; pinned, for GC removes the records of empty ones."""
-    known: set[str] = set()
-    written = (
-        update.written for update in updates if isinstance(update, InsertPart | ReplaceParts) and update.table == table
-    )
-    for partition in sorted({each.partition for each in written if each is not None}):
+def _load_trash(view: ReadView, batch: Batch, table: str, partition: str) -> Iterator[TrashItem]:
+    """What a drop hid and whose files are all there; GC changes an item before it removes its file."""
+    for key, found in view.scan(*span(Space.TRASH, table, partition)):
+        item = codec.TRASH.decode(key, found.value)
+        if item.is_dropped and not item.is_going:
+            batch.preconditions.append(unchanged(key, found))
+            yield item
+
+
+def _load_partitions(view: ReadView, batch: Batch, table: str, partitions: Iterable[str]) -> dict[str, PartitionRecord]:
+    """Counted. Pinned, for GC removes the records of empty ones."""
+    records: dict[str, PartitionRecord] = {}
+    for partition in sorted(partitions):
         key = pack(Space.PARTITION, table, partition)
         found = view.get(key)
         batch.preconditions.append(unchanged(key, found))
         if found is not None:
-            known.add(partition)
-    return frozenset(known)
+            record = codec.PARTITIONS.decode(key, found.value)
+            records[partition] = msgspec.structs.replace(record, parts=count_parts(view, table, record))
+    return records
+
+
+def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[TableUpdate]) -> tuple[Mutation, ...]:
+    """In the order of their commits. Those that an update relies on or revives are pinned: they end without raising
+    the version.
+    """
+    without = InsertPart | DropPartition | ExpirePartition | TruncateTable | StartMutation
+    if all(isinstance(update, without) for update in updates):
+        return ()
+    is_undrop = any(isinstance(update, UndropPartition) for update in updates)
+    relied = {update.mutation for update in updates if isinstance(update, RewritePart | AcceptMutation)}
+    mutations: list[Mutation] = []
+    for key, found in view.scan(*span(Space.MUTATION, table)):
+        mutation = codec.MUTATIONS.decode(key, found.value)
+        mutations.append(mutation)
+        if is_undrop or mutation.id in relied:
+            batch.preconditions.append(unchanged(key, found))
+    return tuple(sorted(mutations, key=lambda each: each.commit_ts))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
+import msgspec
+
 from tilth.base.clock import Clock
 from tilth.catalog import codec, visibility
 from tilth.catalog.change import Plan, change, read, read_all, unchanged
@@ -16,11 +18,12 @@ from tilth.catalog.clock import HybridClock
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.keys import Space, entry_key, pack, span
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
+from tilth.catalog.load import count_all_parts
 from tilth.catalog.part_log import part_event, put_events
 from tilth.catalog.records import TableVersion
 from tilth.catalog.state import check_fence
 from tilth.model.lease import Fence
-from tilth.model.part import Entry, Part, PartEvent, TrashItem
+from tilth.model.part import DropRange, Entry, Mark, Part, PartEvent, PartName, TrashItem
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
 
@@ -43,6 +46,11 @@ class Parts:
     def partitions(self, table: str) -> list[str]:
         """In a stable order. A partition whose parts are all gone is among them until its record is dropped."""
         return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
+
+    def counts(self, table: str) -> dict[str, int]:
+        """How many visible parts each partition has, from the records of the partitions."""
+        with self._kv.view() as view:
+            return count_all_parts(view, table)
 
     def entries(self, table: str, partition: str) -> list[Entry]:
         """All entries, ended ones too, in the order of their names."""
@@ -94,9 +102,10 @@ class Parts:
     def move_to_trash(
         self, table: str, moves: Sequence[tuple[Entry, int]], *, fence: Fence | None = None, now_ms: int
     ) -> int:
-        """Takes entries out of the table; parts become trash items with their end time. Returns how many were there.
+        """Takes entries out of the table; parts become trash items with their end time. Returns how many went.
 
-        In batches of bounded size, each carrying the fence; raises FencedError, then earlier batches stay moved.
+        What is not hidden any more, because an UNDROP came between, stays. In batches of bounded size, each carrying
+        the fence; raises FencedError, then earlier batches stay moved.
         """
         moved = 0
         for first in range(0, len(moves), TRASH_BATCH):
@@ -133,17 +142,29 @@ class Parts:
             puts: dict[bytes, bytes] = {}
             deletes: list[bytes] = []
             events: list[PartEvent] = []
+            drops = _Drops(view, table)
             for entry, end_ts in moves:
                 key = entry_key(table, entry.name)
                 found = view.get(key)
                 if found is None:
                     continue
+                # As it is stored: a mutation may have been written into the part's record since it was read.
+                stored = codec.ENTRIES.decode(key, found.value)
+                if isinstance(stored, Part):
+                    hidden_by = drops.hiding(stored)
+                    if hidden_by is None:
+                        continue
+                    item = TrashItem(part=stored, end_ts=end_ts, moved_ms=now_ms)
+                    if isinstance(hidden_by, DropRange):
+                        # An UNDROP takes the range away: then the part is not moved.
+                        preconditions.append(drops.pinned(hidden_by))
+                        # Not if it ended earlier: then it was below a rewritten part that went before it.
+                        if hidden_by.commit_ts == end_ts:
+                            item = msgspec.structs.replace(item, is_dropped=True, dropped_parts=hidden_by.parts)
+                    puts[entry_key(table, entry.name, space=Space.TRASH)] = codec.TRASH.encode(item)
+                    events.append(part_event("trash", table, stored, now_ms))
                 preconditions.append(unchanged(key, found))
                 deletes.append(key)
-                if isinstance(entry, Part):
-                    item = TrashItem(part=entry, end_ts=end_ts, moved_ms=now_ms)
-                    puts[entry_key(table, entry.name, space=Space.TRASH)] = codec.TRASH.encode(item)
-                    events.append(part_event("trash", table, entry, now_ms))
             puts |= put_events(events, ts)
             return Plan(result=len(deletes), preconditions=preconditions, puts=puts, deletes=deletes)
 
@@ -159,3 +180,46 @@ def _groups(view: ReadView, table: str, partitions: Collection[str] | None) -> I
     entries = read_all(view, codec.ENTRIES, Space.ENTRY, table)
     for _, group in groupby(entries, key=lambda entry: entry.name.partition):
         yield list(group)
+
+
+class _Drops:
+    """What hides parts of one table, in one view."""
+
+    def __init__(self, view: ReadView, table: str) -> None:
+        self._view = view
+        self._table = table
+        self._ranges: dict[str, list[DropRange]] = {}
+        self._pinned: dict[PartName, Precondition] = {}
+
+    def hiding(self, part: Part) -> Entry | None:
+        """What ended the part: a mark or a rewritten part above it, else the oldest drop range over it. None: nothing
+        hides it. A newer version that is no rewritten part shares the fate of the part, as in `end_times`.
+        """
+        name = part.name
+        chain = read_all(self._view, codec.ENTRIES, Space.ENTRY, self._table, name.partition, *name.blocks)
+        above = [each for each in chain if each.name.level > name.level]
+        ending = next((each for each in above if isinstance(each, Mark) or _is_rewritten(each)), None)
+        if ending is not None:
+            return ending
+        return next((each for each in self._ranges_of(name.partition) if each.name.max_block >= name.max_block), None)
+
+    def pinned(self, each: DropRange) -> Precondition:
+        """The precondition that the range is still there."""
+        return self._pinned[each.name]
+
+    def _ranges_of(self, partition: str) -> list[DropRange]:
+        known = self._ranges.get(partition)
+        if known is None:
+            known = []
+            # Drop ranges, and nothing else, begin at block 0.
+            for key, found in self._view.scan(*span(Space.ENTRY, self._table, partition, 0)):
+                entry = codec.ENTRIES.decode(key, found.value)
+                if isinstance(entry, DropRange):
+                    known.append(entry)
+                    self._pinned[entry.name] = unchanged(key, found)
+            self._ranges[partition] = known
+        return known
+
+
+def _is_rewritten(entry: Entry) -> bool:
+    return isinstance(entry, Part) and entry.is_rewritten

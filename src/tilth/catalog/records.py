@@ -32,10 +32,12 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     last_commit_ts: int = 0
     #: Rows of all inserts so far.
     inserted_rows: int = 0
-    #: Rows hidden by drops, or left out by merges, so far.
+    #: Rows hidden by drops, or left out by merges and rewrites, so far, without those that UNDROP brought back.
     removed_rows: int = 0
-    #: Parts made so far, by inserts and merges.
+    #: Parts made so far, by inserts, merges and rewrites.
     parts_added: int = 0
+    #: Visible parts of all partitions; -1: not counted yet.
+    parts: int = -1
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: One for each element of PARTITION BY.
     values: tuple[Bound, ...]
     created_ts: int
+    #: Visible parts; -1: not counted yet.
+    parts: int = -1
 
 
 class FinishedTxn(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,14 +5,15 @@ Always holds: a requirement is checked against the same state that the batch's p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tilth.catalog.errors import PartsGoneError, SchemaChangedError
+from tilth.catalog.changes import TableChange
+from tilth.catalog.errors import PartsGoneError, SchemaChangedError, TooManyPartsError
+from tilth.catalog.pressure import TOO_MANY_HINT
 from tilth.catalog.state import check_fence
-from tilth.catalog.visibility import visible
 from tilth.model.lease import Fence, Lease
-from tilth.model.part import Entry, Part, PartName
+from tilth.model.part import Part, PartName
 from tilth.model.table import TableDef, full_name
 
 #: Names that an error spells out.
@@ -49,7 +50,18 @@ class TableExists:
     table: str
 
 
-Requirement = SchemaIs | FenceHeld | PartsVisible | TableExists
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsBelow:
+    """After the commit no partition that it inserts into has more visible parts than this, nor the table in total."""
+
+    table: str
+    #: 0: no limit.
+    per_partition: int
+    #: 0: no limit.
+    total: int
+
+
+Requirement = SchemaIs | FenceHeld | PartsVisible | TableExists | PartsBelow
 
 
 def required_tables(requirements: Iterable[Requirement]) -> set[str]:
@@ -74,9 +86,32 @@ def check_fences(leases: dict[str, Lease | None], fences: Iterable[Fence]) -> No
         check_fence(leases.get(fence.name), fence)
 
 
-def check_visible(definition: TableDef, entries: Collection[Entry], names: Collection[PartName]) -> list[Part]:
-    """The parts of these names, in their order; raises PartsGoneError naming those that are not visible."""
-    seen = {part.name: part for part in visible(entries)}
+def check_parts(definition: TableDef, change: TableChange, inserted: Iterable[str], requirement: PartsBelow) -> None:
+    """Raises TooManyPartsError; `inserted` are the partitions that get new rows."""
+    limit = requirement.per_partition
+    for partition in sorted(inserted):
+        parts = change.partitions[partition].parts
+        if limit and parts > limit:
+            raise TooManyPartsError(
+                table=full_name(definition),
+                partition=partition,
+                parts=parts,
+                parts_to_throw_insert=limit,
+                hint=TOO_MANY_HINT,
+            )
+    if requirement.total and change.version.parts > requirement.total:
+        raise TooManyPartsError(
+            table=full_name(definition),
+            parts=change.version.parts,
+            max_parts_in_total=requirement.total,
+            hint=TOO_MANY_HINT,
+        )
+
+
+def check_visible(definition: TableDef, seen: Mapping[PartName, Part], names: Collection[PartName]) -> list[Part]:
+    """Those of the visible parts that have these names, in the order of the names; raises PartsGoneError naming
+    those that are not visible.
+    """
     gone = [name for name in names if name not in seen]
     if gone:
         told = ", ".join(str(name) for name in gone[:_NAMES_TOLD_MAX])

@@ -1,9 +1,9 @@
-"""The knobs of the catalog."""
+"""The knobs of the catalog: those of the node and those of each table."""
 
 from __future__ import annotations
 
 from tilth.base.settings import Scope, Setting, SettingGroup
-from tilth.base.units import GIB, MIB, parse_bytes
+from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 
 CACHE_BYTES = Setting(
     name="catalog.cache-bytes",
@@ -29,3 +29,56 @@ COMMIT_ATTEMPTS_MAX = Setting(
 )
 
 NODE_SETTINGS = SettingGroup((CACHE_BYTES, COMMIT_ATTEMPTS_MAX))
+
+# A table: back-pressure on its writers.
+
+PARTS_TO_DELAY_INSERT = Setting(
+    name="parts_to_delay_insert",
+    scope=Scope.TABLE,
+    default=1000,
+    parse=int,
+    check=lambda parts: parts >= 0,
+    allowed="0 or more",
+    unit="parts",
+    doc="Parts of a partition from which on a writer into it waits before it writes, the longer the more there are. "
+    "More: writers are slowed later, queries open more files. Less: merges get time to catch up sooner. 0: never.",
+)
+PARTS_TO_THROW_INSERT = Setting(
+    name="parts_to_throw_insert",
+    scope=Scope.TABLE,
+    default=3000,
+    parse=int,
+    check=lambda parts: parts >= 0,
+    allowed="0, or more than parts_to_delay_insert",
+    unit="parts",
+    doc="Parts that a partition may have: a commit that would leave it with more is refused with TOO_MANY_PARTS. More: "
+    "a burst goes through, and queries suffer for it. Less: the table stays quick, and writers must try again. "
+    "0: never.",
+)
+MAX_DELAY_TO_INSERT = Setting(
+    name="max_delay_to_insert",
+    scope=Scope.TABLE,
+    default=1.0,
+    parse=parse_seconds,
+    check=lambda seconds: seconds == 0 or 0.001 <= seconds <= 60,
+    allowed="0, or 1 ms to 60 s",
+    unit="s",
+    doc="The longest wait of one write, reached just below parts_to_throw_insert. Longer: merges catch up with more "
+    "eager writers. Shorter: a writer is refused sooner instead.",
+)
+MAX_PARTS_IN_TOTAL = Setting(
+    name="max_parts_in_total",
+    scope=Scope.TABLE,
+    default=100_000,
+    parse=int,
+    check=lambda parts: parts >= 0,
+    allowed="0 or more",
+    unit="parts",
+    doc="Parts that the table may have in all its partitions: a commit that would leave it with more is refused with "
+    "TOO_MANY_PARTS. More: tables with very many partitions. Less: a mistake in PARTITION BY shows itself sooner. "
+    "0: no limit.",
+)
+
+PRESSURE_SETTINGS = SettingGroup(
+    (PARTS_TO_DELAY_INSERT, PARTS_TO_THROW_INSERT, MAX_DELAY_TO_INSERT, MAX_PARTS_IN_TOTAL)
+)

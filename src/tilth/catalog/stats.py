@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from tilth.base.errors import ErrorKind, TilthError
+from tilth.catalog.errors import TooManyPartsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,11 @@ class CatalogStats:
     refused: int = 0
     #: Refused because another actor had taken over.
     fenced: int = 0
+    #: Refused because a partition or a table had too many parts.
+    crowded: int = 0
+    #: Writes that were slowed because a partition had many parts, and by how many seconds in all.
+    delayed: int = 0
+    delay_seconds: float = 0.0
     #: Transactions whose outcome could not be found out.
     unknown: int = 0
     #: Tries that were folded again because somebody else's commit came first.
@@ -52,7 +58,18 @@ class Counters:
     def count_refused(self, error: TilthError) -> None:
         with self._lock:
             fenced = self._stats.fenced + (error.kind is ErrorKind.FENCED)
-            self._stats = replace(self._stats, refused=self._stats.refused + 1, fenced=fenced)
+            crowded = self._stats.crowded + isinstance(error, TooManyPartsError)
+            self._stats = replace(self._stats, refused=self._stats.refused + 1, fenced=fenced, crowded=crowded)
+
+    def count_crowded(self) -> None:
+        """A write that was refused before its transaction began."""
+        with self._lock:
+            self._stats = replace(self._stats, crowded=self._stats.crowded + 1)
+
+    def count_delay(self, seconds: float) -> None:
+        with self._lock:
+            total = self._stats.delay_seconds + seconds
+            self._stats = replace(self._stats, delayed=self._stats.delayed + 1, delay_seconds=total)
 
     def count_time(self, seconds: float) -> None:
         with self._lock:

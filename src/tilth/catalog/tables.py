@@ -37,7 +37,7 @@ from tilth.catalog.names import (
     views_on,
 )
 from tilth.catalog.records import DatabaseRecord, DroppedTable
-from tilth.model.table import Relation, ViewDef, full_name
+from tilth.model.table import Relation, TableDef, ViewDef, full_name
 
 
 class Tables:
@@ -157,6 +157,22 @@ class Tables:
                 raise WrongEngineError("a view has no settings", view=full_name(relation))
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
             changed: Relation = msgspec.structs.replace(relation, settings=kept | dict(changes))
+            pinned = unchanged(key, view.get(key))
+            return Plan(result=changed, preconditions=[pinned], puts={key: codec.RELATIONS.encode(changed)})
+
+        return change(self._kv, self._clock, plan)
+
+    def modify_ttl(self, uuid: str, ttl: str | None) -> TableDef:
+        """The table with its new TTL; None: rows never expire. The text is taken as it is: whoever calls has checked
+        it. Raises TableNotFoundError, WrongEngineError.
+        """
+        key = pack(Space.RELATION, uuid)
+
+        def plan(view: ReadView) -> Plan[TableDef]:
+            relation = relation_of(view, uuid)
+            if not isinstance(relation, TableDef):
+                raise WrongEngineError("only a table of rows has a TTL", table=full_name(relation))
+            changed = msgspec.structs.replace(relation, ttl=ttl)
             pinned = unchanged(key, view.get(key))
             return Plan(result=changed, preconditions=[pinned], puts={key: codec.RELATIONS.encode(changed)})
 

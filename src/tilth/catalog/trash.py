@@ -1,17 +1,24 @@
-"""The trash: parts that have left their table and whose files are still there (phase 2 of GC)."""
+"""The trash: parts that have left their table and whose files are still there (phase 2 of GC).
+
+Always holds: what was claimed never comes back, and what was not claimed has its file; UNDROP PARTITION relies on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tilth.base.clock import Clock
 from tilth.catalog import codec
-from tilth.catalog.change import REMOVE_BATCH, Plan, change
+from tilth.catalog.change import REMOVE_BATCH, Plan, change, read, unchanged
 from tilth.catalog.clock import HybridClock
-from tilth.catalog.keys import Space, span, unpack
-from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.keys import Space, pack, span, unpack
+from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.part_log import part_event, put_events
+from tilth.catalog.state import check_fence
+from tilth.model.lease import Fence
 from tilth.model.part import PartEvent, TrashItem
 
 
@@ -45,6 +52,16 @@ class Trash:
         ]
         return items, items[-1].key if items and len(items) == limit else None
 
+    def claim(self, table: str, items: Sequence[TrashedPart], *, fence: Fence | None = None) -> list[TrashedPart]:
+        """Those items that are still in the trash and from now on cannot come back, so that their files may go.
+
+        Whoever removes files claims them first. Claiming again is harmless. Raises FencedError.
+        """
+        claimed: list[TrashedPart] = []
+        for first in range(0, len(items), REMOVE_BATCH):
+            claimed += self._claim_batch(table, items[first : first + REMOVE_BATCH], fence)
+        return claimed
+
     def remove(self, table: str, items: Sequence[TrashedPart]) -> int:
         """Forgets items whose files are gone; returns how many were there."""
         removed = 0
@@ -52,12 +69,46 @@ class Trash:
             removed += self._remove_batch(table, items[first : first + REMOVE_BATCH])
         return removed
 
+    def _claim_batch(self, table: str, items: Sequence[TrashedPart], fence: Fence | None) -> list[TrashedPart]:
+        def plan(view: ReadView) -> Plan[list[TrashedPart]]:
+            preconditions: list[Precondition] = []
+            if fence is not None:
+                lease_key = pack(Space.LEASE, fence.name)
+                preconditions.append(unchanged(lease_key, view.get(lease_key)))
+                check_fence(read(view, lease_key, codec.LEASES), fence)
+            claimed: list[TrashedPart] = []
+            puts: dict[bytes, bytes] = {}
+            for each in items:
+                found = view.get(each.key) if each.table == table else None
+                if found is None:
+                    continue
+                item = codec.TRASH.decode(each.key, found.value)
+                # What no drop hid does not come back anyway.
+                if item.is_dropped and not item.is_going:
+                    item = msgspec.structs.replace(item, is_going=True)
+                    preconditions.append(unchanged(each.key, found))
+                    puts[each.key] = codec.TRASH.encode(item)
+                claimed.append(TrashedPart(key=each.key, table=table, item=item))
+            return Plan(result=claimed, preconditions=preconditions, puts=puts)
+
+        return change(self._kv, self._clock, plan)
+
     def _remove_batch(self, table: str, items: Sequence[TrashedPart]) -> int:
         now_ms, ts = self._clock.now_ms(), self._hybrid.now()
 
         def plan(view: ReadView) -> Plan[int]:
-            there = [each for each in items if each.table == table and view.get(each.key) is not None]
-            events: list[PartEvent] = [part_event("remove", table, each.item.part, now_ms) for each in there]
-            return Plan(result=len(there), puts=put_events(events, ts), deletes=[each.key for each in there])
+            preconditions: list[Precondition] = []
+            events: list[PartEvent] = []
+            for each in items:
+                found = view.get(each.key) if each.table == table else None
+                if found is not None:
+                    preconditions.append(unchanged(each.key, found))
+                    events.append(part_event("remove", table, each.item.part, now_ms))
+            return Plan(
+                result=len(events),
+                preconditions=preconditions,
+                puts=put_events(events, ts),
+                deletes=[each.key for each in preconditions],
+            )
 
         return change(self._kv, self._clock, plan)

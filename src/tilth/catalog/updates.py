@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
+from tilth.model.mutation import MutationKind
 from tilth.model.offset import IngestGap, LedgerEntry, OffsetRange, TopicPartition
 from tilth.model.part import PartName, WrittenPart
+from tilth.model.table import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +44,79 @@ class DropPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirePartition:
+    """Hides these parts, all of whose rows the table's TTL lets go. Requires that the partition has no other visible
+    part up to their newest, and that the TTL is still the one they were judged by."""
+
+    table: str
+    partition: str
+    parts: tuple[PartName, ...]
+    ttl: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateTable:
     """Hides all that is visible now."""
 
     table: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndropPartition:
+    """Brings back what the newest drop of the partition hid, whether it is still in the table or in the trash."""
+
+    table: str
+    partition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartMutation:
+    """ALTER: an entry in the list of mutations, whose id is the transaction's, and for COLUMNS the new columns."""
+
+    table: str
+    #: The schema version that the statement was checked against. Requires that it still holds.
+    from_version: int
+    kind: MutationKind
+    #: As SQL, for people.
+    command: str
+    #: Of UPDATE: column and Spark SQL expression.
+    assignments: tuple[tuple[str, str], ...] = ()
+    #: Of UPDATE and DELETE: Spark SQL.
+    predicate: str = ""
+    #: Of COLUMNS: the new columns.
+    schema: Schema | None = None
+    #: Of COLUMNS: the id that the next new column gets.
+    next_column_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewritePart:
+    """What a mutation made of a part. Requires that the mutation is pending, and that the part is visible and needs it
+    before any other.
+    """
+
+    table: str
+    source: PartName
+    #: None: no row was left.
+    written: WrittenPart | None
+    #: The mutation's id.
+    mutation: int
+    duration_ms: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptMutation:
+    """These parts have no row that an UPDATE or DELETE touches: they stay as they are and do not need it any more.
+
+    Requires what RewritePart does.
+    """
+
+    table: str
+    parts: tuple[PartName, ...]
+    #: The mutation's id.
+    mutation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +164,17 @@ class ResolveGaps:
     resolution: str
 
 
-TableUpdate = InsertPart | ReplaceParts | DropPartition | TruncateTable
+TableUpdate = (
+    InsertPart
+    | ReplaceParts
+    | DropPartition
+    | ExpirePartition
+    | TruncateTable
+    | UndropPartition
+    | StartMutation
+    | RewritePart
+    | AcceptMutation
+)
 KafkaUpdate = AdvanceOffsets | SetOffsets | ClearOffsets | AddLedger | AddGap | ResolveGaps
 Update = TableUpdate | KafkaUpdate
 
@@ -116,6 +198,34 @@ def tables_of(updates: Iterable[Update]) -> set[str]:
 def kafka_tables_of(updates: Iterable[Update]) -> set[str]:
     """The uuids of the Kafka tables whose offsets, ledger or gaps change."""
     return {kafka_of(update) for update in updates if not isinstance(update, TableUpdate)}
+
+
+def partitions_looked_into(update: TableUpdate) -> set[str]:
+    """The partitions whose entries the fold looks into. Inserts need none; a TRUNCATE needs all."""
+    match update:
+        case ReplaceParts(sources=sources):
+            return {source.partition for source in sources}
+        case RewritePart(source=source):
+            return {source.partition}
+        case AcceptMutation(parts=parts):
+            return {part.partition for part in parts}
+        case (
+            DropPartition(partition=partition)
+            | ExpirePartition(partition=partition)
+            | UndropPartition(partition=partition)
+        ):
+            return {partition}
+        case InsertPart() | StartMutation() | TruncateTable():
+            return set()
+        case _:
+            assert_never(update)
+
+
+def partitions_written(update: TableUpdate) -> set[str]:
+    """The partitions that get a part."""
+    if isinstance(update, InsertPart | ReplaceParts | RewritePart) and update.written is not None:
+        return {update.written.partition}
+    return set()
 
 
 def inserts_of(updates: Iterable[Update]) -> int:

@@ -1,7 +1,7 @@
 """What a reader sees of a table's entries, and since when nobody needs them (POLICIES.md 1.2, 1.3). Pure.
 
-Always holds: only marks and drop ranges hide; a mark hides the chain of entries with its blocks; an entry's own
-commit is visible at its timestamp. See also: catalog/parts.py, which reads the entries.
+Always holds: what hides is a mark or a newer version of the same blocks, which hide the chain below them, or a drop
+range; an entry's own commit is visible at its timestamp. See also: catalog/parts.py, which reads the entries.
 """
 
 from __future__ import annotations
@@ -49,13 +49,21 @@ def end_times(entries: Iterable[Entry]) -> list[tuple[Entry, int]]:
 
 
 def _ended_of_chain(chain: Chain, ranges: Sequence[DropRange]) -> Iterator[tuple[Entry, int]]:
+    """Newest first: what lies below a mark or a rewritten part ended when the nearest of them was committed; what lies
+    below none ended with the first drop range that hides the head.
+    """
     head = chain[0]
     if isinstance(head, Mark):
-        covered: Sequence[Entry] = chain[1:] or chain
-        return ((entry, head.commit_ts) for entry in covered)
-    ends = (each.commit_ts for each in ranges if each.name.max_block >= head.name.max_block)
-    end = next(ends, None)
-    return iter(()) if end is None else ((entry, end) for entry in chain)
+        if len(chain) == 1:
+            yield head, head.commit_ts
+        end: int | None = None
+    else:
+        end = next((each.commit_ts for each in ranges if each.name.max_block >= head.name.max_block), None)
+    for entry in chain:
+        if end is not None:
+            yield entry, end
+        if isinstance(entry, Mark) or entry.is_rewritten:
+            end = entry.commit_ts
 
 
 def _by_partition(entries: list[Entry]) -> Iterator[tuple[list[DropRange], list[Part | Mark]]]:

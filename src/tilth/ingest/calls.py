@@ -56,6 +56,8 @@ class BeginRound(msgspec.Struct, frozen=True, kw_only=True):
 
 class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
     txn: int
+    #: How long the consumer waits before it reads: its tables have many parts.
+    wait_ms: float = 0.0
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,9 @@ from tilth.catalog import (
     AddLedger,
     AdvanceOffsets,
     Catalog,
+    InsertDelay,
     InsertPart,
+    Requirement,
     SchemaIs,
     TxnFinishedError,
     TxnNotFoundError,
@@ -37,10 +39,10 @@ from tilth.ingest.calls import (
 )
 from tilth.ingest.definitions import Definitions
 from tilth.ingest.stats import ConsumeEventKind, ConsumerStats, PartitionStats
-from tilth.ingest.telling import Teller
+from tilth.ingest.telling import Teller, told
 from tilth.model.lease import Fence
 from tilth.model.offset import LedgerEntry, OffsetRange, TopicPartition
-from tilth.model.table import KafkaDef, full_name
+from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle
@@ -69,6 +71,10 @@ class _Known:
     last_commit_ms: int = 0
     last_exception: str = ""
     last_exception_ms: int = 0
+    #: By table: the partitions that its last round wrote to, or tried to.
+    partitions: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: Why its rounds wait before they write; empty: they do not.
+    slowed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +181,7 @@ class Consumers:
         with self._lock:
             known.handle = None
             if is_failure:
-                known.last_exception, known.last_exception_ms = str(ended.error), self._clock.now_ms()
+                known.last_exception, known.last_exception_ms = told(ended.error), self._clock.now_ms()
 
     def stats(
         self, index: int, places: Iterable[TopicPartition], *, state: str, stored: Mapping[TopicPartition, int]
@@ -201,7 +207,13 @@ class Consumers:
                 last_commit_ms=known.last_commit_ms,
                 last_exception=known.last_exception,
                 last_exception_ms=known.last_exception_ms,
+                slowed=known.slowed,
             )
+
+    def slowed(self) -> str:
+        """Why rounds wait before they write; empty: none does."""
+        with self._lock:
+            return next((known.slowed for known in self._known.values() if known.slowed), "")
 
     # --- for the consumers -------------------------------------------------------------------------------------------
 
@@ -224,12 +236,32 @@ class Consumers:
             self._current(call.consumer, call.fence)
         offsets = sum(each.end - each.start for each in call.ranges)
         self._teller.event(ConsumeEventKind.POLL, call.consumer, txn=txn.id, messages=offsets)
-        return BeginGranted(txn=txn.id)
+        return BeginGranted(txn=txn.id, wait_ms=self._slow(known, call.tables))
+
+    def _slow(self, known: _Known, tables: Iterable[str]) -> float:
+        """How long the round waits, by the partitions that the last one wrote to: where the next rows will go is not
+        known before they are read. What is refused, the commit refuses.
+        """
+        worst: InsertDelay | None = None
+        for uuid in tables:
+            table, partitions = self._catalog.tables.by_id(uuid), known.partitions.get(uuid)
+            if not partitions or not isinstance(table, TableDef):
+                continue
+            delay = self._catalog.throttle.delay(table, partitions)
+            if delay is not None and (worst is None or delay.milliseconds > worst.milliseconds):
+                worst = delay
+        with self._lock:
+            known.slowed = "" if worst is None else f"slowed: {worst.reason}"
+        return 0.0 if worst is None else worst.milliseconds
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         """Rows, offsets and the ledger's line in one transaction."""
         known = self._current(call.consumer, call.fence)
-        requirements = [SchemaIs(table=each.table, schema_version=each.version) for each in call.schemas]
+        requirements = self._requirements(call)
+        with self._lock:
+            known.partitions = _partitions(call)
+            task = "" if known.handle is None else known.handle.id
+        self._dispatcher.committing(task)
         committed = self._catalog.transactions.commit_or_raise(call.txn, self._updates(call), requirements)
         facts = call.facts
         with self._lock:
@@ -248,6 +280,17 @@ class Consumers:
         known = self._current(call.consumer, call.fence)
         with self._lock:
             known.ends = {each.place: each.offset for each in call.ends}
+
+    def _requirements(self, call: RoundDone) -> list[Requirement]:
+        """The columns are those that were written, and the partitions take another part."""
+        requirements: list[Requirement] = []
+        written = {each.table for each in call.facts.parts}
+        for each in call.schemas:
+            requirements.append(SchemaIs(table=each.table, schema_version=each.version))
+            table = self._catalog.tables.by_id(each.table)
+            if each.table in written and isinstance(table, TableDef):
+                requirements.append(self._catalog.throttle.requirement(table))
+        return requirements
 
     def _updates(self, call: RoundDone) -> list[Update]:
         facts = call.facts
@@ -278,6 +321,14 @@ class Consumers:
     def _of(self, index: int) -> _Known:
         with self._lock:
             return self._known.setdefault(index, _Known())
+
+
+def _partitions(call: RoundDone) -> dict[str, frozenset[str]]:
+    """By table: those that the round wrote to."""
+    found: dict[str, set[str]] = {}
+    for each in call.facts.parts:
+        found.setdefault(each.table, set()).add(each.part.partition)
+    return {table: frozenset(partitions) for table, partitions in found.items()}
 
 
 def _watch(index: int, handle: Handle, when_ended: Callable[[Ended], None]) -> None:

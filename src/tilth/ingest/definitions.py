@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import msgspec
+
 from tilth.base.clock import Clock
 from tilth.base.errors import UnavailableError
 from tilth.base.ids import IdSource
@@ -37,8 +39,15 @@ class Definitions:
     dead_letters: TableDef | None
 
     def fingerprint(self) -> str:
-        parts: list[object] = [self.kafka, self.dead_letters, *self.views]
+        dead_letters = None if self.dead_letters is None else _as_written(self.dead_letters)
+        orders = [msgspec.structs.replace(each, target=_as_written(each.target)) for each in self.views]
+        parts: list[object] = [self.kafka, dead_letters, *orders]
         return hashlib.sha256(b"".join(ENCODER.encode(part) for part in parts)).hexdigest()
+
+
+def _as_written(table: TableDef) -> TableDef:
+    """Without what changes while mutations come and go and means nothing to those who write new parts."""
+    return msgspec.structs.replace(table, older_schemas=(), mutation_ts=0, killed_mutation_ts=0)
 
 
 def check_kafka(kafka: KafkaDef) -> KafkaConfig:

@@ -21,7 +21,14 @@ from tilth.ingest.settings import IngestSettings
 from tilth.ingest.stats import ConsumeEvent, ConsumerStats, EventLog
 from tilth.ingest.verify import VerifyReport, verify
 from tilth.model.offset import TopicPartition
-from tilth.model.service import ServiceKind, ServiceStats, Switch, SwitchState
+from tilth.model.service import (
+    ALL_TABLES,
+    ServiceKind,
+    ServiceStats,
+    Switch,
+    SwitchState,
+    newer_since_ms,
+)
 from tilth.model.table import KafkaDef, TableDef
 from tilth.warehouse import Dispatcher
 
@@ -87,18 +94,21 @@ class ConsumeManager:
 
     # --- the user's verbs --------------------------------------------------------------------------------------------
 
-    def start_table(self, kafka_uuid: str) -> None:
-        """SYSTEM START CONSUME."""
-        self._switch(kafka_uuid, SwitchState.RUNNING)
-        self.wake(kafka_uuid)
+    def start_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+        """SYSTEM START CONSUME of one table, or of all with ALL_TABLES."""
+        self._switch(kafka_uuid, SwitchState.RUNNING, because=because, until_ms=until_ms, query_id=query_id)
+        self.wake(kafka_uuid or None)
 
-    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0) -> None:
-        """SYSTEM STOP CONSUME; returns when no consumer runs any more."""
-        self._switch(kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms)
-        service = self._find(kafka_uuid)
-        if service is not None:
-            service.wake()
-            service.wait_stopped()
+    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+        """SYSTEM STOP CONSUME of one table, or of all with ALL_TABLES; returns when no consumer runs any more."""
+        self._switch(kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id)
+        services = self._all() if kafka_uuid == ALL_TABLES else [self._find(kafka_uuid)]
+        for service in services:
+            if service is not None:
+                service.wake()
+        for service in services:
+            if service is not None:
+                service.wait_stopped()
 
     def restart(self, kafka_uuid: str) -> None:
         """SYSTEM RESTART CONSUME: ends the consumers; new ones start unless the table is stopped."""
@@ -186,16 +196,19 @@ class ConsumeManager:
         self._services[kafka.uuid] = service
         return service
 
-    def _switch(self, kafka_uuid: str, state: SwitchState, *, because: str = "", until_ms: int = 0) -> None:
-        self._kafka(kafka_uuid)
+    def _switch(self, kafka_uuid: str, state: SwitchState, *, because: str, until_ms: int, query_id: str) -> None:
+        if kafka_uuid != ALL_TABLES:
+            self._kafka(kafka_uuid)
+        others = [each for each in self._catalog.services.all() if each.service is ServiceKind.CONSUME]
         self._catalog.services.set(
             Switch(
                 table=kafka_uuid,
                 service=ServiceKind.CONSUME,
                 state=state,
-                since_ms=self._clock.now_ms(),
+                since_ms=newer_since_ms(others, now_ms=self._clock.now_ms()),
                 until_ms=until_ms,
                 because=because,
+                query_id=query_id,
             )
         )
 

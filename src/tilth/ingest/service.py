@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from typing import assert_never
 
 from tilth.base.clock import Clock
-from tilth.base.errors import ErrorKind, TilthError, UnavailableError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
-from tilth.catalog import Catalog
+from tilth.base.retry import Retry, retry_rule
+from tilth.catalog import Catalog, SchemaChangedError
 from tilth.ingest.calls import BeginGranted, BeginRound, Heard, RoundCommitted, RoundDone
 from tilth.ingest.consumers import Consumers, Ended
 from tilth.ingest.definitions import Definitions, kafka_definition, read_definitions
@@ -28,9 +29,16 @@ from tilth.ingest.reset import OffsetReset
 from tilth.ingest.settings import KafkaConfig, read_config
 from tilth.ingest.state import ConsumerState, EndKind, Instruction, Look, ServiceHeart, ServiceState, Start, Stop
 from tilth.ingest.stats import ConsumerStats, EventLog
-from tilth.ingest.telling import Teller
+from tilth.ingest.telling import Teller, told
 from tilth.model.offset import TopicPartition
-from tilth.model.service import ServiceKind, ServiceStats, SwitchState
+from tilth.model.service import (
+    ALL_TABLES,
+    ServiceKind,
+    ServiceStats,
+    Switch,
+    SwitchState,
+    switches_in_force,
+)
 from tilth.model.table import KafkaDef, full_name
 from tilth.warehouse import Dispatcher, TaskCancelledError
 
@@ -39,6 +47,8 @@ TROUBLE_SECONDS = 1.0
 #: A cancelled consumer has this long to end before a caller gives up waiting for it.
 STOP_SECONDS_MAX = 30.0
 _WAIT_SECONDS_MIN = 0.01
+#: Later than any time.
+_FAR_MS = 1 << 62
 
 
 class KafkaService:
@@ -78,6 +88,8 @@ class KafkaService:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._is_look_due = True
+        #: When a switch is over and the next look is due.
+        self._switch_over_ms = _FAR_MS
         #: How many callers want nothing to start: offsets are being moved.
         self._holds = 0
         self._wakeups = 0
@@ -133,8 +145,8 @@ class KafkaService:
 
     def stats(self) -> ServiceStats:
         """The row of `system.bg_threads`."""
-        switch = self._catalog.services.switch(self._kafka.uuid, ServiceKind.CONSUME)
-        failures = self._teller.failures
+        switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)
+        failures, slowed = self._teller.failures, self._consumers.slowed()
         with self._lock:
             running = sum(each.state is ConsumerState.RUNNING for each in self._heart.consumers.values())
             return ServiceStats(
@@ -144,8 +156,10 @@ class KafkaService:
                 service=ServiceKind.CONSUME,
                 switch=SwitchState.RUNNING if switch is None else switch.state,
                 because="" if switch is None else switch.because,
+                until_ms=0 if switch is None else switch.until_ms,
+                asked_by="" if switch is None else switch.query_id,
                 state=self._heart.state.value,
-                reason=self._heart.reason,
+                reason="; ".join(filter(None, (self._heart.reason, slowed))),
                 wakeups=self._wakeups,
                 last_wakeup_ms=self._last_wakeup_ms,
                 running_tasks=running,
@@ -185,7 +199,8 @@ class KafkaService:
             try:
                 self._take_ends()
                 is_over = self._clock.monotonic() - looked >= self._pause_seconds()
-                if (self._is_look_due or is_over) and not self._holds:
+                is_switching = self._clock.now_ms() >= self._switch_over_ms
+                if (self._is_look_due or is_over or is_switching) and not self._holds:
                     self._is_look_due = False
                     looked = self._clock.monotonic()
                     self._looked(self._look())
@@ -235,17 +250,17 @@ class KafkaService:
         seconds = looked + self._pause_seconds() - self._clock.monotonic()
         with self._lock:
             retry_ms = self._heart.next_retry_ms()
-        if retry_ms is not None:
-            seconds = min(seconds, (retry_ms - self._clock.now_ms()) / 1000)
+        next_ms = self._switch_over_ms if retry_ms is None else min(retry_ms, self._switch_over_ms)
+        seconds = min(seconds, (next_ms - self._clock.now_ms()) / 1000)
         return max(_WAIT_SECONDS_MIN, seconds)
 
     def _look(self) -> Look:
         """Asks the catalog and the broker."""
-        switch = self._catalog.services.switch(self._kafka.uuid, ServiceKind.CONSUME)
+        switches, now_ms = self._switches(), self._clock.now_ms()
+        self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
+        switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)
         if switch is not None and switch.state is not SwitchState.RUNNING:
-            is_over = switch.until_ms and switch.until_ms <= self._clock.now_ms()
-            if not is_over:
-                return Look(is_wanted=False, because=switch.because)
+            return Look(is_wanted=False, because=switch.because)
         try:
             seen = read_definitions(self._clock, self._catalog, self._ids, self._kafka.uuid)
         except TilthError as error:
@@ -267,6 +282,11 @@ class KafkaService:
             partitions=counts,
             gaps=gaps,
         )
+
+    def _switches(self) -> list[Switch]:
+        """Those of this table and of all tables."""
+        found = [self._catalog.services.switch(table, ServiceKind.CONSUME) for table in (self._kafka.uuid, ALL_TABLES)]
+        return [switch for switch in found if switch is not None]
 
     def _broker_for(self, config: KafkaConfig) -> BrokerClient:
         if self._broker is None or self._broker_config != config:
@@ -314,15 +334,15 @@ class KafkaService:
             ended = self._ends.popleft()
             kind = _end_kind(ended.error)
             self._settle(ended)
-            is_failure = ended.error is not None and kind is not EndKind.ASKED
+            is_failure = ended.error is not None and kind not in (EndKind.ASKED, EndKind.ALTERED)
             self._consumers.over(ended, is_failure=is_failure)
             if ended.error is not None and is_failure:
                 self._teller.failed(ended.error, consumer=ended.index)
-            if kind is EndKind.STALE or isinstance(ended.error, OffsetGapError):
+            if kind in (EndKind.STALE, EndKind.ALTERED) or isinstance(ended.error, OffsetGapError):
                 # What it was ordered with is not so any more.
                 self._is_look_due = True
             with self._changed:
-                self._heart.ended(ended.index, kind, str(ended.error or ""), now_ms=self._clock.now_ms())
+                self._heart.ended(ended.index, kind, told(ended.error), now_ms=self._clock.now_ms())
                 self._changed.notify_all()
 
     def _settle(self, ended: Ended) -> None:
@@ -364,7 +384,9 @@ def _end_kind(error: TilthError | None) -> EndKind:
             return EndKind.BROKER
         case OffsetGapError():
             return EndKind.FAILURE
-        case _ if error.kind in (ErrorKind.FENCED, ErrorKind.CONFLICT, ErrorKind.NOT_FOUND):
+        case SchemaChangedError():
+            return EndKind.ALTERED
+        case _ if retry_rule(error.kind) in (Retry.STOP, Retry.CHOOSE_ANEW):
             return EndKind.STALE
         case _:
             return EndKind.FAILURE

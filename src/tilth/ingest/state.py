@@ -46,8 +46,10 @@ class EndKind(StrEnum):
 
     #: It was told to.
     ASKED = "asked"
-    #: The world has changed: fenced, schema changed, offsets moved. Replaced at once.
+    #: The world has changed: fenced, offsets moved, something is gone. Replaced soon.
     STALE = "stale"
+    #: A table that it writes into has other columns now: replaced at once, and nothing went wrong.
+    ALTERED = "altered"
     #: The broker does not answer; replaced when it does.
     BROKER = "broker"
     #: Anything else; replaced with growing delay.
@@ -150,7 +152,10 @@ class ServiceHeart:
         was_stopping = consumer.state is ConsumerState.STOPPING
         consumer.last_end = EndKind.ASKED if was_stopping else kind
         consumer.state = ConsumerState.STOPPED
-        if not was_stopping:
+        if not was_stopping and kind is EndKind.ALTERED:
+            consumer.retry_at_ms = now_ms
+            self.state, self.reason = ServiceState.WAITING, reason
+        elif not was_stopping:
             consumer.state = ConsumerState.FAILED
             consumer.retry_at_ms = now_ms + next_backoff_ms(consumer.failures)
             if kind in (EndKind.BROKER, EndKind.FAILURE):

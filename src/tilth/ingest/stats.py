@@ -77,6 +77,8 @@ class ConsumerStats:
     last_commit_ms: int
     last_exception: str
     last_exception_ms: int
+    #: Why its rounds wait before they write, as in `1,200 parts in partition 20240101`; empty: they do not.
+    slowed: str = ""
 
     @property
     def lag(self) -> int:

@@ -88,7 +88,12 @@ class ResidentConsumer:
     def _plan_views(self) -> tuple[ViewPlan, ...]:
         return tuple(
             check_view(
-                self._context.session, self._order.kafka, each.target, each.view.select, view=full_name(each.view)
+                self._context.session,
+                self._order.kafka,
+                each.target,
+                each.view.select,
+                view=full_name(each.view),
+                target_columns=each.view.target_columns,
             )
             for each in self._order.views
         )
@@ -129,6 +134,9 @@ class ResidentConsumer:
                 ranges=ranges,
             )
         )
+        if granted.wait_ms:
+            self._clock.wait(self._context.cancelled, granted.wait_ms / 1000)
+            self._context.raise_if_cancelled()
         dead = order.dead_letters
         job = RoundJob(
             config=self._config,

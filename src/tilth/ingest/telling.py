@@ -46,7 +46,7 @@ class Teller:
 
     def failed(self, error: Exception, *, consumer: int = SERVICE) -> None:
         """Counts the failure; a new one, or one that was not told for a while, is logged and kept as an event."""
-        now, text = self._clock.now_ms(), str(error)
+        now, text = self._clock.now_ms(), told(error)
         with self._lock:
             is_told = text != self._failures.last or now - self._logged_ms > REPEAT_MS
             self._failures = Failures(count=self._failures.count + 1, last=text, last_ms=now)
@@ -115,3 +115,10 @@ class Teller:
                 told=told,
             )
         )
+
+
+def told(error: BaseException | None) -> str:
+    """An error for people, with the code that the documentation explains."""
+    if error is None:
+        return ""
+    return f"{error.code}: {error}" if isinstance(error, TilthError) else str(error)

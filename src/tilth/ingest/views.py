@@ -46,6 +46,8 @@ class FusedPlan:
     #: The target's uuid.
     target: str
     columns: tuple[Picked, ...]
+    #: The names of the view's columns with the ids of the target's columns that they fill.
+    outputs: tuple[tuple[str, int], ...] = ()
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -64,6 +66,8 @@ class SqlPlan:
     #: Spark SQL for each column of the target, over the columns o0, o1, ... of the text.
     projection: tuple[str, ...]
     needed: tuple[str, ...]
+    #: As in FusedPlan.
+    outputs: tuple[tuple[str, int], ...] = ()
 
 
 ViewPlan = FusedPlan | SqlPlan
@@ -76,9 +80,19 @@ _CONSTANT_NODES = frozenset({"Literal", "Cast", "UnaryMinus", "UnaryPositive", "
 
 
 # Any: the session and its plans are handles of the JVM; pyspark gives them no types.
-def check_view(session: Any, kafka: KafkaDef, target: TableDef, select: str, *, view: str = "the view") -> ViewPlan:
+def check_view(
+    session: Any,
+    kafka: KafkaDef,
+    target: TableDef,
+    select: str,
+    *,
+    view: str = "the view",
+    target_columns: Sequence[tuple[str, int]] = (),
+) -> ViewPlan:
     """How rounds will run the view. The session must be one that nobody else uses: a temporary view is made in it.
 
+    `target_columns` is what the view's definition says: its columns find the target's by id, whatever their names are
+    now; without it by name.
     Raises ViewError naming the view and the column that does not fit, BadDefaultError, or an error of the settings.
     """
     columns = _offered(kafka, select)
@@ -89,15 +103,19 @@ def check_view(session: Any, kafka: KafkaDef, target: TableDef, select: str, *, 
         outputs = [(field.name, field.dataType.simpleString(), field.nullable) for field in frame.schema.fields]
     except Exception as error:
         raise _refused(view, kafka, error) from error
-    matched = _match(outputs, target, view)
+    matched = _match(outputs, target, view, target_columns)
+    ids = {column.name: column.id for column in target.schema.columns}
+    filled = tuple((outputs[position][0], ids[name]) for name, position in matched.items())
     plan = frame._jdf.queryExecution().optimizedPlan()
     picked = _picked(session, plan, [name for name, _, _ in outputs], matched, target, kafka)
     if picked is not None:
-        return FusedPlan(view=view, target=target.uuid, columns=picked)
+        return FusedPlan(view=view, target=target.uuid, columns=picked, outputs=filled)
     projection = tuple(_projected(column, matched.get(column.name)) for column in target.schema.columns)
     _check_projection(frame, projection, len(outputs), view)
     needed = _needed(plan, columns) or columns[:1]
-    return SqlPlan(view=view, target=target.uuid, text=text, projection=projection, needed=tuple(needed))
+    return SqlPlan(
+        view=view, target=target.uuid, text=text, projection=projection, needed=tuple(needed), outputs=filled
+    )
 
 
 def constant_defaults(session: Any, kafka: KafkaDef) -> dict[str, object]:
@@ -204,11 +222,14 @@ def _class(node: Any) -> str:
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
-def _match(outputs: Sequence[tuple[str, str, bool]], target: TableDef, view: str) -> dict[str, int]:
+def _match(
+    outputs: Sequence[tuple[str, str, bool]], target: TableDef, view: str, known: Sequence[tuple[str, int]]
+) -> dict[str, int]:
     """By column of the target, the position of the view's column that fills it."""
     matched: dict[str, int] = {}
+    ids = {name.lower(): identity for name, identity in known}
     for position, (name, given, may_be_null) in enumerate(outputs):
-        column = target.schema.find(name)
+        column = _filled(target.schema, name, ids)
         if column is None:
             if name in VIRTUAL_COLUMNS or name in ERROR_COLUMNS:
                 # `*` stands for virtual columns too when the text names one; they were not meant.
@@ -230,6 +251,13 @@ def _match(outputs: Sequence[tuple[str, str, bool]], target: TableDef, view: str
             hint = "select it, or give the target's column a default"
             raise ViewError("a NOT NULL column of the target is not filled", view=view, column=column.name, hint=hint)
     return matched
+
+
+def _filled(schema: Schema, name: str, ids: Mapping[str, int]) -> Column | None:
+    """The column that one of these names fills: by id, where ids are known."""
+    if not ids:
+        return schema.find(name)
+    return next((column for column in schema.columns if column.id == ids.get(name.lower())), None)
 
 
 def fits(given: str, wanted: DataType) -> bool:
@@ -267,7 +295,7 @@ def _picked(
     picked = []
     for column in target.schema.columns:
         if column.name in matched:
-            source = sources[matched[column.name]]
+            source = _as_declared(kafka, sources[matched[column.name]])
             if not _arrow_casts(column_type(kafka.schema, source), column.type):
                 return None
             picked.append(Picked(target=column.name, source=source))
@@ -279,6 +307,12 @@ def _picked(
         else:
             return None
     return tuple(picked)
+
+
+def _as_declared(kafka: KafkaDef, name: str) -> str:
+    """Spark keeps the case in which the view writes a column; the decoder knows it as it was declared."""
+    column = kafka.schema.find(name)
+    return column.name if column is not None else name.lower()
 
 
 def _sources(plan: Any) -> list[str] | None:

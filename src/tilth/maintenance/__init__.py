@@ -10,12 +10,16 @@ See also: POLICIES.md 2, 3, 5, 9; docs/operate for tuning.
 from tilth.maintenance.knobs import ManagerSettings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
 from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS
-from tilth.maintenance.spark import merge_runner
+from tilth.maintenance.spark import merge_runner, mutate_runner
 from tilth.maintenance.stats import (
+    RUN_MILLISECONDS,
     ChoiceRow,
     GcReport,
+    GcRow,
     MaintenanceNumbers,
+    ManagerStatus,
     MergeCandidateRow,
+    MutationProgress,
     OpNumbers,
     OpRow,
     OpRun,
@@ -24,17 +28,22 @@ from tilth.maintenance.stats import (
 
 __all__ = [
     "NODE_SETTINGS",
+    "RUN_MILLISECONDS",
     "TABLE_SETTINGS",
     "ChoiceRow",
     "GcReport",
+    "GcRow",
     "MaintenanceManager",
     "MaintenanceNumbers",
     "ManagerSettings",
+    "ManagerStatus",
     "MergeCandidateRow",
+    "MutationProgress",
     "OpNumbers",
     "OpRow",
     "OpRun",
     "OptimizeReport",
     "manager_settings",
     "merge_runner",
+    "mutate_runner",
 ]

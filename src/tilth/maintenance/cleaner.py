@@ -27,6 +27,8 @@ from tilth.storage import clean_transaction, drop_table_folder
 LOST_AFTER_MS = 600_000
 #: Between an abort and the removal: a task that is being killed may still write.
 GRACE_MS = 15_000
+#: Dropped tables that one round forgets.
+FORGET_BATCH = 10
 #: Between two rounds of trimming.
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
@@ -67,6 +69,8 @@ class Cleaner:
         #: When an aborted transaction was first seen.
         self._aborted_ms: dict[int, int] = {}
         self._trimmed_ms = 0
+        #: Dropped tables looked at so far.
+        self._forgotten = 0
         self._lock = threading.Lock()
 
     def start(self) -> int:
@@ -80,13 +84,22 @@ class Cleaner:
     def tick(self) -> None:
         """One round over transactions, dropped tables and old records. One that fails stops no other."""
         now_ms = self._clock.now_ms()
-        live = self._live_txns()
-        for txn in self._catalog.transactions.unfinished():
+        unfinished = self._catalog.transactions.unfinished()
+        # Of ten thousand tables each is asked; mostly there is nothing to ask for.
+        live = self._live_txns() if unfinished else set()
+        for txn in unfinished:
             self._guarded("clean_transaction", str(txn.id), partial(self._look_at, txn, live, now_ms))
-        for dropped in self._catalog.tables.dropped():
-            if dropped.is_going or now_ms - dropped.dropped_ms >= self._dropped_kept_ms:
-                uuid = dropped.relation.uuid
-                self._guarded("forget_table", uuid, partial(self.forget_table, uuid))
+        over = [
+            each
+            for each in self._catalog.tables.dropped()
+            if each.is_going or now_ms - each.dropped_ms >= self._dropped_kept_ms
+        ]
+        # Not always the same first ones: one that fails stops no other.
+        turn = self._forgotten % max(1, len(over))
+        for dropped in (over[turn:] + over[:turn])[:FORGET_BATCH]:
+            uuid = dropped.relation.uuid
+            self._guarded("forget_table", uuid, partial(self.forget_table, uuid))
+        self._forgotten += len(over[:FORGET_BATCH])
         self._guarded("remove_folders", "-", self._remove_folders)
         if now_ms - self._trimmed_ms >= TRIM_PERIOD_MS:
             self._trimmed_ms = now_ms
@@ -162,8 +175,10 @@ class Cleaner:
     def _trim(self, now_ms: int) -> None:
         txns = self._catalog.transactions.trim_finished(pack(max(0, now_ms - FINISHED_KEPT_MS)))
         events = self._catalog.part_log.trim(max(0, now_ms - PART_LOG_KEPT_MS))
-        if txns or events:
-            _log.info("records_trimmed", transactions=txns, events=events)
+        tables = {mutation.table for mutation in self._catalog.mutations.all()}
+        mutations = sum(self._catalog.mutations.trim(table) for table in tables)
+        if txns or events or mutations:
+            _log.info("records_trimmed", transactions=txns, events=events, mutations=mutations)
 
     def _fold_ledgers(self, now_ms: int) -> None:
         for relation in self._catalog.tables.list():

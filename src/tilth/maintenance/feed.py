@@ -13,8 +13,9 @@ from tilth.model.part import PartEvent
 #: Statistics begin with the events of so long ago.
 WARM_START_MS = 3 * 86_400_000
 WARM_EVENTS_MAX = 50_000
-#: A commit lands within this after it was made ready.
+#: A commit lands within this after it was made ready; while nothing newer lands, a late one has longer.
 OVERLAP_MS = 1_000
+LATE_MS = 10_000
 #: Events of one read; more means that the oldest are not counted.
 EVENTS_MAX = 20_000
 
@@ -37,7 +38,8 @@ class PartFeed:
         found = self._catalog.part_log.recent(start, limit=limit)
         fresh = [event for event in found if _key(event) not in self._told]
         newest_ms = max((event.at_ms for event in found), default=start)
-        self._since_ms = max(start, min(newest_ms, now_ms) - OVERLAP_MS)
+        # While nothing happens, what was told long ago is not read again and again.
+        self._since_ms = max(start, min(newest_ms, now_ms) - OVERLAP_MS, now_ms - LATE_MS)
         self._told = {_key(event) for event in found if event.at_ms >= self._since_ms}
         return fresh, len(found) < limit
 

@@ -7,14 +7,16 @@ Always holds: policies see plain values, never a setting.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilth.base.settings import value_of
 from tilth.maintenance import settings as given
-from tilth.maintenance.policy.candidates import MergeSettings
+from tilth.maintenance.policy.candidates import KeyRangeSettings, MergeSettings
 from tilth.maintenance.policy.gc import GcSettings
+from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
 from tilth.maintenance.scheduler import SchedulerSettings
+from tilth.maintenance.workload import WorkloadSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,10 @@ class ManagerSettings:
     scheduler: SchedulerSettings
     #: Seconds that a dropped table can be brought back.
     dropped_table_keep: float = given.DROPPED_TABLE_KEEP.default
+    #: Bytes; 0 is four fifths of the machine's, negative no limit.
+    memory_limit_hard: int = given.MEMORY_LIMIT_HARD_BYTES.default
+    memory_limit_warn_percentage: float = given.MEMORY_LIMIT_WARN_PERCENTAGE.default
+    workload: WorkloadSettings = field(default_factory=WorkloadSettings)
 
 
 def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
@@ -48,6 +54,14 @@ def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
             memory_limit_soft_percentage=value_of(values, given.MEMORY_LIMIT_SOFT_PERCENTAGE),
         ),
         dropped_table_keep=value_of(values, given.DROPPED_TABLE_KEEP),
+        memory_limit_hard=value_of(values, given.MEMORY_LIMIT_HARD_BYTES),
+        memory_limit_warn_percentage=value_of(values, given.MEMORY_LIMIT_WARN_PERCENTAGE),
+        workload=WorkloadSettings(
+            is_enabled=value_of(values, given.ENABLE_WORKLOAD_SCORE),
+            upper_bound=value_of(values, given.WORKLOAD_SCORE_UPPER_BOUND),
+            hot_scans_per_second=value_of(values, given.HOT_SCANS_PER_SECOND),
+            hot_rows_per_second=value_of(values, given.HOT_ROWS_PER_SECOND),
+        ),
     )
 
 
@@ -70,6 +84,20 @@ def merge_settings(values: Mapping[str, object]) -> MergeSettings:
         expected_parts=value_of(values, given.MERGE_EXPECTED_PARTS),
         write_amplification_threshold=value_of(values, given.MERGE_WRITE_AMPLIFICATION_THRESHOLD),
         running_max=value_of(values, given.MERGE_RUNNING_MAX),
+        policy=value_of(values, given.MERGE_POLICY),
+        key_range=_key_range_settings(values),
+    )
+
+
+def _key_range_settings(values: Mapping[str, object]) -> KeyRangeSettings:
+    gain_min = value_of(values, given.KEY_RANGE_GAIN_MIN)
+    return KeyRangeSettings(
+        budget=value_of(values, given.KEY_RANGE_BUDGET),
+        target_size=value_of(values, given.KEY_RANGE_TARGET_SIZE),
+        gain_min=gain_min,
+        # The two are set one by one; a small part alone must never be worth a merge.
+        small_part_gain=min(value_of(values, given.KEY_RANGE_SMALL_PART_GAIN), 0.9 * gain_min),
+        approximation_ratio=value_of(values, given.KEY_RANGE_APPROXIMATION),
     )
 
 
@@ -81,6 +109,16 @@ def merge_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
         number=value_of(values, given.MAX_PARTITION_FOR_MULTI_SELECT),
         rotation_interval=value_of(values, given.MERGE_ROTATION_INTERVAL),
         postpone_time=value_of(values, given.MERGE_POSTPONE_TIME),
+    )
+
+
+def mutate_settings(values: Mapping[str, object]) -> MutateSettings:
+    """How the table's mutations are cut into tasks."""
+    return MutateSettings(
+        parts_max=value_of(values, given.MUTATE_MAX_PARTS),
+        bytes_max=value_of(values, given.MUTATE_MAX_TOTAL_BYTES),
+        running_max=value_of(values, given.MUTATE_RUNNING_MAX),
+        postpone_ms_max=value_of(values, given.MUTATE_POSTPONE_MAX),
     )
 
 
@@ -97,6 +135,7 @@ def gc_settings(values: Mapping[str, object]) -> GcSettings:
         pause_random=value_of(values, given.CLEANUP_DELAY_RANDOM_ADD),
         pause_max=value_of(values, given.CLEANUP_DELAY_UPPER_BOUND),
         partition_ttl_fallback=value_of(values, given.ENABLE_PARTITION_TTL_FALLBACK),
+        history=value_of(values, given.TABLET_HISTORY_MAX_AGE),
     )
 
 

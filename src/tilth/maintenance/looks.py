@@ -41,9 +41,13 @@ class Looks:
             # One that is runnable has shown nothing yet: preparing it may fail again.
             if not stats.is_runnable:
                 self.recovered(op)
+        self.note(op, stats)
+        return stats
+
+    def note(self, op: Op, stats: OpStats) -> None:
+        """What was added to its answer."""
         with self._lock:
             self._said[op] = stats
-        return stats
 
     def said(self, op: Op) -> OpStats:
         """The last answer."""

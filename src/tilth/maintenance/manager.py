@@ -1,7 +1,7 @@
 """The maintenance manager of a server: one thread looks, chooses and starts; as many work as the settings allow.
 
-Covers: the loop of POLICIES.md 5.4, registration of tables, the record of choices, commands, the cleaner's turns. Does
-not cover: the choice (scheduler.py), the ops (ops), what is worth doing (policy).
+Covers: the loop of POLICIES.md 5.4, the record of choices, what is told, the doors of commands, the cleaner's turns.
+Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs (runs.py), the ops (ops).
 Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
 here can be lost.
 See also: watch.py for what is remembered of a table, cleaner.py for what did not land.
@@ -9,80 +9,58 @@ See also: watch.py for what is remembered of a table, cleaner.py for what did no
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import deque
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 
 from tilth.base.clock import Clock
-from tilth.base.errors import NotFoundError, TilthError
+from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog, TableNotFoundError
+from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.feed import PartFeed
 from tilth.maintenance.knobs import ManagerSettings
+from tilth.maintenance.lookout import Lookout
 from tilth.maintenance.looks import Looks
-from tilth.maintenance.op import Choice, NotPrepared, OpKind, OpStats, OpView, Prepared
+from tilth.maintenance.memory import MemoryMeter, ProcessMemory, limit_of
+from tilth.maintenance.op import Choice, ChoiceRule, NotPrepared, Op, OpKind, OpView, Prepared, op_name
 from tilth.maintenance.ops.merge import MergeOp
+from tilth.maintenance.ops.mutate import MutateOp
 from tilth.maintenance.ops.part_gc import PartGcOp
+from tilth.maintenance.optimize import optimize_table
 from tilth.maintenance.owner import Owner
-from tilth.maintenance.policy import Effort
-from tilth.maintenance.scheduler import MemoryUse, choose
-from tilth.maintenance.state import ServiceState
+from tilth.maintenance.record import Record
+from tilth.maintenance.registry import Registry, TableOps
+from tilth.maintenance.runs import Runs, Slot
+from tilth.maintenance.scheduler import choose, passed_over
 from tilth.maintenance.stats import (
     ChoiceRow,
     GcReport,
+    GcRow,
     MaintenanceNumbers,
+    ManagerStatus,
     MergeCandidateRow,
+    MutationProgress,
     OpRow,
     OpRun,
     OptimizeReport,
 )
 from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import FAR_MS, TableWatch
-from tilth.model.service import ServiceKind, ServiceStats, SwitchState
-from tilth.model.table import TableDef
+from tilth.maintenance.tell import op_row, service_stats
+from tilth.maintenance.watch import TableWatch
+from tilth.model.service import ServiceStats
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 
 #: Between two looks at the list of tables and the switches, when nobody wakes the manager.
 REFRESH_MS = 30_000
-#: How long one turn looks at tables before it chooses; the others come in the next turn.
-LOOK_SECONDS_MAX = 0.5
-#: What an op that waits for its turn says of itself is asked anew after this, or when something has changed.
-LOOK_AGAIN_MS = 1_000
+#: Of the time at most one part in so many goes into such looks, however often the manager is woken.
+REFRESH_SHARE = 10
 CLEAN_PERIOD_MS = 5_000
-CHOICES_MAX = 1_000
 STOP_SECONDS_MAX = 30.0
-#: OPTIMIZE of many partitions; the warehouse's slots bound it further.
-OPTIMIZE_THREADS = 4
-OPTIMIZE_WAIT_MS = 600_000
-
+#: While it is disabled, the log says so this often.
+DISABLED_LOG_SECONDS = 300.0
 
 _log = Log("maintenance")
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """What is registered of one table."""
-
-    watch: TableWatch
-    merge: MergeOp
-    gc: PartGcOp
-
-    @property
-    def ops(self) -> tuple[MergeOp, PartGcOp]:
-        return self.merge, self.gc
-
-
-@dataclass(slots=True, kw_only=True)
-class _Run:
-    op: MergeOp | PartGcOp
-    about: str
-    started_ms: int
-    thread: threading.Thread | None = None
 
 
 class MaintenanceManager:
@@ -99,9 +77,12 @@ class MaintenanceManager:
         server: str,
         *,
         live_txns: Callable[[], Collection[int]] = frozenset,
+        build: Callable[[TableWatch], tuple[Op, ...]] | None = None,
+        memory: Callable[[], int] | None = None,
     ) -> None:
         """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
-        work on, beside those of tasks.
+        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` tells the bytes
+        in use, none: asks the system.
         """
         self._clock = clock
         self._catalog = catalog
@@ -122,21 +103,29 @@ class MaintenanceManager:
             live_txns=self._live_txns,
             dropped_kept_ms=int(settings.dropped_table_keep * 1000),
         )
+        self._registry = Registry(
+            catalog, build or self._build, refused=lambda table, reason: self._record.refused("", table, reason)
+        )
+        self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
+        self._lookout = Lookout(clock, self._looks, settings.workload)
+        self._memory = MemoryMeter(
+            clock,
+            hard_limit=limit_of(settings.memory_limit_hard),
+            warn_percentage=settings.memory_limit_warn_percentage,
+            read=memory or ProcessMemory(clock),
+        )
+        self._record = Record(clock)
         self._lock = threading.Lock()
-        self._tables: dict[str, _Table] = {}
-        #: Runs under way, by a number of their own.
-        self._runs: dict[int, _Run] = {}
-        self._run_numbers = 0
-        self._ended: deque[OpRun] = deque(maxlen=max(1, settings.history_size))
-        self._choices: deque[ChoiceRow] = deque(maxlen=CHOICES_MAX)
-        self._last_refusal = ""
-        #: Of the manager's thread alone: the ops that could run, by table.
-        self._runnable: dict[str, list[tuple[_Table, MergeOp | PartGcOp, OpStats]]] = {}
+        #: Tables about which something is to be read anew.
+        self._woken: set[str] = set()
+        self._must_refresh = True
+        #: Of the manager's thread alone: the choices by table, and the times of its other duties.
         self._served: dict[str, int] = {}
         self._turns = 0
         self._refreshed_ms = 0
+        self._may_refresh_at = 0.0
         self._cleaned_ms = 0
-        self._must_refresh = True
+        self._told_disabled: float | None = None
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -153,48 +142,55 @@ class MaintenanceManager:
         """Asks running work to end, waits for it, gives the tables back."""
         self._stopping.set()
         self._awake.set()
-        with self._lock:
-            tables = list(self._tables.values())
-            threads = [run.thread for run in self._runs.values()]
-        for table in tables:
+        # All are asked before any is waited for.
+        for table in self._registry.all():
+            self._runs.forbid(table.watch.uuid)
             for op in table.ops:
                 op.cancel()
-        for thread in [self._thread, *threads]:
-            if thread is not None:
-                thread.join(STOP_SECONDS_MAX)
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS_MAX)
+        if not self._runs.wait_until_idle(STOP_SECONDS_MAX):
+            _log.warning("maintenance_runs_left", count=self._runs.count)
         self._owner.release_all()
 
     def wake(self, table_uuid: str | None = None) -> None:
-        """Something has changed, a table, a switch, a setting: looked at now instead of a little later."""
-        self._must_refresh = True
-        if table_uuid is not None:
-            with self._lock:
-                table = self._tables.get(table_uuid)
-            if table is not None:
-                table.merge.notice()
+        """Something has changed, a table, a switch, a setting, a mutation: looked at now instead of a little later."""
+        with self._lock:
+            if table_uuid is None or self._registry.find(table_uuid) is None:
+                self._must_refresh = True
+            else:
+                self._woken.add(table_uuid)
         self._awake.set()
+
+    def scanned(self, table_uuids: Iterable[str]) -> None:
+        """A query begins to read these tables: the more are read, the more it is worth to merge them."""
+        for uuid in table_uuids:
+            table = self._registry.find(uuid)
+            if table is not None:
+                with table.watch.lock:
+                    table.watch.workload.add(scans=1)
 
     def step(self) -> Choice:
         """One turn of the loop: news, registration, at most one start. The thread calls it; tests may."""
         now_ms = self._clock.now_ms()
-        if self._must_refresh or now_ms - self._refreshed_ms >= REFRESH_MS:
-            self._must_refresh = False
-            self._refreshed_ms = now_ms
-            self._refresh()
+        self._refresh(now_ms)
         self._take_news(now_ms)
+        self._see_off()
         if now_ms - self._cleaned_ms >= CLEAN_PERIOD_MS:
             self._cleaned_ms = now_ms
             self._cleaner.tick()
         return self._start_one()
 
+    # --- what is told ---
+
     def stats(self) -> list[ServiceStats]:
-        """A row for the MERGE and the GC service of every table."""
+        """A row for each service of every table."""
         now_ms = self._clock.now_ms()
-        rows: list[ServiceStats] = []
-        for table in self._registered():
-            rows.append(self._service(table, ServiceKind.MERGE, table.merge, now_ms))
-            rows.append(self._service(table, ServiceKind.GC, table.gc, now_ms))
-        return rows
+        return [
+            service_stats(table.watch, op, now_ms, server=self._server, unseen=self._looks.failure(op))
+            for table in self._registry.all()
+            for op in table.ops
+        ]
 
     def numbers(self) -> MaintenanceNumbers:
         """What was done since the start."""
@@ -202,85 +198,74 @@ class MaintenanceManager:
 
     def ops(self) -> list[OpRow]:
         """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
-        rows: list[OpRow] = []
-        for table in self._registered():
-            for op in table.ops:
-                stats = self._looks.said(op)
-                rows.append(
-                    OpRow(
-                        name=op.name,
-                        kind=op.kind,
-                        database=table.watch.definition.database,
-                        table=table.watch.definition.name,
-                        uuid=table.watch.uuid,
-                        is_runnable=stats.is_runnable,
-                        running=op.running,
-                        logs_retained_bytes=stats.logs_retained_bytes,
-                        ram_anchored_bytes=stats.ram_anchored_bytes,
-                        data_retained_bytes=stats.data_retained_bytes,
-                        perf_improvement=stats.perf_improvement,
-                        about=stats.about,
-                    )
-                )
-        return rows
+        return [
+            op_row(table.watch, op, self._looks.said(op), self._settings.scheduler)
+            for table in self._registry.all()
+            for op in table.ops
+        ]
 
     def runs(self) -> list[OpRun]:
         """Runs under way, then the last that ended, newest first."""
-        with self._lock:
-            live = [
-                OpRun(name=run.op.name, about=run.about, started_ms=run.started_ms, ended_ms=0, error="")
-                for run in reversed(self._runs.values())
-            ]
-            return live + list(reversed(self._ended))
+        return self._runs.listing()
 
     def choices(self) -> list[ChoiceRow]:
         """The last thousand choices and refusals, newest first."""
-        with self._lock:
-            return list(reversed(self._choices))
+        return self._record.rows()
 
-    def explain_merge(self, table_uuid: str) -> list[MergeCandidateRow]:
-        """What would be merged now and what not, with reasons. Raises TableNotFoundError."""
-        return self._table(table_uuid).merge.explain()
+    def status(self) -> ManagerStatus:
+        """Ops, runs and slots at this moment. POLICIES.md 5.4."""
+        runs = self._runs.listing()
+        memory = self._memory.last
+        return ManagerStatus(
+            is_enabled=self._settings.is_enabled,
+            threads=self._settings.workers,
+            busy=self._runs.count,
+            memory_used=memory.consumption,
+            memory_limit=memory.hard_limit,
+            registered=tuple(self.ops()),
+            running=tuple(run for run in runs if not run.ended_ms),
+            completed=tuple(run for run in runs if run.ended_ms),
+        )
+
+    def mutations(self) -> list[MutationProgress]:
+        """How far the pending mutations of all tables are."""
+        tables = [table for table in self._registry.all() if table.watch.mutations]
+        return [progress for table in tables for progress in table.op(MutateOp).progress()]
+
+    # --- doors of commands ---
+
+    def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]:
+        """What would be merged now and what not, with reasons; by another policy, if one is named.
+
+        Raises TableNotFoundError.
+        """
+        return self._registry.get(table_uuid).op(MergeOp).explain(policy)
+
+    def explain_gc(self, table_uuid: str) -> list[GcRow]:
+        """What is kept and what goes, and what holds it. Raises TableNotFoundError."""
+        return self._registry.get(table_uuid).op(PartGcOp).explain()
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
         """Merges the parts of the partition, or of all, as far as the limits allow; returns when it is done.
 
         Raises TableNotFoundError, NotFoundError for a partition without parts, and what a merge failed with.
         """
-        table = self._table(table_uuid)
-        started = self._clock.monotonic()
-        known = self._catalog.parts.partitions(table_uuid)
-        if partition is not None and partition not in known:
-            raise NotFoundError("no such partition", table=table.watch.name, partition=partition)
-        partitions = known if partition is None else [partition]
-        effort = Effort.FINAL if final else Effort.AGGRESSIVE
-        deadline_ms = self._clock.now_ms() + OPTIMIZE_WAIT_MS
-        before = self._count_parts(table_uuid, partitions)
-        merges: list[tuple[int, int, int]] = []
-        if partitions:
-            with ThreadPoolExecutor(
-                min(OPTIMIZE_THREADS, len(partitions)), thread_name_prefix="tilth-optimize"
-            ) as pool:
-                for done in pool.map(
-                    lambda name: table.merge.optimize(name, effort, deadline_ms=deadline_ms), partitions
-                ):
-                    merges += done
-        return OptimizeReport(
-            partitions=len(partitions),
-            merges=len(merges),
-            parts_before=before,
-            parts_after=self._count_parts(table_uuid, partitions),
-            rows_merged=sum(rows for _, rows, _ in merges),
-            bytes_read=sum(size for _, _, size in merges),
-            seconds=self._clock.monotonic() - started,
-        )
+        table = self._registry.get(table_uuid)
+        return optimize_table(self._clock, self._catalog, table.op(MergeOp), table.watch, partition, is_final=final)
 
-    def gc_now(self, table_uuid: str, *, is_forced: bool = False) -> GcReport:
-        """Both phases of collecting for the whole table, at once. Raises TableNotFoundError.
+    def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
+        """Both phases of collecting for the table, or one partition, at once. Raises TableNotFoundError.
 
         `is_forced` takes the lifetimes for 0; readers with a lease and running transactions are still waited for.
         """
-        return self._table(table_uuid).gc.run_now(is_forced=is_forced)
+        return self._registry.get(table_uuid).op(PartGcOp).run_now(partition, is_forced=is_forced)
+
+    def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
+        """Asks what runs in the partition, or anywhere in the table, to end; returns how many runs.
+
+        Raises TableNotFoundError.
+        """
+        return sum(op.cancel_partition(partition) for op in self._registry.get(table_uuid).ops)
 
     # --- the loop ---
 
@@ -296,271 +281,191 @@ class MaintenanceManager:
             except Exception as error:
                 _log.error("maintenance_turn_failed", error=error)
             if not has_started:
-                self._clock.wait(self._awake, interval)
+                # Half of the time is left to others while there is much to look at.
+                self._clock.wait(self._awake, min(interval, self._lookout.behind_seconds or interval))
 
-    def _refresh(self) -> None:
-        """Registers new tables, forgets dropped ones, reads settings and switches."""
-        relations = self._catalog.tables.list()
-        switches = self._catalog.services.all()
-        there = {relation.uuid: relation for relation in relations if isinstance(relation, TableDef)}
-        with self._lock:
-            gone = [self._tables.pop(uuid) for uuid in list(self._tables) if uuid not in there]
-        for table in gone:
-            self._runnable.pop(table.watch.uuid, None)
+    def _refresh(self, now_ms: int) -> None:
+        """Tables that come and go, and what has changed of those that stay."""
+        started = self._clock.monotonic()
+        is_wanted = self._must_refresh and started >= self._may_refresh_at
+        if is_wanted or now_ms - self._refreshed_ms >= REFRESH_MS:
+            with self._lock:
+                self._must_refresh = False
+                self._woken.clear()
+            self._refreshed_ms = now_ms
+            try:
+                gone = self._registry.refresh()
+            except TilthError:
+                # What was not read is still news.
+                self._must_refresh = True
+                raise
+            ended = self._clock.monotonic()
+            self._may_refresh_at = ended + (ended - started) * (REFRESH_SHARE - 1)
+            for table in gone:
+                self._leave(table)
+            return
+        while self._woken:
+            with self._lock:
+                uuid = self._woken.pop()
+            left = self._registry.refresh_one(uuid)
+            if left is not None:
+                self._leave(left)
+
+    def _leave(self, table: TableOps) -> None:
+        """Its ops are asked to end; the table is given back when they have."""
+        self._runs.forbid(table.watch.uuid)
+        self._lookout.forget(table)
+        self._registry.leave(table)
+
+    def _see_off(self) -> None:
+        for table in self._registry.leaving():
+            uuid = table.watch.uuid
+            if self._runs.of_table(uuid) or any(op.running for op in table.ops):
+                continue
             for op in table.ops:
-                op.cancel()
                 self._looks.forget(op)
-            self._owner.release(table.watch.uuid)
-        for uuid, definition in there.items():
-            self._register(uuid, definition)
-        by_table: dict[str, list[int]] = {}
-        for number, switch in enumerate(switches):
-            by_table.setdefault(switch.table, []).append(number)
-        for table in self._registered():
-            table.watch.set_switches(switches[number] for number in by_table.get(table.watch.uuid, []))
-
-    def _register(self, uuid: str, definition: TableDef) -> None:
-        with self._lock:
-            known = self._tables.get(uuid)
-        try:
-            if known is None:
-                table = self._new_table(definition)
-                with self._lock:
-                    self._tables[uuid] = table
-            elif known.watch.definition != definition:
-                known.watch.redefine(definition)
-                known.merge.notice()
-                known.gc.notice_all()
-        except TilthError as error:
-            # A setting that an older version allowed, for one: this table waits, the others do not.
-            self._record("", f"{definition.database}.{definition.name}", "refused", str(error))
-
-    def _new_table(self, definition: TableDef) -> _Table:
-        watch = TableWatch(definition)
-
-        def told(partition: str, reason: str) -> None:
-            self._record(f"{OpKind.MERGE}({watch.name})", watch.name, "refused", f"{partition}: {reason}")
-
-        merge = MergeOp(
-            self._clock,
-            self._catalog,
-            self._dispatcher,
-            self._root,
-            self._rng,
-            watch=watch,
-            owner=self._owner,
-            cleaner=self._cleaner,
-            workers=self._workers,
-            told=told,
-            tally=self._tally,
-        )
-        gc = PartGcOp(
-            self._clock, self._catalog, self._root, self._rng, watch=watch, owner=self._owner, tally=self._tally
-        )
-        return _Table(watch, merge, gc)
+            self._served.pop(table.watch.name, None)
+            self._owner.release(uuid)
+            self._registry.forget(uuid)
+            self._runs.allow(uuid)
+            # It may have come back meanwhile, by UNDROP.
+            self._must_refresh = True
 
     def _take_news(self, now_ms: int) -> None:
         events, is_all = self._feed.news(now_ms)
         for event in events:
-            table = self._tables.get(event.table)
+            table = self._registry.find(event.table)
             if table is None:
                 # A table that nobody told of, or one that was dropped.
                 self._must_refresh = True
                 continue
             partition = table.watch.observe(event)
-            if event.event in ("new", "merge", "hide"):
-                table.merge.notice()
-            if event.event in ("merge", "hide"):
-                table.gc.notice(partition, event.at_ms)
+            for op in table.ops:
+                op.observe(event, partition)
         if not is_all:
-            for table in self._registered():
-                table.merge.notice()
-                table.gc.notice_all()
+            for table in self._registry.all():
+                for op in table.ops:
+                    op.notice_all()
 
     def _start_one(self) -> Choice:
-        with self._lock:
-            free = self._settings.workers - len(self._runs)
         started = self._clock.monotonic()
-        ops: dict[str, tuple[_Table, MergeOp | PartGcOp]] = {}
+        free = self._free_slots()
         views: list[OpView] = []
-        if free > 0 and self._settings.is_enabled and not self._stopping.is_set():
-            self._look()
-            for table, op, stats in itertools.chain.from_iterable(self._runnable.values()):
-                ops[op.name] = (table, op)
-                views.append(OpView(name=op.name, table=table.watch.name, stats=stats))
+        if free > 0:
+            self._lookout.look(self._registry.all())
+            views = self._lookout.views()
         choice = choose(
             views,
             free_workers=free,
-            memory=MemoryUse(),
+            memory=self._memory.use(),
             settings=self._settings.scheduler,
             rng=self._rng,
             last_served=self._served,
         )
         self._tally.chose(self._clock.monotonic() - started)
         if choice.op_name is None:
-            self._refused(choice)
+            self._record.idle(choice)
             return choice
-        table, op = ops[choice.op_name]
-        prepared = self._prepare(op)
+        table, op = self._lookout.found(choice.op_name)
+        slot = self._runs.take(table.watch.uuid, op)
+        if slot is None:
+            # It was cancelled while it was chosen.
+            self._record.idle(choice)
+            return Choice(op_name=None, rule=ChoiceRule.NOTHING_TO_GAIN, reason=f"{op.name} was cancelled")
+        prepared = self._prepare(op, slot)
         table.watch.is_woken = True
         if isinstance(prepared, NotPrepared):
             self._tally.prepare_failed()
-            self._record(op.name, table.watch.name, "refused", prepared.reason)
+            self._record.refused(op.name, table.watch.name, prepared.reason)
             return choice
         self._turns += 1
         self._served[table.watch.name] = self._turns
-        self._last_refusal = ""
-        self._record(op.name, table.watch.name, choice.rule, f"{choice.reason}; {prepared.about}")
-        self._begin(op, prepared)
+        self._record.chose(
+            choice,
+            table.watch.name,
+            about=prepared.about,
+            runnable=len(views),
+            others=passed_over(views, choice, self._settings.scheduler),
+        )
+        self._runs.begin(slot, prepared)
         return choice
 
-    def _prepare(self, op: MergeOp | PartGcOp) -> Prepared | NotPrepared:
+    def _free_slots(self) -> int:
+        if self._stopping.is_set():
+            return 0
+        if self._settings.is_enabled:
+            return self._settings.workers - self._runs.count
+        now = self._clock.monotonic()
+        if self._told_disabled is None or now - self._told_disabled >= DISABLED_LOG_SECONDS:
+            self._told_disabled = now
+            _log.warning("maintenance_is_disabled", setting="enable_maintenance_manager")
+        return 0
+
+    def _prepare(self, op: Op, slot: Slot) -> Prepared | NotPrepared:
+        """The slot is given back unless there is something to run."""
+        prepared: Prepared | NotPrepared | None = None
         try:
             prepared = op.prepare()
         except TilthError as error:
             return NotPrepared(f"not prepared: {self._looks.failed(op, error).reason}")
+        finally:
+            if not isinstance(prepared, Prepared):
+                self._runs.give_back(slot)
         self._looks.recovered(op)
         return prepared
 
-    def _look(self) -> None:
-        """Brings up to date which ops could run. Tables where nothing is due cost a comparison."""
-        now_ms = self._clock.now_ms()
-        deadline = self._clock.monotonic() + LOOK_SECONDS_MAX
-        for table in self._registered():
-            watch = table.watch
-            if not watch.is_woken and watch.due_ms > now_ms:
-                continue
-            if self._clock.monotonic() > deadline:
-                break
-            # Lowered first: what is noticed from here on leads to another look.
-            watch.is_woken = False
-            asked = [(table, op, self._looks.ask(op)) for op in table.ops]
-            runnable = [each for each in asked if each[2].is_runnable]
-            if runnable:
-                self._runnable[watch.uuid] = runnable
-                watch.due_ms = now_ms + LOOK_AGAIN_MS
-            else:
-                self._runnable.pop(watch.uuid, None)
-                watch.due_ms = min(self._due_ms(table, op, now_ms) for op in table.ops)
-
-    def _due_ms(self, table: _Table, op: MergeOp | PartGcOp, now_ms: int) -> int:
-        failure = self._looks.failure(op)
-        if failure is not None:
-            return failure.until_ms
-        service = ServiceKind.MERGE if op.kind is OpKind.MERGE else ServiceKind.GC
-        if table.watch.is_on(service, now_ms):
-            return op.due_ms
-        switch = table.watch.switch(service)
-        return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms
-
-    def _begin(self, op: MergeOp | PartGcOp, prepared: Prepared) -> None:
-        run = _Run(op=op, about=prepared.about, started_ms=self._clock.now_ms())
-        with self._lock:
-            self._run_numbers += 1
-            number = self._run_numbers
-            self._runs[number] = run
-        run.thread = threading.Thread(
-            target=self._work, args=(number, run, prepared), name=f"tilth-{op.kind.lower()}-{number}", daemon=True
-        )
-        try:
-            run.thread.start()
-        except RuntimeError:
-            # The system gives no more threads: what was taken can be chosen again.
+    def _run_ended(self, slot: Slot) -> None:
+        if slot.op.kind is OpKind.MUTATE:
+            # The entry may be done, and the next one's turn.
             with self._lock:
-                del self._runs[number]
-            op.abandon(prepared)
-            raise
-
-    def _work(self, number: int, run: _Run, prepared: Prepared) -> None:
-        told, failure = run.about, ""
-        try:
-            told = run.op.perform(prepared)
-        except TilthError as error:
-            failure = str(error)
-        # The outermost loop of a run: no failure ends the process, each one is told.
-        except Exception as error:
-            failure = f"{type(error).__name__}: {error}"
-            _log.error("maintenance_run_failed", op=run.op.name, error=error)
-        ended = OpRun(
-            name=run.op.name, about=told, started_ms=run.started_ms, ended_ms=self._clock.now_ms(), error=failure
-        )
-        with self._lock:
-            del self._runs[number]
-            self._ended.append(ended)
-        _log.info("maintenance_run", op=run.op.name, about=told, ms=ended.ended_ms - ended.started_ms, error=failure)
+                self._woken.add(slot.uuid)
         self._awake.set()
 
-    # --- what is told ---
+    # --- what the ops are given ---
 
-    def _refused(self, choice: Choice) -> None:
-        """Nothing was chosen: told once, until the reason is another."""
-        if choice.reason != self._last_refusal:
-            self._last_refusal = choice.reason
-            self._record("", "", choice.rule, choice.reason)
+    def _build(self, watch: TableWatch) -> tuple[Op, ...]:
+        def told(kind: OpKind) -> Callable[[str, str], None]:
+            return lambda partition, reason: self._record.refused(
+                op_name(kind, watch.name), watch.name, f"{partition}: {reason}"
+            )
 
-    def _record(self, op: str, table: str, rule: str, reason: str) -> None:
-        row = ChoiceRow(at_ms=self._clock.now_ms(), op=op, table=table, rule=rule, reason=reason)
-        with self._lock:
-            self._choices.append(row)
-
-    def _service(
-        self,
-        table: _Table,
-        service: ServiceKind,
-        op: MergeOp | PartGcOp,
-        now_ms: int,
-    ) -> ServiceStats:
-        state, reason, failure = op.state(now_ms)
-        unseen = self._looks.failure(op)
-        if unseen is not None and state is not ServiceState.STOPPED:
-            wait = max(0, unseen.until_ms - now_ms) / 1000
-            state, failure = ServiceState.FAILED, unseen
-            reason = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
-        switch = table.watch.switch(service)
-        return ServiceStats(
-            database=table.watch.definition.database,
-            table=table.watch.definition.name,
-            uuid=table.watch.uuid,
-            service=service,
-            switch=SwitchState.RUNNING if switch is None else switch.state,
-            because="" if switch is None else switch.because,
-            state=state.value,
-            reason=reason,
-            wakeups=op.wakeups,
-            last_wakeup_ms=op.last_wakeup_ms,
-            running_tasks=op.running,
-            failures=0 if failure is None else failure.count,
-            last_exception="" if failure is None else failure.reason,
-            last_exception_ms=0 if failure is None else failure.at_ms,
-            server=self._server,
+        return (
+            MergeOp(
+                self._clock,
+                self._catalog,
+                self._dispatcher,
+                self._root,
+                self._rng,
+                watch=watch,
+                owner=self._owner,
+                cleaner=self._cleaner,
+                workers=self._workers,
+                told=told(OpKind.MERGE),
+                tally=self._tally,
+            ),
+            MutateOp(
+                self._clock,
+                self._catalog,
+                self._dispatcher,
+                self._root,
+                watch=watch,
+                owner=self._owner,
+                cleaner=self._cleaner,
+                tally=self._tally,
+                workers=self._workers,
+                told=told(OpKind.MUTATE),
+            ),
+            PartGcOp(
+                self._clock, self._catalog, self._root, self._rng, watch=watch, owner=self._owner, tally=self._tally
+            ),
         )
-
-    # --- small things ---
-
-    def _table(self, uuid: str) -> _Table:
-        """Raises TableNotFoundError."""
-        with self._lock:
-            table = self._tables.get(uuid)
-        if table is None:
-            self._refresh()
-            with self._lock:
-                table = self._tables.get(uuid)
-        if table is None:
-            raise TableNotFoundError("no such table of rows", uuid=uuid)
-        return table
-
-    def _registered(self) -> list[_Table]:
-        with self._lock:
-            return list(self._tables.values())
 
     def _live_txns(self) -> set[int]:
         live = {task.txn for task in self._dispatcher.tasks() if task.ended_ms == 0}
-        for table in self._registered():
-            live |= table.merge.live_txns
+        for table in (*self._registry.all(), *self._registry.leaving()):
+            for op in table.ops:
+                live.update(op.live_txns)
         return live.union(self._others_live_txns())
 
     def _workers(self) -> int:
         return max(1, sum(each.workers for each in self._dispatcher.warehouses() if each.name == WRITE_WAREHOUSE))
-
-    def _count_parts(self, uuid: str, partitions: list[str]) -> int:
-        return sum(len(self._catalog.parts.visible(uuid, partition)) for partition in partitions)

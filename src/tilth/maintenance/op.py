@@ -7,9 +7,14 @@ Always holds: statistics are a value of one look; a choice and a refusal to choo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from tilth.maintenance.state import Failure, ServiceState
+from tilth.model.part import PartEvent
+from tilth.model.service import ServiceKind
 
 
 class OpKind(StrEnum):
@@ -88,6 +93,8 @@ class Choice:
     op_name: str | None
     rule: ChoiceRule
     reason: str
+    #: With workload and priority; 0 where another rule than the gain decided.
+    score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +115,18 @@ class NotPrepared:
 
 
 class Op(Protocol):
-    """One kind of maintenance of one table. Several runs of it may be under way at once."""
+    """One kind of maintenance of one table. Several runs of it may be under way at once.
+
+    `stats`, `prepare`, `abandon`, `observe` and `notice_all` are called on the manager's thread, `perform` on a thread
+    of the run, all others on any.
+    """
 
     @property
     def kind(self) -> OpKind: ...
+
+    @property
+    def service(self) -> ServiceKind:
+        """Whose switch stops it: what runs then ends by itself, nothing new begins."""
 
     @property
     def table(self) -> str:
@@ -120,6 +135,38 @@ class Op(Protocol):
     @property
     def name(self) -> str:
         """`KIND(table)`, see `op_name`."""
+
+    @property
+    def running(self) -> int:
+        """Runs under way, commands among them."""
+
+    @property
+    def due_ms(self) -> int:
+        """When `stats` may say something new, if nothing is noticed before; FAR_MS: never."""
+
+    @property
+    def live_txns(self) -> Collection[int]:
+        """Transactions that it still works on beside those of tasks, as those whose outcome it has to find out."""
+
+    @property
+    def wakeups(self) -> int:
+        """Looks or rounds so far."""
+
+    @property
+    def last_wakeup_ms(self) -> int:
+        """When the last one was; 0: not yet."""
+
+    def observe(self, event: PartEvent, partition: str) -> None:
+        """A line of the part log about this table."""
+
+    def notice_all(self) -> None:
+        """News were lost, or definition, settings or mutations have changed: everything is looked at again."""
+
+    def cancel(self) -> None:
+        """The table is gone or the server stops: nothing new begins, what runs is asked to end."""
+
+    def cancel_partition(self, partition: str | None) -> int:
+        """What runs there is asked to end; none means everywhere. Returns how many runs."""
 
     def stats(self) -> OpStats | None:
         """A cheap look at what could be gained; none while nothing valid is known."""
@@ -132,6 +179,9 @@ class Op(Protocol):
 
     def abandon(self, prepared: Prepared) -> None:
         """Gives back what was taken for a run that will not happen."""
+
+    def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+        """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
 
 
 def op_name(kind: OpKind, table: str) -> str:

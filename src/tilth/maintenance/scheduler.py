@@ -8,6 +8,7 @@ order: one for pressure, only inside its band; then one for data, only if an op 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -99,8 +100,20 @@ def choose(
             return _choice(op, ChoiceRule.FREE_DATA, f"{freed} bytes on disk")
     if best.gain is not None and has_gain:
         score, op = _in_turn(runnable, best.gain, settings, last_served or {})
-        return _choice(op, ChoiceRule.READ_GAIN, f"perf score={score:.6f}")
+        return _choice(op, ChoiceRule.READ_GAIN, f"perf score={score:.6f}", score)
     return Choice(op_name=None, rule=ChoiceRule.NOTHING_TO_GAIN, reason="no ops with positive improvement")
+
+
+def passed_over(
+    ops: Iterable[OpView], choice: Choice, settings: SchedulerSettings, *, count: int = 3
+) -> list[tuple[str, float]]:
+    """The ops that could have run beside the one that was chosen, those with the best scores first."""
+    others = (
+        (adjusted_score(op.stats, settings), op.name)
+        for op in ops
+        if op.name != choice.op_name and op.stats is not None and op.stats.is_runnable
+    )
+    return [(name, score) for score, name in heapq.nsmallest(count, others, key=lambda each: (-each[0], each[1]))]
 
 
 def adjusted_score(stats: OpStats, settings: SchedulerSettings) -> float:
@@ -158,5 +171,5 @@ def _in_turn(
     return best
 
 
-def _choice(op: OpView, rule: ChoiceRule, reason: str) -> Choice:
-    return Choice(op_name=op.name, rule=rule, reason=reason)
+def _choice(op: OpView, rule: ChoiceRule, reason: str, score: float = 0.0) -> Choice:
+    return Choice(op_name=op.name, rule=rule, reason=reason, score=score)

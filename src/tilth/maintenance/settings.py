@@ -1,27 +1,20 @@
 """The knobs of maintenance: those of the node's manager and those of each table.
 
 Covers: names (the ones users of Kudu and ByConity know), defaults, checks, what each direction costs. Does not cover:
-memory limits in bytes, flushes and deltas. See also: knobs.py, which makes values of them.
+flushes and deltas. See also: knobs.py, which makes values of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TypeVar
 
 from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool
 from tilth.base.units import parse_bytes, parse_seconds
+from tilth.maintenance.policy.candidates import MergePolicy
 from tilth.maintenance.policy.partitions import PartitionStrategy
 
 T = TypeVar("T")
-
-
-class MergePolicy(StrEnum):
-    """How the parts to merge are found."""
-
-    #: Neighbours of like size.
-    SIZE_TIERED = "size_tiered"
 
 
 def _node(
@@ -50,6 +43,10 @@ def _at_least(low: int) -> tuple[Callable[[float], bool], str]:
 
 def _between(low: int, high: int) -> tuple[Callable[[float], bool], str]:
     return lambda value: low <= value <= high, f"{low} to {high}"
+
+
+def _bytes_or_none(text: str) -> int:
+    return -1 if text.strip() == "-1" else parse_bytes(text)
 
 
 # The manager of a node.
@@ -156,6 +153,57 @@ MEMORY_LIMIT_SOFT_PERCENTAGE = _node(
     "memory_pressure_percentage.",
     "percent",
 )
+MEMORY_LIMIT_HARD_BYTES = _node(
+    "memory_limit_hard_bytes",
+    0,
+    _bytes_or_none,
+    *_at_least(-1),
+    "Memory that the node may use: this process and all below it, Spark's JVM and Python workers in local mode; 0 is "
+    "four fifths of the machine's, -1 no limit. More: fewer small flushes, writes are refused more rarely. Less: more "
+    "is left to others on the machine.",
+    "bytes",
+)
+MEMORY_LIMIT_WARN_PERCENTAGE = _node(
+    "memory_limit_warn_threshold_percentage",
+    98.0,
+    float,
+    lambda p: 0 < p <= 100,
+    "above 0, up to 100",
+    "Share of the hard memory limit from which on the log warns. Less: earlier warnings. More: fewer of them.",
+    "percent",
+)
+ENABLE_WORKLOAD_SCORE = _switch(
+    Scope.NODE,
+    "enable_workload_score_for_perf_improvement_ops",
+    False,
+    "On: tables that are read and written more are merged before others of a like gain. Off: the gain alone decides, "
+    "and quiet tables keep their turn.",
+)
+WORKLOAD_SCORE_UPPER_BOUND = _node(
+    "workload_score_upper_bound",
+    1.0,
+    float,
+    *_between(0, 100),
+    "What a busy table's gain is raised by at most. More: busy tables go further before quiet ones. Less: the gain "
+    "weighs more.",
+)
+HOT_SCANS_PER_SECOND = _node(
+    "scans_started_per_sec_for_hot_tablets",
+    1.0,
+    float,
+    lambda n: n > 0,
+    "above 0",
+    "Queries of a table a second from which on it counts as busy. Fewer: more tables count. More: only the busiest do.",
+)
+HOT_ROWS_PER_SECOND = _node(
+    "rows_writed_per_sec_for_hot_tablets",
+    1000.0,
+    float,
+    lambda n: n > 0,
+    "above 0",
+    "Rows written into a table a second from which on it counts as busy. Fewer: more tables count. More: only the "
+    "busiest do.",
+)
 
 DROPPED_TABLE_KEEP = _node(
     "dropped_table_keep_seconds",
@@ -181,6 +229,12 @@ NODE_SETTINGS = SettingGroup(
         MAX_PRIORITY_RANGE,
         MEMORY_PRESSURE_PERCENTAGE,
         MEMORY_LIMIT_SOFT_PERCENTAGE,
+        MEMORY_LIMIT_HARD_BYTES,
+        MEMORY_LIMIT_WARN_PERCENTAGE,
+        ENABLE_WORKLOAD_SCORE,
+        WORKLOAD_SCORE_UPPER_BOUND,
+        HOT_SCANS_PER_SECOND,
+        HOT_ROWS_PER_SECOND,
         DROPPED_TABLE_KEEP,
     ]
 )
@@ -244,8 +298,53 @@ MERGE_POLICY = _table(
     MergePolicy.SIZE_TIERED,
     MergePolicy,
     lambda _: True,
-    "size_tiered",
-    "How parts to merge are found. size_tiered: neighbours of like size, least rewriting for the fewest files.",
+    "size_tiered or key_range",
+    "How parts to merge are found; a table with UNIQUE KEY takes key_range unless told otherwise. size_tiered: "
+    "neighbours of like size, least rewriting for the fewest files. key_range: parts whose sort keys overlap, so that "
+    "a key is looked up in fewer parts; large parts that overlap with nothing are left alone.",
+)
+KEY_RANGE_BUDGET = _table(
+    "tablet_compaction_budget_mb",
+    256,
+    int,
+    *_between(2, 65_536),
+    "key_range: what the sources of one merge may weigh; a part weighs one at least. More: a key is found in fewer "
+    "parts sooner. Less: shorter merges; parts that weigh more are never merged again.",
+    "MiB",
+)
+KEY_RANGE_TARGET_SIZE = _table(
+    "budgeted_compaction_target_rowset_size",
+    32 << 20,
+    parse_bytes,
+    *_at_least(1),
+    "key_range: a part of this size is no small part any more, and merged only where keys overlap. More: fewer parts. "
+    "Less: less rewriting.",
+    "bytes",
+)
+KEY_RANGE_GAIN_MIN = _table(
+    "compaction_minimum_improvement",
+    0.01,
+    float,
+    lambda x: x > 0,
+    "above 0",
+    "key_range: the fewest parts by which a merge must shorten the average lookup. More: less rewriting. Less: merges "
+    "begin with less overlap.",
+)
+KEY_RANGE_SMALL_PART_GAIN = _table(
+    "compaction_small_rowset_tradeoff",
+    0.009,
+    float,
+    *_at_least(0),
+    "key_range: what getting rid of a small part is worth; at most nine tenths of compaction_minimum_improvement "
+    "count, or merging would never end. More: fewer small parts. Less: less rewriting.",
+)
+KEY_RANGE_APPROXIMATION = _table(
+    "compaction_approximation_ratio",
+    1.05,
+    float,
+    *_between(1, 10),
+    "key_range: how many times better the best merge may be than the one found. More: a cheaper choice among "
+    "thousands of parts. Less: a better one.",
 )
 MERGE_MAX_TOTAL_BYTES = _table(
     "cnch_merge_max_total_bytes_to_merge",
@@ -366,6 +465,43 @@ MERGE_RUNNING_MAX = _table(
     "queries keep the workers.",
 )
 
+# A table: how an ALTER is carried out.
+
+MUTATE_RUNNING_MAX = _table(
+    "max_addition_mutation_task_num",
+    10,
+    int,
+    *_at_least(0),
+    "Rewrites for the table's mutations that run at once; 0 starts none. More: an ALTER is through sooner. Fewer: "
+    "merges and queries keep the workers.",
+)
+MUTATE_MAX_PARTS = _table(
+    "cnch_mutate_max_parts_to_mutate",
+    100,
+    int,
+    *_between(1, 1000),
+    "Parts that one task of a mutation rewrites. More: fewer tasks and commits. Fewer: less is lost when one fails or "
+    "is cancelled.",
+)
+MUTATE_MAX_TOTAL_BYTES = _table(
+    "cnch_mutate_max_total_bytes_to_mutate",
+    50 << 30,
+    parse_bytes,
+    *_at_least(0),
+    "Bytes of the parts that one task of a mutation rewrites; 0 is no limit, and a larger part goes alone. More: fewer "
+    "tasks. Less: less is lost when one fails or is cancelled.",
+    "bytes",
+)
+MUTATE_POSTPONE_MAX = _table(
+    "max_postpone_time_for_failed_mutations_ms",
+    300_000,
+    int,
+    *_at_least(1),
+    "Longest wait before a part whose rewrite failed is tried again; each failure in a row doubles the wait, from one "
+    "second on. Longer: hopeless parts cost less. Shorter: a cause that is gone is noticed sooner.",
+    "ms",
+)
+
 # A table: what is collected.
 
 OLD_PARTS_LIFETIME = _table(
@@ -460,15 +596,17 @@ CLEANUP_DELAY_UPPER_BOUND = _table(
     "Longer: fewer looks at the trash.",
     "s",
 )
-TABLET_HISTORY_MAX_AGE = _table(
-    "tablet_history_max_age_sec",
-    -1.0,
-    float,
-    lambda s: s == -1 or s >= 0,
-    "-1, or 0 and more",
-    "How far back the table's past can be read, besides what the other lifetimes keep; -1 promises nothing. Longer: "
-    "older snapshots. Shorter: less disk, as each merge keeps a copy of its rows for so long.",
-    "s",
+TABLET_HISTORY_MAX_AGE = Setting(
+    name="tablet_history_max_age_sec",
+    scope=Scope.TABLE,
+    default=3600.0,
+    parse=float,
+    check=lambda s: s == -1 or s >= 0,
+    allowed="-1, or 0 and more",
+    doc="How far back the table's past can be read, besides what the other lifetimes keep; -1 promises nothing. "
+    "Longer: older snapshots. Shorter: less disk, as each merge keeps a copy of its rows for so long.",
+    unit="s",
+    aliases=("history_max_age_sec",),
 )
 ENABLE_PARTITION_TTL_FALLBACK = _switch(
     Scope.TABLE,
@@ -487,6 +625,11 @@ TABLE_SETTINGS = SettingGroup(
         MERGE_ONLY_REALTIME_PARTITION,
         MERGE_POSTPONE_TIME,
         MERGE_POLICY,
+        KEY_RANGE_BUDGET,
+        KEY_RANGE_TARGET_SIZE,
+        KEY_RANGE_GAIN_MIN,
+        KEY_RANGE_SMALL_PART_GAIN,
+        KEY_RANGE_APPROXIMATION,
         MERGE_MAX_TOTAL_BYTES,
         MERGE_MAX_BYTES_IN_POOL,
         MERGE_MAX_TOTAL_ROWS,
@@ -501,6 +644,10 @@ TABLE_SETTINGS = SettingGroup(
         MERGE_SIZE_LOG_MIN,
         MERGE_SIZE_LOG_MAX,
         MERGE_RUNNING_MAX,
+        MUTATE_RUNNING_MAX,
+        MUTATE_MAX_PARTS,
+        MUTATE_MAX_TOTAL_BYTES,
+        MUTATE_POSTPONE_MAX,
         OLD_PARTS_LIFETIME,
         TTL_FOR_TRASH_ITEMS,
         GC_TRASH_PART_BATCH_SIZE,

@@ -1,15 +1,67 @@
-"""The merge as a task: what goes to the worker, what runs there, what comes back. What is shipped knows no catalog."""
+"""Merges and mutations as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
+
+Covers: the messages of both, their runners, the rewrite of parts by Spark SQL. Does not cover: choice and commit
+(ops/), the bytes (tilth.storage).
+Always holds: a file is on the disk before anybody hears its name; a mutation changes no order of rows.
+
+A mutation's job has one Spark partition for each file, so that rows keep their order and each file becomes one file.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import pickle
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tilth.base.errors import InvalidInputError, TilthError
+from tilth.model.mutation import MutationKind
 from tilth.model.part import Bound, DataFile, WrittenPart
+from tilth.model.table import Schema
 from tilth.model.task import Cost
-from tilth.storage import TableLayout, merge_parts
-from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
+from tilth.model.types import spark_name
+from tilth.storage import (
+    Expiry,
+    PartFileCorruptError,
+    Place,
+    TableLayout,
+    expressions,
+    footer_rows,
+    merge_parts,
+    quoted,
+    rewrite_part,
+)
+from tilth.warehouse import Runner, TaskContext, TaskFailedError, TaskResult, run_in_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+#: So large that no two files share a Spark partition and none is cut.
+_PARTITION_BYTES = 1 << 40
+_SESSION_CONF = {
+    "spark.sql.files.maxPartitionBytes": str(_PARTITION_BYTES),
+    "spark.sql.files.openCostInBytes": str(_PARTITION_BYTES),
+    # A value that does not fit fails; without, it would change silently.
+    "spark.sql.ansi.enabled": "true",
+    # What is copied must be what was written.
+    "parquet.page.verify-checksum.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
+}
+_ANSWER = "is_error boolean, answer binary"
+#: Spark's way to tell what is wrong with a statement or a value; 22 and 42 are the SQL standard's classes for both.
+_CONDITION = re.compile(r"\[([A-Z_0-9.]+)\]\s(.*?)\s*SQLSTATE: (?:22|42)\w{3}", re.DOTALL)
+_TOLD_CHARACTERS_MAX = 500
+
+
+class MutationExpressionError(InvalidInputError):
+    """the expression of a mutation fails"""
+
+    code = "MUTATION_EXPRESSION"
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +73,8 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
     partition: str
     values: tuple[Bound, ...]
     txn: int
+    #: Rows that are left out.
+    expired: Expiry | None = None
 
 
 class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +84,64 @@ class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
     written: WrittenPart | None
     rows_in: int
     bytes_in: int
+    #: Left out because their time had passed.
+    rows_expired: int = 0
+
+
+class MutateSource(msgspec.Struct, frozen=True, kw_only=True):
+    """One part that a mutation rewrites."""
+
+    #: The part's name.
+    name: str
+    file: DataFile
+    #: The columns that the file has.
+    schema: Schema
+    partition: str
+    values: tuple[Bound, ...]
+
+
+class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker must know to rewrite parts.
+
+    The file of the source at place `i` is named as that of task `i`, so the transaction's TxnOutput has as many tasks
+    as there are sources.
+    """
+
+    #: With the columns that the new files get.
+    layout: TableLayout
+    sources: tuple[MutateSource, ...]
+    txn: int
+    kind: MutationKind
+    #: Of UPDATE: column and Spark SQL expression; all see the old values.
+    assignments: tuple[tuple[str, str], ...] = ()
+    #: Of UPDATE and DELETE: Spark SQL over the new files' columns.
+    predicate: str = ""
+
+
+class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one source."""
+
+    #: The source's.
+    name: str
+    #: None: no row was left, or it was not touched.
+    written: WrittenPart | None
+    #: True: no row matched, so nothing was written.
+    is_untouched: bool
+    rows_in: int
+    rows_out: int
+
+
+class MutateFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker reports of a mutation's task that it did."""
+
+    #: In the order of the sources.
+    results: tuple[MutateResult, ...]
 
 
 _TASKS = msgspec.msgpack.Decoder(MergeTask)
 _FACTS = msgspec.msgpack.Decoder(MergeFacts)
+_MUTATE_TASKS = msgspec.msgpack.Decoder(MutateTask)
+_MUTATE_FACTS = msgspec.msgpack.Decoder(MutateFacts)
 
 
 def encode_task(task: MergeTask) -> bytes:
@@ -52,17 +160,215 @@ def decode_facts(payload: bytes) -> MergeFacts:
     return _FACTS.decode(payload)
 
 
+def encode_mutate_task(task: MutateTask) -> bytes:
+    return msgspec.msgpack.encode(task)
+
+
+def decode_mutate_task(payload: bytes) -> MutateTask:
+    return _MUTATE_TASKS.decode(payload)
+
+
+def encode_mutate_facts(facts: MutateFacts) -> bytes:
+    return msgspec.msgpack.encode(facts)
+
+
+def decode_mutate_facts(payload: bytes) -> MutateFacts:
+    return _MUTATE_FACTS.decode(payload)
+
+
 def merge_runner() -> Runner:
     """The runner of TaskKind.MERGE: one Spark task reads, merges, writes; the file is on the disk when it returns."""
-    return _run
+    return _merge
 
 
-def _run(context: TaskContext) -> TaskResult:
+def mutate_runner() -> Runner:
+    """The runner of TaskKind.MUTATE: one Spark job counts what matches, a second one rewrites the files that have it.
+
+    Fails with PartFileCorruptError or PartFileNotFoundError naming the file, with MutationExpressionError where the
+    expression is wrong or fails for a row, with BadColumnError where a NOT NULL column would get a null.
+    """
+    return _mutate
+
+
+def _merge(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
     result = run_in_task(
         context.session,
-        partial(merge_parts, task.layout, task.files, task.partition, task.values, txn=task.txn),
+        partial(merge_parts, task.layout, task.files, task.partition, task.values, txn=task.txn, expired=task.expired),
     )
-    facts = MergeFacts(written=result.written, rows_in=result.rows_in, bytes_in=result.bytes_in)
+    facts = MergeFacts(
+        written=result.written,
+        rows_in=result.rows_in,
+        bytes_in=result.bytes_in,
+        rows_expired=result.rows_expired,
+    )
     output_bytes = 0 if result.written is None else result.written.file.size
     return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=result.bytes_in, output_bytes=output_bytes))
+
+
+def _mutate(context: TaskContext) -> TaskResult:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    task = decode_mutate_task(context.spec.payload)
+    for name, value in _SESSION_CONF.items():
+        context.session.conf.set(name, value)
+    rows = {source.name: footer_rows(task.layout.folder, source.file) for source in task.sources}
+    try:
+        matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task)
+        context.raise_if_cancelled()
+        places = [place for place, source in enumerate(task.sources) if _is_written(task, source, rows, matched)]
+        written = _written(context.session, task, places) if places else {}
+    except (PySparkException, Py4JError) as error:
+        raise _meaning(error, task) or error from error
+    results = []
+    for source in task.sources:
+        part = written.get(source.file.name)
+        is_untouched = matched is not None and not matched.get(source.file.name, 0)
+        rows_out = rows[source.name] if is_untouched else 0 if part is None else part.rows
+        if task.kind is not MutationKind.DELETE and rows_out != rows[source.name]:
+            path = f"{task.layout.folder}/{source.file.name}"
+            raise PartFileCorruptError(file=path, rows=rows_out, expected_rows=rows[source.name])
+        results.append(
+            MutateResult(
+                name=source.name,
+                written=part,
+                is_untouched=is_untouched,
+                rows_in=rows[source.name],
+                rows_out=rows_out,
+            )
+        )
+    cost = Cost(
+        input_bytes=sum(task.sources[place].file.size for place in places),
+        output_bytes=sum(part.file.size for part in written.values()),
+    )
+    return TaskResult(payload=encode_mutate_facts(MutateFacts(results=tuple(results))), actual=cost)
+
+
+def _is_written(task: MutateTask, source: MutateSource, rows: dict[str, int], matched: dict[str, int] | None) -> bool:
+    """Whether rows of the source change and some are left."""
+    if matched is None:
+        return True
+    found = matched.get(source.file.name, 0)
+    return found > 0 and not (task.kind is MutationKind.DELETE and found == rows[source.name])
+
+
+def _matched(session: SparkSession, task: MutateTask) -> dict[str, int]:
+    """By file how many rows the predicate is true for; files without are left out."""
+    from pyspark.sql import functions as f
+
+    file = _free_name(task, "file")
+    frame = _rows_of(session, task, task.sources, file).where(f.expr(task.predicate))
+    return {row[0]: row[1] for row in frame.groupBy(quoted(file)).count().collect()}
+
+
+def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> dict[str, WrittenPart]:
+    """Rewrites the sources at these places; by file what was written for it, nothing where no row was left."""
+    by_file = {
+        task.sources[place].file.name: Place(
+            task=place, partition=task.sources[place].partition, values=task.sources[place].values
+        )
+        for place in places
+    }
+    layout, txn = task.layout, task.txn
+
+    # A function in a function goes to the executor by value: its module knows rooms that executors do not have.
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+        from pyspark import TaskContext as SparkTask
+
+        spark_task = SparkTask.get()
+        assert spark_task is not None
+        is_error = False
+        try:
+            answer: object = rewrite_part(layout, by_file, batches, txn=txn, attempt=spark_task.attemptNumber())
+        except TilthError as error:
+            # As a row, it keeps its kind and its facts; Spark would make text of it.
+            is_error, answer = True, error
+        except OSError as error:
+            is_error, answer = True, TaskFailedError("a file could not be written", reason=error)
+        columns = [pyarrow.array([is_error]), pyarrow.array([pickle.dumps(answer)], pyarrow.binary())]
+        yield pyarrow.RecordBatch.from_arrays(columns, names=["is_error", "answer"])
+
+    file = _free_name(task, "file")
+    frame = _changed(task, _rows_of(session, task, [task.sources[place] for place in places], file), file)
+    written: dict[str, WrittenPart] = {}
+    for row in frame.mapInArrow(write, _ANSWER).collect():
+        answer = pickle.loads(bytes(row["answer"]))
+        if row["is_error"]:
+            raise answer
+        if answer is not None:
+            name, part = answer
+            written[name] = part
+    return written
+
+
+def _rows_of(session: SparkSession, task: MutateTask, sources: Sequence[MutateSource], file: str) -> DataFrame:
+    """The sources' rows in the new files' columns, and last the name of the file that each is from."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as f
+
+    from tilth.storage.spark import files_frame
+
+    by_schema: dict[Schema, list[DataFile]] = {}
+    for source in sources:
+        by_schema.setdefault(source.schema, []).append(source.file)
+    frames = []
+    for schema, files in by_schema.items():
+        frame = files_frame(session, folder=task.layout.folder, files=files, schema=schema)
+        columns = [f.expr(text) for text in expressions(schema, task.layout.schema)]
+        frames.append(frame.select(*columns, frame.metadataColumn("_metadata")["file_name"].alias(file)))
+    return reduce(DataFrame.union, frames)
+
+
+def _changed(task: MutateTask, frame: DataFrame, file: str) -> DataFrame:
+    """The rows after the mutation, their order unchanged."""
+    from pyspark.sql import functions as f
+
+    if task.kind is MutationKind.COLUMNS:
+        return frame
+    # A predicate that is null does not match.
+    matches = f.coalesce(f.expr(task.predicate), f.lit(False))
+    if task.kind is MutationKind.DELETE:
+        return frame.where(~matches)
+    name = _free_name(task, "matches")
+    assigned = {column.lower(): text for column, text in task.assignments}
+    columns: list[Column] = []
+    for column in task.layout.schema.columns:
+        old = f.col(quoted(column.name))
+        text = assigned.pop(column.name.lower(), None)
+        if text is not None:
+            new = f.expr(f"CAST(({text}) AS {spark_name(column.type)})")
+            old = f.when(f.col(quoted(name)), new).otherwise(old).alias(column.name)
+        columns.append(old)
+    if assigned:
+        raise MutationExpressionError("the table has no such column", column=next(iter(assigned)))
+    return frame.withColumn(name, matches).select(*columns, f.col(quoted(file)))
+
+
+def _free_name(task: MutateTask, name: str) -> str:
+    """A name that no column has, so that expressions mean the table's own."""
+    while task.layout.schema.find(name) is not None or name in ("file", "matches"):
+        name = f"_{name}"
+    return name
+
+
+# Any: what py4j and Spark raise has many shapes.
+def _meaning(error: Any, task: MutateTask) -> TilthError | None:
+    """What is wrong with a file or with the expression, if that is why a job failed."""
+    from tilth.storage.spark import file_error
+
+    told = file_error(error)
+    if told is not None:
+        return told
+    found = _CONDITION.search(str(error))
+    if found is None:
+        return None
+    because = " ".join(found[2].split())[:_TOLD_CHARACTERS_MAX]
+    return MutationExpressionError(
+        condition=found[1],
+        because=because,
+        assignments=", ".join(f"{column} = {text}" for column, text in task.assignments),
+        predicate=task.predicate,
+        hint="kill the mutation and say it again with an expression that holds for every row, for instance try_cast",
+    )

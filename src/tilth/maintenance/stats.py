@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from tilth.maintenance.op import OpKind
 
+#: Upper ends of the histogram of how long runs took; beyond the last one there is one more bucket.
+RUN_MILLISECONDS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_200_000, 3_600_000)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpRow:
@@ -24,6 +27,12 @@ class OpRow:
     ram_anchored_bytes: int
     data_retained_bytes: int
     perf_improvement: float
+    #: How busy the table is, as far as that counts.
+    workload_score: float = 0.0
+    #: The table's maintenance_priority.
+    priority: int = 0
+    #: The gain with both: what is compared with other ops.
+    score: float = 0.0
     #: What it would do, or why it cannot.
     about: str
 
@@ -35,11 +44,29 @@ class OpRun:
     name: str
     #: What is or was done.
     about: str
+    thread_id: int
     started_ms: int
     #: 0 while under way.
     ended_ms: int
     #: Empty when it went well.
     error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerStatus:
+    """What the manager is about, at one moment."""
+
+    is_enabled: bool
+    #: Slots, and those that are taken.
+    threads: int
+    busy: int
+    #: Bytes, as far as they are looked at; the limit is none where there is none.
+    memory_used: int
+    memory_limit: int | None
+    registered: tuple[OpRow, ...]
+    running: tuple[OpRun, ...]
+    #: The last that ended, newest first.
+    completed: tuple[OpRun, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +81,11 @@ class ChoiceRow:
     #: The rule that chose, or `refused`.
     rule: str
     reason: str
+    #: Of the op that was chosen: its gain with workload and priority.
+    score: float = 0.0
+    #: How many ops could have run, and the best of the others with their scores.
+    runnable: int = 0
+    others: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +97,42 @@ class MergeCandidateRow:
     parts: int
     rows: int
     bytes: int
-    #: Lower is better; 0 where there is no range.
+    #: Lower is better; 0 where there is no score. Of key_range it is the gain with its sign turned.
     score: float
-    #: `running`, `waiting`, `would run`, `refused`, `failed`.
+    #: `running`, `waiting`, `would run`, `lost`, `refused`, `lone`, `failed`; of a history `replayed`, `summary`.
     state: str
     reason: str
-    #: Milliseconds since 1970; 0: at the next look.
+    #: Milliseconds since 1970; 0: at the next look. Of a history: when it would have been merged.
     next_attempt_ms: int
+    #: Whether the policy allows it, though others may go first.
+    is_allowed: bool = False
+    #: Why its partition is looked at later than others; empty if it is not.
+    back_off: str = ""
+    #: Names of the first and the last of the parts.
+    first_part: str = ""
+    last_part: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationProgress:
+    """How far a pending mutation is; joined with its entry by `uuid` and `id`."""
+
+    #: The table's.
+    uuid: str
+    id: int
+    #: Visible parts that still need it, and those that were done since this server works on it.
+    parts_to_do: int
+    parts_done: int
+    #: Tasks under way.
+    running: int
+    #: Empty, and the times 0, while nothing has failed.
+    latest_failed_part: str = ""
+    latest_fail_ms: int = 0
+    latest_fail_reason: str = ""
+    #: When the part that failed is tried again, milliseconds since 1970; 0: at the next look.
+    next_attempt_ms: int = 0
+    #: What it does now, or why it waits.
+    state_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +146,8 @@ class OptimizeReport:
     rows_merged: int
     bytes_read: int
     seconds: float
+    #: Why there is more than one part left, where a mutation is the cause; empty otherwise.
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +155,8 @@ class GcReport:
     """What one round of collecting did; for SYSTEM GC, of the whole table."""
 
     partitions: int = 0
+    #: Partitions whose rows had all expired, and that were dropped.
+    expired: int = 0
     #: Records that left the table.
     moved: int = 0
     #: Ended records that stay for now.
@@ -106,6 +171,25 @@ class GcReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GcRow:
+    """One line of EXPLAIN GC."""
+
+    partition: str
+    #: The name of the part, mark or range, or of the dropped table.
+    entry: str
+    #: `part`, `mark`, `range`, `trash`, `dropped table`; empty in a last line that says that there are more.
+    kind: str
+    #: `visible`, `in force` (a mark or range that still hides something), `hidden`, `in trash`, `removable`.
+    state: str
+    #: What keeps it; empty where nothing does.
+    held_by: str
+    #: Until when at least, milliseconds since 1970; 0: not known.
+    until_ms: int
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpNumbers:
     """What was counted of one kind of op."""
 
@@ -115,6 +199,8 @@ class OpNumbers:
     ended: int = 0
     #: How long those that ended took together.
     milliseconds: float = 0.0
+    #: How many of them took up to each of RUN_MILLISECONDS and longer than the one before; the last one: longer.
+    counts: tuple[int, ...] = (0,) * (len(RUN_MILLISECONDS) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +208,7 @@ class MaintenanceNumbers:
     """What was counted since the start."""
 
     merges: OpNumbers
+    mutations: OpNumbers
     #: Rounds of collecting.
     collections: OpNumbers
     #: Records that were moved to the trash.

@@ -7,13 +7,15 @@ Always holds: the numbers only grow, but for those under way; a table that goes 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.stats import GcReport, MaintenanceNumbers, OpNumbers
+from tilth.maintenance.stats import RUN_MILLISECONDS, GcReport, MaintenanceNumbers, OpNumbers
 
 
 @dataclass(slots=True)
@@ -21,15 +23,22 @@ class _Count:
     running: int = 0
     ended: int = 0
     milliseconds: float = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(RUN_MILLISECONDS) + 1))
+
+    def add(self, milliseconds: float) -> None:
+        self.ended += 1
+        self.milliseconds += milliseconds
+        self.counts[bisect_left(RUN_MILLISECONDS, milliseconds)] += 1
 
     def numbers(self) -> OpNumbers:
-        return OpNumbers(running=self.running, ended=self.ended, milliseconds=self.milliseconds)
+        return OpNumbers(
+            running=self.running, ended=self.ended, milliseconds=self.milliseconds, counts=tuple(self.counts)
+        )
 
 
 @dataclass(slots=True)
 class _Counts:
-    merges: _Count = field(default_factory=_Count)
-    collections: _Count = field(default_factory=_Count)
+    runs: defaultdict[OpKind, _Count] = field(default_factory=lambda: defaultdict(_Count))
     moved: int = 0
     removed: int = 0
     removed_bytes: int = 0
@@ -49,17 +58,16 @@ class Tally:
     @contextmanager
     def run(self, kind: OpKind) -> Iterator[None]:
         """Counts what is done inside as one run, however it ends; of the background or of a command."""
-        count = self._counts.merges if kind is OpKind.MERGE else self._counts.collections
         started = self._clock.monotonic()
         with self._lock:
+            count = self._counts.runs[kind]
             count.running += 1
         try:
             yield
         finally:
             with self._lock:
                 count.running -= 1
-                count.ended += 1
-                count.milliseconds += (self._clock.monotonic() - started) * 1000
+                count.add((self._clock.monotonic() - started) * 1000)
 
     def collected(self, report: GcReport) -> None:
         """What a round of collecting did, also one that broke off."""
@@ -83,8 +91,9 @@ class Tally:
         with self._lock:
             counts = self._counts
             return MaintenanceNumbers(
-                merges=counts.merges.numbers(),
-                collections=counts.collections.numbers(),
+                merges=counts.runs[OpKind.MERGE].numbers(),
+                mutations=counts.runs[OpKind.MUTATE].numbers(),
+                collections=counts.runs[OpKind.PART_GC].numbers(),
                 moved=counts.moved,
                 removed=counts.removed,
                 removed_bytes=counts.removed_bytes,

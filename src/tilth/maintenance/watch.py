@@ -1,4 +1,4 @@
-"""What maintenance knows of one table between two looks: settings, switches, statistics, parts under merge.
+"""What maintenance knows of one table between two looks: settings, switches, mutations, statistics, parts at work.
 
 Covers: the memory that the ops of a table share, and the part log as the way by which news come in.
 Does not cover: what is true (catalog). Always holds: all of it can be lost and is found again from the catalog.
@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tilth.base.settings import value_of
-from tilth.maintenance.knobs import gc_partition_settings, gc_settings, merge_partition_settings, merge_settings
-from tilth.maintenance.policy import GcSettings, MergeSettings, PartitionSettings, PartitionStats
-from tilth.maintenance.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS, TABLET_HISTORY_MAX_AGE
+from tilth.maintenance.knobs import (
+    gc_partition_settings,
+    gc_settings,
+    merge_partition_settings,
+    merge_settings,
+    mutate_settings,
+)
+from tilth.maintenance.policy import GcSettings, MergeSettings, MutateSettings, PartitionSettings, PartitionStats
+from tilth.maintenance.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS
 from tilth.maintenance.state import is_on
+from tilth.maintenance.workload import Workload
+from tilth.model.mutation import Mutation
 from tilth.model.part import PartEvent, parse_part_name
-from tilth.model.service import ServiceKind, Switch
+from tilth.model.service import ServiceKind, Switch, switches_in_force
 from tilth.model.table import TableDef, full_name
 
 #: Later than any time.
@@ -32,11 +40,10 @@ class TableKnobs:
 
     merge: MergeSettings
     merge_partitions: PartitionSettings
+    mutate: MutateSettings
     gc: GcSettings
     gc_partitions: PartitionSettings
     priority: int
-    #: Seconds that the past stays readable beyond the other lifetimes; negative: not kept.
-    history_seconds: float
 
 
 def knobs_of(definition: TableDef) -> TableKnobs:
@@ -51,31 +58,34 @@ def _knobs(given: frozenset[tuple[str, str]]) -> TableKnobs:
     return TableKnobs(
         merge=merge_settings(values),
         merge_partitions=merge_partition_settings(values),
+        mutate=mutate_settings(values),
         gc=gc_settings(values),
         gc_partitions=gc_partition_settings(values),
         priority=value_of(values, MAINTENANCE_PRIORITY),
-        history_seconds=value_of(values, TABLET_HISTORY_MAX_AGE),
     )
 
 
 class TableWatch:
-    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs` and `uuid`."""
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid` and `mutations`."""
 
     def __init__(self, definition: TableDef) -> None:
         self.uuid = definition.uuid
         self.definition = definition
         self.knobs = knobs_of(definition)
         self.lock = threading.Lock()
-        #: Set when a merge ends: its parts may be chosen again.
+        #: Set when a merge or a mutation ends: its parts may be chosen again.
         self.merge_ended = threading.Condition(self.lock)
-        #: Names of parts that a waiting or running merge has taken.
+        #: Names of parts that a waiting or running merge or mutation has taken.
         self.being_merged: set[str] = set()
+        #: Entries that some part may still need, oldest first; replaced as a whole.
+        self.mutations: tuple[Mutation, ...] = ()
         self.stats: dict[str, PartitionStats] = {}
+        self.workload = Workload()
         #: Set when something has changed; the ops are looked at in the next turn.
         self.is_woken = True
         #: When they are looked at otherwise, milliseconds since 1970.
         self.due_ms = 0
-        self._switches: dict[ServiceKind, Switch] = {}
+        self._switches: tuple[Switch, ...] = ()
 
     @property
     def name(self) -> str:
@@ -89,18 +99,29 @@ class TableWatch:
             self.definition = definition
             self.is_woken = True
 
+    def set_mutations(self, pending: Iterable[Mutation]) -> bool:
+        """What is pending now, oldest first; True if that is something else than before."""
+        found = tuple(pending)
+        if found == self.mutations:
+            return False
+        self.mutations = found
+        self.is_woken = True
+        return True
+
     def set_switches(self, switches: Iterable[Switch]) -> None:
-        switched = {switch.service: switch for switch in switches}
+        """Those of this table and those of all tables."""
+        switched = tuple(switches)
         if switched != self._switches:
             self._switches = switched
             self.is_woken = True
 
-    def switch(self, service: ServiceKind) -> Switch | None:
-        return self._switches.get(service)
+    def switch(self, service: ServiceKind, now_ms: int = 0) -> Switch | None:
+        """What the user said last of the service, unless that is over at `now_ms`."""
+        return switches_in_force(self._switches, now_ms=now_ms).get(service) if self._switches else None
 
     def is_on(self, service: ServiceKind, now_ms: int) -> bool:
         """Whether the user lets the service run."""
-        return is_on(self._switches.get(service), now_ms=now_ms)
+        return is_on(self.switch(service, now_ms), now_ms=now_ms)
 
     def observe(self, event: PartEvent) -> str:
         """Counts what the part log tells; returns the partition it is about."""
@@ -108,6 +129,8 @@ class TableWatch:
         with self.lock:
             known = self.stats.get(partition, PartitionStats(partition=partition))
             self.stats[partition] = _counted(known, event)
+            if event.event == "new":
+                self.workload.add(rows=event.rows)
         return partition
 
 

@@ -94,8 +94,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, tag="p"):
     commit_ts: int = 0
     #: Commit of the schema version that it was written with.
     columns_commit_ts: int = 0
-    #: The newest mutation that it already contains (POLICIES.md, decision d).
+    #: The newest UPDATE or DELETE mutation that it already contains (POLICIES.md, decision d).
     mutation_ts: int = 0
+    #: True: made by rewriting the part below it in its chain, of which no later reader needs anything.
+    is_rewritten: bool = False
 
     @property
     def bytes(self) -> int:
@@ -114,6 +116,8 @@ class DropRange(msgspec.Struct, frozen=True, kw_only=True, tag="r"):
 
     name: PartName
     commit_ts: int = 0
+    #: How many visible parts it hid; 0: not known.
+    parts: int = 0
 
 
 Entry = Part | Mark | DropRange
@@ -124,9 +128,9 @@ def mark_of(part: PartName, *, txn: int) -> Mark:
     return Mark(name=PartName(part.partition, part.min_block, part.max_block, part.level + 1, txn))
 
 
-def drop_range(partition: str, *, max_block: int, txn: int) -> DropRange:
+def drop_range(partition: str, *, max_block: int, txn: int, parts: int = 0) -> DropRange:
     """The range that hides what the partition holds up to a block."""
-    return DropRange(name=PartName(partition, 0, max_block, LEVEL_MAX, txn))
+    return DropRange(name=PartName(partition, 0, max_block, LEVEL_MAX, txn), parts=parts)
 
 
 class TrashItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,12 +140,18 @@ class TrashItem(msgspec.Struct, frozen=True, kw_only=True):
     #: Hybrid time since when no reader needs it; 0 where its transaction never finished.
     end_ts: int
     moved_ms: int
+    #: True: a drop range hid it, so that UNDROP PARTITION can bring it back.
+    is_dropped: bool = False
+    #: How many parts that drop range hid; 0: not known.
+    dropped_parts: int = 0
+    #: True once its file is being removed: it cannot come back any more.
+    is_going: bool = False
 
 
 class PartEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `system.part_log`."""
 
-    #: `new`, `merge`, `hide`, `trash`, `remove`.
+    #: `new`, `merge`, `mutate`, `hide`, `undrop`, `trash`, `remove`.
     event: str
     at_ms: int
     table: str
@@ -152,3 +162,5 @@ class PartEvent(msgspec.Struct, frozen=True, kw_only=True):
     sources: int = 0
     duration_ms: int = 0
     reason: str = ""
+    #: Of `new`: what is known of the first column of the sort key.
+    key: ColumnRange | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -24,16 +25,41 @@ class SwitchState(StrEnum):
     REMOVED = "removed"
 
 
+#: Stands for the uuid in a switch of all tables, those that come later too.
+ALL_TABLES = ""
+
+
 class Switch(msgspec.Struct, frozen=True, kw_only=True):
-    """The persisted switch of one service of one table; absent means running."""
+    """The persisted switch of one service of one table, or of all; absent means running."""
 
     table: str
     service: ServiceKind
     state: SwitchState
     since_ms: int
-    #: When it turns itself back to running; 0: never.
+    #: When it is over, and what was said before holds again; 0: never.
     until_ms: int = 0
     because: str = ""
+    #: The query that asked for it.
+    query_id: str = ""
+
+
+def switches_in_force(switches: Iterable[Switch], *, now_ms: int) -> dict[ServiceKind, Switch]:
+    """Of one table's switches and those of all tables: by service the newest that is not over.
+
+    So a word to one table and a word to all tables hold against each other in the order in which they were said.
+    """
+    found: dict[ServiceKind, Switch] = {}
+    for switch in switches:
+        known = found.get(switch.service)
+        is_over = 0 < switch.until_ms <= now_ms
+        if not is_over and (known is None or known.since_ms < switch.since_ms):
+            found[switch.service] = switch
+    return found
+
+
+def newer_since_ms(switches: Iterable[Switch], *, now_ms: int) -> int:
+    """A time for a new switch that makes it newer than these, whatever the clock does."""
+    return max([now_ms, *(switch.since_ms + 1 for switch in switches)])
 
 
 class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,3 +82,7 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     last_exception: str
     last_exception_ms: int
     server: str
+    #: When the switch is over; 0: never.
+    until_ms: int = 0
+    #: The query that switched it; empty: nobody did.
+    asked_by: str = ""

@@ -80,6 +80,15 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns that a table had from one commit to the next; parts written then still look so."""
+
+    version: int
+    schema: Schema
+    #: Hybrid time of the commit that made it; 0 for the first.
+    columns_commit_ts: int = 0
+
+
 class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
     """A table that stores rows: ENGINE = MergeTree."""
 
@@ -103,8 +112,25 @@ class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
     created_ms: int = 0
     #: The id that the next new column gets.
     next_column_id: int = 1
+    #: Earlier shapes that parts may still have, oldest first.
+    older_schemas: tuple[SchemaVersion, ...] = ()
+    #: Commit of the newest UPDATE or DELETE mutation: parts made after it do not need it.
+    mutation_ts: int = 0
+    #: Commit of the newest UPDATE or DELETE mutation that was killed: whether a part has it or not keeps nobody apart.
+    killed_mutation_ts: int = 0
 
     engine = Engine.MERGE_TREE
+
+    @property
+    def schema_now(self) -> SchemaVersion:
+        """The present columns with their version."""
+        return SchemaVersion(version=self.schema_version, schema=self.schema, columns_commit_ts=self.columns_commit_ts)
+
+    def schema_of(self, version: int) -> Schema | None:
+        """The columns of a version; None where no part may have it any more."""
+        if version == self.schema_version:
+            return self.schema
+        return next((each.schema for each in self.older_schemas if each.version == version), None)
 
 
 class KafkaDef(msgspec.Struct, frozen=True, kw_only=True, tag="kafka"):
@@ -134,6 +160,8 @@ class ViewDef(msgspec.Struct, frozen=True, kw_only=True, tag="view"):
     target: str
     #: Spark SQL, exactly as written.
     select: str
+    #: Name of each of its columns with the id of the target's column that it fills; empty: those of the same names.
+    target_columns: tuple[tuple[str, int], ...] = ()
     comment: str = ""
     created_ms: int = 0
 

@@ -13,6 +13,7 @@ class TaskKind(StrEnum):
     CONSUME_ROUND = "consume_round"
     INSERT = "insert"
     MERGE = "merge"
+    MUTATE = "mutate"
     QUERY = "query"
 
 
@@ -60,8 +61,17 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: TaskState
     #: Why this worker, or why it waits, or why it failed.
     reason: str
+    #: Why this worker, kept when it has ended; empty while it waits.
+    placement_reason: str = ""
     created_ms: int
     started_ms: int
     ended_ms: int
     estimate: Cost
     actual: Cost
+
+    @property
+    def estimate_error(self) -> float | None:
+        """By how much it took longer than estimated: 1 is twice as long, -0.5 half; None: not known."""
+        if self.state is not TaskState.DONE or self.estimate.seconds <= 0:
+            return None
+        return self.actual.seconds / self.estimate.seconds - 1

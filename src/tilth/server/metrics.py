@@ -26,9 +26,10 @@ from prometheus_client.registry import Collector
 from tilth.base.logs import Log
 from tilth.catalog import CatalogStats
 from tilth.ingest import ConsumerStats
+from tilth.maintenance import RUN_MILLISECONDS
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
-from tilth.server.stats import SECONDS, Durations, HttpCounters, HttpStats
+from tilth.server.stats import SECONDS, HttpCounters, HttpStats
 from tilth.warehouse import WarehouseStats
 
 _log = Log("server")
@@ -65,7 +66,17 @@ class TotalAndCount:
     total: float
 
 
-Value = float | Durations | TotalAndCount
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The value of a histogram."""
+
+    ends: Sequence[float]
+    #: One more than ends.
+    counts: Sequence[int]
+    total: float
+
+
+Value = float | Buckets | TotalAndCount
 #: A metric, its labels' values, and what it is now.
 Sample = tuple[Metric, tuple[str, ...], Value]
 
@@ -95,6 +106,13 @@ INGEST_DEAD = Metric("tilth_ingest_dead_letters_total", _COUNTER, _CONSUMER, "Me
 COMMITS = Metric("tilth_transactions_committed_total", _COUNTER, (), "Transactions that landed.")
 REFUSED = Metric("tilth_transactions_refused_total", _COUNTER, (), "Transactions that were refused, fenced ones too.")
 FENCED = Metric("tilth_transactions_fenced_total", _COUNTER, (), "Refused because another actor had taken over.")
+CROWDED = Metric(
+    "tilth_inserts_rejected_total", _COUNTER, (), "Writes that were refused because there were too many parts."
+)
+DELAYED = Metric(
+    "tilth_inserts_delayed_total", _COUNTER, (), "Writes that were slowed because a partition had many parts."
+)
+DELAY_TIME = Metric("tilth_inserts_delay_seconds_total", _COUNTER, (), "By how much they were slowed, in all.")
 UNKNOWN = Metric("tilth_transactions_unknown_total", _COUNTER, (), "Transactions whose outcome could not be found out.")
 CONFLICTS = Metric("tilth_commit_conflicts_total", _COUNTER, (), "Commits folded again after another's commit.")
 COMMIT_TIME = Metric("tilth_commit_seconds_total", _COUNTER, (), "Time spent in commits.")
@@ -107,9 +125,11 @@ WAREHOUSE_SLOTS = Metric("tilth_warehouse_slots", _GAUGE, ("warehouse",), "Tasks
 WAREHOUSE_TASKS = Metric("tilth_warehouse_tasks", _GAUGE, ("warehouse", "state"), "Tasks running, waiting, resident.")
 
 MERGE_RUNNING = Metric("compact_rs_running", _GAUGE, (), "Merges under way.")
-MERGE_DURATION = Metric("compact_rs_duration", MetricType.SUMMARY, (), "How long merges took, in milliseconds.")
+MERGE_DURATION = Metric("compact_rs_duration", MetricType.HISTOGRAM, (), "How long merges took, in milliseconds.")
+MUTATE_RUNNING = Metric("mutate_running", _GAUGE, (), "Rewrites of parts for mutations under way.")
+MUTATE_DURATION = Metric("mutate_duration", MetricType.HISTOGRAM, (), "How long such rewrites took, in milliseconds.")
 GC_RUNNING = Metric("part_gc_running", _GAUGE, (), "Collections of parts under way.")
-GC_DURATION = Metric("part_gc_duration", MetricType.SUMMARY, (), "How long collections took, in milliseconds.")
+GC_DURATION = Metric("part_gc_duration", MetricType.HISTOGRAM, (), "How long collections took, in milliseconds.")
 GC_MOVED = Metric("tilth_gc_moved_total", _COUNTER, (), "Records that were moved to the trash.")
 GC_REMOVED = Metric("tilth_gc_removed_files_total", _COUNTER, (), "Files that were removed.")
 GC_BYTES = Metric("tilth_gc_removed_bytes_total", _COUNTER, (), "Bytes of the files that were removed.")
@@ -135,11 +155,13 @@ METRICS = (
     SOURCE_UP,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_OFFSET, INGEST_ROUNDS, INGEST_MESSAGES, INGEST_ROWS, INGEST_BYTES, INGEST_DEAD),
-    *(COMMITS, REFUSED, FENCED, UNKNOWN, CONFLICTS, COMMIT_TIME, COMMIT_LONGEST),
+    *(COMMITS, REFUSED, FENCED, UNKNOWN, CONFLICTS, COMMIT_TIME, COMMIT_LONGEST, CROWDED, DELAYED, DELAY_TIME),
     *(TASKS_ENDED, TASKS, WORKER_UP, WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
     *(
         MERGE_RUNNING,
         MERGE_DURATION,
+        MUTATE_RUNNING,
+        MUTATE_DURATION,
         GC_RUNNING,
         GC_DURATION,
         GC_MOVED,
@@ -166,12 +188,18 @@ class OpNumbers(Protocol):
     @property
     def milliseconds(self) -> float: ...
 
+    @property
+    def counts(self) -> Sequence[int]: ...
+
 
 class MaintenanceNumbers(Protocol):
     """What maintenance counts since the start."""
 
     @property
     def merges(self) -> OpNumbers: ...
+
+    @property
+    def mutations(self) -> OpNumbers: ...
 
     @property
     def collections(self) -> OpNumbers: ...
@@ -257,6 +285,9 @@ def _catalog(stats: CatalogStats) -> Iterator[Sample]:
     yield COMMITS, (), stats.commits
     yield REFUSED, (), stats.refused
     yield FENCED, (), stats.fenced
+    yield CROWDED, (), stats.crowded
+    yield DELAYED, (), stats.delayed
+    yield DELAY_TIME, (), stats.delay_seconds
     yield UNKNOWN, (), stats.unknown
     yield CONFLICTS, (), stats.conflicts
     yield COMMIT_TIME, (), stats.commit_seconds
@@ -307,9 +338,11 @@ def _tasks(tasks: Sequence[TaskInfo]) -> Iterator[Sample]:
 
 def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
     yield MERGE_RUNNING, (), numbers.merges.running
-    yield MERGE_DURATION, (), TotalAndCount(numbers.merges.ended, numbers.merges.milliseconds)
+    yield MERGE_DURATION, (), _runs(numbers.merges)
+    yield MUTATE_RUNNING, (), numbers.mutations.running
+    yield MUTATE_DURATION, (), _runs(numbers.mutations)
     yield GC_RUNNING, (), numbers.collections.running
-    yield GC_DURATION, (), TotalAndCount(numbers.collections.ended, numbers.collections.milliseconds)
+    yield GC_DURATION, (), _runs(numbers.collections)
     yield GC_MOVED, (), numbers.moved
     yield GC_REMOVED, (), numbers.removed
     yield GC_BYTES, (), numbers.removed_bytes
@@ -317,10 +350,15 @@ def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
     yield FIND_BEST, (), TotalAndCount(numbers.choices, numbers.choosing_microseconds)
 
 
+def _runs(numbers: OpNumbers) -> Buckets:
+    return Buckets(RUN_MILLISECONDS, numbers.counts, numbers.milliseconds)
+
+
 def _http(stats: HttpStats) -> Iterator[Sample]:
     for answered, count in stats.requests.items():
         yield HTTP_REQUESTS, (answered.method, answered.route, str(answered.status)), count
-    yield from ((HTTP_SECONDS, (route,), durations) for route, durations in stats.durations.items())
+    for route, durations in stats.durations.items():
+        yield HTTP_SECONDS, (route,), Buckets(SECONDS, durations.counts, durations.seconds)
     yield HTTP_RUNNING, (), stats.running
 
 
@@ -339,9 +377,9 @@ def _family(metric: Metric) -> _Families:
 
 def _add(family: _Families, labels: tuple[str, ...], value: Value) -> None:
     match value:
-        case Durations():
+        case Buckets():
             assert isinstance(family, HistogramMetricFamily)
-            family.add_metric(labels, _buckets(value), value.seconds)
+            family.add_metric(labels, _cumulative(value), value.total)
         case TotalAndCount():
             assert isinstance(family, SummaryMetricFamily)
             family.add_metric(labels, value.count, value.total)
@@ -350,7 +388,7 @@ def _add(family: _Families, labels: tuple[str, ...], value: Value) -> None:
             family.add_metric(labels, value)
 
 
-def _buckets(durations: Durations) -> list[tuple[str, float]]:
-    """Cumulative, as Prometheus wants them."""
-    ends = [*(str(end) for end in SECONDS), "+Inf"]
-    return [(end, float(sum(durations.counts[: index + 1]))) for index, end in enumerate(ends)]
+def _cumulative(value: Buckets) -> list[tuple[str, float]]:
+    """As Prometheus wants them."""
+    ends = [*(str(end) for end in value.ends), "+Inf"]
+    return [(end, float(sum(value.counts[: index + 1]))) for index, end in enumerate(ends)]

@@ -1,21 +1,45 @@
-"""ALTER TABLE, as far as it exists: settings and partitions."""
+"""ALTER TABLE: settings, TTL and partitions here, columns and rows in mutations.py.
+
+Always holds: what ALTER does to data or columns leaves a line in the audit log, refused or not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import InvalidOperation
 
 import msgspec
 
 from tilth.catalog import DropPartition as HidePartition
+from tilth.catalog import UndropPartition as RestorePartition
 from tilth.ingest import KAFKA_SETTINGS, read_config
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
+from tilth.model.ttl import read_ttl
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.dead_letters import ensure_dead_letters
-from tilth.sql.errors import BadValueError, NotSupportedYetError, PartitionNotFoundError
-from tilth.sql.grammar import AlterTable, DropPartition, ModifySetting, Partition, PartitionId, ResetSetting
+from tilth.sql.errors import BadValueError, PartitionNotFoundError
+from tilth.sql.grammar import (
+    AlterOperation,
+    AlterTable,
+    ColumnOperation,
+    DeleteRows,
+    DropPartition,
+    ModifySetting,
+    ModifyTtl,
+    MutateDelete,
+    MutateUpdate,
+    Name,
+    Partition,
+    PartitionId,
+    RemoveTtl,
+    ResetSetting,
+    UndropPartition,
+    UpdateRows,
+)
+from tilth.sql.mutations import alter_columns, alter_rows, commit
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
-from tilth.sql.settings import TABLE_SETTINGS
+from tilth.sql.settings import TABLE_SETTINGS, check_together
 from tilth.sql.values import to_bound
 from tilth.storage import partition_id, result_type
 
@@ -23,23 +47,63 @@ from tilth.storage import partition_id, result_type
 def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcome:
     match statement.operations:
         case (ModifySetting(settings=given),):
-            return _change_settings(services, relation_of(services, call, statement.name), dict(given), ())
+            return _change_settings(services, call, statement.name, dict(given), ())
         case (ResetSetting(names=names),):
-            return _change_settings(services, relation_of(services, call, statement.name), {}, names)
+            return _change_settings(services, call, statement.name, {}, names)
+    what = ", ".join(dict.fromkeys(_spelled(operation) for operation in statement.operations))
+    table = table_of(services, call, statement.name, what=f"ALTER TABLE .. {what}")
+    with services.audited(call, verb=f"ALTER .. {what}", table=full_name(table)):
+        return _altered(services, call, table, statement.operations)
+
+
+def _altered(services: Services, call: Call, table: TableDef, operations: Sequence[AlterOperation]) -> Outcome:
+    match operations:
+        case (ModifyTtl(ttl=ttl),):
+            return _change_ttl(services, table, ttl)
+        case (RemoveTtl(),):
+            return _change_ttl(services, table, None)
         case (DropPartition(partition=partition),):
-            table = table_of(services, call, statement.name, what="DROP PARTITION")
             return _drop_partition(services, table, partition)
-        case (first, *_):
-            raise NotSupportedYetError(statement=f"ALTER TABLE .. {_spelled(type(first).__name__)}")
-    raise AssertionError(statement)
+        case (UndropPartition(partition=partition),):
+            return _undrop_partition(services, table, partition)
+        case (MutateUpdate() | MutateDelete() as operation,):
+            is_waiting = call.settings.mutations_sync > 0
+            return alter_rows(services, call, table, operation, is_waiting=is_waiting)
+    columns = [operation for operation in operations if isinstance(operation, ColumnOperation)]
+    # The grammar lets nothing else stand together.
+    assert len(columns) == len(operations), operations
+    return alter_columns(services, call, table, columns)
 
 
-def _spelled(name: str) -> str:
-    """`AddColumn` as `ADD COLUMN`."""
+def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRows) -> Outcome:
+    """DELETE FROM and UPDATE: the mutations of ALTER, waited for."""
+    operation: MutateUpdate | MutateDelete
+    if isinstance(statement, UpdateRows):
+        operation = MutateUpdate(assignments=statement.assignments, predicate=statement.predicate)
+    else:
+        operation = MutateDelete(predicate=statement.predicate)
+    verb = "UPDATE" if isinstance(statement, UpdateRows) else "DELETE"
+    table = table_of(services, call, statement.name, what=verb)
+    with services.audited(call, verb=verb, table=full_name(table)):
+        return alter_rows(services, call, table, operation, is_waiting=True)
+
+
+def _spelled(operation: AlterOperation) -> str:
+    """`AddColumn` as `ADD COLUMN`, `MutateDelete` as `DELETE`."""
+    name = type(operation).__name__.removeprefix("Mutate")
     return "".join(f" {letter}" if letter.isupper() else letter for letter in name).strip().upper()
 
 
-def _change_settings(services: Services, relation: Relation, given: dict[str, str], names: tuple[str, ...]) -> Outcome:
+def _change_settings(
+    services: Services, call: Call, name: Name, given: dict[str, str], names: tuple[str, ...]
+) -> Outcome:
+    relation = relation_of(services, call, name)
+    verb = "ALTER .. MODIFY SETTING" if given else "ALTER .. RESET SETTING"
+    with services.audited(call, verb=verb, table=full_name(relation)):
+        return _changed_settings(services, relation, given, names)
+
+
+def _changed_settings(services: Services, relation: Relation, given: dict[str, str], names: tuple[str, ...]) -> Outcome:
     """A running consumer or service takes them over by itself."""
     match relation:
         case ViewDef():
@@ -47,6 +111,7 @@ def _change_settings(services: Services, relation: Relation, given: dict[str, st
         case TableDef():
             changes = TABLE_SETTINGS.canonical(given)
             reset = [TABLE_SETTINGS.find(name).name for name in names]
+            check_together({name: text for name, text in relation.settings.items() if name not in reset} | changes)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.maintenance.wake()
         case KafkaDef():
@@ -61,13 +126,35 @@ def _change_settings(services: Services, relation: Relation, given: dict[str, st
     return done(f"settings of {full_name(relation)}: {told}")
 
 
+def _change_ttl(services: Services, table: TableDef, ttl: str | None) -> Outcome:
+    """Rows go when garbage collection and merges next come by."""
+    if ttl is not None:
+        read_ttl(ttl, table.schema)
+    services.catalog.tables.modify_ttl(table.uuid, ttl)
+    services.maintenance.wake(table.uuid)
+    return done(f"TTL of {full_name(table)}: {ttl if ttl is not None else 'none'}")
+
+
 def _drop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
     name = partition_named(services, table, partition)
-    transactions = services.catalog.transactions
-    txn = transactions.begin(f"drop partition {full_name(table)} {name}")
-    transactions.commit_or_raise(txn.id, [HidePartition(table=table.uuid, partition=name)])
-    services.maintenance.wake()
-    return done(f"partition dropped: {name} of {full_name(table)}")
+    commit(services, f"drop partition {full_name(table)} {name}", [HidePartition(table=table.uuid, partition=name)])
+    # What still runs there could not commit any more.
+    services.maintenance.cancel_partition(table.uuid, name)
+    services.maintenance.wake(table.uuid)
+    return done(
+        f"partition dropped: {name} of {full_name(table)}; UNDROP PARTITION brings it back while it is in trash"
+    )
+
+
+def _undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
+    if isinstance(partition, PartitionId):
+        name = partition.id
+    else:
+        name = _id_of_values(table, partition.values, services.catalog.parts.partitions(table.uuid))
+    update = RestorePartition(table=table.uuid, partition=name)
+    commit(services, f"undrop partition {full_name(table)} {name}", [update])
+    services.maintenance.wake(table.uuid)
+    return done(f"partition back again: {name} of {full_name(table)}")
 
 
 def partition_named(services: Services, table: TableDef, partition: Partition) -> str:

@@ -11,12 +11,13 @@ from tilth.catalog import SYSTEM_DATABASE, TableInUseError
 from tilth.catalog import TruncateTable as HideEverything
 from tilth.ingest import KAFKA_SETTINGS, read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
+from tilth.model.ttl import read_ttl
 from tilth.model.types import DataType, Decimal, Simple, spark_name
 from tilth.sql.answer import Outcome, done
+from tilth.sql.columns import column_of
 from tilth.sql.dead_letters import ensure_dead_letters
 from tilth.sql.errors import BadDefinitionError, NotSupportedYetError, UnknownColumnError
 from tilth.sql.grammar import (
-    ColumnSpec,
     CreateDatabase,
     CreateTable,
     DropDatabase,
@@ -27,8 +28,9 @@ from tilth.sql.grammar import (
     UndropTable,
     UseDatabase,
 )
+from tilth.sql.mutations import commit
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
-from tilth.sql.settings import TABLE_SETTINGS
+from tilth.sql.settings import TABLE_SETTINGS, check_together
 from tilth.sql.values import check_default
 from tilth.storage import check_partition_by
 
@@ -61,6 +63,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     if statement.engine is Engine.KAFKA:
         return _create_kafka(services, call, statement, schema)
     settings = TABLE_SETTINGS.canonical(dict(statement.settings))
+    check_together(settings)
     table = TableDef(
         uuid="",
         database=database,
@@ -68,6 +71,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
         schema=schema,
         partition_by=statement.partition_by,
         order_by=tuple(_sort_column(schema, column).name for column in statement.order_by),
+        ttl=statement.ttl,
         settings=settings,
         comment=statement.comment,
         created_ms=services.clock.now_ms(),
@@ -115,25 +119,14 @@ def _schema(statement: CreateTable) -> Schema:
         raise BadDefinitionError("a table needs columns", table=statement.name)
     for spec in statement.columns:
         check_default(spec.name, spec.type, spec.default)
-    return Schema(columns=tuple(_column(spec, identity) for identity, spec in enumerate(statement.columns, start=1)))
-
-
-def _column(spec: ColumnSpec, identity: int) -> Column:
-    return Column(
-        id=identity,
-        name=spec.name,
-        type=spec.type,
-        nullable=spec.nullable,
-        default=spec.default,
-        comment=spec.comment,
-    )
+    return Schema(columns=tuple(column_of(spec, identity) for identity, spec in enumerate(statement.columns, start=1)))
 
 
 def _check_table(statement: CreateTable, table: TableDef) -> None:
     if statement.unique_key:
         raise NotSupportedYetError(statement="UNIQUE KEY", table=full_name(table))
     if statement.ttl is not None:
-        raise NotSupportedYetError(statement="TTL", table=full_name(table))
+        read_ttl(statement.ttl, table.schema)
     for transform in table.partition_by:
         find_column(table.schema, transform.column, "PARTITION BY")
     check_partition_by(table.schema, table.partition_by)
@@ -171,15 +164,22 @@ def drop_table(services: Services, call: Call, statement: DropTable | DropView) 
         relation = services.catalog.tables.get(database, name)
     if isinstance(statement, DropView) and not isinstance(relation, ViewDef):
         raise wrong_kind(relation, what="DROP VIEW", needed="a view")
-    services.catalog.tables.drop(relation.uuid)
+    with services.audited(call, verb=_verb(relation, "DROP"), table=full_name(relation)):
+        services.catalog.tables.drop(relation.uuid)
     _wake_after(services, relation)
     return done(f"dropped: {full_name(relation)}; UNDROP TABLE brings it back")
 
 
 def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outcome:
-    relation = services.catalog.tables.undrop(*place_of(call, statement.name))
+    database, name = place_of(call, statement.name)
+    with services.audited(call, verb="UNDROP TABLE", table=f"{database}.{name}"):
+        relation = services.catalog.tables.undrop(database, name)
     _wake_after(services, relation)
     return done(f"back again: {full_name(relation)}")
+
+
+def _verb(relation: Relation, word: str) -> str:
+    return f"{word} {'VIEW' if isinstance(relation, ViewDef) else 'TABLE'}"
 
 
 def _wake_after(services: Services, relation: Relation) -> None:
@@ -199,10 +199,11 @@ def truncate_table(services: Services, call: Call, statement: TruncateTable) -> 
     if statement.if_exists and services.catalog.tables.find(database, name) is None:
         return done(f"there was no {database}.{name}")
     table = table_of(services, call, statement.name, what="TRUNCATE")
-    transactions = services.catalog.transactions
-    txn = transactions.begin(f"truncate {full_name(table)}")
-    transactions.commit_or_raise(txn.id, [HideEverything(table=table.uuid)])
-    services.maintenance.wake()
+    with services.audited(call, verb="TRUNCATE TABLE", table=full_name(table)):
+        commit(services, f"truncate {full_name(table)}", [HideEverything(table=table.uuid)])
+    # What still runs there could not commit any more.
+    services.maintenance.cancel_partition(table.uuid, None)
+    services.maintenance.wake(table.uuid)
     return done(f"emptied: {full_name(table)}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.ingest import DEAD_LETTER_SCHEMA, KafkaConfig, dead_letter_table
+from tilth.ingest import DEAD_LETTER_SCHEMA, KafkaConfig, dead_letter_table, read_config
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.sql.errors import BadDefinitionError
 from tilth.sql.services import Services
@@ -41,6 +41,13 @@ def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig
     made = services.catalog.tables.create(new)
     assert isinstance(made, TableDef)
     return DeadLetters(table=made, is_new=True)
+
+
+def has_dead_letters_in(kafka: KafkaDef, table: TableDef) -> bool:
+    """Whether the Kafka table's broken messages go into this table."""
+    config = read_config(kafka)
+    name = config.dead_letter_table if config.error_mode.value == _DEAD_LETTER else None
+    return (kafka.database, name) == (table.database, table.name)
 
 
 def _takes_dead_letters(table: TableDef) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilth.model.table import Column, Engine, KafkaDef, Relation, TableDef, ViewDef
 from tilth.sql.grammar import ColumnSpec, CreateTable, CreateView, Name, render
+from tilth.sql.rewrite import quoted
 from tilth.sql.services import Services
 
 
@@ -38,7 +39,19 @@ def create_statement(services: Services, relation: Relation) -> str:
         case ViewDef():
             target = services.catalog.tables.by_id(relation.target)
             into = Name(target.database, target.name) if target is not None else Name(None, relation.target)
-            return render(CreateView(name=name, target=into, select=relation.select, comment=relation.comment))
+            return render(
+                CreateView(name=name, target=into, select=_select(relation, target), comment=relation.comment)
+            )
+
+
+def _select(view: ViewDef, target: Relation | None) -> str:
+    """The view's SELECT; where columns that it fills have other names by now, with these names."""
+    now = {column.id: column.name for column in target.schema.columns} if isinstance(target, TableDef) else {}
+    names = [(name, now.get(identity, name)) for name, identity in view.target_columns]
+    if all(old.lower() == new.lower() for old, new in names):
+        return view.select
+    columns = ", ".join(f"{quoted(old)} AS {quoted(new)}" for old, new in names)
+    return f"SELECT {columns} FROM ({view.select})"
 
 
 def _spec(column: Column) -> ColumnSpec:

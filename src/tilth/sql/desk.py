@@ -18,7 +18,7 @@ import pyarrow as pa
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.base.logs import Log
-from tilth.catalog import SYSTEM_DATABASE, Catalog
+from tilth.catalog import SYSTEM_DATABASE, Catalog, SchemaChangedError
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
@@ -116,8 +116,11 @@ class QueryDesk:
         keeps: dict[str, list[Keep]] = {}
         for found, predicate in zip(query.found, predicates, strict=True):
             if isinstance(found, TableDef):
-                keeps.setdefault(found.uuid, []).append(keeper(predicate, found.schema))
+                keeps.setdefault(found.uuid, []).append(keeper(predicate, found))
         snapshots = {uuid: self._snapshot(query, uuid, keeps_of) for uuid, keeps_of in keeps.items()}
+        for found in query.found:
+            if isinstance(found, TableDef):
+                _check_same_columns(found, snapshots[found.uuid].table)
         turns = {uuid: iter(keeps_of) for uuid, keeps_of in keeps.items()}
         return [self._source(found, snapshots, turns) for found in query.found]
 
@@ -193,6 +196,17 @@ class QueryDesk:
             self._catalog.readers.close(lease)
         except TilthError as error:
             _log.warning("reader_lease_left", cause_id=lease.id, table=lease.table, reason=error)
+
+
+def _check_same_columns(resolved: TableDef, pinned: TableDef) -> None:
+    """Raises SchemaChangedError when an ALTER came between the look at the names and the snapshot."""
+    if resolved.schema_version != pinned.schema_version:
+        raise SchemaChangedError(
+            table=full_name(resolved),
+            looked_at=resolved.schema_version,
+            now=pinned.schema_version,
+            hint="run the query again",
+        )
 
 
 def qualified(name: tuple[str, ...], database: str) -> tuple[str, str]:

@@ -19,10 +19,10 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.settings import Setting
 from tilth.catalog import Catalog
-from tilth.sql import alter, ddl, inserts, queries, show, system, views
+from tilth.sql import alter, ddl, explain, inserts, mutations, queries, show, system, views
 from tilth.sql.answer import Answer, Outcome, columns_of
 from tilth.sql.desk import QueryDesk
-from tilth.sql.errors import BadValueError, NotSupportedYetError, UnknownFormatError
+from tilth.sql.errors import BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
     AlterTable,
     CreateDatabase,
@@ -67,6 +67,8 @@ from tilth.sql.system_tables import find_system_table
 OUTPUT_FORMATS = frozenset(
     {"json", "jsoncompact", "jsoneachrow", "ndjson", "csv", "csvwithnames", "arrow", "arrowstream"}
 )
+
+_WithSettings = Query | InsertValues | InsertQuery | InsertData | AlterTable | DeleteRows | UpdateRows
 
 _log = Log("sql")
 
@@ -130,7 +132,7 @@ class SqlEngine:
         def act(running: _Running) -> Outcome:
             statement = parse(text)
             given = dict(settings or {})
-            if isinstance(statement, Query | InsertValues | InsertQuery | InsertData):
+            if isinstance(statement, _WithSettings):
                 given |= dict(statement.settings)
             running.kind = type(statement).__name__
             if isinstance(statement, Query):
@@ -166,7 +168,7 @@ class SqlEngine:
 
     def _logged(self, text: str, database: str, act: Callable[[_Running], Outcome]) -> Answer:
         """Runs it and writes a line of the query log, whatever comes of it."""
-        running = _Running(self._services.ids())
+        running = _Running(self._services.ids(), text)
         started, started_ms = self._clock.monotonic(), self._clock.now_ms()
         outcome, error = Outcome(), None
         try:
@@ -213,13 +215,14 @@ class _Running:
     """What is known of a statement so far."""
 
     query_id: str
+    text: str
     #: Empty until it has been read.
     kind: str = ""
     output_format: str | None = None
 
 
 def _call(running: _Running, database: str, given: Mapping[str, str]) -> Call:
-    return Call(query_id=running.query_id, database=database, settings=session_settings(given))
+    return Call(query_id=running.query_id, database=database, settings=session_settings(given), text=running.text)
 
 
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:
@@ -263,16 +266,14 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return system.run_service(services, call, statement)
         case ResetConsumeOffset():
             return system.reset_offset(services, call, statement)
-        case DeleteRows():
-            raise NotSupportedYetError(statement="DELETE")
-        case UpdateRows():
-            raise NotSupportedYetError(statement="UPDATE")
+        case DeleteRows() | UpdateRows():
+            return alter.change_rows(services, call, statement)
         case KillMutation():
-            raise NotSupportedYetError(statement="KILL MUTATION")
+            return mutations.kill_mutations(services, call, statement)
         case ExplainMerge():
             return system.explain_merge(services, call, statement)
         case ExplainGc():
-            raise NotSupportedYetError(statement="EXPLAIN GC")
+            return explain.explain_gc(services, call, statement)
     assert_never(statement)
 
 

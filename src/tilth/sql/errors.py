@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, TilthError
+from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError
 
 
 class NotSupportedYetError(InvalidInputError):
@@ -64,6 +64,36 @@ class BadDefinitionError(InvalidInputError):
     """the definition of the table contradicts itself"""
 
     code = "BAD_DEFINITION"
+
+
+class BadAlterError(InvalidInputError):
+    """this change of the table is not possible"""
+
+    code = "BAD_ALTER"
+
+
+class ColumnBusyError(ConflictError):
+    """a mutation that is not done names this column"""
+
+    code = "COLUMN_BUSY"
+
+
+class BadMutationError(InvalidInputError):
+    """rows cannot be changed by this"""
+
+    code = "BAD_MUTATION"
+
+
+class MutationKilledError(ConflictError):
+    """the mutation was killed"""
+
+    code = "MUTATION_KILLED"
+
+
+class MutationNotDoneError(RetryError):
+    """the mutation is not done yet"""
+
+    code = "MUTATION_NOT_DONE"
 
 
 class WrongKindOfTableError(InvalidInputError):

@@ -45,17 +45,44 @@ class NamesTask(msgspec.Struct, frozen=True, kw_only=True, tag="names"):
 
 
 class CheckTask(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
-    """Checks a materialized view's SELECT; the result has no payload."""
+    """Checks a materialized view's SELECT; the result's payload is the view's `target_columns`."""
 
     #: `database.view`.
     view: str
     kafka: KafkaDef
     target: TableDef
     select: str
+    #: As in ViewDef.
+    target_columns: tuple[tuple[str, int], ...] = ()
+
+
+class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expressions"):
+    """Checks what an ALTER computes; the result's payload is a `CheckedExpressions`."""
+
+    #: `database.table`, for messages.
+    table: str
+    schema: Schema
+    #: Of UPDATE: column and expression.
+    assignments: tuple[tuple[str, str], ...] = ()
+    #: Of UPDATE and DELETE; empty: there is none.
+    predicate: str = ""
+    #: Defaults of the columns of `schema` that are to be checked, by name.
+    defaults: tuple[str, ...] = ()
+    #: Those of them that stand for rows which are there already: they must be the same whenever they are computed.
+    constant_defaults: tuple[str, ...] = ()
+    #: The time that now() stands for.
+    now_ms: int
+
+
+class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
+    """The expressions with now() and its kin replaced by one instant."""
+
+    assignments: tuple[tuple[str, str], ...]
+    predicate: str
 
 
 #: The payload of a QUERY task.
-WorkerTask = QueryTask | NamesTask | CheckTask
+WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask
 
 
 class InsertTask(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, assert_never
 
+import msgspec
+
 from tilth.model.part import Bound, ColumnRange, Part
-from tilth.model.table import Schema
+from tilth.model.table import TableDef
 from tilth.model.types import DataType
 from tilth.model.types import Decimal as DecimalType
 from tilth.sql.predicates import (
@@ -36,14 +38,29 @@ _OPPOSITE = {
 }
 
 
-def keeper(predicate: Predicate, schema: Schema) -> Callable[[Part], bool]:
-    """The test that a part must pass to be read."""
-    types = {column.name: column.type for column in schema.columns}
+def keeper(predicate: Predicate, table: TableDef) -> Callable[[Part], bool]:
+    """The test that a part must pass to be read; the predicate names the table's present columns."""
+    types = {column.name: column.type for column in table.schema.columns}
 
     def keep(part: Part) -> bool:
-        return _may_be(predicate, part, types, wanted=True)
+        return _may_be(predicate, as_present(part, table), types, wanted=True)
 
     return keep
+
+
+def as_present(part: Part, table: TableDef) -> Part:
+    """The part with its ranges under the present names. A range counts only for the column (by id) that it was made of,
+    and only while its type is the same."""
+    if part.schema_version == table.schema_version:
+        return part
+    written = table.schema_of(part.schema_version)
+    before = {} if written is None else {column.id: column for column in written.columns}
+    ranges: dict[str, ColumnRange] = {}
+    for column in table.schema.columns:
+        old = before.get(column.id)
+        if old is not None and old.type == column.type and old.name in part.ranges:
+            ranges[column.name] = part.ranges[old.name]
+    return msgspec.structs.replace(part, ranges=ranges)
 
 
 def _may_be(predicate: Predicate, part: Part, types: dict[str, DataType], *, wanted: bool) -> bool:

@@ -1,4 +1,4 @@
-"""SELECT: over system tables in this process, over anything else by Spark."""
+"""SELECT: over system tables in this process, over anything else by Spark; and what else a worker is asked."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import msgspec
 import pyarrow as pa
 
 from tilth.base.errors import UnavailableError
+from tilth.base.logs import Log
+from tilth.catalog import SchemaChangedError
 from tilth.model.task import TaskKind
 from tilth.sql.answer import Outcome
 from tilth.sql.errors import BadQueryError
 from tilth.sql.grammar import Query
-from tilth.sql.protocol import QueryTask
+from tilth.sql.protocol import QueryTask, WorkerTask
 from tilth.sql.services import Call, Services
 from tilth.sql.system_lane import NotForThisLaneError, answer_from_system, system_tables_of
 from tilth.sql.system_tables import find_system_table
 from tilth.warehouse import QUERY_WAREHOUSE
+
+#: Each ALTER of columns may hit a query once between two of its steps.
+TRIES_MAX = 5
+
+_log = Log("sql")
 
 
 def run_query(services: Services, call: Call, statement: Query) -> Outcome:
@@ -36,6 +43,16 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
 
 
 def _by_spark(services: Services, call: Call, text: str) -> Outcome:
+    """Begins anew when columns change between the look at the names and the snapshot: nothing has been answered yet."""
+    for _ in range(TRIES_MAX - 1):
+        try:
+            return _asked(services, call, text)
+        except SchemaChangedError as error:
+            _log.info("query_begins_anew", cause_id=call.query_id, reason=error)
+    return _asked(services, call, text)
+
+
+def _asked(services: Services, call: Call, text: str) -> Outcome:
     task = QueryTask(
         query_id=call.query_id,
         text=text,
@@ -50,3 +67,11 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
     with pa.ipc.open_stream(result.payload) as reader:
         table = reader.read_all()
     return Outcome(table=table, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+
+
+def ask_worker(services: Services, task: WorkerTask) -> bytes:
+    """The payload of a worker's answer; raises what the worker raises, and UnavailableError."""
+    spec = services.dispatcher.new_spec(
+        TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+    )
+    return services.dispatcher.run(spec).payload

@@ -5,16 +5,28 @@ Covers: the services and what belongs to one call. Does not cover: who makes the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.settings import Setting
 from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
-from tilth.maintenance import ChoiceRow, GcReport, MergeCandidateRow, OpRow, OptimizeReport
+from tilth.maintenance import (
+    ChoiceRow,
+    GcReport,
+    GcRow,
+    MaintenanceNumbers,
+    MergeCandidateRow,
+    MutationProgress,
+    OpRow,
+    OptimizeReport,
+)
+from tilth.model.audit import AuditEvent
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
@@ -58,9 +70,9 @@ class Consume(Protocol):
 
     def wake(self, kafka_uuid: str | None = None) -> None: ...
 
-    def start_table(self, kafka_uuid: str) -> None: ...
+    def start_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None: ...
 
-    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0) -> None: ...
+    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None: ...
 
     def restart(self, kafka_uuid: str) -> None: ...
 
@@ -82,11 +94,19 @@ class Maintenance(Protocol):
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport: ...
 
-    def gc_now(self, table_uuid: str) -> GcReport: ...
+    def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport: ...
 
-    def explain_merge(self, table_uuid: str) -> list[MergeCandidateRow]: ...
+    def explain_gc(self, table_uuid: str) -> list[GcRow]: ...
+
+    def cancel_partition(self, table_uuid: str, partition: str | None) -> int: ...
+
+    def mutations(self) -> list[MutationProgress]: ...
+
+    def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]: ...
 
     def stats(self) -> list[ServiceStats]: ...
+
+    def numbers(self) -> MaintenanceNumbers: ...
 
     def ops(self) -> list[OpRow]: ...
 
@@ -116,6 +136,47 @@ class Services:
     upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
 
+    def record(
+        self,
+        call: Call,
+        *,
+        verb: str,
+        table: str = "",
+        outcome: str = "done",
+        because: str = "",
+        duration_ms: int = 0,
+    ) -> None:
+        """A line of the audit log: who asked is the call, what came of it the outcome.
+
+        `verb` is the statement without names, as in `ALTER .. DROP PARTITION`; `table` is `database.table`.
+        """
+        event = AuditEvent(
+            at_ms=self.clock.now_ms(),
+            verb=verb,
+            table=table,
+            statement=call.text,
+            duration_ms=duration_ms,
+            because=because,
+            query_id=call.query_id,
+            outcome=outcome,
+        )
+        self.catalog.audit.record(event)
+
+    @contextmanager
+    def audited(
+        self, call: Call, *, verb: str, table: str = "", because: str = "", duration_ms: int = 0
+    ) -> Iterator[None]:
+        """Records the verb when the block is over, with the error that refused it if there is one."""
+        outcome = "INTERNAL_ERROR: a defect, see the log"
+        try:
+            yield
+            outcome = "done"
+        except TilthError as error:
+            outcome = f"{error.code}: {error}"
+            raise
+        finally:
+            self.record(call, verb=verb, table=table, outcome=outcome, because=because, duration_ms=duration_ms)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
@@ -125,6 +186,8 @@ class Call:
     #: For names without one.
     database: str
     settings: SessionSettings
+    #: As it was written.
+    text: str = ""
 
 
 def place_of(call: Call, name: Name) -> tuple[str, str]:

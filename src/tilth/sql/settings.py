@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_of
-from tilth.base.units import GIB, MIB, parse_bytes
+from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
+from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
@@ -57,7 +58,48 @@ PRUNE_PARTS = Setting(
     doc="Off: a query reads every part of its tables. For a comparison only; answers are the same.",
 )
 
-SESSION_SETTINGS = SettingGroup((MAX_RESULT_BYTES, MAX_INSERT_BYTES, MAX_INSERT_TASKS, PRUNE_PARTS))
+MUTATIONS_SYNC = Setting(
+    name="mutations_sync",
+    scope=Scope.SESSION,
+    default=0,
+    parse=int,
+    check=lambda level: 0 <= level <= 2,
+    allowed="0, 1 or 2",
+    doc="0: an ALTER returns when it is committed, and parts are rewritten in the background. 1 or 2: it waits until "
+    "every part is rewritten. `DELETE FROM` and `UPDATE` always wait.",
+)
+MUTATIONS_WAIT_TIMEOUT_SECONDS = Setting(
+    name="mutations_wait_timeout_seconds",
+    scope=Scope.SESSION,
+    default=600.0,
+    parse=parse_seconds,
+    check=lambda seconds: seconds >= 0,
+    allowed="0 and up",
+    unit="seconds",
+    doc="How long a statement waits for its mutation before it fails with MUTATION_NOT_DONE; the mutation goes on. "
+    "More: large tables finish within the statement. Less: a client learns sooner that something hinders it.",
+)
+FORCE_ALTER_CONFLICT_CHECK = Setting(
+    name="force_alter_conflict_check",
+    scope=Scope.SESSION,
+    default=True,
+    parse=parse_bool,
+    allowed="true or false",
+    doc="On: a column that an unfinished mutation names is not modified or renamed. Off: it is, and the mutation that "
+    "is under way still does what it was told, with the columns as they were then.",
+)
+
+SESSION_SETTINGS = SettingGroup(
+    (
+        MAX_RESULT_BYTES,
+        MAX_INSERT_BYTES,
+        MAX_INSERT_TASKS,
+        PRUNE_PARTS,
+        MUTATIONS_SYNC,
+        MUTATIONS_WAIT_TIMEOUT_SECONDS,
+        FORCE_ALTER_CONFLICT_CHECK,
+    )
+)
 #: Names that go to the query's Spark session as they are.
 SPARK_PREFIX = "spark.sql."
 
@@ -85,7 +127,14 @@ ACCEPTED = tuple(
 )
 
 #: What CREATE TABLE and ALTER TABLE .. MODIFY SETTING take, for tables that store rows.
-TABLE_SETTINGS = SettingGroup((*STORAGE_TABLE_SETTINGS.all, *MAINTENANCE_TABLE_SETTINGS.all, *ACCEPTED))
+TABLE_SETTINGS = SettingGroup(
+    (*STORAGE_TABLE_SETTINGS.all, *MAINTENANCE_TABLE_SETTINGS.all, *PRESSURE_SETTINGS.all, *ACCEPTED)
+)
+
+
+def check_together(settings: Mapping[str, str]) -> None:
+    """What settings of a table must satisfy together; raises BadSettingError."""
+    pressure_settings(settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +145,9 @@ class SessionSettings:
     max_insert_bytes: int = MAX_INSERT_BYTES.default
     max_insert_tasks: int = MAX_INSERT_TASKS.default
     prune_parts: bool = PRUNE_PARTS.default
+    mutations_sync: int = MUTATIONS_SYNC.default
+    mutations_wait_timeout_seconds: float = MUTATIONS_WAIT_TIMEOUT_SECONDS.default
+    force_alter_conflict_check: bool = FORCE_ALTER_CONFLICT_CHECK.default
     #: For the session of the query.
     spark: Mapping[str, str]
 
@@ -109,6 +161,9 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
         max_insert_bytes=value_of(values, MAX_INSERT_BYTES),
         max_insert_tasks=value_of(values, MAX_INSERT_TASKS),
         prune_parts=value_of(values, PRUNE_PARTS),
+        mutations_sync=value_of(values, MUTATIONS_SYNC),
+        mutations_wait_timeout_seconds=value_of(values, MUTATIONS_WAIT_TIMEOUT_SECONDS),
+        force_alter_conflict_check=value_of(values, FORCE_ALTER_CONFLICT_CHECK),
         spark=spark,
     )
 

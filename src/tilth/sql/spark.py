@@ -12,7 +12,7 @@ import io
 import logging
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, Protocol, TypeVar, assert_never
 
 import msgspec
@@ -35,10 +35,13 @@ from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple
 from tilth.model.wire import ColumnInfo
 from tilth.sql.coerce import is_assignable
 from tilth.sql.errors import BadDefinitionError, BadValueError, ResultTooLargeError
+from tilth.sql.expressions import ExpressionChecker
 from tilth.sql.predicates import Predicate, Unknown
 from tilth.sql.protocol import (
     COLUMNS_KEY,
+    CheckedExpressions,
     CheckTask,
+    ExpressionsTask,
     InsertResult,
     InsertTask,
     NamesTask,
@@ -69,12 +72,26 @@ logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 T = TypeVar("T")
 
 
+class CheckedView(Protocol):
+    """What a check of a view gives back, as far as it matters here."""
+
+    @property
+    def outputs(self) -> tuple[tuple[str, int], ...]: ...
+
+
 class ViewCheck(Protocol):
     """`tilth.ingest.check_view`; handed in, for that room also knows the catalog, which code for workers must not."""
 
     def __call__(
-        self, session: SparkSession, kafka: KafkaDef, target: TableDef, select: str, *, view: str
-    ) -> object: ...
+        self,
+        session: SparkSession,
+        kafka: KafkaDef,
+        target: TableDef,
+        select: str,
+        *,
+        view: str,
+        target_columns: Sequence[tuple[str, int]],
+    ) -> CheckedView: ...
 
 
 class QueryRunner:
@@ -92,8 +109,17 @@ class QueryRunner:
             case NamesTask():
                 return TaskResult(payload=msgspec.msgpack.encode(_names(context.session, task.text)))
             case CheckTask():
-                self._check_view(context.session, task.kafka, task.target, task.select, view=task.view)
-                return TaskResult()
+                checked = self._check_view(
+                    context.session,
+                    task.kafka,
+                    task.target,
+                    task.select,
+                    view=task.view,
+                    target_columns=task.target_columns,
+                )
+                return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
+            case ExpressionsTask():
+                return TaskResult(payload=msgspec.msgpack.encode(_expressions(context.session, task)))
         assert_never(task)
 
     def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
@@ -108,6 +134,14 @@ def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
         return [relation.name for relation in _parsed(session, text).relations]
     except PySparkException as error:
         raise from_spark(error, text, lambda place: place, text) from error
+
+
+def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpressions:
+    checker = ExpressionChecker(session, task, model_type)
+    try:
+        return checker.check()
+    except PySparkException as error:
+        raise from_spark(error, checker.text, checker.original, checker.sent) from error
 
 
 def _parsed(session: SparkSession, text: str) -> Relations:

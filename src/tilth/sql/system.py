@@ -12,7 +12,7 @@ import pyarrow as pa
 from tilth import ingest
 from tilth.base.units import show_bytes
 from tilth.model.offset import TopicPartition
-from tilth.model.service import ServiceKind, Switch, SwitchState
+from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, newer_since_ms
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 from tilth.sql.alter import partition_named
 from tilth.sql.answer import Outcome, done
@@ -39,53 +39,61 @@ _SPELLED = {
     ServiceKind.MUTATE: "MUTATIONS",
     ServiceKind.DELTA: "DELTAS",
 }
-_WITH_SWITCH = (ServiceKind.CONSUME, ServiceKind.MERGE, ServiceKind.GC)
+_WITH_SWITCH = (ServiceKind.CONSUME, ServiceKind.MERGE, ServiceKind.MUTATE, ServiceKind.GC)
+_DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}
 
 
 def switch_service(services: Services, call: Call, statement: SwitchService) -> Outcome:
+    """Without a table the word is for all, those that come later too."""
     what = f"SYSTEM {statement.verb.value} {_SPELLED[statement.service]}"
     if statement.service not in _WITH_SWITCH:
         raise NotSupportedYetError(statement=what)
-    relations = _switched(services, call, statement, what)
-    now_ms = services.clock.now_ms()
-    until_ms = now_ms + statement.duration_ms if statement.duration_ms else 0
-    for relation in relations:
+    relation = _switched(services, call, statement, what)
+    uuid, name = (ALL_TABLES, "") if relation is None else (relation.uuid, full_name(relation))
+    duration_ms = statement.duration_ms or 0
+    until_ms = services.clock.now_ms() + duration_ms if duration_ms else 0
+    with services.audited(call, verb=what, table=name, because=statement.because, duration_ms=duration_ms):
         if statement.service is ServiceKind.CONSUME:
-            _switch_consume(services, relation.uuid, statement, until_ms)
-            continue
-        services.catalog.services.set(
-            Switch(
-                table=relation.uuid,
-                service=statement.service,
-                state=SwitchState.STOPPED if statement.verb is SwitchVerb.STOP else SwitchState.RUNNING,
-                since_ms=now_ms,
-                until_ms=until_ms,
-                because=statement.because,
-            )
-        )
-    services.maintenance.wake()
-    names = ", ".join(full_name(relation) for relation in relations) or "no table"
-    word = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}[statement.verb]
-    return done(f"{_SPELLED[statement.service]} {word}: {names}")
+            _switch_consume(services, call, uuid, statement, until_ms)
+        else:
+            _switch_maintenance(services, call, uuid, statement, until_ms)
+    limit = f" for {duration_ms / 1000:g} s" if duration_ms else ""
+    return done(f"{_SPELLED[statement.service]} {_DONE[statement.verb]}{limit}: {name or 'all tables'}")
 
 
-def _switch_consume(services: Services, uuid: str, statement: SwitchService, until_ms: int) -> None:
+def _switch_consume(services: Services, call: Call, uuid: str, statement: SwitchService, until_ms: int) -> None:
+    consume = services.consume
     match statement.verb:
         case SwitchVerb.START:
-            services.consume.start_table(uuid)
+            consume.start_table(uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id)
         case SwitchVerb.STOP:
-            services.consume.stop_table(uuid, because=statement.because, until_ms=until_ms)
+            consume.stop_table(uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id)
         case SwitchVerb.RESTART:
-            services.consume.restart(uuid)
+            consume.restart(uuid)
 
 
-def _switched(services: Services, call: Call, statement: SwitchService, what: str) -> list[Relation]:
+def _switch_maintenance(services: Services, call: Call, uuid: str, statement: SwitchService, until_ms: int) -> None:
+    others = [each for each in services.catalog.services.all() if each.service is statement.service]
+    services.catalog.services.set(
+        Switch(
+            table=uuid,
+            service=statement.service,
+            state=SwitchState.STOPPED if statement.verb is SwitchVerb.STOP else SwitchState.RUNNING,
+            since_ms=newer_since_ms(others, now_ms=services.clock.now_ms()),
+            until_ms=until_ms,
+            because=statement.because,
+            query_id=call.query_id,
+        )
+    )
+    services.maintenance.wake(uuid or None)
+
+
+def _switched(services: Services, call: Call, statement: SwitchService, what: str) -> Relation | None:
+    if statement.name is None:
+        return None
     if statement.service is ServiceKind.CONSUME:
-        assert statement.name is not None
-        return [kafka_of(services, call, statement.name, what=what)]
-    if statement.name is not None:
-        return [table_of(services, call, statement.name, what=what)]
-    return [one for one in services.catalog.tables.list() if isinstance(one, TableDef)]
+        return kafka_of(services, call, statement.name, what=what)
+    return table_of(services, call, statement.name, what=what)
 
 
 def run_service(services: Services, call: Call, statement: RunService) -> Outcome:
@@ -95,11 +103,21 @@ def run_service(services: Services, call: Call, statement: RunService) -> Outcom
         case RunVerb.VERIFY:
             return _verify(services, call, statement)
         case RunVerb.GC:
-            table = table_of(services, call, statement.name, what="SYSTEM GC")
-            report = services.maintenance.gc_now(table.uuid)
-            told = f"{report.moved} records moved to the trash, {report.removed} files removed"
-            freed = f"{show_bytes(report.removed_bytes)} freed, {report.kept + report.in_trash} wait"
-            return done(f"collected from {full_name(table)}: {told}, {freed}{_because(report.reason)}")
+            return _collect(services, call, statement)
+
+
+def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
+    what = "SYSTEM FORCE GC" if statement.is_forced else "SYSTEM GC"
+    table = table_of(services, call, statement.name, what=what)
+    partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
+    with services.audited(call, verb=what, table=full_name(table)):
+        report = services.maintenance.gc_now(table.uuid, partition, is_forced=statement.is_forced)
+    where = full_name(table) if partition is None else f"partition {partition} of {full_name(table)}"
+    expired = f"{report.expired} partitions expired, " if report.expired else ""
+    told = f"{expired}{report.moved} records moved to the trash, {report.removed} files removed"
+    warning = "; queries that hold no lease, and reads of the past, may fail now" if statement.is_forced else ""
+    freed = f"{show_bytes(report.removed_bytes)} freed, {report.kept + report.in_trash} wait"
+    return done(f"collected from {where}: {told}, {freed}{_because(report.reason)}{warning}")
 
 
 def _because(reason: str) -> str:
@@ -126,7 +144,8 @@ def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
 
 def reset_offset(services: Services, call: Call, statement: ResetConsumeOffset) -> Outcome:
     kafka = kafka_of(services, call, statement.name, what="SYSTEM RESET CONSUME OFFSET")
-    offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
+    with services.audited(call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
+        offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
     told = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
     return done(f"offsets of {full_name(kafka)}: {told or 'forgotten'}")
 
@@ -145,27 +164,35 @@ def _wanted(statement: ResetConsumeOffset) -> ingest.OffsetReset:
 def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcome:
     table = table_of(services, call, statement.name, what="OPTIMIZE")
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
-    report = services.maintenance.optimize(table.uuid, partition, statement.final)
+    with services.audited(call, verb="OPTIMIZE", table=full_name(table)):
+        report = services.maintenance.optimize(table.uuid, partition, statement.final)
     told = f"{report.parts_before} parts became {report.parts_after} by {report.merges} merges"
-    return done(f"optimized {full_name(table)}: {told}, {report.rows_merged} rows, {report.seconds:.2f} s")
+    note = f"; {report.note}" if report.note else ""
+    return done(f"optimized {full_name(table)}: {told}, {report.rows_merged} rows, {report.seconds:.2f} s{note}")
 
 
 def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:
-    """One row for each partition or range of parts that was looked at, with what is to become of it and why."""
+    """One row for each range of parts that was looked at, with what is to become of it and why.
+
+    With a policy: the same by that policy, then a row for each merge that it would have done to the history that the
+    part log still has, and one for the sums of that history and of what really happened.
+    """
     table = table_of(services, call, statement.name, what="EXPLAIN MERGE")
-    if statement.policy is not None:
-        raise NotSupportedYetError(statement="EXPLAIN MERGE .. POLICY", table=full_name(table))
-    rows = services.maintenance.explain_merge(table.uuid)
+    rows = services.maintenance.explain_merge(table.uuid, statement.policy)
     return Outcome(
         table=pa.table(
             {
                 "partition": pa.array([row.partition for row in rows], pa.string()),
                 "state": pa.array([row.state for row in rows], pa.string()),
+                "allowed": pa.array([row.is_allowed for row in rows], pa.bool_()),
                 "reason": pa.array([row.reason for row in rows], pa.string()),
                 "score": pa.array([row.score for row in rows], pa.float64()),
                 "parts": pa.array([row.parts for row in rows], pa.int64()),
                 "rows": pa.array([row.rows for row in rows], pa.int64()),
                 "bytes": pa.array([row.bytes for row in rows], pa.int64()),
+                "first_part": pa.array([row.first_part for row in rows], pa.string()),
+                "last_part": pa.array([row.last_part for row in rows], pa.string()),
+                "back_off": pa.array([row.back_off for row in rows], pa.string()),
                 "next_attempt": pa.array(
                     [row.next_attempt_ms * 1000 or None for row in rows], pa.timestamp("us", tz="UTC")
                 ),

@@ -8,15 +8,14 @@ from __future__ import annotations
 import msgspec
 
 from tilth.model.table import KafkaDef, ViewDef, full_name
-from tilth.model.task import TaskKind
 from tilth.sql.answer import Outcome, done
 from tilth.sql.ddl import find_column
 from tilth.sql.desk import qualified
 from tilth.sql.errors import BadDefinitionError
 from tilth.sql.grammar import CreateView
-from tilth.sql.protocol import CheckTask, NamesTask, WorkerTask
+from tilth.sql.protocol import CheckTask, NamesTask
+from tilth.sql.queries import ask_worker
 from tilth.sql.services import Call, Services, place_of, table_of, wrong_kind
-from tilth.warehouse import QUERY_WAREHOUSE
 
 
 def create_view(services: Services, call: Call, statement: CreateView) -> Outcome:
@@ -28,7 +27,9 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
     for column in statement.columns:
         find_column(target.schema, column, "the view's columns")
     kafka = _source(services, call, statement, f"{database}.{name}")
-    _ask_worker(services, CheckTask(view=f"{database}.{name}", kafka=kafka, target=target, select=statement.select))
+    filled = ask_worker(
+        services, CheckTask(view=f"{database}.{name}", kafka=kafka, target=target, select=statement.select)
+    )
     view = ViewDef(
         uuid="",
         database=database,
@@ -36,6 +37,7 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
         source=kafka.uuid,
         target=target.uuid,
         select=statement.select,
+        target_columns=msgspec.msgpack.decode(filled, type=tuple[tuple[str, int], ...]),
         comment=statement.comment,
         created_ms=services.clock.now_ms(),
     )
@@ -46,7 +48,7 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
 
 def _source(services: Services, call: Call, statement: CreateView, view: str) -> KafkaDef:
     """The Kafka table that the SELECT reads."""
-    payload = _ask_worker(services, NamesTask(text=statement.select))
+    payload = ask_worker(services, NamesTask(text=statement.select))
     names = [qualified(name, call.database) for name in msgspec.msgpack.decode(payload, type=list[tuple[str, ...]])]
     if len(set(names)) != 1:
         raise BadDefinitionError(
@@ -58,10 +60,3 @@ def _source(services: Services, call: Call, statement: CreateView, view: str) ->
     if not isinstance(relation, KafkaDef):
         raise wrong_kind(relation, what="a materialized view's SELECT", needed="a Kafka table")
     return relation
-
-
-def _ask_worker(services: Services, task: WorkerTask) -> bytes:
-    spec = services.dispatcher.new_spec(
-        TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
-    )
-    return services.dispatcher.run(spec).payload

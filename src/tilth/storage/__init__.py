@@ -17,9 +17,10 @@ from tilth.storage.errors import (
     MergeCancelledError,
     PartFileCorruptError,
     PartFileNotFoundError,
+    PartShapeUnknownError,
     UnmappedTypeError,
 )
-from tilth.storage.merge import MergeResult, merge_parts
+from tilth.storage.merge import Expiry, MergeResult, merge_parts
 from tilth.storage.partition import (
     Partitioned,
     check_partition_by,
@@ -30,18 +31,23 @@ from tilth.storage.partition import (
 )
 from tilth.storage.parts import PartWriter, check_file, footer_rows, read_part, write_parts
 from tilth.storage.paths import TableLayout, data_folder, file_name, layout_of, table_folder
+from tilth.storage.rewrite import Place, rewrite_part
 from tilth.storage.settings import TABLE_SETTINGS
+from tilth.storage.shapes import expressions, quoted
 
 __all__ = [
     "TABLE_SETTINGS",
     "BadColumnError",
     "BadPartitionError",
+    "Expiry",
     "MergeCancelledError",
     "MergeResult",
     "PartFileCorruptError",
     "PartFileNotFoundError",
+    "PartShapeUnknownError",
     "PartWriter",
     "Partitioned",
+    "Place",
     "TableLayout",
     "UnmappedTypeError",
     "arrow_schema",
@@ -53,15 +59,18 @@ __all__ = [
     "conform",
     "data_folder",
     "drop_table_folder",
+    "expressions",
     "file_name",
     "footer_rows",
     "layout_of",
     "merge_parts",
     "partition_id",
     "partition_ids",
+    "quoted",
     "read_part",
     "remove_file",
     "result_type",
+    "rewrite_part",
     "schema_from_arrow",
     "table_folder",
     "transform_array",

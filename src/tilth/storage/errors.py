@@ -17,6 +17,12 @@ class PartFileNotFoundError(NotFoundError):
     code = "PART_FILE_NOT_FOUND"
 
 
+class PartShapeUnknownError(CorruptError):
+    """nobody knows the columns of a part"""
+
+    code = "PART_SHAPE_UNKNOWN"
+
+
 class BadColumnError(InvalidInputError):
     """the values do not fit the column"""
 

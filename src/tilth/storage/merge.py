@@ -1,8 +1,10 @@
 """Merging sorted parts into one: k-way, in blocks, with bounded memory.
 
-Covers: the merge of part files of one partition. Does not cover: choosing what to merge (maintenance), deltas.
-Always holds: the result is the stable sort of the parts' rows laid end to end in the given order; memory is bounded by
-parts times block, plus one row group. Without a sort key the parts are laid end to end.
+Covers: the merge of part files of one partition, leaving out rows that have expired. Does not cover: choosing what to
+merge (maintenance), when a row expires (model/ttl.py).
+Always holds: the result is the stable sort of the parts' rows laid end to end in the given order, without those that
+have expired; memory is bounded by parts times block, plus one row group. Without a sort key the parts are laid end to
+end.
 
 How: of each part a block is in hand. The *watermark* is the smallest last key of those blocks that are not the last of
 their part; what lies at or below it can not be undercut by rows still on disk. So those rows leave in order, and parts
@@ -15,18 +17,21 @@ without a dictionary are not looked up in one. That, and numbers instead of keys
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tilth.model.part import Bound, DataFile, WrittenPart
-from tilth.model.table import Schema
-from tilth.storage.arrow import FIELD_ID, arrow_schema, conform
-from tilth.storage.errors import MergeCancelledError, PartFileCorruptError
+from tilth.model.table import Column, Schema
+from tilth.model.types import Kind, Simple
+from tilth.storage.arrow import FIELD_ID, arrow_schema, arrow_type, conform
+from tilth.storage.errors import BadColumnError, MergeCancelledError, PartFileCorruptError
 from tilth.storage.order import Codes, is_sorted, ranks_of, stable_order
 from tilth.storage.parts import PartWriter, damaged, opened
 from tilth.storage.paths import TableLayout, file_name
@@ -41,16 +46,32 @@ WINDOW_BYTES = 64 << 20
 #: A string column is read as dictionaries if its values take no more than this in the files, before compression.
 DICTIONARY_VALUE_BYTES_MAX = 2.0
 _VARIABLE_BYTES = 4
+#: Of the defaults those that mean the same here and in Spark.
+_LITERAL = re.compile(r"-?(?:\d+(?:\.\d*)?|\.\d+)|true|false|null|'(?P<string>[^'\\]*)'", re.IGNORECASE)
+#: What rows can expire by; the first counts in days.
+_TIMES = (Simple(Kind.DATE), Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
     """What a merge made."""
 
-    #: None if the parts had no rows.
+    #: None if no row was left.
     written: WrittenPart | None
     rows_in: int
     bytes_in: int
+    #: Left out because their time had passed.
+    rows_expired: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """Which rows a merge leaves out: those whose column is below the bound; a null never expires."""
+
+    #: Of dates or times.
+    column: str
+    #: Days since 1970 for dates, microseconds for times.
+    below: int
 
 
 def never() -> bool:
@@ -67,17 +88,20 @@ def merge_parts(
     txn: int,
     task: int,
     attempt: int,
+    expired: Expiry | None = None,
     block_rows: int = BLOCK_ROWS,
     is_cancelled: Callable[[], bool] = never,
 ) -> MergeResult:
     """Merges part files of one partition into one new file, the rows of equal keys in the order of the files.
 
-    Raises PartFileNotFoundError and PartFileCorruptError naming the file, and MergeCancelledError soon after
-    `is_cancelled` turned true.
+    With `expired` some rows are left out. Raises PartFileNotFoundError and PartFileCorruptError naming the file, and
+    MergeCancelledError soon after `is_cancelled` turned true.
     """
     dictionaries = _dictionaries(layout, files)
     sources = [_Source(layout, file, dictionaries) for file in files]
     rows_in = sum(source.rows for source in sources)
+    is_past = None if expired is None else _past(layout.schema, expired)
+    rows_expired = 0
     block = min(block_rows, _block_rows(layout, sources))
     name = file_name(txn=txn, task=task, attempt=attempt, n=0)
     try:
@@ -85,14 +109,34 @@ def merge_parts(
             for rows in _merged(layout, sources, block):
                 if is_cancelled():
                     raise MergeCancelledError(partition=partition, files=len(files))
+                if is_past is not None:
+                    past = is_past(rows)
+                    count = pc.sum(past).as_py() or 0
+                    rows_expired += count
+                    rows = rows.filter(pc.invert(past)) if count else rows
                 writer.write(rows)
             written = writer.close()
     finally:
         for source in sources:
             source.close()
     rows_out = 0 if written is None else written.rows
-    assert rows_out == rows_in, (rows_out, rows_in)
-    return MergeResult(written=written, rows_in=rows_in, bytes_in=sum(file.size for file in files))
+    assert rows_out + rows_expired == rows_in, (rows_out, rows_expired, rows_in)
+    bytes_in = sum(file.size for file in files)
+    return MergeResult(written=written, rows_in=rows_in, bytes_in=bytes_in, rows_expired=rows_expired)
+
+
+def _past(schema: Schema, expired: Expiry) -> Callable[[pa.Table], pa.ChunkedArray]:
+    """For each row whether it has expired."""
+    column = schema.find(expired.column)
+    if column is None or column.type not in _TIMES:
+        raise BadColumnError("rows can not expire by this column", column=expired.column)
+    name, number = column.name, pa.int32() if column.type == _TIMES[0] else pa.int64()
+
+    def is_past(rows: pa.Table) -> pa.ChunkedArray:
+        numbers = pc.cast(pc.cast(rows.column(name), number), pa.int64())
+        return pc.fill_null(pc.less(numbers, expired.below), False)
+
+    return is_past
 
 
 class _Source:
@@ -105,6 +149,10 @@ class _Source:
         self._parquet = opened(layout.folder, file, dictionaries=dictionaries)
         self._wanted = _wanted(layout.schema, dictionaries)
         self._columns = _columns_in_file(layout.schema, self._parquet.schema_arrow)
+        self._defaults = [
+            _default_of(column) if name is None else None
+            for name, column in zip(self._columns, layout.schema.columns, strict=True)
+        ]
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self.metadata: pq.FileMetaData = self._parquet.metadata
         self.rows = int(self.metadata.num_rows)
@@ -143,8 +191,8 @@ class _Source:
 
     def _shaped(self, batch: pa.RecordBatch) -> pa.Table:
         arrays = []
-        for name, field in zip(self._columns, self._wanted, strict=True):
-            arrays.append(pa.nulls(batch.num_rows, field.type) if name is None else batch.column(name))
+        for name, default in zip(self._columns, self._defaults, strict=True):
+            arrays.append(pa.repeat(default, batch.num_rows) if name is None else batch.column(name))
         if all(array.type == field.type for array, field in zip(arrays, self._wanted, strict=True)):
             return pa.table(arrays, schema=self._wanted)
         # Written under an earlier type of a column; types only ever widen.
@@ -290,6 +338,28 @@ def _columns_in_file(schema: Schema, stored: pa.Schema) -> list[str | None]:
         return [by_id.get(column.id) for column in schema.columns]
     names = set(stored.names)
     return [column.name if column.name in names else None for column in schema.columns]
+
+
+def _default_of(column: Column) -> pa.Scalar:
+    """What a row gets whose file lacks the column; only literals are known without Spark."""
+    target = arrow_type(column.type)
+    if column.default is None:
+        return pa.scalar(None, target)
+    text = column.default.strip()
+    found = _LITERAL.fullmatch(text)
+    if found is None or pa.types.is_nested(target):
+        raise BadColumnError(
+            "a part lacks the column, and its default is more than a literal",
+            column=column.name,
+            default=column.default,
+            hint="the part is merged once it has been brought into the table's present columns",
+        )
+    if text.lower() == "null":
+        return pa.scalar(None, target)
+    try:
+        return pa.scalar(found["string"] if found["string"] is not None else text).cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadColumnError(column=column.name, default=column.default, because=str(error)) from error
 
 
 def _position_in(schema: Schema) -> Callable[[str], int]:

@@ -40,6 +40,24 @@ def is_sorted(ranks: Codes) -> bool:
     return bool(np.all(ranks[1:] >= ranks[:-1]))
 
 
+class OrderCheck:
+    """Whether stretches of rows, each following the one before, are in order; holds one row."""
+
+    def __init__(self) -> None:
+        self._last: list[pa.ChunkedArray] | None = None
+
+    def continues(self, keys: Sequence[pa.ChunkedArray], rows: int) -> bool:
+        """Whether the next rows are in order and do not belong before those that came."""
+        if not keys or not rows:
+            return True
+        last = self._last
+        self._last = [key.slice(rows - 1) for key in keys]
+        if last is None:
+            return is_sorted(ranks_of(keys, rows))
+        both = [pa.chunked_array([*one.chunks, *key.chunks], key.type) for one, key in zip(last, keys, strict=True)]
+        return is_sorted(ranks_of(both, rows + 1))
+
+
 def _pack(codes: list[Codes]) -> Codes:
     """One number for several keys: by arithmetic where the ranges allow it, else by sorting."""
     packed = codes[0]

@@ -240,6 +240,8 @@ def _exact(layout: TableLayout, name: str) -> str:
 
 def _ranged_columns(layout: TableLayout) -> list[str]:
     names = [*layout.order_by, *(transform.column for transform in layout.partition_by)]
+    if layout.ttl_column is not None:
+        names.append(layout.ttl_column)
     return list(dict.fromkeys(_exact(layout, name) for name in names))
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilth.base.errors import InvalidInputError
 from tilth.base.settings import value_of
 from tilth.model.table import Schema, TableDef, Transform
+from tilth.model.ttl import read_ttl
 from tilth.storage.settings import (
     PARQUET_COMPRESSION_LEVEL,
     PARQUET_ROW_GROUP_BYTES,
@@ -35,6 +37,8 @@ class TableLayout:
     partition_by: tuple[Transform, ...] = ()
     #: Each file is sorted by these, ascending, nulls first; empty: in the order of writing.
     order_by: tuple[str, ...] = ()
+    #: By this column's time rows expire; of it too the files' ranges are kept.
+    ttl_column: str | None = None
     zstd_level: int = PARQUET_COMPRESSION_LEVEL.default
     row_group_rows: int = PARQUET_ROW_GROUP_ROWS.default
     #: Of uncompressed values, by estimate; the smaller of the two limits counts.
@@ -58,17 +62,31 @@ def file_name(*, txn: int, task: int, attempt: int, n: int, extension: str = PAR
     return f"{txn}-{task}.{attempt}-{n}.{extension}"
 
 
-def layout_of(table: TableDef, root: str, *, fsync: bool = True) -> TableLayout:
-    """The layout by the table's definition and settings."""
+def layout_of(table: TableDef, root: str, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
+    """The layout by the table's definition and settings; with a schema, for files with those columns.
+
+    The columns must be of one of the table's versions: then they have those of the sort key, the partition and the TTL.
+    """
     given = {name: text for name, text in table.settings.items() if name in TABLE_SETTING_NAMES}
     values = TABLE_SETTINGS.read(given)
     return TableLayout(
         folder=data_folder(root, table.uuid),
-        schema=table.schema,
+        schema=table.schema if schema is None else schema,
         partition_by=table.partition_by,
         order_by=table.order_by,
+        ttl_column=_ttl_column(table),
         zstd_level=value_of(values, PARQUET_COMPRESSION_LEVEL),
         row_group_rows=value_of(values, PARQUET_ROW_GROUP_ROWS),
         row_group_bytes=value_of(values, PARQUET_ROW_GROUP_BYTES),
         fsync=fsync,
     )
+
+
+def _ttl_column(table: TableDef) -> str | None:
+    if table.ttl is None:
+        return None
+    try:
+        return read_ttl(table.ttl, table.schema).column
+    except InvalidInputError:
+        # Stored by an older version, which took any expression: nothing expires by it, and rows are still written.
+        return None

@@ -1,7 +1,10 @@
 """A snapshot as a DataFrame: Spark's own vectorised Parquet scan over a file index built from the catalog's names.
 
-Covers: the plain lane (parts without deltas). Does not cover: which parts a query needs (catalog, sql).
-Always holds: no folder is listed, no file is asked for its status; `_metadata` has file names and row indexes.
+Covers: the plain lane (parts without deltas), parts of earlier shapes. Does not cover: which parts a query needs
+(catalog, sql).
+Always holds: no folder is listed, no file is asked for its status; `_metadata` has file names and row indexes, unless
+the parts are of several shapes. Then each shape is a scan of its own under the names that its files have, so that
+Spark prunes columns and pushes predicates down by the right ones, and the scans are laid end to end.
 
 The index is made of Spark's internals, reached through the JVM: checked on Spark 4.3. Where one of them is missing, the
 files are read through `spark.read.parquet`, which asks the file system about each, and the reason is logged. The
@@ -14,6 +17,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,9 +29,11 @@ from pyspark.sql.types import StructField, StructType
 from tilth.base.logs import Log
 from tilth.model.part import DataFile
 from tilth.model.snapshot import Snapshot
-from tilth.model.table import Schema
+from tilth.model.table import Column, Schema
+from tilth.model.types import DataType
 from tilth.storage.errors import PartFileCorruptError, PartFileNotFoundError
 from tilth.storage.paths import data_folder
+from tilth.storage.shapes import expressions, groups_of
 
 #: What is told as a file's block size and time of change; local files have no blocks and part files never change.
 _BLOCK_BYTES = 128 << 20
@@ -43,11 +49,30 @@ _log = Log("storage")
 
 # Any: handles of py4j have no types.
 def read_snapshot(session: SparkSession, snapshot: Snapshot, root: str) -> DataFrame:
-    """The rows of the snapshot's parts; no parts, no rows. Nothing is read yet; the caller keeps the parts alive."""
-    files = [part.file for part in snapshot.parts]
-    return files_frame(
-        session, folder=data_folder(root, snapshot.table.uuid), files=files, schema=snapshot.table.schema
-    )
+    """The rows of the snapshot's parts in the table's present columns; no parts, no rows.
+
+    Nothing is read yet; the caller keeps the parts alive. Raises PartShapeUnknownError.
+    """
+    table = snapshot.table
+    folder = data_folder(root, table.uuid)
+    groups = groups_of(table, snapshot.parts)
+    if not groups:
+        return files_frame(session, folder=folder, files=(), schema=table.schema)
+    frames = [
+        shaped(files_frame(session, folder=folder, files=group.files, schema=group.stored), group.stored, group.wanted)
+        for group in groups
+    ]
+    return reduce(DataFrame.union, frames)
+
+
+def shaped(frame: DataFrame, from_schema: Schema, to_schema: Schema) -> DataFrame:
+    """Rows of files with the first columns in the second ones, by id: renamed, cast, filled with defaults, left out.
+
+    The frame itself where there is nothing to do.
+    """
+    if [_shape(column) for column in from_schema.columns] == [_shape(column) for column in to_schema.columns]:
+        return frame
+    return frame.selectExpr(*expressions(from_schema, to_schema))
 
 
 def files_frame(session: SparkSession, *, folder: str, files: Sequence[DataFile], schema: Schema) -> DataFrame:
@@ -77,6 +102,10 @@ def file_error(error: BaseException) -> PartFileCorruptError | PartFileNotFoundE
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
         return PartFileNotFoundError(file=path, because=because)
     return PartFileCorruptError(file=path, because=because)
+
+
+def _shape(column: Column) -> tuple[int, str, DataType]:
+    return column.id, column.name, column.type
 
 
 class _WrongIndexError(Exception):

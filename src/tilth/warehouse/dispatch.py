@@ -18,7 +18,7 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.errors import TaskCancelledError, TaskLostError, TaskStillRunningError
+from tilth.warehouse.errors import TaskCancelledError, TaskLostError, TaskStillRunningError, WorkerBusyError
 from tilth.warehouse.estimate import Estimator
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.state import RESIDENT, Assign, Ended, Instruction, Place, Stop, TaskBoard
@@ -180,6 +180,11 @@ class Dispatcher:
             instructions = self._board.failed(task_id, error, now_ms=self._clock.now_ms())
         self._perform(instructions)
 
+    def committing(self, task_id: str) -> None:
+        """A commit of what the task has done begins: for ten seconds from now it is not taken for lost."""
+        with self._lock:
+            self._board.committing(task_id, now_ms=self._clock.now_ms())
+
     def touch_workers(self) -> None:
         """One heartbeat to every worker; the thread calls it every five seconds."""
         for worker in self._workers.values():
@@ -254,9 +259,12 @@ class Dispatcher:
         # The outermost shell of a worker, whose JVM fails in its own words: the next instruction is still done.
         except Exception as error:
             _log.warning("task_refused", cause_id=spec.id, worker=name, kind=spec.kind, reason=error)
+            is_busy = isinstance(error, WorkerBusyError)
             with self._lock:
-                self._silent_why[name] = str(error)
-                return self._board.refused(spec.id, f"worker {name} refused: {error}", now_ms=self._clock.now_ms())
+                if not is_busy:
+                    self._silent_why[name] = str(error)
+                reason = f"worker {name} refused: {error}"
+                return self._board.refused(spec.id, reason, is_busy=is_busy, now_ms=self._clock.now_ms())
         _log.debug("task_sent", cause_id=spec.id, worker=name, kind=spec.kind, table=spec.table, txn=spec.txn)
         return []
 

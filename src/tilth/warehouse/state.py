@@ -7,7 +7,8 @@
 PENDING    waits for a place, with the reason (written by `submit`, `refused`)
 RUNNING    was sent to a worker (written by any event that frees or adds a place)
 DONE       the worker reported a result; FAILED, CANCELLED: it reported an error (written by `finished`, `failed`)
-LOST       the worker missed five heartbeats in a row, or did not know the task in five (written by `touched`, `missed`)
+LOST       the worker missed five heartbeats in a row, or did not know the task in five, and no commit of it began in
+           the last ten seconds (written by `touched`, `missed`)
 
 Covers: slots, memory, waiting, loss. Does not cover: threads and calls (dispatch.py), the estimates (estimate.py).
 Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilth.base.errors import TilthError
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
@@ -26,12 +27,14 @@ from tilth.warehouse.result import TaskResult
 
 #: Heartbeats in a row without a sign of the task, after which it is lost.
 MISSES_MAX = 5
+#: A task whose commit began less than this ago is not taken for lost: its worker may be busy with that.
+COMMIT_GRACE_MS = 10_000
 #: Ended tasks that are remembered.
 ENDED_MAX = 1000
 #: Kinds that stay until they are stopped.
 RESIDENT = frozenset({TaskKind.CONSUME})
-#: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most.
-_YIELDING = frozenset({TaskKind.MERGE})
+#: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most, all together.
+YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,12 @@ class _Task:
     started_ms: int = 0
     misses: int = 0
     is_stopping: bool = False
+    #: Why this worker.
+    placement: str = ""
+    #: When its latest commit began; 0: none did.
+    commit_ms: int = 0
+    #: Workers that are too busy for it; asked again when one of their tasks has ended, or at their next heartbeat.
+    refused_by: set[str] = field(default_factory=set)
 
     def info(self, *, ended_ms: int = 0, actual: Cost | None = None) -> TaskInfo:
         return TaskInfo(
@@ -92,6 +101,7 @@ class _Task:
             txn=self.spec.txn,
             state=self.state,
             reason=self.reason,
+            placement_reason=self.placement,
             created_ms=self.created_ms,
             started_ms=self.started_ms,
             ended_ms=ended_ms,
@@ -119,16 +129,29 @@ class TaskBoard:
         self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not yet looked at", created_ms=now_ms)
         return self._place_pending(now_ms)
 
-    def refused(self, task_id: str, reason: str, *, now_ms: int) -> list[Instruction]:
-        """The worker did not take the task: it waits again, for another worker or for this one's next heartbeat."""
+    def refused(self, task_id: str, reason: str, *, is_busy: bool = False, now_ms: int) -> list[Instruction]:
+        """The worker did not take the task: it waits again, for another worker or for this one's next heartbeat.
+
+        `is_busy`: the worker is well and takes no more of this; others may still send it other tasks.
+        """
         task = self._live.get(task_id)
         if task is None:
             return []
         if task.is_stopping:
             return self._end(task, TaskState.CANCELLED, TaskCancelledError(task=task_id), now_ms=now_ms)
-        self.silent.add(task.worker)
+        if is_busy:
+            task.refused_by.add(task.worker)
+        else:
+            self.silent.add(task.worker)
         task.state, task.reason, task.worker, task.started_ms = TaskState.PENDING, reason, "", 0
+        task.placement = ""
         return self._place_pending(now_ms)
+
+    def committing(self, task_id: str, *, now_ms: int) -> None:
+        """A commit of what the task has done begins."""
+        task = self._live.get(task_id)
+        if task is not None:
+            task.commit_ms = now_ms
 
     def finished(self, task_id: str, result: TaskResult, *, now_ms: int) -> list[Instruction]:
         task = self._live.get(task_id)
@@ -154,6 +177,7 @@ class TaskBoard:
     def touched(self, worker: str, known: Collection[str], *, asked: Collection[str], now_ms: int) -> list[Instruction]:
         """The worker answered a heartbeat that asked for these tasks."""
         self.silent.discard(worker)
+        self._ask_again(worker)
         instructions: list[Instruction] = []
         for task in [self._live[task_id] for task_id in asked if task_id in self._live]:
             if task.worker != worker:
@@ -192,7 +216,7 @@ class TaskBoard:
 
     def _missed_one(self, task: _Task, why: str, now_ms: int) -> list[Instruction]:
         task.misses += 1
-        if task.misses < MISSES_MAX:
+        if task.misses < MISSES_MAX or (task.commit_ms and now_ms - task.commit_ms < COMMIT_GRACE_MS):
             return []
         return self._end(task, TaskState.LOST, TaskLostError(why, task=task.spec.id, misses=task.misses), now_ms=now_ms)
 
@@ -200,6 +224,7 @@ class TaskBoard:
         self, task: _Task, state: TaskState, outcome: TaskResult | TilthError, *, now_ms: int
     ) -> list[Instruction]:
         del self._live[task.spec.id]
+        self._ask_again(task.worker)
         task.state = state
         if isinstance(outcome, TaskResult):
             self._ended.append(task.info(ended_ms=now_ms, actual=outcome.actual))
@@ -207,6 +232,11 @@ class TaskBoard:
             task.reason = str(outcome)
             self._ended.append(task.info(ended_ms=now_ms))
         return [Ended(task.spec.id, outcome), *self._place_pending(now_ms)]
+
+    def _ask_again(self, worker: str) -> None:
+        """It may have room now for what it refused."""
+        for task in self._live.values():
+            task.refused_by.discard(worker)
 
     def _place_pending(self, now_ms: int) -> list[Instruction]:
         """First come, first served within a warehouse and kind: one that waits holds back those of its kind."""
@@ -219,23 +249,26 @@ class TaskBoard:
             if line in waiting:
                 task.reason = f"waits behind task {waiting[line]}"
                 continue
-            place, reason = self._choose(task.spec)
-            task.reason = reason
+            place, reason = self._choose(task)
+            # Of a worker's refusal its own words say more.
+            task.reason = task.reason if place is None and task.refused_by else reason
             if place is None:
                 waiting[line] = task.spec.id
                 continue
             task.state, task.worker, task.started_ms, task.misses = TaskState.RUNNING, place.worker, now_ms, 0
+            task.placement, task.commit_ms = reason, 0
             instructions.append(Assign(place.worker, task.spec))
         return instructions
 
-    def _choose(self, spec: TaskSpec) -> tuple[Place | None, str]:
+    def _choose(self, task: _Task) -> tuple[Place | None, str]:
         """The place where it fits and will be done first, and why; or None and why not."""
+        spec = task.spec
         refusals: list[str] = []
         fitting: list[tuple[float, str, Place]] = []
         for place in self.places:
             if place.warehouse != spec.warehouse:
                 continue
-            refusal = self._refusal(place, spec)
+            refusal = self._refusal(place, task)
             if refusal:
                 refusals.append(refusal)
             else:
@@ -246,17 +279,20 @@ class TaskBoard:
         seconds, _, place = min(fitting)
         return place, f"fits on {place.worker}, done in about {seconds:.1f} s"
 
-    def _refusal(self, place: Place, spec: TaskSpec) -> str:
+    def _refusal(self, place: Place, asked: _Task) -> str:
+        spec = asked.spec
         if place.worker in self.silent:
             return f"worker {place.worker} does not answer"
+        if place.worker in asked.refused_by:
+            return f"worker {place.worker} has too many tasks"
         if spec.kind in RESIDENT:
             return ""
         running = list(self._on(place))
         if len(running) >= place.slots:
             return f"all {place.slots} slots of {place.warehouse} on {place.worker} are taken"
         share = max(1, place.slots // 2)
-        if spec.kind in _YIELDING and sum(task.spec.kind is spec.kind for task in running) >= share:
-            return f"{share} tasks of kind {spec.kind} run on {place.worker}, more would take the slots of others"
+        if spec.kind in YIELDING and sum(task.spec.kind in YIELDING for task in running) >= share:
+            return f"{share} merges and mutations run on {place.worker}, more would take the slots of others"
         held = sum(t.spec.estimate.memory_bytes for t in self._live.values() if t.worker == place.worker)
         if held and held + spec.estimate.memory_bytes > place.memory_bytes:
             free = max(0, place.memory_bytes - held)

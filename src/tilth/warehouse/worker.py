@@ -19,10 +19,13 @@ from tilth.model.task import TaskKind, TaskSpec
 from tilth.warehouse.errors import SparkGoneError, TaskCancelledError, TaskFailedError, WorkerBusyError
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
+from tilth.warehouse.state import YIELDING
 from tilth.warehouse.tasks import Runner, TaskContext, WorkerReports
 
-#: A task that its server has not named for so long is nobody's.
+#: A task that its server has not named for so long is nobody's; a consumer too, whose place another may have taken.
 UNTOUCHED_SECONDS_MAX = 60.0
+#: Merges and mutations that it takes for each of its threads (POLICIES.md 11.1).
+BACKGROUND_TASKS_PER_THREAD = 1.5
 _WATCH_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
 
@@ -40,7 +43,9 @@ class _Running:
 class EmbeddedWorker:
     """A worker in this process. Register the runners, then start it."""
 
-    def __init__(self, clock: Clock, session: WorkerSession, *, name: str, memory_bytes: int) -> None:
+    def __init__(self, clock: Clock, session: WorkerSession, *, name: str, memory_bytes: int, threads: int = 0) -> None:
+        """`threads`: merges and mutations are refused beyond one and a half for each; 0: never."""
+        self._background_max = int(threads * BACKGROUND_TASKS_PER_THREAD)
         self._clock = clock
         self._session = session
         self._name = name
@@ -86,7 +91,10 @@ class EmbeddedWorker:
             self._watcher.join(_STOP_SECONDS_MAX)
 
     def assign(self, spec: TaskSpec) -> None:
-        """Raises WorkerBusyError when it is stopping or knows no runner, SparkGoneError while Spark is away."""
+        """Raises WorkerBusyError when it is stopping, knows no runner or has too many tasks.
+
+        Raises SparkGoneError while Spark is away.
+        """
         if self._stopping.is_set():
             raise WorkerBusyError("the worker is stopping", worker=self._name)
         if spec.kind not in self._runners:
@@ -97,8 +105,14 @@ class EmbeddedWorker:
         with self._lock:
             if spec.id in self._running:
                 return
+            self._check_room(spec)
             self._running[spec.id] = _Running(spec=spec, thread=thread, touched=self._clock.monotonic())
         thread.start()
+
+    def _check_room(self, spec: TaskSpec) -> None:
+        background = sum(task.spec.kind in YIELDING for task in self._running.values())
+        if spec.kind in YIELDING and self._background_max and background >= self._background_max:
+            raise WorkerBusyError("too many tasks", worker=self._name, tasks=background, tasks_max=self._background_max)
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         now = self._clock.monotonic()

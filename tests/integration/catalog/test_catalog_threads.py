@@ -16,18 +16,25 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import FencedError
 from tilth.base.rand import Rng, new_rng
 from tilth.catalog import (
+    AcceptMutation,
     AdvanceOffsets,
+    BadMergeError,
     DropPartition,
     InsertPart,
     KeyValue,
     MemoryKV,
+    MutationEndedError,
+    NothingToUndropError,
     OffsetsMovedError,
     PartsGoneError,
     ReplaceParts,
     RocksKV,
+    UndropPartition,
+    Update,
     visibility,
 )
 from tilth.catalog.invariants import check_entries
+from tilth.model.mutation import first_needed
 from tilth.model.offset import OffsetRange, TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -48,46 +55,96 @@ def in_threads(work: Callable[[int, Rng], None]) -> None:
             done.result()
 
 
-def test_inserts_merges_drops_and_collection(world: World) -> None:
-    parts, transactions = world.catalog.parts, world.catalog.transactions
-    lost = threading.Lock()
-    gone = [0]
+class Crowd:
+    """What each of the threads does to one table, and which files were removed."""
 
-    def work(_: int, rng: Rng) -> None:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.table = world.t
+        self.parts = world.catalog.parts
+        self.removed: set[str] = set()
+        self._lock = threading.Lock()
+
+    def work(self, _: int, rng: Rng) -> None:
         for _ in range(STEPS):
             draw = rng.random()
             partition = "ab"[int(rng.random() * 2)]
-            if draw < 0.6:
-                world.insert(partition, rows=1 + int(rng.random() * 9))
+            if draw < 0.45:
+                self.world.insert(partition, rows=1 + int(rng.random() * 9))
+            elif draw < 0.65:
+                self.merge(partition)
+            elif draw < 0.75:
+                self.mutate(partition, rng)
+            elif draw < 0.8:
+                self.world.commit(DropPartition(table=self.table, partition=partition))
             elif draw < 0.85:
-                shown = parts.visible(world.t, partition)[:3]
-                if len(shown) < 2:
-                    continue
-                names = tuple(part.name for part in shown)
-                written = world.written(partition, rows=sum(part.rows for part in shown))
-                txn = transactions.begin("merge")
-                try:
-                    update = ReplaceParts(table=world.t, sources=names, written=written)
-                    transactions.commit_or_raise(txn.id, [update])
-                except PartsGoneError:
-                    transactions.abort(txn.id, "parts gone")
-                    transactions.forget(txn.id)
-                    with lost:
-                        gone[0] += 1
-            elif draw < 0.9:
-                world.commit(DropPartition(table=world.t, partition=partition))
+                self.attempt(UndropPartition(table=self.table, partition=partition))
+            elif draw < 0.95:
+                ended = visibility.end_times(self.parts.entries(self.table, partition))
+                self.parts.move_to_trash(self.table, ended, now_ms=1)
             else:
-                ended = visibility.end_times(parts.entries(world.t, partition))
-                parts.move_to_trash(world.t, ended, now_ms=1)
+                self.remove()
 
-    in_threads(work)
+    def attempt(self, *updates: Update) -> None:
+        """Somebody else may have been faster."""
+        transactions = self.world.catalog.transactions
+        txn = transactions.begin("test")
+        try:
+            transactions.commit_or_raise(txn.id, updates)
+        except (PartsGoneError, BadMergeError, MutationEndedError, NothingToUndropError) as error:
+            transactions.abort(txn.id, error.code)
+            transactions.forget(txn.id)
+
+    def merge(self, partition: str) -> None:
+        shown = self.parts.visible(self.table, partition)[:3]
+        if len(shown) > 1:
+            names = tuple(part.name for part in shown)
+            written = self.world.written(partition, rows=sum(part.rows for part in shown))
+            self.attempt(ReplaceParts(table=self.table, sources=names, written=written))
+
+    def mutate(self, partition: str, rng: Rng) -> None:
+        mutations = self.world.catalog.mutations
+        pending = mutations.pending(self.table)
+        if not pending:
+            self.world.alter()
+            return
+        oldest = pending[0]
+        shown = self.parts.visible(self.table, partition)
+        for part in [each for each in shown if first_needed(each, pending) == oldest][:2]:
+            if rng.random() < 0.7:
+                self.attempt(self.world.rewriting(oldest, part))
+            else:
+                self.attempt(AcceptMutation(table=self.table, parts=(part.name,), mutation=oldest.id))
+        if rng.random() < 0.2:
+            mutations.kill(self.table, oldest.id, "no")
+        mutations.finish(self.table, oldest.id)
+
+    def remove(self) -> None:
+        trash = self.world.catalog.trash
+        claimed = trash.claim(self.table, trash.items(self.table, limit=5)[0])
+        with self._lock:
+            self.removed.update(each.item.part.file.name for each in claimed)
+        trash.remove(self.table, claimed)
+
+
+def test_inserts_merges_drops_and_collection(world: World) -> None:
+    """And mutations, UNDROPs and the removal of files, all at once: no row is lost or doubled, no file missed."""
+    crowd = Crowd(world)
+    in_threads(crowd.work)
+    parts = world.catalog.parts
     version = parts.version(world.t)
     check_entries(world.t, list(parts.all_entries(world.t)))
-    assert parts.snapshot(world.t).rows == version.inserted_rows - version.removed_rows
-    assert transactions.unfinished() == []
-    files = [part.file.name for part in parts.snapshot(world.t).parts]
+    shown = parts.snapshot(world.t).parts
+    assert sum(part.rows for part in shown) == version.inserted_rows - version.removed_rows
+    assert parts.counts(world.t) == {
+        partition: sum(part.name.partition == partition for part in shown) for partition in parts.partitions(world.t)
+    }
+    assert version.parts == len(shown)
+    assert world.catalog.transactions.unfinished() == []
+    files = [part.file.name for part in shown]
     trashed = [each.item.part.file.name for each in world.catalog.trash.items(limit=10_000)[0]]
     assert not set(files) & set(trashed)
+    assert not set(files) & crowd.removed
     assert len(set(files)) == len(files)
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, event, events
+from tilth.base.ids import random_id
+from tilth.catalog import StartMutation
 from tilth.ingest import ViewError, check_view
-from tilth.model.table import Column, Schema, TableDef
+from tilth.model.mutation import MutationKind
+from tilth.model.table import Column, Schema, TableDef, ViewDef
 from tilth.model.types import Kind, Simple
+from tilth.storage import data_folder, read_part
 from tilth.warehouse import QUERY_WAREHOUSE, WorkerSession
 from tools.broker import Broker
 
@@ -95,6 +100,60 @@ def test_a_view_is_read_by_characters_not_by_code_units(world: IngestWorld, brok
     world.wait_rows(target, 5)
     names: Sequence[str] = world.rows(target)["name"].to_pylist()
     assert all(name.startswith("🛫🛬n") for name in names)
+
+
+def test_a_view_finds_the_columns_of_its_target_by_id(world: IngestWorld, broker: Broker, spark: WorkerSession) -> None:
+    broker.create_topic("views-renamed")
+    kafka = world.kafka("k", "views-renamed")
+    target = world.table("t", EVENTS, "id")
+    session = spark.new_session(pool=QUERY_WAREHOUSE)
+    filled = check_view(session, kafka, target, "SELECT price, Name, id FROM k").outputs
+    assert filled == (("price", 3), ("Name", 2), ("id", 1))
+    view = ViewDef(
+        uuid=random_id(),
+        database="default",
+        name="v",
+        source=kafka.uuid,
+        target=target.uuid,
+        select="SELECT price, Name, id FROM k",
+        target_columns=filled,
+    )
+    world.catalog.tables.create(view)
+    world.send("views-renamed", events(0, 10))
+    world.manager.wake()
+    world.wait_rows(target, 10)
+    # The old name goes to a column that the view knows nothing of.
+    columns = [Column(id=4, name="name", type=Simple(Kind.STRING), default="'new'"), *target.schema.columns]
+    columns[2] = Column(id=2, name="label", type=Simple(Kind.STRING))
+    after = Schema(columns=tuple(columns))
+    txn = world.catalog.transactions.begin("alter")
+    change = StartMutation(
+        table=target.uuid,
+        from_version=1,
+        kind=MutationKind.COLUMNS,
+        command="RENAME COLUMN name TO label, ADD COLUMN name string DEFAULT 'new' FIRST",
+        schema=after,
+        next_column_id=5,
+    )
+    world.catalog.transactions.commit_or_raise(txn.id, [change])
+    world.manager.wake(kafka.uuid)
+    world.send("views-renamed", events(10, 20))
+    world.wait_rows(target, 20)
+    parts = world.catalog.parts.snapshot(target.uuid).parts
+    newer = [read_part(data_folder(world.root, target.uuid), p.file) for p in parts if p.schema_version == 2]
+    rows = [row for part in newer for row in part.to_pylist()]
+    assert sorted(row["id"] for row in rows) == list(range(10, 20))
+    assert {row["name"] for row in rows} == {"new"}
+    assert all(row["label"] == f"n{row['id'] % 7}" for row in rows)
+    changed = world.catalog.tables.by_id(target.uuid)
+    assert isinstance(changed, TableDef)
+    assert changed.schema == after
+    for select in ("SELECT price, Name, id FROM k", "SELECT price + 1 AS price, Name, id FROM k"):
+        plan = check_view(session, kafka, changed, select, target_columns=filled)
+        assert plan.outputs == filled, plan
+    gone = msgspec.structs.replace(changed, schema=Schema(columns=after.columns[:-1]))
+    with pytest.raises(ViewError, match="no such column"):
+        check_view(session, kafka, gone, view.select, target_columns=filled)
 
 
 def _target_not_null() -> TableDef:

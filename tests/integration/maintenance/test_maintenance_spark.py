@@ -23,7 +23,7 @@ from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
 from tilth.model.types import Kind, Simple
 from tilth.storage import data_folder, layout_of, read_part, write_parts
-from tilth.warehouse import Dispatcher, EmbeddedWorker, WarehouseSettings, WorkerSession
+from tilth.warehouse import Dispatcher, EmbeddedWorker, WorkerSession
 
 pytestmark = pytest.mark.integration
 SCHEMA = Schema(
@@ -34,17 +34,6 @@ SCHEMA = Schema(
     )
 )
 SECONDS_MAX = 60.0
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    settings = WarehouseSettings(master="local[2]", driver_memory="1g")
-    session = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
-    session.start()
-    session.warm()
-    yield session
-    session.stop()
 
 
 class Node:
@@ -161,7 +150,8 @@ def test_collecting_waits_for_readers_and_then_frees_the_disk(node: Node) -> Non
     wait_until(lambda: node.count() == 1)
     assert len(node.files()) == 11
     lease = node.catalog.readers.open(node.table.uuid, snapshot.ts, "a test", 600_000)
-    node.catalog.tables.modify_settings(node.table.uuid, {"old_parts_lifetime": "0", "ttl_for_trash_items": "0"}, ())
+    given = {"old_parts_lifetime": "0", "ttl_for_trash_items": "0", "tablet_history_max_age_sec": "0"}
+    node.catalog.tables.modify_settings(node.table.uuid, given, ())
     node.manager.wake()
     wait_until(lambda: "the oldest reader" in node.service(ServiceKind.GC).reason)
     assert node.manager.gc_now(node.table.uuid).moved == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.model.types import Kind, Simple
 from tilth.storage import (
+    BadColumnError,
+    Expiry,
     MergeCancelledError,
     PartFileCorruptError,
     PartFileNotFoundError,
@@ -132,6 +135,37 @@ def test_a_merge_takes_renamed_and_younger_columns(layout: TableLayout) -> None:
         {"key": 2, "note": "n2", "day": "tue"},
         {"key": 3, "note": "n3", "day": None},
     ]
+
+
+def test_a_merge_knows_defaults_that_are_literals(layout: TableLayout) -> None:
+    old = _write(layout, 1, _rows(1))
+    given = {
+        "n": (Kind.INT16, "-7"),
+        "f": (Kind.FLOAT64, "0.5"),
+        "b": (Kind.BOOLEAN, "TRUE"),
+        "s": (Kind.STRING, "'x y'"),
+    }
+    given |= {"d": (Kind.DATE, "'2020-02-02'"), "z": (Kind.STRING, "null")}
+    columns = [
+        Column(id=20 + n, name=name, type=Simple(kind), default=text)
+        for n, (name, (kind, text)) in enumerate(given.items())
+    ]
+    newer = TableLayout(folder=layout.folder, schema=Schema(columns=(*SCHEMA.columns, *columns)), order_by=("k",))
+    merged = merge_parts(newer, [old], "all", (), txn=3, task=0, attempt=0).written
+    assert merged is not None
+    (row,) = read_part(layout.folder, merged.file).to_pylist()
+    assert [row[name] for name in given] == [-7, 0.5, True, "x y", datetime.date(2020, 2, 2), None]
+    for text in ("now()", "'a\\'b'", "70000"):
+        late = Column(id=30, name="late", type=Simple(Kind.INT16), default=text)
+        newest = TableLayout(folder=layout.folder, schema=Schema(columns=(*SCHEMA.columns, late)), order_by=("k",))
+        with pytest.raises(BadColumnError, match="column=late"):
+            merge_parts(newest, [old], "all", (), txn=4, task=0, attempt=0)
+
+
+def test_rows_expire_only_by_a_time(layout: TableLayout) -> None:
+    old = _write(layout, 1, _rows(1))
+    with pytest.raises(BadColumnError, match="column=k"):
+        merge_parts(layout, [old], "all", (), txn=3, task=0, attempt=0, expired=Expiry(column="k", below=2))
 
 
 def test_a_file_that_is_not_sorted_is_refused(layout: TableLayout) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage import PartFileCorruptError, PartFileNotFoundError, arrow_schema, data_folder, layout_of, write_parts
 from tilth.storage.spark import file_error, read_snapshot
-from tilth.warehouse import WorkerSession, warehouse_settings
 
 pytestmark = pytest.mark.integration
 SCHEMA = Schema(
@@ -37,16 +35,6 @@ SCHEMA = Schema(
     )
 )
 TABLE = TableDef(uuid="cd" * 16, database="d", name="t", schema=SCHEMA, order_by=("k",))
-
-
-@pytest.fixture(scope="module")
-def session(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
-    owner = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
-    owner.start()
-    yield owner.session
-    owner.stop()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.catalog_world import World
 from tilth.base.errors import FencedError
-from tilth.catalog import TableNotFoundError, WrongEngineError, visibility
+from tilth.catalog import TableNotFoundError, TruncateTable, WrongEngineError, visibility
 from tilth.model.part import Mark
 
 
@@ -65,8 +65,9 @@ def test_collection_step_by_step(world: World) -> None:
 def test_the_trash_is_read_page_by_page(world: World) -> None:
     other = world.table("other")
     for table in (world.t, other):
-        parts = world.insert("a", "b", "c", table=table)
-        world.catalog.parts.move_to_trash(table, [(part, 0) for part in parts], now_ms=1)
+        world.insert("a", "b", "c", table=table)
+        world.commit(TruncateTable(table=table))
+        world.collect(table)
     seen: list[tuple[str, str]] = []
     cursor: bytes | None = None
     while True:
@@ -90,9 +91,10 @@ def test_a_fenced_collector_moves_nothing(world: World) -> None:
 
 def test_records_of_partitions_go_when_nothing_is_left(world: World) -> None:
     catalog = world.catalog
-    [part] = world.insert("a")
+    world.insert("a")
     assert not catalog.parts.drop_partition_record(world.t, "a")
-    catalog.parts.move_to_trash(world.t, [(part, 1)], now_ms=1)
+    world.commit(TruncateTable(table=world.t))
+    world.collect()
     assert not catalog.parts.drop_partition_record(world.t, "a")
     catalog.trash.remove(world.t, catalog.trash.items(world.t, limit=9)[0])
     assert catalog.parts.partitions(world.t) == ["a"]

@@ -18,12 +18,13 @@ V1_COLLECTED = "P 2_2_0 @1001, D 1_1_1 @1003, D 3_3_1 @1003, P 1_3_1 @1003, P 1_
 
 def entries(text: str, partition: str = "a") -> list[Entry]:
     found: list[Entry] = []
-    for kind, low, high, level, ts in re.findall(r"([PD]) (\d+)_(\d+)_(\d+|MAX) @(\d+)", text):
+    for kind, low, high, level, ts in re.findall(r"([PRD]) (\d+)_(\d+)_(\d+|MAX) @(\d+)", text):
         number = LEVEL_MAX if level == "MAX" else int(level)
         name = PartName(partition, int(low), int(high), number, int(ts))
-        if kind == "P":
+        if kind in "PR":
             file = DataFile(name="f", size=1, checksum=0)
-            found.append(Part(name=name, schema_version=1, rows=1, file=file, commit_ts=int(ts)))
+            part = Part(name=name, schema_version=1, rows=1, file=file, commit_ts=int(ts), is_rewritten=kind == "R")
+            found.append(part)
         elif level == "MAX":
             found.append(DropRange(name=name, commit_ts=int(ts)))
         else:
@@ -110,3 +111,39 @@ def test_what_is_not_committed_is_not_there() -> None:
     intermediate = entries("P 1_1_0 @0")
     assert visible(intermediate) == []
     assert end_times(intermediate) == []
+
+
+REWRITTEN = "P 1_1_0 @10, R 1_1_1 @20, R 1_1_2 @30"
+
+
+@pytest.mark.parametrize(
+    ("given", "ended", "shown"),
+    [
+        pytest.param(REWRITTEN, {"1_1_0": 20, "1_1_1": 30}, ["1_1_2 <- 1_1_1 <- 1_1_0"], id="two rewrites"),
+        pytest.param(
+            REWRITTEN + ", D 1_1_3 @40", {"1_1_0": 20, "1_1_1": 30, "1_1_2": 40}, [], id="merged, or no row left"
+        ),
+        pytest.param(
+            REWRITTEN + ", D 0_1_MAX @40", {"1_1_0": 20, "1_1_1": 30, "1_1_2": 40}, [], id="rewritten and dropped"
+        ),
+        pytest.param("P 1_1_0 @10, P 1_1_1 @20, D 1_1_2 @40", {"1_1_0": 40, "1_1_1": 40}, [], id="no rewrite"),
+        pytest.param("R 1_1_1 @20, D 1_1_2 @40", {"1_1_1": 40}, [], id="what was below is gone"),
+        pytest.param(
+            "P 1_1_0 @10, P 2_2_0 @11, R 1_1_1 @20", {"1_1_0": 20}, ["1_1_1 <- 1_1_0", "2_2_0"], id="one of two"
+        ),
+    ],
+)
+def test_a_rewritten_part_ends_what_is_below_it(given: str, ended: dict[str, int], shown: list[str]) -> None:
+    """R: made by a mutation from the part below it, which no reader from its commit on needs."""
+    assert ends(given) == ended
+    assert chains(given) == shown
+
+
+def test_the_past_before_a_rewrite_stays_as_it_was() -> None:
+    assert [told(part) for at in (9, 10, 19, 20, 29, 30) for part in visible(entries(REWRITTEN), at)] == [
+        "1_1_0",
+        "1_1_0",
+        "1_1_1",
+        "1_1_1",
+        "1_1_2",
+    ]

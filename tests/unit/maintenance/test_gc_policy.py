@@ -13,20 +13,17 @@ from tilth.maintenance.policy.gc import (
     GcEntry,
     GcSettings,
     Hold,
-    Intermediate,
     TrashItem,
     TrashState,
-    TxnState,
     after_trash_round,
-    batches,
+    ahm,
     cutoff,
     deleters,
     is_round_due,
     judge_empty_partition,
     judge_entry,
-    judge_intermediate,
-    judge_partition_ttl,
     judge_trash,
+    kept_ms,
     move_pause,
     plan_moves,
     trash_limit,
@@ -90,16 +87,19 @@ def test_rounds_wait_for_progress() -> None:
 
 
 @pytest.mark.parametrize(
-    ("txn", "commit_ts", "expected"),
-    [
-        (TxnState.DEAD, 0, Intermediate.ZOMBIE),
-        (TxnState.ACTIVE, 0, Intermediate.LEAVE),
-        (TxnState.FINISHED, 100, Intermediate.COMMITTED),
-        (TxnState.FINISHED, 101, Intermediate.LEAVE),
-    ],
+    ("age", "mark"),
+    [(604_800, 445486255308800005), (900, 445644564070400005), (0, 445644800000000005), (-1, None), (2e9, 0)],
 )
-def test_intermediate_entries(txn: TxnState, commit_ts: int, expected: Intermediate) -> None:
-    assert judge_intermediate(txn, txn_commit_ts=commit_ts, gc_ts=100) is expected
+def test_ancient_history_mark(age: float, mark: int | None) -> None:
+    """POLICIES 7.5, row AHM; and 7.1: an age beyond the clock's beginning leaves all history."""
+    assert ahm(pack(NOW_MS, 5), age) == mark
+
+
+def test_how_long_an_entry_stays_at_least() -> None:
+    """Lifetime and history both hold (decision g)."""
+    assert kept_ms(SETTINGS) == 3_600_000
+    assert kept_ms(replace(SETTINGS, history=-1.0)) == 1_800_000
+    assert kept_ms(replace(SETTINGS, history=0.0, old_parts_lifetime=7200.0)) == 7_200_000
 
 
 def test_data_goes_before_the_marks_that_hide_it() -> None:
@@ -129,12 +129,11 @@ def test_data_goes_before_the_marks_that_hide_it() -> None:
     assert gone == [set(parts), {"D 1_1_1", "D 3_3_1"}, {"D 0_3_MAX"}]
 
 
-def test_moves_are_limited_and_batched() -> None:
+def test_moves_are_limited() -> None:
     entries = [entry(ago(HOUR), f"p{index}") for index in range(7)] + [entry(None, "q")]
     verdicts = plan_moves(entries, limit(), settings=replace(SETTINGS, move_max=5))
     assert [verdict.goes for verdict in verdicts] == [True] * 5 + [False] * 3
     assert "gc_trash_part_limit=5" in verdicts[5].reason
-    assert batches(verdicts, size=2) == (("p0", "p1"), ("p2", "p3"), ("p4",))
     assert all(verdict.goes for verdict in plan_moves(entries[:7], limit(), settings=SETTINGS))
 
 
@@ -185,25 +184,6 @@ def test_pauses() -> None:
         assert 0 <= trash_pause(TrashState(cursor="k"), has_removed=False, settings=SETTINGS, rng=rng) < 10
         assert 0 <= trash_pause(TrashState(), has_removed=True, settings=SETTINGS, rng=rng) < 10
     assert trash_pause(TrashState(), has_removed=False, settings=SETTINGS, rng=rng) == 900
-
-
-@pytest.mark.parametrize(
-    ("key_ttl", "part_ttls", "fallback", "goes"),
-    [
-        (99.0, (), True, True),
-        (100.0, (), True, False),
-        (None, (98.0, 99.0), True, True),
-        (None, (98.0, 100.0), True, False),
-        (None, (98.0, None), True, False),
-        (None, (), True, False),
-        (None, (98.0,), False, False),
-    ],
-)
-def test_partition_ttl(key_ttl: float | None, part_ttls: tuple[float | None, ...], fallback: bool, goes: bool) -> None:
-    settings = replace(SETTINGS, partition_ttl_fallback=fallback)
-    verdict = judge_partition_ttl("p", key_ttl=key_ttl, part_ttls=part_ttls, now=100.0, settings=settings)
-    assert verdict.goes is goes
-    assert verdict.reason
 
 
 def test_empty_partitions() -> None:

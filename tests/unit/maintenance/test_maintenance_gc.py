@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.catalog import TruncateTable
-from tilth.maintenance.ops import part_gc
+from tilth.base.errors import NotFoundError
+from tilth.catalog import DropPartition, NothingToUndropError, TruncateTable, UndropPartition
+from tilth.maintenance.ops import gc_explain, gc_move, gc_trash
+from tilth.maintenance.policy.gc import Cutoff, GcEntry, GcSettings, Hold, Verdict, plan_moves
 from tilth.model.part import DataFile
 from tilth.model.service import ServiceKind, Switch, SwitchState
 
@@ -31,11 +35,11 @@ def trash(world: MaintenanceWorld) -> int:
 
 def test_sources_go_to_the_trash_then_their_files_then_their_marks(world: MaintenanceWorld) -> None:
     assert entries(world) == 21
-    world.work(1000)
+    world.work(1900)
     assert (entries(world), trash(world)) == (21, 0)
-    assert "held back by old_parts_lifetime" in world.service(ServiceKind.GC).reason
+    assert "held back by the ancient history mark" in world.service(ServiceKind.GC).reason
     # Data first; the marks only in a later round.
-    world.work(900)
+    world.work(1800)
     assert (entries(world), trash(world)) == (11, 10)
     world.work(60)
     assert (entries(world), trash(world)) == (1, 10)
@@ -54,8 +58,8 @@ def test_sources_go_to_the_trash_then_their_files_then_their_marks(world: Mainte
 
 def test_a_reader_and_a_transaction_hold_it_back(world: MaintenanceWorld) -> None:
     before = world.catalog.parts.snapshot(world.t, at=world.catalog.part_log.recent(limit=1)[0].at_ms << 18)
-    lease = world.catalog.readers.open(world.t, before.ts, "q", 3_600_000)
-    world.work(2000)
+    lease = world.catalog.readers.open(world.t, before.ts, "q", 7_200_000)
+    world.work(4000)
     report = world.manager.gc_now(world.t)
     assert (report.moved, entries(world)) == (0, 21)
     assert "the oldest reader" in report.reason
@@ -65,7 +69,7 @@ def test_a_reader_and_a_transaction_hold_it_back(world: MaintenanceWorld) -> Non
 
 
 def test_a_snapshot_in_use_keeps_files_in_the_trash(world: MaintenanceWorld) -> None:
-    world.work(2000)
+    world.work(4000)
     world.work(60)
     newest = max(item.item.part.commit_ts for item in world.catalog.trash.items(limit=100)[0])
     lease = world.catalog.readers.open(world.t, newest, "q", 99_000_000)
@@ -107,8 +111,8 @@ def test_a_file_that_cannot_be_removed_stays_and_stops_no_other(
             raise PermissionError(13, "not allowed", file.name)
         return True
 
-    monkeypatch.setattr(part_gc, "remove_file", remove)
-    world.work(2000)
+    monkeypatch.setattr(gc_trash, "remove_file", remove)
+    world.work(4000)
     world.work(60)
     for _ in range(4):
         world.work(3000)
@@ -148,9 +152,155 @@ def test_history_keeps_what_the_table_promises() -> None:
     assert entries(world) == 1
 
 
+def test_history_and_lifetime_both_hold_and_history_can_be_given_up() -> None:
+    world = MaintenanceWorld()
+    world.catalog.tables.modify_settings(world.t, {"tablet_history_max_age_sec": "-1"}, ())
+    for _ in range(10):
+        world.insert("a")
+    world.work()
+    world.work(1700)
+    assert "old_parts_lifetime" in world.manager.gc_now(world.t).reason
+    world.work(200)
+    assert entries(world) == 11
+
+
 def test_after_a_restart_what_was_hidden_before_is_found(world: MaintenanceWorld) -> None:
     world.manager = world.new_manager()
-    world.work(1000)
+    world.work(2000)
     world.work(2000)
     world.work(60)
     assert (entries(world), trash(world)) == (1, 10)
+
+
+def test_while_nothing_can_move_entries_are_not_read_again(
+    world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """POLICIES 9.1: a round is skipped if gc_ts has not risen since the last one."""
+    txn = world.catalog.transactions.begin("long")
+    world.manager = world.new_manager(lambda: {txn.id})
+    world.commit(DropPartition(table=world.t, partition="a"))
+    looks: list[int] = []
+
+    def counted(entries: Iterable[GcEntry], limit: Cutoff, *, settings: GcSettings) -> tuple[Verdict, ...]:
+        looks.append(limit.gc_ts)
+        return plan_moves(entries, limit, settings=settings)
+
+    monkeypatch.setattr(gc_move, "plan_moves", counted)
+    for _ in range(100):
+        world.work(60)
+    # At first, when their time had come, the marks after that, and what the drop hid, once for each hour.
+    assert len(looks) <= 6
+    assert trash(world) == 10
+    assert f"held back by {Hold.TRANSACTION}" in world.service(ServiceKind.GC).reason
+    world.catalog.transactions.abort(txn.id, "gone")
+    world.work(60)
+    assert trash(world) == 11
+
+
+def test_of_one_partition(world: MaintenanceWorld) -> None:
+    world.merge([part for _ in range(10) for part in world.insert("b")])
+    world.clock.advance(4000)
+    report = world.manager.gc_now(world.t, "b")
+    assert (report.partitions, report.moved) == (1, 20)
+    assert {item.item.part.name.partition for item in world.catalog.trash.items(limit=100)[0]} == {"b"}
+    world.clock.advance(20_000)
+    world.manager.gc_now(world.t, "a")
+    assert trash(world) == 10
+    report = world.manager.gc_now(world.t, "b", is_forced=True)
+    assert (report.removed, trash(world)) == (10, 0)
+    with pytest.raises(NotFoundError):
+        world.manager.gc_now(world.t, "c")
+
+
+def test_phase_two_goes_on_where_it_was_after_a_restart() -> None:
+    """POLICIES 9.5, pitfalls: the cursor is not lost."""
+    world = MaintenanceWorld()
+    small = {"gc_remove_part_batch_size": "2", "gc_remove_part_thread_pool_size": "1"}
+    world.catalog.tables.modify_settings(world.t, small, ())
+    for _ in range(10):
+        world.insert("a")
+    world.work()
+    world.clock.advance(4000)
+    world.manager.gc_now(world.t)
+    world.clock.advance(8000)
+    lease = world.catalog.readers.open(world.t, world.catalog.clock.now(), "q", 99_000_000)
+    world.manager = world.new_manager()
+    # A first look; it takes two items.
+    while not world.catalog.state.get(f"maintenance/trash/{world.t}"):
+        if not world.turn():
+            world.clock.advance(1)
+    assert trash(world) == 8
+    world.catalog.readers.close(lease)
+    world.manager = world.new_manager()
+    for _ in range(6):
+        world.work(20)
+    assert trash(world) == 0
+
+
+def test_what_undrop_may_bring_back_is_claimed_before_its_file_goes(
+    world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.commit(DropPartition(table=world.t, partition="a"))
+    world.clock.advance(4000)
+    world.manager.gc_now(world.t)
+    assert [item.item.is_dropped for item in world.catalog.trash.items(limit=100)[0]].count(True) == 1
+    refused: list[str] = []
+
+    def remove(root: str, table: str, file: DataFile) -> bool:
+        try:
+            world.commit(UndropPartition(table=world.t, partition="a"))
+        except NothingToUndropError as error:
+            refused.append(error.code)
+        return True
+
+    monkeypatch.setattr(gc_trash, "remove_file", remove)
+    world.clock.advance(8000)
+    assert world.manager.gc_now(world.t).removed == 11
+    assert len(refused) == 11
+    assert world.visible_count() == 0
+
+
+def test_dropped_comes_back_while_it_is_in_the_trash(world: MaintenanceWorld) -> None:
+    world.commit(DropPartition(table=world.t, partition="a"))
+    world.clock.advance(4000)
+    assert world.manager.gc_now(world.t).moved > 0
+    world.commit(UndropPartition(table=world.t, partition="a"))
+    world.clock.advance(8000)
+    # The ten that were merged go; what came back stays.
+    assert world.manager.gc_now(world.t).removed == 10
+    assert world.visible_count() == 1
+
+
+def test_explain_tells_what_keeps_each_entry(world: MaintenanceWorld) -> None:
+    lease = world.catalog.readers.open(world.t, world.catalog.clock.now(), "q", 99_000_000)
+    kinds = [(row.kind, row.state, row.held_by) for row in world.manager.explain_gc(world.t)]
+    assert kinds.count(("part", "hidden", Hold.HISTORY)) == 10
+    assert kinds.count(("mark", "in force", "what it hides")) == 10
+    assert kinds[20:] == [("part", "visible", "the table")]
+    now_ms = world.clock.now_ms()
+    assert {row.until_ms for row in world.manager.explain_gc(world.t) if row.state == "hidden"} == {now_ms + 3_600_001}
+    world.commit(DropPartition(table=world.t, partition="a"))
+    world.clock.advance(4000)
+    rows = world.manager.explain_gc(world.t)
+    assert [row.state for row in rows].count("removable") == 10
+    assert [(row.held_by, row.until_ms) for row in rows if row.state == "hidden"] == [
+        (f"reader {lease.id}", lease.expires_ms)
+    ]
+    txn = world.catalog.transactions.begin("long")
+    world.catalog.readers.close(lease)
+    world.manager.gc_now(world.t)
+    rows = world.manager.explain_gc(world.t)
+    trashed = [row for row in rows if row.kind == "trash"]
+    assert {(row.state, row.held_by) for row in trashed} == {("in trash", Hold.TRASH_LIFETIME)}
+    assert sum("UNDROP PARTITION can bring it back" in row.reason for row in trashed) == 1
+    assert len(trashed) == len(rows) == 11
+    world.clock.advance(20_000)
+    assert {row.state for row in world.manager.explain_gc(world.t) if row.kind == "trash"} == {"removable"}
+    world.catalog.transactions.abort(txn.id, "gone")
+
+
+def test_explain_says_that_there_are_more(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_explain, "ROWS_MAX", 15)
+    rows = world.manager.explain_gc(world.t)
+    assert len(rows) == 16
+    assert rows[-1].reason.startswith("6 more are not shown")

@@ -87,11 +87,13 @@ class Op:
     running: int = 1
     ended: int = 5
     milliseconds: float = 250.0
+    counts: tuple[int, ...] = (2, 0, 3) + (0,) * 12
 
 
 @dataclass(frozen=True)
 class Maintenance:
     merges: Op = field(default_factory=Op)
+    mutations: Op = field(default_factory=lambda: Op(running=2))
     collections: Op = field(default_factory=Op)
     moved: int = 6
     removed: int = 7
@@ -157,6 +159,10 @@ def test_maintenance_keeps_the_seeds_names(metrics: Metrics) -> None:
     assert value(metrics, "compact_rs_running") == 1
     assert value(metrics, "compact_rs_duration_count") == 5
     assert value(metrics, "compact_rs_duration_sum") == 250
+    assert value(metrics, "compact_rs_duration_bucket", le="50") == 2
+    assert value(metrics, "compact_rs_duration_bucket", le="100") == 5
+    assert value(metrics, "mutate_running") == 2
+    assert value(metrics, "part_gc_duration_count") == 5
     assert value(metrics, "maintenance_op_prepare_failed_total") == 9
     assert value(metrics, "maintenance_op_find_best_candidate_duration_count") == 10
     assert value(metrics, "tilth_gc_removed_files_total") == 7

@@ -26,9 +26,11 @@ from tilth.sql.grammar import (
     ResetSetting,
     SqlSyntaxError,
     Statement,
+    UndropPartition,
     UnsupportedSqlError,
     UpdateRows,
     parse,
+    words_of,
 )
 
 INT = Simple(Kind.INT32)
@@ -71,6 +73,8 @@ def operations(text: str) -> tuple[AlterOperation, ...]:
         ("DROP PARTITION ('eu', -1)", DropPartition(partition=PartitionValues(("eu", -1)))),
         ("DROP PARTITION tuple()", DropPartition(partition=PartitionValues(()))),
         ("DROP PARTITION ID 'eu-202401'", DropPartition(partition=PartitionId("eu-202401"))),
+        ("UNDROP PARTITION 202401", UndropPartition(partition=PartitionValues((202401,)))),
+        ("UNDROP PARTITION ID 'eu-202401'", UndropPartition(partition=PartitionId("eu-202401"))),
     ],
 )
 def test_operations(text: str, operation: AlterOperation) -> None:
@@ -97,6 +101,9 @@ def test_several_operations_on_columns() -> None:
         ("DROP PROJECTION p", "DROP PROJECTION", 23),
         ("MODIFY ORDER BY a", "MODIFY ORDER", 25),
         ("MODIFY TTL d, e", "several rules", 30),
+        ("DELETE WHERE a = 1, DELETE WHERE b = 2", "only operations on columns", 18),
+        ("UPDATE a = 1 WHERE b, DELETE WHERE c", "only operations on columns", 18),
+        ("DROP COLUMN a, DELETE WHERE b", "only operations on columns", 33),
     ],
 )
 def test_what_is_not_there_is_refused_by_name(text: str, culprit: str, column: int) -> None:
@@ -125,6 +132,7 @@ def test_what_is_not_there_is_refused_by_name(text: str, culprit: str, column: i
         ("DELETE WHERE (a]", r"expected '\)'", 33, ""),
         ("DROP PARTITION (a = 1)", "expected a literal", 34, "PARTITION ID"),
         ("FREEZE", "expected ADD, DROP", 18, ""),
+        ("UNDROP COLUMN a", "expected PARTITION", 25, ""),
     ],
 )
 def test_errors_point_at_the_culprit(text: str, message: str, column: int, hint: str) -> None:
@@ -162,3 +170,31 @@ def test_changes_of_rows_that_are_wrong(text: str, message: str, column: int) ->
     with pytest.raises(SqlSyntaxError, match=message) as caught:
         parse(text)
     assert caught.value.column == column
+
+
+@pytest.mark.parametrize(
+    ("text", "operation"),
+    [
+        ("DELETE WHERE settings = 1 AND b", MutateDelete(predicate="settings = 1 AND b")),
+        ("ADD COLUMN c Int32 DEFAULT a + 1", AddColumn(column=ColumnSpec(name="c", type=INT, default="a + 1"))),
+        ("MODIFY TTL d + INTERVAL 1 DAY", ModifyTtl(ttl="d + INTERVAL 1 DAY")),
+        ("DROP COLUMN c", DropColumn(column="c")),
+    ],
+)
+def test_settings_of_the_statement_stand_at_its_end(text: str, operation: AlterOperation) -> None:
+    statement = parse(f"ALTER TABLE db.t {text} SETTINGS mutations_sync = 2")
+    settings = (("mutations_sync", "2"),)
+    assert statement == AlterTable(name=Name("db", "t"), operations=(operation,), settings=settings)
+    assert parse("DELETE FROM t WHERE a SETTINGS b = 'c'") == DeleteRows(name=T, predicate="a", settings=(("b", "c"),))
+
+
+def test_words_are_found_outside_of_strings_and_comments() -> None:
+    assert words_of("UPDATE `A b` = c + 'd' WHERE e /* f */ IN (1, g) -- h") == {
+        "update",
+        "a b",
+        "c",
+        "where",
+        "e",
+        "in",
+        "g",
+    }

@@ -229,8 +229,8 @@ def test_partition_by(written: str, transforms: list[tuple[TransformKind, str, i
         ("ENGINE = MergeTree PARTITION BY toMonday(a)", "toMonday", "toYYYYMM"),
         ("ENGINE = MergeTree PARTITION BY toYYYYMM(toDate(a))", "toYYYYMM", "nest"),
         ("ENGINE = MergeTree PARTITION BY a % 10", "PARTITION BY", "bucket"),
-        ("ENGINE = MergeTree TTL d + INTERVAL 1 DAY TO DISK 'x'", "TO", "partitions"),
-        ("ENGINE = MergeTree TTL d, e", "several rules", "partitions"),
+        ("ENGINE = MergeTree TTL d + INTERVAL 1 DAY TO DISK 'x'", "TO", "age of one column"),
+        ("ENGINE = MergeTree TTL d, e", "several rules", "age of one column"),
     ],
 )
 def test_clauses_that_are_not_there_are_refused_by_name(rest: str, culprit: str, hint: str) -> None:

@@ -2,6 +2,8 @@
 
 import pickle
 
+import msgspec
+
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
 from tilth.storage import TableLayout, data_folder, file_name, layout_of, table_folder
@@ -25,6 +27,15 @@ def test_the_layout_follows_the_definition_and_its_settings() -> None:
     assert layout.folder == "/data/ab/data"
     assert layout.order_by == ("k",)
     assert (layout.zstd_level, layout.row_group_rows, layout.fsync) == (5, 1000, False)
+
+
+def test_a_layout_can_be_that_of_an_earlier_version() -> None:
+    older = Schema(columns=(*SCHEMA.columns, Column(id=2, name="Day", type=Simple(Kind.DATE))))
+    table = TableDef(uuid="ab", database="d", name="t", schema=older, order_by=("k",), ttl="day + INTERVAL 1 DAY")
+    assert layout_of(table, "/data").ttl_column == "Day"
+    assert layout_of(table, "/data", SCHEMA).schema == SCHEMA
+    for ttl in (None, "stored(before, clauses, were + checked)"):
+        assert layout_of(msgspec.structs.replace(table, ttl=ttl), "/data").ttl_column is None
 
 
 def test_a_layout_crosses_process_borders() -> None:

@@ -1,7 +1,8 @@
 """MERGE of one table: choose ranges of parts, merge each in one task, commit.
 
-Covers: looking, taking parts, running, the three outcomes of a commit, OPTIMIZE. Does not cover: which ranges are worth
-it (policy), the bytes (tilth.storage.merge_parts), the slot it runs in (manager.py).
+Covers: looking, taking parts, running, the wait after failures, OPTIMIZE. Does not cover: which ranges are worth it
+(merge_choice.py, policy), one merge and its commit (merge_attempt.py), EXPLAIN (merge_explain.py), the slot it runs in
+(manager.py).
 Always holds: a part is taken by one merge at a time and given back when its outcome is known; the set of taken parts is
 copied before parts are read (POLICIES.md 3.1); bytes first, truth second.
 """
@@ -14,35 +15,35 @@ from typing import assert_never
 
 from tilth.base.clock import Clock
 from tilth.base.errors import ConflictError, TilthError, UnknownOutcomeError
-from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.merge_attempt import Merge, MergeAttempts
-from tilth.maintenance.ops.merge_explain import range_row, refusal_row, taken_row
+from tilth.maintenance.ops.merge_choice import MergeChoice
+from tilth.maintenance.ops.merge_explain import MergeMoment, explain_history, explain_now, policy_named
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import (
-    CandidatePart,
+    EVENTS_MAX,
     Effort,
     MergeSelection,
     MergeSpec,
+    PartitionStrategy,
     Refusal,
     Rotation,
     postpone,
-    read_gain,
+    replay,
     select_for_merge,
-    select_merges,
     submittable,
 )
 from tilth.maintenance.state import Failure, ServiceState, failed_again, newest, service_state
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import TableWatch, share_of
-from tilth.model.part import Part
+from tilth.maintenance.watch import TableWatch
+from tilth.model.part import Part, PartEvent
 from tilth.model.service import ServiceKind
-from tilth.warehouse import Dispatcher
+from tilth.warehouse import Dispatcher, TaskCancelledError
 
 #: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
 #: by age too, the more slowly the older they are.
@@ -51,6 +52,8 @@ LOOK_QUIET_MIN_MS = 10_000
 LOOK_QUIET_MAX_MS = 600_000
 #: Parts of one partition that are weighed in a look, the oldest; the rest waits until these are fewer.
 PARTS_MAX = 20_000
+#: After these the parts differ from what the last look saw.
+_TELLING_EVENTS = frozenset({"new", "merge", "hide", "undrop", "mutate"})
 
 _log = Log("maintenance")
 
@@ -59,6 +62,7 @@ class MergeOp:
     """`tilth.maintenance.op.Op` for the merges of one table."""
 
     kind = OpKind.MERGE
+    service = ServiceKind.MERGE
 
     def __init__(
         self,
@@ -80,7 +84,10 @@ class MergeOp:
         self._catalog = catalog
         self._rng = rng
         self._watch = watch
-        self._attempts = MergeAttempts(clock, catalog, dispatcher, root, watch=watch, owner=owner, cleaner=cleaner)
+        self._choice = MergeChoice(watch, workers)
+        self._attempts = MergeAttempts(
+            clock, catalog, dispatcher, root, watch=watch, owner=owner, cleaner=cleaner, ttl=lambda: self._choice.ttl
+        )
         self._workers = workers
         self._told = told
         self._tally = tally
@@ -132,16 +139,28 @@ class MergeOp:
             return 0
         return self._looked_ms + LOOK_BUSY_MS if self._has_news else self._next_look_ms
 
-    def notice(self) -> None:
-        """Parts of the table came or went."""
-        self._has_news = True
-        self._news_ms = self._clock.now_ms()
-        self._watch.is_woken = True
+    def observe(self, event: PartEvent, partition: str) -> None:
+        """A line of the part log about this table."""
+        if event.event in _TELLING_EVENTS:
+            self._notice()
+
+    def notice_all(self) -> None:
+        """News were lost, or definition, settings or mutations have changed."""
+        self._notice()
 
     def cancel(self) -> None:
         """The table is gone or the server stops: no new merge, running ones are asked to end."""
         self._is_cancelled.set()
-        self._attempts.cancel()
+        self._attempts.cancel_all()
+
+    def cancel_partition(self, partition: str | None) -> int:
+        """Merges of the partition that run are asked to end, those that wait are forgotten; returns how many ran."""
+        with self._watch.lock:
+            gone = [merge for merge in self._pending if partition in (None, merge.spec.partition)]
+            self._pending = [merge for merge in self._pending if merge not in gone]
+        for merge in gone:
+            self._give_back(merge)
+        return self._attempts.cancel(partition)
 
     def stats(self) -> OpStats | None:
         now_ms = self._clock.now_ms()
@@ -163,7 +182,7 @@ class MergeOp:
             return _idle(f"{self._running} merges are running, more are not allowed")
         return OpStats(
             is_runnable=True,
-            perf_improvement=self._gain(spec),
+            perf_improvement=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=now_ms / 1000),
             priority=self._watch.knobs.priority,
             about=f"{spec.partition}: {spec.reason}",
         )
@@ -195,7 +214,7 @@ class MergeOp:
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
         """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
-        switch = self._watch.switch(ServiceKind.MERGE)
+        switch = self._watch.switch(ServiceKind.MERGE, now_ms)
         with self._watch.lock:
             failure = newest(self._failures.values())
             waiting = len(self._pending)
@@ -225,25 +244,44 @@ class MergeOp:
                 assert_never(state)
         return state, reason, failure
 
-    def explain(self) -> list[MergeCandidateRow]:
-        """Every partition as of now: what would be merged, what is not and why."""
+    def explain(self, policy: str | None = None) -> list[MergeCandidateRow]:
+        """Every candidate as of now: what would be merged, what is not and why.
+
+        With a policy: what that one would do with the parts as they are, then what it would have made of the history
+        that the part log still has, beside what really happened. Raises InvalidInputError for an unknown policy.
+        """
+        wanted = self._choice.policy if policy is None else policy_named(policy)
         now_ms = self._clock.now_ms()
         with self._watch.lock:
             being = set(self._watch.being_merged)
-            waiting = [merge.spec for merge in self._pending]
-            failures = dict(self._failures)
-        partitions = self._catalog.parts.partitions(self._watch.uuid)
-        parts = {partition: self._parts(partition) for partition in partitions}
-        selection = self._select([part for each in parts.values() for part in each], being, Effort.NORMAL, now_ms)
-        rows = [range_row(spec, "waiting", self._next_look_ms) for spec in waiting]
-        rows += [range_row(spec, "would run", self._next_look_ms) for spec in selection.specs]
-        for refusal in selection.refusals:
-            rows.append(refusal_row(refusal, parts.get(refusal.partition, []), failures.get(refusal.partition)))
-        for partition, members in parts.items():
-            taken = [part for part in members if str(part.name) in being]
-            if taken:
-                rows.append(taken_row(partition, taken))
-        return rows
+            moment = MergeMoment(
+                now_ms=now_ms,
+                next_look_ms=self._next_look_ms,
+                waiting=frozenset(name for merge in self._pending for name in merge.spec.parts),
+                failures=dict(self._failures),
+                postponed={
+                    name: since + self._watch.knobs.merge_partitions.postpone_time
+                    for name, since in self._postponed.items()
+                },
+            )
+        parts = [part for name in self._catalog.parts.partitions(self._watch.uuid) for part in self._parts(name)]
+        candidates = self._choice.explain(parts, being_merged=being, policy=wanted, now_ms=now_ms)
+        rows = explain_now(candidates, [part for part in parts if str(part.name) in being], moment)
+        if policy is None:
+            return rows
+        events = self._catalog.part_log.recent(table=self._watch.uuid, limit=EVENTS_MAX)
+        found = replay(events, ask=self._choice.asking(wanted), keys_of=self._choice.keys_of)
+        return rows + explain_history(found, wanted)
+
+    def separated(self, partitions: Sequence[str]) -> str:
+        """Which of these partitions a pending mutation keeps in several parts; empty if none."""
+        pending = self._watch.mutations
+        if not pending:
+            return ""
+        now_ms = self._clock.now_ms()
+        apart = [name for name in partitions if self._choice.is_separated(self._parts(name), now_ms)]
+        told = f"{apart[0]} and {len(apart) - 1} more" if len(apart) > 1 else "".join(apart)
+        return f"a pending mutation ({pending[0].command}) keeps parts of {told} apart" if apart else ""
 
     def optimize(self, partition: str, effort: Effort, *, deadline_ms: int) -> list[tuple[int, int, int]]:
         """Merges the partition's parts until nothing is left to merge; waits for merges under way there.
@@ -255,7 +293,7 @@ class MergeOp:
             with self._watch.lock:
                 being = set(self._watch.being_merged)
             parts = self._parts(partition)
-            selection = self._select(parts, being, effort, self._clock.now_ms())
+            selection = self._choice.select(parts, being_merged=being, effort=effort, now_ms=self._clock.now_ms())
             if not selection.specs:
                 is_busy = any(str(part.name) in being for part in parts)
                 if not is_busy or self._clock.now_ms() >= deadline_ms:
@@ -299,11 +337,14 @@ class MergeOp:
         self._next_look_ms = min([self._next_look_ms, *retries])
         # Older choices give way: with more parts there are better ranges.
         self._release_pending()
+        settings = self._watch.knobs.merge_partitions
         with self._watch.lock:
             being = set(self._watch.being_merged)
             stats = dict(self._watch.stats)
             failing = {name for name, failure in self._failures.items() if failure.until_ms > now_ms}
         everything = self._catalog.parts.partitions(self._watch.uuid)
+        if settings.strategy is PartitionStrategy.PARTS:
+            stats = self._choice.with_counts(stats, self._catalog.parts.counts(self._watch.uuid))
         chosen = select_for_merge(
             stats,
             all_partitions=everything,
@@ -311,17 +352,22 @@ class MergeOp:
             postponed=self._postponed,
             rotation=self._rotation,
             is_ready=True,
-            settings=self._watch.knobs.merge_partitions,
+            settings=settings,
             now=now_ms / 1000,
             rng=self._rng,
         )
         self._rotation = chosen.rotation
         parts: list[Part] = []
+        expired: list[Refusal] = []
         for partition in chosen.partitions:
             members = self._parts(partition)
             self._visible_bytes[partition] = float(sum(part.bytes for part in members))
-            parts += members
-        selection = self._select(parts, being, Effort.NORMAL, now_ms)
+            if self._choice.is_expired(members, now_ms):
+                expired.append(Refusal(partition=partition, reason="all its rows have expired", should_postpone=True))
+            else:
+                parts += members
+        found = self._choice.select(parts, being_merged=being, effort=Effort.NORMAL, now_ms=now_ms)
+        selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
         self._remember(selection, everything=everything, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
         self._is_fruitful = bool(selection.specs)
@@ -330,19 +376,6 @@ class MergeOp:
             if merge is not None:
                 with self._watch.lock:
                     self._pending.append(merge)
-
-    def _select(self, parts: Sequence[Part], being: set[str], effort: Effort, now_ms: int) -> MergeSelection:
-        with self._watch.lock:
-            stats = dict(self._watch.stats)
-        return select_merges(
-            [_candidate(part, now_ms) for part in parts],
-            being_merged=being,
-            stats=stats,
-            workers=self._workers(),
-            now=now_ms / 1000,
-            settings=self._watch.knobs.merge,
-            effort=effort,
-        )
 
     def _remember(
         self,
@@ -378,16 +411,11 @@ class MergeOp:
     def _parts(self, partition: str) -> list[Part]:
         return self._catalog.parts.visible(self._watch.uuid, partition)[:PARTS_MAX]
 
-    def _gain(self, spec: MergeSpec) -> float:
-        now = self._clock.now_ms() / 1000
-        with self._watch.lock:
-            hours = {name: stats.hour.at(now) for name, stats in self._watch.stats.items()}
-        inserted = {name: float(hour.inserted + hour.last_inserted) for name, hour in hours.items()}
-        return read_gain(
-            parts=len(spec.parts),
-            bytes_share=share_of(spec.partition, self._visible_bytes),
-            inserts_share=share_of(spec.partition, inserted),
-        )
+    def _notice(self) -> None:
+        """Parts of the table came or went, or what may be done with them has changed."""
+        self._has_news = True
+        self._news_ms = self._clock.now_ms()
+        self._watch.is_woken = True
 
     # --- taking and giving back ---
 
@@ -418,7 +446,7 @@ class MergeOp:
         finally:
             if sources is None:
                 self._give_back(taken)
-                self.notice()
+                self._notice()
         if sources is None:
             return None
         with self._watch.lock:
@@ -456,6 +484,10 @@ class MergeOp:
             self._is_fruitful = False
             self._told(partition, str(error))
             raise
+        except TaskCancelledError:
+            # By a drop or a stop of the server.
+            self._told(partition, "the merge was cancelled")
+            raise
         # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
         except Exception as error:
             self._failed(partition, error)
@@ -463,7 +495,7 @@ class MergeOp:
         finally:
             if not keeps_parts:
                 self._give_back(merge)
-            self.notice()
+            self._notice()
 
     def _resolve_unknown(self) -> None:
         for merge, error in self._attempts.resolve():
@@ -472,7 +504,7 @@ class MergeOp:
             elif error is not None:
                 self._failed(merge.spec.partition, error)
             self._give_back(merge)
-            self.notice()
+            self._notice()
 
     def _failed(self, partition: str, error: Exception) -> None:
         now_ms = self._clock.now_ms()
@@ -489,16 +521,3 @@ def _work_of(prepared: Prepared) -> Merge:
 
 def _idle(about: str) -> OpStats:
     return OpStats(is_runnable=False, about=about)
-
-
-def _candidate(part: Part, now_ms: int) -> CandidatePart:
-    return CandidatePart(
-        name=str(part.name),
-        partition=part.name.partition,
-        size=part.bytes,
-        rows=part.rows,
-        age=max(0.0, (now_ms - milliseconds(part.commit_ts)) / 1000),
-        # A table that never changed its columns has them since schema version 1.
-        columns_commit_time=part.columns_commit_ts or part.schema_version,
-        mutation_effective_time=part.mutation_ts,
-    )

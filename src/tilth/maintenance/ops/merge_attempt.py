@@ -8,24 +8,28 @@ asked for again until it is known.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
-from tilth.catalog import Catalog, Committed, Conflicted, ReplaceParts, SchemaIs, Unknown
+from tilth.catalog import Catalog, Committed, Conflicted, ReplaceParts, SchemaChangedError, Unknown
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import MergeSpec
-from tilth.maintenance.spark import MergeTask, decode_facts, encode_task
+from tilth.maintenance.policy.expiry import TableTtl
+from tilth.maintenance.spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.maintenance.watch import TableWatch
 from tilth.model.part import Part, WrittenPart
-from tilth.model.table import TableDef
+from tilth.model.table import Schema, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.txn import Txn, TxnOutput
-from tilth.storage import clean_transaction, file_name, layout_of
+from tilth.storage import Expiry, clean_transaction, file_name, layout_of
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle, TaskCancelledError, TaskLostError
 
 _log = Log("maintenance")
@@ -46,9 +50,19 @@ class Attempt:
 
     merge: Merge
     txn: Txn
-    definition: TableDef
     written: WrittenPart | None
     duration_ms: int
+    #: Rows that were left out because their time had passed.
+    rows_expired: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Live:
+    """A merge under way. Hold the lock."""
+
+    merge: Merge
+    handle: Handle | None = None
+    is_cancelled: bool = False
 
 
 class MergeAttempts:
@@ -64,7 +78,9 @@ class MergeAttempts:
         watch: TableWatch,
         owner: Owner,
         cleaner: Cleaner,
+        ttl: Callable[[], TableTtl | None],
     ) -> None:
+        """`ttl`: the table's at the moment."""
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
@@ -72,8 +88,9 @@ class MergeAttempts:
         self._watch = watch
         self._owner = owner
         self._cleaner = cleaner
+        self._ttl = ttl
         self._lock = threading.Lock()
-        self._handles: set[Handle] = set()
+        self._live: set[_Live] = set()
         #: Commits of which nobody knows; their parts stay taken.
         self._unknown: list[Attempt] = []
         self._is_cancelled = False
@@ -84,13 +101,26 @@ class MergeAttempts:
         with self._lock:
             return {attempt.txn.id for attempt in self._unknown}
 
-    def cancel(self) -> None:
+    def cancel_all(self) -> None:
         """Running tasks are asked to end, later ones too."""
         with self._lock:
             self._is_cancelled = True
-            handles = list(self._handles)
+        self.cancel(None)
+
+    def cancel(self, partition: str | None) -> int:
+        """Asks the merges of the partition, or of all, to end; how many are asked. One that commits is not stopped."""
+        with self._lock:
+            meant = [
+                live
+                for live in self._live
+                if not live.is_cancelled and (partition is None or live.merge.spec.partition == partition)
+            ]
+            for live in meant:
+                live.is_cancelled = True
+            handles = [live.handle for live in meant if live.handle is not None]
         for handle in handles:
             handle.cancel()
+        return len(meant)
 
     def resolve(self) -> list[tuple[Merge, TilthError | None]]:
         """Asks again for the commits of which nobody knows: the same commit gives the same answer.
@@ -115,61 +145,91 @@ class MergeAttempts:
 
     def perform(self, merge: Merge) -> str:
         """One merge from its files to its commit; returns what was done, raises why it was not."""
+        live = _Live(merge)
+        with self._lock:
+            live.is_cancelled = self._is_cancelled
+            self._live.add(live)
+        try:
+            return self._perform(live)
+        finally:
+            with self._lock:
+                self._live.discard(live)
+
+    def _perform(self, live: _Live) -> str:
+        merge = live.merge
         definition = self._watch.definition
+        task = self._task(merge, definition, _schema_of(definition, merge))
         started = self._clock.monotonic()
         hit("merge.before_files")
-        txn = self._catalog.transactions.begin(
-            f"merge {self._watch.name}",
-            outputs=(TxnOutput(table=self._watch.uuid, tasks=1),),
-            fences=(self._owner.fence(self._watch.uuid),),
-        )
-        written = self._write(merge, txn, definition)
+        txn = self._begin()
+        facts = self._write(live, txn, msgspec.structs.replace(task, txn=txn.id))
         hit("merge.after_files")
-        duration_ms = int((self._clock.monotonic() - started) * 1000)
-        attempt = Attempt(merge=merge, txn=txn, definition=definition, written=written, duration_ms=duration_ms)
+        attempt = Attempt(
+            merge=merge,
+            txn=txn,
+            written=facts.written,
+            duration_ms=int((self._clock.monotonic() - started) * 1000),
+            rows_expired=facts.rows_expired,
+        )
         hit("merge.before_commit")
         told = self._commit(attempt)
         hit("merge.after_commit")
         return told
 
-    def _write(self, merge: Merge, txn: Txn, definition: TableDef) -> WrittenPart | None:
-        payload = encode_task(
-            MergeTask(
-                layout=layout_of(definition, self._root),
-                files=tuple(part.file for part in merge.sources),
-                partition=merge.spec.partition,
-                values=merge.sources[0].values,
-                txn=txn.id,
+    def _begin(self) -> Txn:
+        try:
+            return self._catalog.transactions.begin(
+                f"merge {self._watch.name}",
+                outputs=(TxnOutput(table=self._watch.uuid, tasks=1),),
+                fences=(self._owner.fence(self._watch.uuid),),
             )
+        except FencedError:
+            self._owner.lose(self._watch.uuid)
+            raise
+
+    def _task(self, merge: Merge, definition: TableDef, schema: Schema) -> MergeTask:
+        """What is to be done, for a transaction to come; the result has the columns of its sources."""
+        ttl = self._ttl()
+        expired: Expiry | None = None
+        if ttl is not None and any(column.id == ttl.column.id for column in schema.columns):
+            expired = Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
+        return MergeTask(
+            layout=layout_of(definition, self._root, schema),
+            files=tuple(part.file for part in merge.sources),
+            partition=merge.spec.partition,
+            values=merge.sources[0].values,
+            txn=0,
+            expired=expired,
         )
-        handle: Handle | None = None
+
+    def _write(self, live: _Live, txn: Txn, task: MergeTask) -> MergeFacts:
+        spec = live.merge.spec
         try:
             handle = self._dispatcher.submit(
                 self._dispatcher.new_spec(
                     TaskKind.MERGE,
                     warehouse=WRITE_WAREHOUSE,
                     table=self._watch.name,
-                    payload=payload,
+                    payload=encode_task(task),
                     txn=txn.id,
-                    input_bytes=merge.spec.size,
-                    rows=merge.spec.rows,
+                    input_bytes=spec.size,
+                    rows=spec.rows,
                 )
             )
             with self._lock:
-                self._handles.add(handle)
-                is_cancelled = self._is_cancelled
+                live.handle = handle
+                is_cancelled = live.is_cancelled
             if is_cancelled:
                 handle.cancel()
-            return decode_facts(handle.wait().payload).written
+            return decode_facts(handle.wait().payload)
         except TilthError as error:
             # A task that was killed or lost may still be writing.
             is_settled = not isinstance(error, TaskCancelledError | TaskLostError)
             self._give_up(txn, error, is_settled=is_settled)
             raise
         finally:
-            if handle is not None:
-                with self._lock:
-                    self._handles.discard(handle)
+            with self._lock:
+                live.handle = None
 
     def _commit(self, attempt: Attempt) -> str:
         merge, txn = attempt.merge, attempt.txn
@@ -180,9 +240,8 @@ class MergeAttempts:
             duration_ms=attempt.duration_ms,
             reason=merge.spec.reason,
         )
-        schema = SchemaIs(table=self._watch.uuid, schema_version=attempt.definition.schema_version)
         try:
-            outcome = self._catalog.transactions.commit(txn.id, [update], [schema])
+            outcome = self._catalog.transactions.commit(txn.id, [update])
         except TilthError as refused:
             # Refused in a way that applied nothing.
             self._give_up(txn, refused, is_settled=True)
@@ -190,7 +249,9 @@ class MergeAttempts:
         match outcome:
             case Committed():
                 self._sweep(attempt)
-                return f"{len(merge.sources)} parts of {merge.spec.partition} in {attempt.duration_ms} ms"
+                expired = f", {attempt.rows_expired} expired rows left out" if attempt.rows_expired else ""
+                told = f"{len(merge.sources)} parts of {merge.spec.partition} in {attempt.duration_ms} ms"
+                return f"{told}{expired}"
             case Conflicted(error=error):
                 self._give_up(txn, error, is_settled=True)
                 if isinstance(error, FencedError):
@@ -218,3 +279,16 @@ class MergeAttempts:
         first = file_name(txn=attempt.txn.id, task=0, attempt=0, n=0)
         if attempt.written is not None and attempt.written.file.name != first:
             clean_transaction(self._root, attempt.txn, keep={attempt.written.file.name})
+
+
+def _schema_of(definition: TableDef, merge: Merge) -> Schema:
+    version = merge.sources[0].schema_version
+    schema = definition.schema_of(version)
+    if schema is None:
+        raise SchemaChangedError(
+            "the columns that the parts were written with are not known yet",
+            table=full_name(definition),
+            schema_version=version,
+            hint="it is tried again when the table's definition has been read anew",
+        )
+    return schema

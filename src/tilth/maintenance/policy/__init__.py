@@ -1,19 +1,28 @@
 """What to keep in shape, decided purely: views in, specs and verdicts out.
 
-Covers: partitions of a round, merges by size, garbage collection. Does not cover: when an op runs (scheduler.py), how
-it runs (ops). Always holds: no clock, no I/O, no settings read here; each decision and each refusal has its reason.
-See also: POLICIES sections 2, 3 and 9.
+Covers: partitions of a round, merges by size and by key, what another policy would have done, mutations, garbage
+collection. Does not cover: when an op runs (scheduler.py), how it runs (ops).
+Always holds: no clock, no I/O, no settings read here; each decision and each refusal has its reason.
+See also: POLICIES sections 2, 3, 4, 8 and 9.
 """
 
 from tilth.maintenance.policy.candidates import (
     CandidatePart,
+    CandidateState,
     Effort,
+    KeyRangeSettings,
+    MergeCandidate,
+    MergePolicy,
     MergeSelection,
     MergeSettings,
     MergeSpec,
     Refusal,
 )
+from tilth.maintenance.policy.explain import explain_merges
 from tilth.maintenance.policy.gc import GcSettings
+from tilth.maintenance.policy.key_bytes import key_bounds
+from tilth.maintenance.policy.key_range import KeyRangePolicy
+from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import (
     PartitionSelection,
     PartitionSettings,
@@ -24,23 +33,38 @@ from tilth.maintenance.policy.partitions import (
     select_for_gc,
     select_for_merge,
 )
+from tilth.maintenance.policy.replay import EVENTS_MAX, AskPolicy, HistorySums, Replay, ReplayedMerge, replay
 from tilth.maintenance.policy.size_tiered import read_gain, select_merges, submittable
 
 __all__ = [
+    "EVENTS_MAX",
+    "AskPolicy",
     "CandidatePart",
+    "CandidateState",
     "Effort",
     "GcSettings",
+    "HistorySums",
+    "KeyRangePolicy",
+    "KeyRangeSettings",
+    "MergeCandidate",
+    "MergePolicy",
     "MergeSelection",
     "MergeSettings",
     "MergeSpec",
+    "MutateSettings",
     "PartitionSelection",
     "PartitionSettings",
     "PartitionStats",
     "PartitionStrategy",
     "Refusal",
+    "Replay",
+    "ReplayedMerge",
     "Rotation",
+    "explain_merges",
+    "key_bounds",
     "postpone",
     "read_gain",
+    "replay",
     "select_for_gc",
     "select_for_merge",
     "select_merges",

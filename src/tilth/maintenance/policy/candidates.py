@@ -1,4 +1,4 @@
-"""The nouns of part selection: candidates, runs of neighbours that may merge, specs and refusals.
+"""The nouns of part selection: candidates, runs of neighbours that may merge, specs, refusals, explanations.
 
 Covers: what a policy is given and gives, and the predicate that cuts a partition into runs. Does not cover: scores.
 Always holds: a run has parts of one partition only, in name order, none of them under merge.
@@ -7,8 +7,22 @@ Always holds: a run has parts of one partition only, in name order, none of them
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from tilth.base.units import MIB
+
+#: Neighbours of one run.
+RUN_PARTS_MAX = 10_000
+
+
+class MergePolicy(StrEnum):
+    """How the parts to merge are found."""
+
+    #: Neighbours of like size.
+    SIZE_TIERED = "size_tiered"
+    #: Parts whose keys overlap, and small ones.
+    KEY_RANGE = "key_range"
 
 
 class Effort(StrEnum):
@@ -41,6 +55,25 @@ class CandidatePart:
     mutation_effective_time: int = 0
     #: Commit time of the first pending mutation that it still needs; none if it needs none.
     first_needed_mutation: int | None = None
+    #: The smallest and the largest sort key as bytes that compare as keys do; as wide as can be where not known.
+    low: bytes = b""
+    high: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRangeSettings:
+    """What the key_range policy weighs (POLICIES 4.3)."""
+
+    #: Megabytes (2^20 bytes) of the sources of one merge; a part of a megabyte or less counts as one.
+    budget: int = 256
+    #: Bytes of a part that is large enough to be left alone.
+    target_size: int = 32 * MIB
+    #: A merge that gains no more is not worth it.
+    gain_min: float = 0.01
+    #: What the smallest part is worth getting rid of; less than the least gain, or merging would never end.
+    small_part_gain: float = 0.009
+    #: How many times better than the set found the best one may be.
+    approximation_ratio: float = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +99,8 @@ class MergeSettings:
     write_amplification_threshold: float = 4.0
     #: Merges of the table that may run at once.
     running_max: int = 32
+    policy: MergePolicy = MergePolicy.SIZE_TIERED
+    key_range: KeyRangeSettings = field(default=KeyRangeSettings())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +123,8 @@ class MergeSpec:
     #: Cost of the merge by what it gains: lower is better. Infinite for a lone part, which comes last.
     score: float
     reason: str
+    #: What the policy itself says it gains readers, in parts that a key is looked up in; none if it does not tell.
+    gain: float | None = None
 
     @property
     def is_lone(self) -> bool:
@@ -102,6 +139,32 @@ class Refusal:
     reason: str
     #: Whether it has nothing worth merging, so that others should be looked at first for a while.
     should_postpone: bool
+
+
+class CandidateState(StrEnum):
+    """What becomes of parts in a round."""
+
+    WOULD_RUN = "would run"
+    #: Allowed, but others go first.
+    LOST = "lost"
+    REFUSED = "refused"
+    #: One part, whose neighbours it may not merge with.
+    LONE = "lone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeCandidate:
+    """Parts that a selection looked at, with its verdict."""
+
+    partition: str
+    #: In name order.
+    parts: tuple[str, ...]
+    size: int
+    rows: int
+    #: Lower is better; none where there is no score.
+    score: float | None = None
+    state: CandidateState
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +192,8 @@ def split_runs(parts: Sequence[CandidatePart], *, being_merged: Collection[str])
     for part in parts:
         if part.name in being_merged:
             found: str | None = f"{part.name} is under merge"
+        elif len(members) == RUN_PARTS_MAX:
+            found = f"a run has {RUN_PARTS_MAX} parts at most"
         else:
             found = None if before is None else why_apart(before, part)
         if found is not None:
@@ -153,8 +218,23 @@ def why_apart(left: CandidatePart, right: CandidatePart) -> str | None:
         return f"the schema version of {pair} is not known"
     if left.columns_commit_time != right.columns_commit_time:
         return f"{pair} have different schema versions"
+    if left.first_needed_mutation != right.first_needed_mutation:
+        return f"{pair} are separated by a pending mutation"
     if left.mutation_effective_time != right.mutation_effective_time:
         return f"{pair} have different mutations applied"
-    if left.first_needed_mutation != right.first_needed_mutation:
-        return f"{pair} wait for different mutations"
     return None
+
+
+def candidate_of(
+    parts: Sequence[CandidatePart], state: CandidateState, reason: str, score: float | None = None
+) -> MergeCandidate:
+    """A verdict over parts of one partition."""
+    return MergeCandidate(
+        partition=parts[0].partition,
+        parts=tuple(part.name for part in parts),
+        size=sum(part.size for part in parts),
+        rows=sum(part.rows for part in parts),
+        score=score,
+        state=state,
+        reason=reason,
+    )

@@ -1,9 +1,10 @@
 """What garbage collection may take, in its two phases: record to trash, trash to nothing.
 
-Covers: what holds collection back, the verdict on each entry and each item of trash, batch sizes and pauses, expiry of
-whole partitions. Does not cover: end times of entries (tilth.catalog), the deletion itself (ops).
+Covers: what holds collection back, the verdict on each entry and each item of trash, batch sizes and pauses. Does not
+cover: end times of entries (tilth.catalog), expiry of whole partitions (expiry.py), the deletion itself (ops).
 Always holds: an entry that a reader, a running transaction or an allowed read of the past may still need stays; every
-verdict has its reason. Times that end in `_ts` are hybrid times, see tilth.base.hybrid.
+verdict has its reason. Times that end in `_ts` are hybrid times, see tilth.base.hybrid. What a dead transaction left
+has no record in the catalog, so the verdicts know only entries that were committed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tilth.base.hybrid import milliseconds, pack
+from tilth.base.hybrid import counter, milliseconds, pack
 from tilth.base.rand import Rng
 
 #: A reader that is older holds collection back no more.
@@ -44,6 +45,8 @@ class GcSettings:
     pause_max: float = 900.0
     #: Whether a partition may expire by what its parts say when its key does not tell.
     partition_ttl_fallback: bool = True
+    #: How far back reads are promised; negative: not at all.
+    history: float = 3600.0
 
 
 class Hold(StrEnum):
@@ -53,6 +56,9 @@ class Hold(StrEnum):
     TRANSACTION = "the oldest active transaction"
     READER = "the oldest reader"
     HISTORY = "the ancient history mark"
+    #: Of phase 2.
+    TRASH_LIFETIME = "ttl_for_trash_items"
+    SNAPSHOT = "a snapshot that is read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,25 +70,6 @@ class Cutoff:
     #: The same without history: what intermediate entries are judged by, and what tells whether a round is worth it.
     gc_ts: int
     hold: Hold
-
-
-class TxnState(StrEnum):
-    """What is known of the transaction that wrote an entry."""
-
-    ACTIVE = "active"
-    FINISHED = "finished"
-    #: Aborted, or gone without a trace.
-    DEAD = "dead"
-
-
-class Intermediate(StrEnum):
-    """What to do with an entry whose commit time is not filled in yet."""
-
-    #: Nobody will ever see it: to the trash with end 0.
-    ZOMBIE = "zombie"
-    #: To be used as committed at its transaction's commit time.
-    COMMITTED = "committed"
-    LEAVE = "leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +99,8 @@ class Verdict:
     name: str
     goes: bool
     reason: str
+    #: What keeps it, where something does.
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +111,16 @@ class TrashState:
     cursor: str | None = None
     #: Rounds in a row that had work.
     hits: int = 0
+
+
+def ahm(now_ts: int, age: float) -> int | None:
+    """The ancient history mark: reads below it are refused, what ended before it may go; none where no age is kept."""
+    if age < 0:
+        return None
+    age_ms = round(age * 1000)
+    if age_ms > milliseconds(now_ts):
+        return 0
+    return pack(milliseconds(now_ts) - age_ms, counter(now_ts))
 
 
 def cutoff(
@@ -143,17 +142,13 @@ def cutoff(
 
 
 def is_round_due(limit: Cutoff, *, last_gc_ts: int) -> bool:
-    """Whether phase 1 could find anything that its last round could not."""
+    """Whether phase 1 could find anything that its last look at the same entries could not."""
     return limit.gc_ts > last_gc_ts
 
 
-def judge_intermediate(txn: TxnState, *, txn_commit_ts: int, gc_ts: int) -> Intermediate:
-    """What becomes of an entry without a commit time, by the state of its transaction."""
-    if txn is TxnState.DEAD:
-        return Intermediate.ZOMBIE
-    if txn is TxnState.FINISHED and txn_commit_ts <= gc_ts:
-        return Intermediate.COMMITTED
-    return Intermediate.LEAVE
+def kept_ms(settings: GcSettings) -> int:
+    """How long after its end an entry stays at least."""
+    return round(max(settings.old_parts_lifetime, settings.history, 0.0) * 1000)
 
 
 def judge_entry(entry: GcEntry, limit: Cutoff) -> Verdict:
@@ -162,7 +157,7 @@ def judge_entry(entry: GcEntry, limit: Cutoff) -> Verdict:
         return Verdict(entry.name, False, "nothing hides it for good")
     if entry.end_ts >= limit.before_ts:
         late = (milliseconds(entry.end_ts) - milliseconds(limit.before_ts)) / 1000
-        return Verdict(entry.name, False, f"held back by {limit.hold}: ended {late:.3f} s after it")
+        return Verdict(entry.name, False, f"held back by {limit.hold}: ended {late:.3f} s after it", limit.hold)
     return Verdict(entry.name, True, "hidden, and nothing needs it any more")
 
 
@@ -179,12 +174,6 @@ def plan_moves(entries: Iterable[GcEntry], limit: Cutoff, *, settings: GcSetting
     return tuple(verdicts)
 
 
-def batches(verdicts: Sequence[Verdict], *, size: int) -> tuple[tuple[str, ...], ...]:
-    """The names that go, in batches for one catalog transaction each."""
-    names = [verdict.name for verdict in verdicts if verdict.goes]
-    return tuple(tuple(names[begin : begin + size]) for begin in range(0, len(names), size))
-
-
 def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], settings: GcSettings) -> Verdict:
     """Phase 2: whether an item's files are deleted. `snapshots` are the times still read, in ascending order."""
     if item.end_ts == 0:
@@ -193,10 +182,11 @@ def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], setti
         return Verdict(item.name, True, "hidden before it was committed")
     if item.end_ts >= _before(now_ms, settings.trash_lifetime):
         age = (now_ms - milliseconds(item.end_ts)) / 1000
-        return Verdict(item.name, False, f"hidden {age:.0f} s ago, ttl_for_trash_items={settings.trash_lifetime:.0f}")
+        told = f"hidden {age:.0f} s ago, {Hold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
+        return Verdict(item.name, False, told, Hold.TRASH_LIFETIME)
     first = bisect_left(snapshots, item.commit_ts)
     if first < len(snapshots) and snapshots[first] < item.end_ts:
-        return Verdict(item.name, False, f"the snapshot at {snapshots[first]} reads it")
+        return Verdict(item.name, False, f"the snapshot at {snapshots[first]} reads it", Hold.SNAPSHOT)
     return Verdict(item.name, True, "its time in the trash is over")
 
 
@@ -225,23 +215,6 @@ def trash_pause(state: TrashState, *, has_removed: bool, settings: GcSettings, r
     if state.cursor is not None or has_removed:
         return rng.random() * settings.pause_random
     return settings.pause_max
-
-
-def judge_partition_ttl(
-    partition: str, *, key_ttl: float | None, part_ttls: Sequence[float | None], now: float, settings: GcSettings
-) -> Verdict:
-    """Whether a whole partition has expired: by its key if the TTL can be told from it, else by all its parts.
-
-    `key_ttl` and `part_ttls` are the seconds since 1970 at which the key's, or a part's last row, expires.
-    """
-    if key_ttl is not None:
-        return Verdict(partition, key_ttl < now, f"by its key it expires at {key_ttl:.0f}")
-    if not settings.partition_ttl_fallback:
-        return Verdict(partition, False, "its key does not tell, and enable_partition_ttl_fallback is off")
-    known = [ttl for ttl in part_ttls if ttl is not None]
-    if not part_ttls or len(known) < len(part_ttls):
-        return Verdict(partition, False, f"{len(part_ttls) - len(known)} of {len(part_ttls)} parts have no TTL")
-    return Verdict(partition, max(known) < now, f"by its parts it expires at {max(known):.0f}")
 
 
 def judge_empty_partition(

@@ -97,7 +97,7 @@ def select_merges(
     refusals: list[Refusal] = []
     for partition, members in by_partition(parts).items():
         runs = split_runs(members, being_merged=being_merged)
-        alone = [spec for run in runs if (spec := _lone_chain(run, settings, effort)) is not None]
+        alone = [spec for run in runs if (spec := lone_chain(run, settings, effort)) is not None]
         offer = _offer(
             runs, members, stats=stats.get(partition), workers=workers, now=now, settings=settings, effort=effort
         )
@@ -207,7 +207,8 @@ def _several(scored: Sequence[_ScoredRun], found: Pace) -> tuple[MergeSpec, ...]
     return tuple(specs)
 
 
-def _lone_chain(run: Run, settings: MergeSettings, effort: Effort) -> MergeSpec | None:
+def lone_chain(run: Run, settings: MergeSettings, effort: Effort) -> MergeSpec | None:
+    """The merge of a part that has no neighbour and folds its deltas; none if it has none, or is too young."""
     part = run.parts[0]
     if len(run.parts) > 1 or part.chain_depth == 0:
         return None

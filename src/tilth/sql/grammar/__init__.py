@@ -7,7 +7,7 @@ See also: statements.py for the values, docs/reference for examples.
 
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError
 from tilth.sql.grammar.parse import parse
-from tilth.sql.grammar.render import quoted_name, quoted_string, render
+from tilth.sql.grammar.render import quoted_name, quoted_string, render, render_operations
 from tilth.sql.grammar.script import split
 from tilth.sql.grammar.statements import (
     AddColumn,
@@ -67,11 +67,13 @@ from tilth.sql.grammar.statements import (
     ToTimestamp,
     TruncateTable,
     TupleValue,
+    UndropPartition,
     UndropTable,
     UpdateRows,
     UseDatabase,
     Value,
 )
+from tilth.sql.grammar.tokens import words_of
 
 __all__ = [
     "AddColumn",
@@ -132,6 +134,7 @@ __all__ = [
     "ToTimestamp",
     "TruncateTable",
     "TupleValue",
+    "UndropPartition",
     "UndropTable",
     "UnsupportedSqlError",
     "UpdateRows",
@@ -141,5 +144,7 @@ __all__ = [
     "quoted_name",
     "quoted_string",
     "render",
+    "render_operations",
     "split",
+    "words_of",
 ]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from tilth.sql.grammar.create import parse_ttl
 from tilth.sql.grammar.cursor import Cursor
-from tilth.sql.grammar.literals import parse_partition, parse_settings
+from tilth.sql.grammar.literals import parse_partition, parse_settings, take_settings
 from tilth.sql.grammar.phrases import (
+    at_settings,
     parse_assignments,
     parse_column,
     parse_table_name,
@@ -31,6 +32,7 @@ from tilth.sql.grammar.statements import (
     RemoveTtl,
     RenameColumn,
     ResetSetting,
+    UndropPartition,
 )
 from tilth.sql.grammar.tokens import Token
 
@@ -53,7 +55,7 @@ def parse_alter(cursor: Cursor) -> AlterTable:
         token = cursor.peek()
         operations.append(_operation(cursor))
         _check_combines(cursor, operations[-1], token)
-    return AlterTable(name=name, operations=tuple(operations))
+    return AlterTable(name=name, operations=tuple(operations), settings=take_settings(cursor))
 
 
 def _check_combines(cursor: Cursor, operation: AlterOperation, token: Token) -> None:
@@ -63,7 +65,7 @@ def _check_combines(cursor: Cursor, operation: AlterOperation, token: Token) -> 
 
 
 def _operation(cursor: Cursor) -> AlterOperation:
-    verb = cursor.choose("ADD", "DROP", "MODIFY", "RENAME", "RESET", "REMOVE", "UPDATE", "DELETE")
+    verb = cursor.choose("ADD", "DROP", "MODIFY", "RENAME", "RESET", "REMOVE", "UPDATE", "DELETE", "UNDROP")
     if verb in ("ADD", "DROP", "MODIFY"):
         for word, hint in _REFUSED.items():
             if cursor.at(word):
@@ -85,6 +87,9 @@ def _operation(cursor: Cursor) -> AlterOperation:
         case "UPDATE":
             assignments = parse_assignments(cursor)
             return MutateUpdate(assignments=assignments, predicate=parse_where(cursor))
+        case "UNDROP":
+            cursor.expect("PARTITION")
+            return UndropPartition(partition=parse_partition(cursor))
         case _:
             return MutateDelete(predicate=parse_where(cursor))
 
@@ -113,7 +118,7 @@ def _modify(cursor: Cursor) -> ModifyColumn | ModifySetting | ModifyTtl:
         case "SETTING":
             return ModifySetting(settings=parse_settings(cursor))
         case _:
-            return ModifyTtl(ttl=parse_ttl(cursor))
+            return ModifyTtl(ttl=parse_ttl(cursor, at_settings))
 
 
 def _rename(cursor: Cursor) -> RenameColumn:

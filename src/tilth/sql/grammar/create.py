@@ -14,7 +14,7 @@ from tilth.model.table import Engine, Transform
 from tilth.sql.grammar.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.keys import parse_key, parse_partition_by
 from tilth.sql.grammar.literals import parse_settings
-from tilth.sql.grammar.phrases import parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
+from tilth.sql.grammar.phrases import at_settings, parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
 from tilth.sql.grammar.statements import ColumnSpec, CreateDatabase, CreateTable, CreateView, SettingTexts, Statement
 from tilth.sql.grammar.tokens import Token
 from tilth.sql.grammar.types import parse_type
@@ -62,6 +62,7 @@ _CLAUSES_REFUSED = {
     "LOCATION": ("LOCATION", "files live in the node's store; leave it out"),
 }
 _CLAUSES = ("ENGINE", "PARTITION BY", "ORDER BY", "PRIMARY KEY", "UNIQUE KEY", "TTL", "SETTINGS", "COMMENT")
+_TTL_HINT = "a TTL deletes rows by the age of one column: TTL at + INTERVAL 30 DAY"
 _TTL_REFUSED = ("TO", "GROUP", "RECOMPRESS", "WHERE", "SET")
 
 
@@ -315,9 +316,9 @@ def parse_ttl(cursor: Cursor, stop: Callable[[Cursor], bool] | None = None) -> s
     ttl = cursor.expression("an expression", ends, stop_at_comma=True)
     cursor.take("DELETE")
     if cursor.is_symbol(","):
-        raise cursor.refused("several rules in one TTL are not supported", hint="only whole partitions expire")
+        raise cursor.refused("several rules in one TTL are not supported", hint=_TTL_HINT)
     if any(cursor.at(word) for word in _TTL_REFUSED):
-        raise cursor.refused(f"{cursor.found()} in a TTL is not supported", hint="only whole partitions expire")
+        raise cursor.refused(f"{cursor.found()} in a TTL is not supported", hint=_TTL_HINT)
     return ttl
 
 
@@ -325,8 +326,8 @@ def _at_clause(cursor: Cursor) -> bool:
     """Whether the next clause of the table begins here, rather than an expression going on."""
     if cursor.at("COMMENT"):
         return cursor.is_string(1)
-    if cursor.at("SETTINGS"):
-        return cursor.is_name(1) and cursor.is_symbol("=", 2)
+    if at_settings(cursor):
+        return True
     return cursor.at("ENGINE") or any(cursor.at(*clause.split()) for clause in _CLAUSES if " " in clause)
 
 

@@ -87,6 +87,11 @@ def parse_settings(cursor: Cursor) -> SettingTexts:
             return tuple(settings.items())
 
 
+def take_settings(cursor: Cursor) -> SettingTexts:
+    """The settings behind the word SETTINGS, if it comes next."""
+    return parse_settings(cursor) if cursor.take("SETTINGS") else ()
+
+
 def parse_setting_value(cursor: Cursor) -> str:
     if cursor.is_string():
         return cursor.string("a value")

@@ -13,7 +13,7 @@ from tilth.sql.grammar.alter import parse_alter
 from tilth.sql.grammar.create import parse_create
 from tilth.sql.grammar.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.insert import parse_insert
-from tilth.sql.grammar.literals import parse_settings
+from tilth.sql.grammar.literals import parse_settings, take_settings
 from tilth.sql.grammar.phrases import (
     parse_assignments,
     parse_name,
@@ -231,7 +231,8 @@ def _rename(cursor: Cursor) -> RenameTable:
 def _delete(cursor: Cursor) -> DeleteRows:
     cursor.expect("DELETE", "FROM")
     name = parse_table_name(cursor)
-    return DeleteRows(name=name, predicate=parse_where(cursor))
+    predicate = parse_where(cursor)
+    return DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
 
 
 def _update(cursor: Cursor) -> UpdateRows:
@@ -239,7 +240,8 @@ def _update(cursor: Cursor) -> UpdateRows:
     name = parse_table_name(cursor)
     cursor.expect("SET")
     assignments = parse_assignments(cursor)
-    return UpdateRows(name=name, assignments=assignments, predicate=parse_where(cursor))
+    predicate = parse_where(cursor)
+    return UpdateRows(name=name, assignments=assignments, predicate=predicate, settings=take_settings(cursor))
 
 
 def _explain(cursor: Cursor) -> Statement:

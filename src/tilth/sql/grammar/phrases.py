@@ -13,7 +13,7 @@ _COLUMN_REFUSED = {
     "ALIAS": "compute the value in the query",
     "EPHEMERAL": "compute the value in the materialized view's SELECT",
     "GENERATED": "compute the value in the materialized view's SELECT",
-    "TTL": "only whole partitions expire: give the table a TTL",
+    "TTL": "rows expire as a whole: give the table a TTL",
     "PRIMARY": "name the key behind the columns: ORDER BY (..)",
     "STATISTICS": "leave it out",
     "COLLATE": "strings are compared by their bytes; leave it out",
@@ -97,7 +97,12 @@ def parse_where(cursor: Cursor) -> str:
     """`WHERE p` up to the end of the statement."""
     if not cursor.take("WHERE"):
         raise cursor.expected("WHERE", words=("WHERE",), hint="WHERE true takes every row")
-    return cursor.expression("a predicate")
+    return cursor.expression("a predicate", at_settings, stop_at_comma=True)
+
+
+def at_settings(cursor: Cursor) -> bool:
+    """Whether the statement's own settings begin here, rather than an expression going on."""
+    return cursor.at("SETTINGS") and cursor.is_name(1) and cursor.is_symbol("=", 2)
 
 
 def parse_column(cursor: Cursor) -> ColumnSpec:
@@ -147,7 +152,13 @@ def _ends_default(cursor: Cursor) -> bool:
         return True
     if cursor.at("CODEC") and cursor.is_symbol("(", 1):
         return True
-    if cursor.at("AFTER") or cursor.at("FIRST") or cursor.at("PRIMARY", "KEY") or cursor.at("TTL"):
+    if (
+        at_settings(cursor)
+        or cursor.at("AFTER")
+        or cursor.at("FIRST")
+        or cursor.at("PRIMARY", "KEY")
+        or cursor.at("TTL")
+    ):
         return True
     return _at_nullability(cursor)
 

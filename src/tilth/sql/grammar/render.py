@@ -66,6 +66,7 @@ from tilth.sql.grammar.statements import (
     ToTimestamp,
     TruncateTable,
     TupleValue,
+    UndropPartition,
     UndropTable,
     UpdateRows,
     UseDatabase,
@@ -95,8 +96,8 @@ def render(statement: Statement) -> str:
             return _create_table(statement)
         case CreateView():
             return _create_view(statement)
-        case AlterTable(name=name, operations=operations):
-            return f"ALTER TABLE {_name(name)} {_list(operations, _operation)}"
+        case AlterTable(name=name, operations=operations, settings=settings):
+            return f"ALTER TABLE {_name(name)} {render_operations(operations)}{_own_settings(settings)}"
         case InsertValues() | InsertQuery() | InsertData():
             return _insert(statement)
         case Query():
@@ -107,6 +108,11 @@ def render(statement: Statement) -> str:
             return _reset(statement)
         case _:
             return _short(statement)
+
+
+def render_operations(operations: Iterable[AlterOperation]) -> str:
+    """What stands behind the name of ALTER TABLE."""
+    return _list(operations, _operation)
 
 
 def quoted_name(name: str) -> str:
@@ -179,16 +185,17 @@ def _short(statement: _Short) -> str:
             return f"TRUNCATE TABLE {_if_exists(if_exists)}{_name(name)}"
         case RenameTable(old=old, new=new):
             return f"RENAME TABLE {_name(old)} TO {_name(new)}"
-        case DeleteRows(name=name, predicate=predicate):
-            return f"DELETE FROM {_name(name)} WHERE {predicate}"
-        case UpdateRows(name=name, assignments=assignments, predicate=predicate):
-            return f"UPDATE {_name(name)} SET {_list(assignments, _assignment)} WHERE {predicate}"
+        case DeleteRows(name=name, predicate=predicate, settings=settings):
+            return f"DELETE FROM {_name(name)} WHERE {predicate}{_own_settings(settings)}"
+        case UpdateRows(name=name, assignments=assignments, predicate=predicate, settings=settings):
+            assigned = _list(assignments, _assignment)
+            return f"UPDATE {_name(name)} SET {assigned} WHERE {predicate}{_own_settings(settings)}"
         case OptimizeTable(name=name, partition=partition, final=final):
             return f"OPTIMIZE TABLE {_name(name)}{_partition_clause(partition)}{' FINAL' if final else ''}"
         case KillMutation(mutation=mutation, predicate=predicate):
             return f"KILL MUTATION {quoted_string(mutation) if mutation is not None else f'WHERE {predicate}'}"
-        case RunService(verb=verb, name=name, partition=partition):
-            return f"SYSTEM {verb} {_name(name)}{_partition_clause(partition)}"
+        case RunService(verb=verb, name=name, partition=partition, is_forced=is_forced):
+            return f"SYSTEM {'FORCE ' if is_forced else ''}{verb} {_name(name)}{_partition_clause(partition)}"
         case ExplainMerge(name=name, policy=policy):
             return f"EXPLAIN MERGE {_name(name)}{f' POLICY {quoted_name(policy)}' if policy else ''}"
         case ExplainGc(name=name):
@@ -238,8 +245,7 @@ def _insert(insert: InsertValues | InsertQuery | InsertData) -> str:
 
 
 def _query(query: Query) -> str:
-    settings = f" SETTINGS {_settings(query.settings)}" if query.settings else ""
-    return f"{query.text}{settings}{f' FORMAT {query.format}' if query.format else ''}"
+    return f"{query.text}{_own_settings(query.settings)}{f' FORMAT {query.format}' if query.format else ''}"
 
 
 def _switch(switch: SwitchService) -> str:
@@ -290,6 +296,8 @@ def _operation(operation: AlterOperation) -> str:
             return f"DELETE WHERE {predicate}"
         case DropPartition(partition=partition):
             return f"DROP{_partition_clause(partition)}"
+        case UndropPartition(partition=partition):
+            return f"UNDROP{_partition_clause(partition)}"
     assert_never(operation)
 
 
@@ -326,6 +334,10 @@ def _settings(settings: SettingTexts) -> str:
     return _list(
         settings, lambda s: f"{quoted_name(s[0])} = {s[1] if _BARE_SETTING.fullmatch(s[1]) else quoted_string(s[1])}"
     )
+
+
+def _own_settings(settings: SettingTexts) -> str:
+    return f" SETTINGS {_settings(settings)}" if settings else ""
 
 
 def _assignment(assignment: tuple[str, str]) -> str:

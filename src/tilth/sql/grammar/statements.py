@@ -277,9 +277,24 @@ class DropPartition:
     partition: Partition
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndropPartition:
+    """Brings back what the newest DROP PARTITION or TRUNCATE hid."""
+
+    partition: Partition
+
+
 ColumnOperation = AddColumn | DropColumn | ModifyColumn | RenameColumn
 AlterOperation = (
-    ColumnOperation | ModifySetting | ResetSetting | ModifyTtl | RemoveTtl | MutateUpdate | MutateDelete | DropPartition
+    ColumnOperation
+    | ModifySetting
+    | ResetSetting
+    | ModifyTtl
+    | RemoveTtl
+    | MutateUpdate
+    | MutateDelete
+    | DropPartition
+    | UndropPartition
 )
 
 
@@ -288,6 +303,8 @@ class AlterTable:
     name: Name
     #: One operation of any kind, or several on columns.
     operations: tuple[AlterOperation, ...]
+    #: Of this statement, not of the table.
+    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +338,7 @@ class InsertData:
 class DeleteRows:
     name: Name
     predicate: str
+    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +347,7 @@ class UpdateRows:
     #: Column and Spark SQL expression.
     assignments: tuple[tuple[str, str], ...]
     predicate: str
+    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +378,7 @@ class SwitchService:
 
     verb: SwitchVerb
     service: ServiceKind
-    #: None: of every table. Never None for CONSUME.
+    #: None: of every table, those that come later too. Never None for RESTART.
     name: Name | None = None
     #: After which the switch turns back by itself; None: never.
     duration_ms: int | None = None
@@ -379,6 +398,8 @@ class RunService:
     verb: RunVerb
     name: Name
     partition: Partition | None = None
+    #: Of GC: without the time for which old parts are kept.
+    is_forced: bool = False
 
 
 class OffsetMark(IntEnum):

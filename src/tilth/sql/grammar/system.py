@@ -54,22 +54,29 @@ ResetTarget = ToMark | ToTimestamp | ToOffsets
 
 def parse_system(cursor: Cursor) -> Statement:
     cursor.expect("SYSTEM")
-    verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "GC")
+    verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "GC", "FORCE")
     if verb == "RESET":
         cursor.expect("CONSUME", "OFFSET")
         return _reset(cursor)
+    if verb == "FORCE":
+        cursor.expect("GC")
+        return _run(cursor, RunVerb.GC, is_forced=True)
     if verb in tuple(RunVerb):
-        name = parse_name(cursor)
-        partition = parse_partition(cursor) if cursor.take("PARTITION") else None
-        return RunService(verb=RunVerb(verb), name=name, partition=partition)
+        return _run(cursor, RunVerb(verb))
     return _switch(cursor, SwitchVerb(verb))
+
+
+def _run(cursor: Cursor, verb: RunVerb, *, is_forced: bool = False) -> RunService:
+    name = parse_name(cursor)
+    partition = parse_partition(cursor) if cursor.take("PARTITION") else None
+    return RunService(verb=verb, name=name, partition=partition, is_forced=is_forced)
 
 
 def _switch(cursor: Cursor, verb: SwitchVerb) -> SwitchService:
     words = ("CONSUME",) if verb is SwitchVerb.RESTART else tuple(SERVICE_WORDS)
     service = SERVICE_WORDS[cursor.choose(*words)]
     name = None
-    if service is ServiceKind.CONSUME or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
+    if verb is SwitchVerb.RESTART or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
         name = parse_name(cursor)
     duration_ms = None
     if verb is not SwitchVerb.RESTART and cursor.take("FOR"):

@@ -78,6 +78,17 @@ def next_token(text: str, position: int) -> Token:
     return Token(kind, found[0], start, found.end())
 
 
+def words_of(text: str) -> set[str]:
+    """Every word and quoted name in the text, in lower case; not what stands in strings and comments."""
+    words: set[str] = set()
+    token = next_token(text, 0)
+    while token.kind is not TokenKind.END:
+        if token.kind in (TokenKind.WORD, TokenKind.QUOTED):
+            words.add(name_value(token).lower())
+        token = next_token(text, token.end)
+    return words
+
+
 def string_value(token: Token) -> str:
     r"""What a string stands for. `''` and `\'` are quotes, `\n` and the like control characters, `\xHH` a character.
 

@@ -28,6 +28,7 @@ def _rows(services: Services) -> Iterator[Row]:
                 column.default,
                 is_table and column.name in order_by,
                 column.name in partition_by,
+                column.id,
                 column.comment,
             )
 
@@ -45,6 +46,7 @@ TABLE = SystemTable(
         ColumnDoc("default_expression", TEXT, "What rows get that do not bring the column; NULL: NULL."),
         ColumnDoc("is_in_sort_key", FLAG, "Whether ORDER BY names it."),
         ColumnDoc("is_in_partition_key", FLAG, "Whether PARTITION BY names it."),
+        ColumnDoc("id", INTEGER, "Stays when it is renamed, and is never used again."),
         ColumnDoc("comment", TEXT, "What its creator said of it."),
     ),
     rows=_rows,

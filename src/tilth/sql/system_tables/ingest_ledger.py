@@ -28,6 +28,7 @@ def _rows(services: Services) -> Iterator[Row]:
                     one.rows,
                     one.dead,
                     time_of_hybrid(entry.commit_ts),
+                    entry.commit_ts,
                 )
 
 
@@ -51,6 +52,7 @@ TABLE = SystemTable(
         ColumnDoc("rows", INTEGER, "Rows of the Kafka table that they became."),
         ColumnDoc("dead", INTEGER, "Messages that went to the dead letters."),
         ColumnDoc("committed", TIME, "When it was committed."),
+        ColumnDoc("commit_ts", INTEGER, "The same as a hybrid time: a later mutation has changed these rows."),
     ),
     rows=_rows,
 )

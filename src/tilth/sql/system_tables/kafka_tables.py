@@ -26,6 +26,7 @@ def _rows(services: Services) -> Iterator[Row]:
             time_of_ms(one.last_commit_ms),
             one.last_exception or None,
             time_of_ms(one.last_exception_ms),
+            one.slowed or None,
             one.task or None,
             one.uuid,
         )
@@ -56,6 +57,7 @@ TABLE = SystemTable(
         ColumnDoc("last_commit", TIME, "When its last round was committed."),
         ColumnDoc("last_exception", TEXT, "What went wrong last."),
         ColumnDoc("last_exception_time", TIME, "When."),
+        ColumnDoc("slowed", TEXT, "Why its rounds wait before they write; NULL: they do not."),
         ColumnDoc("task", TEXT, "The task that runs it; NULL: none does."),
         ColumnDoc("uuid", TEXT, "The Kafka table's uuid."),
     ),

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 
 
 def _rows(services: Services) -> Iterator[Row]:
     for choice in services.maintenance.choices():
-        yield time_of_ms(choice.at_ms), choice.op or None, choice.table or None, choice.rule, choice.reason
+        yield (
+            time_of_ms(choice.at_ms),
+            choice.op or None,
+            choice.table or None,
+            choice.rule,
+            choice.reason,
+            choice.score,
+            choice.runnable,
+            choice.others or None,
+        )
 
 
 TABLE = SystemTable(
@@ -22,6 +31,9 @@ TABLE = SystemTable(
         ColumnDoc("table", TEXT, "Its table, as `database.table`."),
         ColumnDoc("rule", TEXT, "The rule that decided, or `refused`."),
         ColumnDoc("reason", TEXT, "Why, in words and numbers."),
+        ColumnDoc("score", NUMBER, "The score of the op that was chosen; 0 where another rule than the gain decided."),
+        ColumnDoc("runnable", INTEGER, "Ops that could have run."),
+        ColumnDoc("others", TEXT, "The best of those that were passed over, with their scores."),
     ),
     rows=_rows,
 )

@@ -12,16 +12,19 @@ from tilth.sql.system_tables.table import NUMBER, TEXT, ColumnDoc, Row, SystemTa
 def _rows(services: Services) -> Iterator[Row]:
     yield from _numbers("catalog", services.catalog.stats())
     yield from _numbers("warehouse", services.dispatcher.stats())
+    yield from _numbers("maintenance", services.maintenance.numbers())
 
 
-def _numbers(room: str, stats: object) -> Iterator[Row]:
-    """The numeric fields of a room's stats."""
+def _numbers(room: str, stats: object, prefix: str = "") -> Iterator[Row]:
+    """The numeric fields of a room's stats, and of what stands in them."""
     if not is_dataclass(stats):
         return
     for field in fields(stats):
         value = getattr(stats, field.name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{room}_{field.name}", float(value), room
+            yield f"{room}_{prefix}{field.name}", float(value), room
+        else:
+            yield from _numbers(room, value, f"{prefix}{field.name}_")
 
 
 TABLE = SystemTable(

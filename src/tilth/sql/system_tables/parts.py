@@ -38,6 +38,9 @@ def _part(part: Part) -> Row:
         time_of_hybrid(part.commit_ts),
         time_of_hybrid(part.min_row_ts),
         time_of_hybrid(part.max_row_ts),
+        part.schema_version,
+        part.mutation_ts,
+        part.is_rewritten,
         msgspec.json.encode({name: [known.low, known.high] for name, known in part.ranges.items()}).decode(),
     )
 
@@ -60,6 +63,9 @@ TABLE = SystemTable(
         ColumnDoc("committed", TIME, "When it became visible."),
         ColumnDoc("first_insert", TIME, "When the oldest of its rows was committed."),
         ColumnDoc("last_insert", TIME, "When the newest of its rows was committed."),
+        ColumnDoc("schema_version", INTEGER, "The version of the table's columns that its file has."),
+        ColumnDoc("mutation_ts", INTEGER, "The commit of the newest UPDATE or DELETE that it contains; 0: none."),
+        ColumnDoc("is_rewritten", FLAG, "Whether a mutation made it."),
         ColumnDoc("ranges", TEXT, "Smallest and largest values by column, as JSON; queries leave parts out by them."),
         ColumnDoc("active", FLAG, "Whether readers see it now."),
     ),

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from tilth.catalog import TableNotFoundError
 from tilth.sql.system_tables import (
+    audit_log,
     bg_threads,
     columns,
     databases,
@@ -18,6 +19,7 @@ from tilth.sql.system_tables import (
     maintenance_ops,
     marks,
     metrics,
+    mutations,
     part_log,
     partitions,
     parts,
@@ -35,6 +37,7 @@ from tilth.sql.system_tables import (
 from tilth.sql.system_tables.table import SystemTable
 
 _MODULES = (
+    audit_log,
     bg_threads,
     columns,
     databases,
@@ -47,6 +50,7 @@ _MODULES = (
     maintenance_ops,
     marks,
     metrics,
+    mutations,
     part_log,
     partitions,
     parts,

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilth.base.settings import BadSettingError
+from tilth.maintenance import TABLE_SETTINGS
+from tilth.model.part import TrashItem
+from tilth.model.table import Relation, TableDef
 from tilth.sql.services import Services
 from tilth.sql.system_tables.table import (
+    FLAG,
     INTEGER,
     TEXT,
     TIME,
@@ -18,10 +23,12 @@ from tilth.sql.system_tables.table import (
 )
 
 _BATCH = 1000
+_LIFETIME = TABLE_SETTINGS.find("ttl_for_trash_items")
 
 
 def _rows(services: Services) -> Iterator[Row]:
     names = TableNames(services)
+    lifetimes = _lifetimes_ms(services)
     cursor: bytes | None = None
     while True:
         items, cursor = services.catalog.trash.items(after=cursor, limit=_BATCH)
@@ -35,9 +42,41 @@ def _rows(services: Services) -> Iterator[Row]:
                 part.bytes,
                 time_of_hybrid(trashed.item.end_ts),
                 time_of_ms(trashed.item.moved_ms),
+                trashed.item.is_dropped and not trashed.item.is_going,
+                _removable_at(trashed.item, lifetimes.get(trashed.table, 0)),
+                _reason(trashed.item),
             )
         if cursor is None or not items:
             break
+
+
+def _lifetimes_ms(services: Services) -> dict[str, int]:
+    """How long the trash of each table keeps its items, by uuid."""
+    relations = [*services.catalog.tables.list(), *(each.relation for each in services.catalog.tables.dropped())]
+    return {each.uuid: _lifetime_ms(each) for each in relations if isinstance(each, TableDef)}
+
+
+def _lifetime_ms(relation: Relation) -> int:
+    given = relation.settings.get(_LIFETIME.name) if isinstance(relation, TableDef) else None
+    try:
+        seconds: float = _LIFETIME.default if given is None else _LIFETIME.read(given)
+    except BadSettingError:
+        # One that an older version allowed; collecting says so and uses none.
+        seconds = _LIFETIME.default
+    return round(seconds * 1000)
+
+
+def _removable_at(item: TrashItem, lifetime_ms: int) -> int | None:
+    ended = time_of_hybrid(item.end_ts)
+    return None if ended is None else ended + lifetime_ms * 1000
+
+
+def _reason(item: TrashItem) -> str:
+    if item.is_going:
+        return "its file is being removed"
+    if item.is_dropped:
+        return "dropped with its partition; UNDROP PARTITION can bring it back"
+    return "replaced by a merge or a mutation"
 
 
 TABLE = SystemTable(
@@ -52,6 +91,13 @@ TABLE = SystemTable(
         ColumnDoc("bytes", INTEGER, "Size of its file."),
         ColumnDoc("ended", TIME, "Since when readers do not see it; NULL where its transaction never finished."),
         ColumnDoc("moved", TIME, "When it came here."),
+        ColumnDoc("is_dropped", FLAG, "Whether UNDROP PARTITION can bring it back."),
+        ColumnDoc(
+            "removable_at",
+            TIME,
+            "When its file may go: the end and `ttl_for_trash_items`. A reader may keep it for longer, see EXPLAIN GC.",
+        ),
+        ColumnDoc("reason", TEXT, "Why it is here."),
     ),
     rows=_rows,
 )

@@ -1,0 +1,283 @@
+"""The maintenance manager: a start with 10,000 tables, an idle pass over them, a choice among 7,000 parts, a long load.
+
+Builds a store of 10,000 tables x 100 parts and measures the manager on it in fresh processes, which have nothing in
+memory; then the key_range policy, then twenty minutes of ingestion.
+`python -m bench.bench_maintenance [--work DIR] [--tables N] [--passes N] [--minutes N]`; best of the passes.
+
+    start       from the begin of the process, imports and opening the store among it, until every table is registered
+                and the first choice was made; how long it takes until each table was looked at once stands in the table
+    idle pass   the slowest of all turns of half an hour in which nothing happens; duties that come now and then, as the
+                list of tables and the transactions, are among them. The turns are made one after another, with a clock
+                that is moved by the polling interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import json
+import os
+import pstats
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from bench.report import Figure, print_report
+
+#: Before the imports of what is measured: they are a part of getting ready.
+_STARTED = time.perf_counter()
+
+from tilth.base.clock import SystemClock  # noqa: E402
+from tilth.base.ids import random_id  # noqa: E402
+from tilth.base.rand import new_rng  # noqa: E402
+from tilth.catalog import Catalog, InsertPart, RocksKV, Update  # noqa: E402
+from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings  # noqa: E402
+from tilth.model.part import ColumnRange, DataFile, WrittenPart  # noqa: E402
+from tilth.model.table import Column, Schema, TableDef  # noqa: E402
+from tilth.model.types import Kind, Simple  # noqa: E402
+from tilth.warehouse import Dispatcher  # noqa: E402
+
+PARTITIONS = 20
+#: Of each partition: too large for any two to be merged, as in a table that has come to rest.
+PART_BYTES = (100 << 30,) * 5
+IDLE_SECONDS = 1800.0
+TURN_SECONDS = 0.25
+TARGETS = {"idle_pass_10k_ms": 100.0, "start_10k_s": 10.0, "key_range_7000_s": 1.0}
+
+
+class MovedClock(SystemClock):
+    """The time of day stands still but for what it is moved by; durations are real."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = float(now_ms)
+
+    def now_ms(self) -> int:
+        return int(self._now_ms)
+
+    def advance(self, seconds: float) -> None:
+        self._now_ms += seconds * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one fresh process measured."""
+
+    import_s: float
+    open_s: float
+    #: Until all tables are registered.
+    first_turn_s: float
+    looked_s: float
+    settled_s: float
+    idle_max_ms: float
+    idle_p99_ms: float
+    idle_median_ms: float
+    rss_mib: float
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.measure:
+        print(json.dumps(_measure(arguments.measure, profiles=arguments.profile)))
+        return
+    os.makedirs(arguments.work, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix="maintenance-", dir=arguments.work)
+    try:
+        built_s = _build(folder, tables=arguments.tables)
+        passes = [_fresh_process(folder, profiles=arguments.profile) for _ in range(arguments.passes)]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    figures = {"idle_pass_10k_ms": min(each.idle_max_ms for each in passes)}
+    figures["start_10k_s"] = min(each.import_s + each.open_s + each.first_turn_s for each in passes)
+    _report(passes, figures, tables=arguments.tables, built_s=built_s)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The maintenance manager with ten thousand tables.")
+    parser.add_argument("--work", default=".cache/bench", help="where the temporary store is made")
+    parser.add_argument("--tables", type=int, default=10_000, help="tables of 100 parts each")
+    parser.add_argument("--passes", type=int, default=3, help="fresh processes; the best counts")
+    parser.add_argument("--profile", action="store_true", help="tell where the time of start and slow turns goes")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _build(folder: str, *, tables: int) -> float:
+    started = time.perf_counter()
+    kv = RocksKV(folder)
+    # An hour ago: what has just been written is not idle.
+    clock = MovedClock(SystemClock().now_ms() - 3_600_000)
+    catalog = Catalog(kv, clock, "bench", random_id)
+    columns = tuple(Column(id=number, name=f"c{number}", type=Simple(Kind.INT64)) for number in range(1, 11))
+    for number in range(tables):
+        definition = TableDef(
+            uuid=random_id(), database="default", name=f"t{number:05d}", schema=Schema(columns=columns)
+        )
+        table = catalog.tables.create(definition).uuid
+        txn = catalog.transactions.begin("insert")
+        updates: list[Update] = [
+            InsertPart(table=table, written=_written(partition, part))
+            for partition in range(PARTITIONS)
+            for part in range(len(PART_BYTES))
+        ]
+        catalog.transactions.commit_or_raise(txn.id, updates)
+        clock.advance(0.01)
+    kv.close()
+    return time.perf_counter() - started
+
+
+def _written(partition: int, part: int) -> WrittenPart:
+    name = f"2013-{partition:02d}"
+    file = DataFile(name=f"{partition}-0.0-{part}.parquet", size=PART_BYTES[part], checksum=part)
+    ranges = {"c1": ColumnRange(part, part + 1000, 0)}
+    return WrittenPart(partition=name, values=(name,), rows=1000, file=file, ranges=ranges)
+
+
+def _fresh_process(folder: str, *, profiles: bool) -> Pass:
+    command = [sys.executable, "-m", "bench.bench_maintenance", "--measure", folder]
+    done = subprocess.run(
+        [*command, *(["--profile"] if profiles else [])], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return Pass(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
+    imported = time.perf_counter()
+    kv = RocksKV(folder)
+    clock = MovedClock(SystemClock().now_ms())
+    catalog = Catalog(kv, clock, "bench", random_id)
+    opened = time.perf_counter()
+    profile = cProfile.Profile() if profiles else None
+    if profile is not None:
+        profile.enable()
+    manager = _manager(clock, catalog, folder)
+    manager.step()
+    first_turn = time.perf_counter()
+    while any(op.about == "not looked at yet" for op in manager.ops()):
+        manager.step()
+    looked = time.perf_counter()
+    _tell(profile)
+    turns = _settle(clock, manager)
+    settled = time.perf_counter()
+    idle = _idle_turns(clock, manager, profiles=profiles)
+    manager.stop()
+    kv.close()
+    print(f"{turns} turns until nothing was due", file=sys.stderr)
+    return {
+        "import_s": imported - _STARTED,
+        "open_s": opened - imported,
+        "first_turn_s": first_turn - opened,
+        "looked_s": looked - opened,
+        "settled_s": settled - looked,
+        "idle_max_ms": max(idle),
+        "idle_p99_ms": sorted(idle)[int(len(idle) * 0.99)],
+        "idle_median_ms": statistics.median(idle),
+        "rss_mib": _peak_memory_mib(),
+    }
+
+
+def _manager(clock: MovedClock, catalog: Catalog, folder: str) -> MaintenanceManager:
+    return MaintenanceManager(
+        clock,
+        catalog,
+        Dispatcher(clock, random_id, {"write": []}, slots={"write": 1}),
+        str(Path(folder) / "tables"),
+        manager_settings(NODE_SETTINGS.read({})),
+        new_rng(7),
+        "bench",
+    )
+
+
+def _settle(clock: MovedClock, manager: MaintenanceManager) -> int:
+    """First looks at the garbage of every table are work, not idleness; they come within the first seconds."""
+    turns, quiet = 0, 0
+    while quiet < 200:
+        turns += 1
+        has_started = manager.step().op_name is not None
+        quiet = 0 if has_started or manager.status().busy else quiet + 1
+        if not has_started:
+            clock.advance(TURN_SECONDS)
+            time.sleep(0.0005)
+    return turns
+
+
+def _idle_turns(clock: MovedClock, manager: MaintenanceManager, *, profiles: bool) -> list[float]:
+    """Milliseconds of each turn."""
+    # What the first looks left behind is collected now, not in a turn.
+    gc.collect()
+    times: list[float] = []
+    slowest: cProfile.Profile | None = None
+    for _ in range(int(IDLE_SECONDS / TURN_SECONDS)):
+        profile = cProfile.Profile() if profiles else None
+        if profile is not None:
+            profile.enable()
+        started = time.perf_counter()
+        manager.step()
+        times.append((time.perf_counter() - started) * 1000)
+        if profile is not None:
+            profile.disable()
+            if times[-1] == max(times):
+                slowest = profile
+        clock.advance(TURN_SECONDS)
+    _tell(slowest)
+    return times
+
+
+def _tell(profile: cProfile.Profile | None) -> None:
+    if profile is not None:
+        profile.disable()
+        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(25)
+
+
+def _peak_memory_mib() -> float:
+    """Of this process alone; `getrusage` starts from what its parent had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return int(peak) / 1024
+
+
+def _report(passes: list[Pass], figures: dict[str, float], *, tables: int, built_s: float) -> None:
+    parts = PARTITIONS * len(PART_BYTES)
+    table = Table(title=f"{tables:,} tables of {parts} parts, built in {built_s:.0f} s")
+    columns = {
+        "imports s": "import_s",
+        "open s": "open_s",
+        "first turn s": "first_turn_s",
+        "all looked at s": "looked_s",
+        "settled s": "settled_s",
+        "idle max ms": "idle_max_ms",
+        "idle p99 ms": "idle_p99_ms",
+        "idle median ms": "idle_median_ms",
+        "peak memory MiB": "rss_mib",
+    }
+    table.add_column("pass")
+    for title in columns:
+        table.add_column(title, justify="right")
+    for number, each in enumerate(passes, 1):
+        table.add_row(str(number), *(f"{getattr(each, name):.3f}" for name in columns.values()))
+    units = {"ms": "ms", "s": "s"}
+    print_report(
+        "maintenance",
+        [
+            Figure(
+                name=name,
+                value=value,
+                unit=units[name.rsplit("_", 1)[1]],
+                target=TARGETS.get(name),
+                higher_is_better=False,
+            )
+            for name, value in figures.items()
+        ],
+        [table],
+    )
+
+
+if __name__ == "__main__":
+    main()

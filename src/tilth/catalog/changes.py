@@ -1,0 +1,111 @@
+"""What a commit starts from and what it changes: the nouns between load.py, fold.py and commit.py. Pure.
+
+Always holds: counts of parts are known in a state (load.py counts where a record does not say), and a change carries
+each record, entry and definition as it is after the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilth.catalog.records import PartitionRecord, TableVersion
+from tilth.model.mutation import Mutation
+from tilth.model.offset import IngestGap, LedgerEntry, TopicPartition
+from tilth.model.part import DropRange, Entry, Part, PartEvent, PartName, TrashItem
+from tilth.model.table import KafkaDef, TableDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What is known of a table when the commit is folded."""
+
+    definition: TableDef
+    version: TableVersion
+    #: By partition, of those that the updates look into.
+    entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    #: Records of the partitions that the updates change; new partitions have none.
+    partitions: Mapping[str, PartitionRecord] = field(default_factory=dict)
+    #: In the order of their commits, where the updates look at them.
+    mutations: Sequence[Mutation] = ()
+    #: By partition, of those that an UNDROP looks into: what can come back.
+    trash: Mapping[str, tuple[TrashItem, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaState:
+    """What is known of a Kafka table when the commit is folded."""
+
+    definition: KafkaDef
+    version: TableVersion
+    offsets: Mapping[TopicPartition, int]
+    #: Those without a resolution.
+    open_gaps: tuple[IngestGap, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitState:
+    tables: Mapping[str, TableState]
+    kafka: Mapping[str, KafkaState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTimes:
+    """The hybrid times that a commit has drawn: its block ids, and behind them its timestamp."""
+
+    txn: int
+    first_block: int
+    commit_ts: int
+    now_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class TableChange:
+    """What a commit changes of one table."""
+
+    version: TableVersion
+    #: None: as it was.
+    definition: TableDef | None = None
+    added: list[Entry] = field(default_factory=list)
+    #: Parts that stay under their names, with a record that says more.
+    accepted: dict[PartName, Part] = field(default_factory=dict)
+    #: Parts that leave the trash.
+    restored: list[Part] = field(default_factory=list)
+    #: Drop ranges that are taken away.
+    removed: list[DropRange] = field(default_factory=list)
+    #: New ones, and those whose count changes.
+    partitions: dict[str, PartitionRecord] = field(default_factory=dict)
+    #: New ones, and those whose state changes, by id.
+    mutations: dict[int, Mutation] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.accepted or self.restored or self.removed or self.mutations)
+
+    def entries_after(self, entries: Iterable[Entry]) -> list[Entry]:
+        """All entries after the commit, given those before it; partitions may be left out of both."""
+        removed = {entry.name for entry in self.removed}
+        everything = [entry for entry in (*entries, *self.added, *self.restored) if entry.name not in removed]
+        return [self.accepted.get(entry.name, entry) for entry in everything]
+
+
+@dataclass(slots=True, kw_only=True)
+class KafkaChange:
+    """What a commit changes of one Kafka table."""
+
+    version: TableVersion
+    #: All offsets after the commit.
+    offsets: dict[TopicPartition, int]
+    ledger: list[LedgerEntry] = field(default_factory=list)
+    #: New ones, and old ones with their resolution.
+    gaps: list[IngestGap] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    commit_ts: int
+    tables: Mapping[str, TableChange]
+    kafka: Mapping[str, KafkaChange]
+    events: Sequence[PartEvent]
+    #: Table and part, for each part made.
+    parts: Sequence[tuple[str, Part]]

@@ -1,0 +1,56 @@
+"""Back-pressure on the writers of a table: its limits, its present counts, and what was slowed so far.
+
+Covers: the wait of one write, the requirement of its commit. Does not cover: the formula (pressure.py), the waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tilth.catalog.errors import TooManyPartsError
+from tilth.catalog.parts import Parts
+from tilth.catalog.pressure import InsertDelay, check_counts, pressure_settings, worst_delay
+from tilth.catalog.requirements import PartsBelow
+from tilth.catalog.stats import Counters
+from tilth.model.table import TableDef, full_name
+
+
+class Throttle:
+    """`catalog.throttle`."""
+
+    def __init__(self, parts: Parts, counters: Counters) -> None:
+        self._parts = parts
+        self._counters = counters
+
+    def is_calm(self, table: TableDef) -> bool:
+        """True when no partition of the table slows or refuses anybody."""
+        settings = pressure_settings(table.settings)
+        counts = self._parts.counts(table.uuid)
+        first = settings.delay or settings.throw
+        is_low = not first or max(counts.values(), default=0) < first
+        return is_low and (not settings.total or sum(counts.values()) < settings.total)
+
+    def delay(self, table: TableDef, partitions: Collection[str] | None = None) -> InsertDelay | None:
+        """How long a write waits before it begins, counted as such; None: not at all.
+
+        By the partitions that it goes to, or by the fullest of the table where they are not known.
+        """
+        settings = pressure_settings(table.settings)
+        counts = self._parts.counts(table.uuid)
+        found = worst_delay(counts, counts if partitions is None else partitions, settings)
+        if found is not None:
+            self._counters.count_delay(found.milliseconds / 1000)
+        return found
+
+    def check(self, table: TableDef, partitions: Collection[str]) -> None:
+        """Refuses before anything is written what the commit would refuse. Raises TooManyPartsError."""
+        try:
+            check_counts(self._parts.counts(table.uuid), partitions, pressure_settings(table.settings))
+        except TooManyPartsError as error:
+            self._counters.count_crowded()
+            raise TooManyPartsError(error.message, hint=error.hint, table=full_name(table)) from error
+
+    def requirement(self, table: TableDef) -> PartsBelow:
+        """What the commit of an insert requires."""
+        settings = pressure_settings(table.settings)
+        return PartsBelow(table=table.uuid, per_partition=settings.throw, total=settings.total)

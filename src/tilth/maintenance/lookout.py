@@ -1,0 +1,115 @@
+"""Which ops could run: tables are looked at when something changed or is due, never all of them.
+
+Covers: when an op is asked, what it answered, with the workload of its table. Does not cover: the choice
+(scheduler.py), what an op answers (ops).
+Always holds: a table where nothing is due costs a comparison; a turn looks for a bounded time and the next one goes on
+where it ended, so that busy tables hide no others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilth.base.clock import Clock
+from tilth.maintenance.looks import Looks
+from tilth.maintenance.op import Op, OpKind, OpStats, OpView
+from tilth.maintenance.registry import TableOps
+from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.maintenance.workload import WorkloadSettings, flush_score, merge_score
+
+#: How long one turn looks at tables before it chooses; the others come in the next turn.
+LOOK_SECONDS_MAX = 0.05
+#: What an op that waits for its turn says of itself is asked anew after this, or when something has changed.
+LOOK_AGAIN_MS = 1_000
+
+_FLUSHES = (OpKind.FLUSH, OpKind.FLUSH_DELTAS)
+_MERGES = (OpKind.MERGE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
+
+
+class Lookout:
+    """For the manager's thread alone."""
+
+    def __init__(self, clock: Clock, looks: Looks, workload: WorkloadSettings) -> None:
+        self._clock = clock
+        self._looks = looks
+        self._workload = workload
+        #: The ops that could run, by table and by the names of their views.
+        self._runnable: dict[str, list[OpView]] = {}
+        self._found: dict[str, tuple[TableOps, Op]] = {}
+        #: Where the last turn ended.
+        self._position = 0
+        #: Seconds that the last turn looked, if it did not come to the end of what is due; else 0.
+        self.behind_seconds = 0.0
+
+    def look(self, tables: Sequence[TableOps]) -> None:
+        """Brings up to date which ops could run."""
+        now_ms = self._clock.now_ms()
+        began = self._clock.monotonic()
+        count = len(tables)
+        first = self._position if self._position < count else 0
+        for step in range(count):
+            table = tables[(first + step) % count]
+            watch = table.watch
+            if not watch.is_woken and watch.due_ms > now_ms:
+                continue
+            spent = self._clock.monotonic() - began
+            if spent > LOOK_SECONDS_MAX:
+                self._position, self.behind_seconds = (first + step) % count, spent
+                return
+            self._look_at(table, now_ms)
+        self._position, self.behind_seconds = 0, 0.0
+
+    def views(self) -> list[OpView]:
+        """Those that could run, for the choice."""
+        return list(itertools.chain.from_iterable(self._runnable.values()))
+
+    def found(self, name: str) -> tuple[TableOps, Op]:
+        """The op of a view."""
+        return self._found[name]
+
+    def forget(self, table: TableOps) -> None:
+        for view in self._runnable.pop(table.watch.uuid, ()):
+            self._found.pop(view.name, None)
+
+    def _look_at(self, table: TableOps, now_ms: int) -> None:
+        watch = table.watch
+        # Lowered first: what is noticed from here on leads to another look.
+        watch.is_woken = False
+        asked = [(op, self._with_workload(watch, op, self._looks.ask(op), now_ms)) for op in table.ops]
+        self.forget(table)
+        runnable = [(op, stats) for op, stats in asked if stats.is_runnable]
+        if not runnable:
+            watch.due_ms = min((self._due_ms(watch, op, now_ms) for op in table.ops), default=FAR_MS)
+            return
+        views = [OpView(name=op.name, table=watch.name, stats=stats) for op, stats in runnable]
+        self._runnable[watch.uuid] = views
+        self._found |= {view.name: (table, op) for view, (op, _) in zip(views, runnable, strict=True)}
+        watch.due_ms = now_ms + LOOK_AGAIN_MS
+
+    def _with_workload(self, watch: TableWatch, op: Op, stats: OpStats, now_ms: int) -> OpStats:
+        if not self._workload.is_enabled:
+            return stats
+        with watch.lock:
+            rates = watch.workload.rates(now_ms)
+        if op.kind in _FLUSHES:
+            score = flush_score(rates, self._workload)
+        elif op.kind in _MERGES:
+            score = merge_score(rates, self._workload)
+        else:
+            score = 0.0
+        if not score:
+            return stats
+        weighed = replace(stats, workload_score=score)
+        self._looks.note(op, weighed)
+        return weighed
+
+    def _due_ms(self, watch: TableWatch, op: Op, now_ms: int) -> int:
+        failure = self._looks.failure(op)
+        if failure is not None:
+            return failure.until_ms
+        if watch.is_on(op.service, now_ms):
+            return op.due_ms
+        switch = watch.switch(op.service, now_ms)
+        return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms

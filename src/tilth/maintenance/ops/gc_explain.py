@@ -1,0 +1,177 @@
+"""The lines of EXPLAIN GC: what is there beside the visible rows, what keeps it and until when.
+
+Always holds: it says what a round at this moment would do; nothing is changed. Who reads it sees at most so many lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tilth.base.errors import InvalidInputError
+from tilth.base.hybrid import milliseconds
+from tilth.catalog import visibility
+from tilth.maintenance.ops.gc_round import GcTable
+from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_end, ttl_of
+from tilth.maintenance.policy.gc import (
+    Cutoff,
+    GcEntry,
+    Hold,
+    TrashItem,
+    judge_entry,
+    judge_trash,
+    kept_ms,
+)
+from tilth.maintenance.stats import GcRow
+from tilth.model.lease import ReaderLease
+from tilth.model.part import Entry, Mark, Part
+from tilth.model.part import TrashItem as TrashedItem
+from tilth.model.ttl import ends_ms
+
+#: Lines; a last one says how many there are besides.
+ROWS_MAX = 10_000
+_TRASH_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Now:
+    """What holds collection back at the moment of the question."""
+
+    table: GcTable
+    now_ms: int
+    limit: Cutoff
+    oldest_txn: int | None
+    #: By snapshot, the oldest first.
+    leases: Sequence[ReaderLease]
+    ttl: TableTtl | None
+    #: Names of parts that a merge or a mutation works on.
+    taken: frozenset[str]
+
+
+def explain_table(table: GcTable) -> list[GcRow]:
+    """What goes or waits first, partition by partition, then the trash, then what is visible."""
+    now = _now(table)
+    hidden: list[GcRow] = []
+    visible: list[GcRow] = []
+    more = 0
+    for partition in table.catalog.parts.partitions(table.uuid):
+        for row in _entries(now, table.catalog.parts.entries(table.uuid, partition)):
+            rows = visible if row.state == "visible" else hidden
+            more += len(rows) >= ROWS_MAX
+            if len(rows) < ROWS_MAX:
+                rows.append(row)
+    for row in _trash(now):
+        more += len(hidden) >= ROWS_MAX
+        if len(hidden) < ROWS_MAX:
+            hidden.append(row)
+    rows = hidden + visible
+    more += max(0, len(rows) - ROWS_MAX)
+    return rows[:ROWS_MAX] + ([_more(more)] if more else [])
+
+
+def _now(table: GcTable) -> _Now:
+    now_ms = table.clock.now_ms()
+    try:
+        ttl = ttl_of(table.watch.definition)
+    except InvalidInputError:
+        # The service tells it; nothing expires meanwhile.
+        ttl = None
+    with table.watch.lock:
+        taken = frozenset(table.watch.being_merged)
+    return _Now(
+        table=table,
+        now_ms=now_ms,
+        limit=table.limit(now_ms, table.settings),
+        oldest_txn=table.catalog.transactions.oldest_running(),
+        leases=sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts),
+        ttl=ttl,
+        taken=taken,
+    )
+
+
+def _entries(now: _Now, entries: Sequence[Entry]) -> Iterator[GcRow]:
+    ends = {entry.name: end_ts for entry, end_ts in visibility.end_times(entries)}
+    visible = visibility.visible(entries)
+    shown = {part.name for part in visible}
+    expiry, expires_ms = _expiry(now, visible)
+    for entry in entries:
+        end_ts = ends.get(entry.name)
+        if end_ts is not None:
+            yield _ended(now, entry, end_ts)
+        elif entry.name in shown:
+            held_by = "a merge or mutation that works on it" if str(entry.name) in now.taken else "the table"
+            yield _row(entry, "visible", held_by, expires_ms, f"readers see it{expiry}")
+        elif isinstance(entry, Part):
+            yield _row(entry, "hidden", "the table", 0, "an older version of a part with the same blocks")
+        else:
+            yield _row(entry, "in force", "what it hides", 0, "it goes in a round after that")
+
+
+def _expiry(now: _Now, visible: Sequence[Part]) -> tuple[str, int]:
+    """What the TTL says of the partition, as the end of a sentence, and when it goes; 0: not known."""
+    if now.ttl is None or not visible:
+        return "", 0
+    end = partition_end(now.ttl, visible, settings=now.table.settings)
+    told = judge_expiry("", end, now.ttl, now_ms=now.now_ms).reason
+    at_ms = 0 if end.last is None else ends_ms(now.ttl.ttl, end.last, now.ttl.column.type)
+    return f"; of its partition: {told}", at_ms
+
+
+def _ended(now: _Now, entry: Entry, end_ts: int) -> GcRow:
+    verdict = judge_entry(GcEntry(name=str(entry.name), commit_ts=entry.commit_ts, end_ts=end_ts), now.limit)
+    if verdict.goes:
+        return _row(entry, "removable", "", 0, verdict.reason)
+    until_ms = milliseconds(end_ts) + kept_ms(now.table.settings) + 1
+    held_by = str(verdict.hold or "")
+    if verdict.hold is Hold.TRANSACTION:
+        held_by, until_ms = f"transaction {now.oldest_txn}", 0
+    elif verdict.hold is Hold.READER and now.leases:
+        held_by, until_ms = f"reader {now.leases[0].id}", max(until_ms, now.leases[0].expires_ms)
+    return _row(entry, "hidden", held_by, until_ms, verdict.reason)
+
+
+def _trash(now: _Now) -> Iterator[GcRow]:
+    after: bytes | None = None
+    while True:
+        items, after = now.table.catalog.trash.items(now.table.uuid, after=after, limit=_TRASH_BATCH)
+        for each in items:
+            yield _trashed(now, each.item)
+        if after is None:
+            return
+
+
+def _trashed(now: _Now, item: TrashedItem) -> GcRow:
+    part, settings = item.part, now.table.settings
+    verdict = judge_trash(
+        TrashItem(name=str(part.name), commit_ts=part.commit_ts, end_ts=item.end_ts),
+        now_ms=now.now_ms,
+        snapshots=[lease.snapshot_ts for lease in now.leases],
+        settings=settings,
+    )
+    held_by, until_ms = str(verdict.hold or ""), 0
+    if verdict.hold is Hold.TRASH_LIFETIME:
+        until_ms = milliseconds(item.end_ts) + round(settings.trash_lifetime * 1000) + 1
+    elif verdict.hold is Hold.SNAPSHOT:
+        lease = next(each for each in now.leases if each.snapshot_ts >= part.commit_ts)
+        held_by, until_ms = f"reader {lease.id}", lease.expires_ms
+    state = "removable" if verdict.goes else "in trash"
+    reason = f"{verdict.reason}; UNDROP PARTITION can bring it back" if item.is_dropped else verdict.reason
+    return _row(part, state, held_by, until_ms, reason, kind="trash")
+
+
+def _row(entry: Entry, state: str, held_by: str, until_ms: int, reason: str, *, kind: str = "") -> GcRow:
+    return GcRow(
+        partition=entry.name.partition,
+        entry=str(entry.name),
+        kind=kind or ("part" if isinstance(entry, Part) else "mark" if isinstance(entry, Mark) else "range"),
+        state=state,
+        held_by=held_by,
+        until_ms=until_ms,
+        bytes=entry.bytes if isinstance(entry, Part) else 0,
+        reason=reason,
+    )
+
+
+def _more(count: int) -> GcRow:
+    reason = f"{count} more are not shown; system.parts and system.trash have all"
+    return GcRow(partition="", entry="", kind="", state="", held_by="", until_ms=0, bytes=0, reason=reason)

@@ -1,0 +1,86 @@
+"""What the phases of collecting share: the table and its surroundings, and what one round has done so far."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tilth.base.clock import Clock
+from tilth.base.hybrid import pack
+from tilth.base.rand import Rng
+from tilth.catalog import Catalog
+from tilth.maintenance.owner import Owner
+from tilth.maintenance.policy import GcSettings
+from tilth.maintenance.policy.gc import Cutoff, ahm, cutoff
+from tilth.maintenance.stats import GcReport
+from tilth.maintenance.watch import TableWatch
+from tilth.model.lease import ReaderLease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcTable:
+    """One table as collecting sees it."""
+
+    clock: Clock
+    catalog: Catalog
+    root: str
+    rng: Rng
+    watch: TableWatch
+    owner: Owner
+    #: Told of each failure; what failed is tried again, what else there is goes on.
+    failed: Callable[[Exception], None]
+    is_cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def uuid(self) -> str:
+        return self.watch.uuid
+
+    @property
+    def settings(self) -> GcSettings:
+        return self.watch.knobs.gc
+
+    def leases(self, now_ms: int) -> list[ReaderLease]:
+        """Those that hold snapshots of the table now."""
+        everything = self.catalog.readers.list()
+        return [lease for lease in everything if lease.table == self.uuid and lease.expires_ms > now_ms]
+
+    def limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
+        """How far phase 1 may go now."""
+        return cutoff(
+            now_ms=now_ms,
+            oldest_txn=self.catalog.transactions.oldest_running(),
+            oldest_reader=self.catalog.readers.oldest(self.uuid, now_ms),
+            ahm=ahm(pack(now_ms), settings.history),
+            settings=settings,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """What one round has done so far."""
+
+    #: Of a command: the settings in force for it, and the only partition; none: all.
+    settings: GcSettings
+    partition: str | None = None
+    is_command: bool = False
+    partitions: int = 0
+    expired: int = 0
+    moved: int = 0
+    kept: int = 0
+    removed: int = 0
+    removed_bytes: int = 0
+    in_trash: int = 0
+    reason: str = ""
+
+    def report(self) -> GcReport:
+        return GcReport(
+            partitions=self.partitions,
+            expired=self.expired,
+            moved=self.moved,
+            kept=self.kept,
+            removed=self.removed,
+            removed_bytes=self.removed_bytes,
+            in_trash=self.in_trash,
+            reason=self.reason,
+        )

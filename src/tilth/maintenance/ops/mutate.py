@@ -1,0 +1,537 @@
+"""MUTATE of one table: bring the parts to what ALTER asked for, entry by entry, a batch of parts a task.
+
+Covers: looking, taking parts, running, the wait after failures, the end of an entry. Does not cover: which parts are
+next (policy/mutate.py), one task and its commit (mutate_attempt.py), the slot it runs in (manager.py).
+Always holds: a part is taken by one mutation or merge at a time and given back when the outcome is known; the set of
+taken parts is copied before parts are read, and entries are read after them (POLICIES.md 3.1); an entry is begun when
+the one before it has ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from tilth.base.clock import Clock
+from tilth.base.errors import ConflictError, FencedError, RetryError, TilthError, UnknownOutcomeError
+from tilth.base.logs import Log
+from tilth.catalog import Catalog
+from tilth.maintenance.cleaner import Cleaner
+from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
+from tilth.maintenance.ops.mutate_attempt import Rewrite, RewriteAttempts
+from tilth.maintenance.owner import Owner
+from tilth.maintenance.policy.mutate import (
+    MutateSelection,
+    MutateSpec,
+    MutateView,
+    blame,
+    failed_once_more,
+    mutation_gain,
+    select_mutations,
+)
+from tilth.maintenance.state import Failure, ServiceState, newest, service_state
+from tilth.maintenance.stats import MutationProgress
+from tilth.maintenance.tally import Tally
+from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.model.mutation import Mutation, needs
+from tilth.model.part import Part, PartEvent, parse_part_name
+from tilth.model.service import ServiceKind
+from tilth.warehouse import Dispatcher, SparkGoneError
+
+#: Between two looks at a table whose parts change, also after a task was lost; while nothing does; and while batches
+#: wait for their turn.
+LOOK_BUSY_MS = 1_000
+LOOK_QUIET_MS = 10_000
+
+#: After these the parts differ from what the last look saw. A new part never needs an entry.
+_TELLING_EVENTS = frozenset({"merge", "hide", "undrop", "mutate"})
+
+_log = Log("maintenance")
+
+
+class MutateOp:
+    """`tilth.maintenance.op.Op` for the mutations of one table."""
+
+    kind = OpKind.MUTATE
+    service = ServiceKind.MUTATE
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        dispatcher: Dispatcher,
+        root: str,
+        *,
+        watch: TableWatch,
+        owner: Owner,
+        cleaner: Cleaner,
+        tally: Tally,
+        workers: Callable[[], int],
+        told: Callable[[str, str], None],
+    ) -> None:
+        """`workers`: how many there are now; `told(entry, reason)` takes refusals for the record."""
+        self._clock = clock
+        self._catalog = catalog
+        self._watch = watch
+        self._attempts = RewriteAttempts(clock, catalog, dispatcher, root, watch=watch, owner=owner, cleaner=cleaner)
+        self._tally = tally
+        self._workers = workers
+        self._told = told
+        #: What waits for a thread; its parts are not taken yet, so that merges go on.
+        self._pending: list[MutateSpec] = []
+        self._running = 0
+        #: Names of the parts that running rewrites have taken.
+        self._mutating: set[str] = set()
+        #: The entry that failures, suspects and what is left to do are of.
+        self._head = 0
+        self._failures: dict[str, Failure] = {}
+        self._suspects: set[str] = set()
+        self._to_do: set[str] = set()
+        #: Parts done by this process, by entry.
+        self._done: dict[int, int] = {}
+        self._refusals: tuple[str, ...] = ()
+        self._has_news = True
+        #: Whether the last look found a batch.
+        self._is_fruitful = False
+        self._looked_ms = 0
+        self._next_look_ms = 0
+        self._is_cancelled = threading.Event()
+        #: Looks so far.
+        self.wakeups = 0
+
+    @property
+    def last_wakeup_ms(self) -> int:
+        return self._looked_ms
+
+    @property
+    def table(self) -> str:
+        return self._watch.name
+
+    @property
+    def name(self) -> str:
+        return op_name(self.kind, self._watch.name)
+
+    @property
+    def running(self) -> int:
+        """Tasks under way."""
+        return self._running
+
+    @property
+    def live_txns(self) -> set[int]:
+        """Transactions that this op works on, or whose outcome it still has to find out."""
+        return self._attempts.txns
+
+    @property
+    def due_ms(self) -> int:
+        """When `stats` may say something new, if nothing is noticed before."""
+        if self._attempts.has_unknown:
+            return 0
+        if not self._watch.mutations:
+            return FAR_MS
+        with self._watch.lock:
+            has_room = self._running < self._watch.knobs.mutate.running_max
+            if self._pending and has_room:
+                return 0
+        return self._look_due_ms()
+
+    def observe(self, event: PartEvent, partition: str) -> None:
+        """A line of the part log about this table."""
+        if event.event in _TELLING_EVENTS and self._watch.mutations:
+            self._notice()
+
+    def notice_all(self) -> None:
+        """Everything is looked at again; work for entries that are not pending any more is asked to end."""
+        pending = {entry.id for entry in self._watch.mutations}
+        cancelled = self._attempts.cancel(lambda rewrite: rewrite.spec.mutation.id not in pending)
+        if cancelled:
+            _log.info("mutation_tasks_cancelled", table=self._watch.name, tasks=cancelled)
+        with self._watch.lock:
+            self._pending.clear()
+        self._notice()
+
+    def cancel(self) -> None:
+        """The table is gone or the server stops: no new rewrite, running ones are asked to end."""
+        self._is_cancelled.set()
+        self._attempts.cancel_all()
+
+    def cancel_partition(self, partition: str | None) -> int:
+        """Running tasks with parts of the partition are asked to end, all for none; returns how many."""
+        with self._watch.lock:
+            self._pending = [
+                spec for spec in self._pending if partition is not None and partition not in spec.partitions
+            ]
+        return self._attempts.cancel(lambda rewrite: partition is None or partition in rewrite.spec.partitions)
+
+    def stats(self) -> OpStats | None:
+        now_ms = self._clock.now_ms()
+        if self._is_cancelled.is_set():
+            return None
+        self._resolve_unknown()
+        if not self._watch.is_on(ServiceKind.MUTATE, now_ms):
+            return _idle("stopped by the user")
+        if not self._watch.mutations:
+            self._forget()
+            return _idle("no mutation is pending")
+        if now_ms >= self._look_due_ms():
+            self._look(now_ms)
+        with self._watch.lock:
+            spec = self._pending[0] if self._pending else None
+            running = self._running
+        if spec is None:
+            return _idle(self._refusals[0] if self._refusals else "nothing to rewrite")
+        if running >= self._watch.knobs.mutate.running_max:
+            return _idle(f"{running} rewrites are running, more are not allowed")
+        return OpStats(
+            is_runnable=True,
+            perf_improvement=mutation_gain(spec.mutation, now_ms=now_ms),
+            priority=self._watch.knobs.priority,
+            about=spec.reason,
+        )
+
+    def prepare(self) -> Prepared | NotPrepared:
+        while True:
+            with self._watch.lock:
+                if not self._pending:
+                    return NotPrepared("no rewrite is waiting")
+                spec = self._pending.pop(0)
+            rewrite = self._take(spec)
+            if rewrite is not None:
+                return Prepared(about=rewrite.spec.reason, work=rewrite)
+
+    def abandon(self, prepared: Prepared) -> None:
+        self._give_back(_work_of(prepared))
+        self._notice()
+
+    def perform(self, prepared: Prepared) -> str:
+        rewrite = _work_of(prepared)
+        keeps_parts = False
+        try:
+            with self._tally.run(self.kind):
+                told = self._attempts.perform(rewrite)
+            self._succeeded(rewrite)
+            return told
+        except UnknownOutcomeError:
+            keeps_parts = True
+            raise
+        # Whatever it was, it is remembered of the part and waits before the next try.
+        except Exception as error:
+            self._failed(rewrite, error)
+            raise
+        finally:
+            with self._watch.lock:
+                self._running -= 1
+            if not keeps_parts:
+                self._give_back_parts(rewrite)
+            self._notice()
+
+    def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+        """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
+        switch = self._watch.switch(ServiceKind.MUTATE, now_ms)
+        with self._watch.lock:
+            failure = newest(self._failures.values())
+            waiting, running = len(self._pending), self._running
+        state = service_state(
+            is_switched_on=self._watch.is_on(ServiceKind.MUTATE, now_ms),
+            running=running,
+            failure=failure,
+            waiting=waiting,
+        )
+        match state:
+            case ServiceState.STOPPED:
+                reason = (switch.because if switch is not None else "") or "stopped by the user"
+            case ServiceState.RUNNING:
+                reason = f"{running} rewrites are running, {waiting} are waiting"
+            case ServiceState.FAILED:
+                assert failure is not None
+                wait = max(0, failure.until_ms - now_ms) / 1000
+                reason = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
+            case ServiceState.WAITING:
+                reason = f"{waiting} rewrites wait for a free thread"
+            case ServiceState.IDLE:
+                reason = self._refusals[0] if self._refusals else "no mutation is pending"
+            case _:
+                assert_never(state)
+        return state, reason, failure
+
+    def progress(self) -> list[MutationProgress]:
+        """How far each pending entry is, oldest first, as of now."""
+        view, pending = self._view(self._clock.now_ms())
+        if not pending:
+            return []
+        view = replace(view, pending=pending)
+        selection = select_mutations(view, self._watch.knobs.mutate)
+        return [self._progress_of(entry, view, selection) for entry in pending]
+
+    # --- looking ---
+
+    def _look_due_ms(self) -> int:
+        if not self._has_news:
+            return self._next_look_ms
+        with self._watch.lock:
+            if self._pending:
+                return self._looked_ms + LOOK_QUIET_MS
+        # While looks lead to work, the next one follows the last task at once.
+        return 0 if self._is_fruitful else self._looked_ms + LOOK_BUSY_MS
+
+    def _look(self, now_ms: int) -> None:
+        """One round of selection; ends the entries that have nothing left to do."""
+        self.wakeups += 1
+        self._has_news = False
+        self._looked_ms = now_ms
+        self._next_look_ms = now_ms + LOOK_QUIET_MS
+        try:
+            selection = self._choose(now_ms)
+        except TilthError:
+            # What was not read is still news: the next look reads it.
+            self._has_news = True
+            raise
+        self._is_fruitful = bool(selection.specs)
+        if selection.next_try_ms:
+            self._next_look_ms = min(self._next_look_ms, selection.next_try_ms)
+        with self._watch.lock:
+            self._pending = list(selection.specs)
+        refusals = tuple(refusal.reason for refusal in selection.refusals)
+        before = set(self._refusals)
+        self._refusals = refusals
+        for refusal in selection.refusals:
+            if refusal.reason not in before:
+                self._told(_named(refusal.mutation), refusal.reason)
+
+    def _choose(self, now_ms: int) -> MutateSelection:
+        view, pending = self._view(now_ms)
+        while True:
+            if pending:
+                self._begin_entry(pending[0])
+            with self._watch.lock:
+                failures, suspects = dict(self._failures), frozenset(self._suspects)
+            view = replace(view, pending=pending, failures=failures, suspects=suspects)
+            selection = select_mutations(view, self._watch.knobs.mutate)
+            if selection.head is None or not selection.is_finished:
+                break
+            if not self._catalog.mutations.finish(self._watch.uuid, selection.head.id):
+                # A part that needs it has come since the parts were read.
+                self._has_news = True
+                break
+            _log.info("mutation_done", cause_id=str(selection.head.id), table=self._watch.name)
+            pending = pending[1:]
+        self._prune(selection)
+        self._watch.set_mutations(pending)
+        return selection
+
+    def _view(self, now_ms: int) -> tuple[MutateView, tuple[Mutation, ...]]:
+        """What is there, and apart from it the entries that are pending, oldest first."""
+        with self._watch.lock:
+            taken = frozenset(self._watch.being_merged)
+            mutating = frozenset(self._mutating)
+            failures, suspects = dict(self._failures), frozenset(self._suspects)
+            running = self._running
+        parts = self._catalog.parts.snapshot(self._watch.uuid).parts
+        # Those that the manager has not told of yet wait for it: then the definition is as new as they are.
+        known = {entry.id for entry in self._watch.mutations}
+        pending = tuple(entry for entry in self._catalog.mutations.pending(self._watch.uuid) if entry.id in known)
+        view = MutateView(
+            parts=parts,
+            pending=(),
+            taken=taken,
+            mutating=mutating,
+            running=running,
+            workers=self._workers(),
+            failures=failures,
+            suspects=suspects,
+            now_ms=now_ms,
+        )
+        return view, pending
+
+    def _begin_entry(self, head: Mutation) -> None:
+        """What is known of parts that failed is known for one entry."""
+        with self._watch.lock:
+            if self._head != head.id:
+                self._head = head.id
+                self._failures.clear()
+                self._suspects.clear()
+
+    def _prune(self, selection: MutateSelection) -> None:
+        """Forgets what is not to be done any more."""
+        with self._watch.lock:
+            self._to_do = set(selection.to_do)
+            self._suspects &= selection.to_do
+            self._failures = {name: failure for name, failure in self._failures.items() if name in selection.to_do}
+            kept = {entry.id for entry in self._watch.mutations}
+            self._done = {entry: count for entry, count in self._done.items() if entry in kept}
+
+    def _forget(self) -> None:
+        """The last entry has ended, and what has failed of it with it."""
+        with self._watch.lock:
+            self._head = 0
+            self._pending.clear()
+            self._failures.clear()
+            self._suspects.clear()
+            self._to_do.clear()
+            self._done.clear()
+        self._refusals = ()
+
+    def _notice(self) -> None:
+        self._has_news = True
+        self._watch.is_woken = True
+
+    def _progress_of(self, entry: Mutation, view: MutateView, selection: MutateSelection) -> MutationProgress:
+        is_head = selection.head is not None and entry.id == selection.head.id
+        failed = max(view.failures.items(), key=lambda item: item[1].at_ms, default=None) if is_head else None
+        reasons = [refusal.reason for refusal in selection.refusals if refusal.mutation == entry.id]
+        if is_head and not self._watch.is_on(ServiceKind.MUTATE, view.now_ms):
+            reason = "stopped by the user"
+        elif is_head and view.running:
+            reason = f"{view.running} rewrites are running"
+        else:
+            reason = "; ".join(reasons[:3]) or "waits for a free thread"
+        return MutationProgress(
+            uuid=self._watch.uuid,
+            id=entry.id,
+            parts_to_do=sum(needs(part, entry) for part in view.parts),
+            parts_done=self._done.get(entry.id, 0),
+            running=view.running if is_head else 0,
+            latest_failed_part="" if failed is None else failed[0],
+            latest_fail_ms=0 if failed is None else failed[1].at_ms,
+            latest_fail_reason="" if failed is None else failed[1].reason,
+            next_attempt_ms=0 if failed is None or failed[1].until_ms <= view.now_ms else failed[1].until_ms,
+            state_reason=reason,
+        )
+
+    # --- taking and giving back ---
+
+    def _take(self, spec: MutateSpec) -> Rewrite | None:
+        """Those of the spec's parts that are free and still need it, counted as running; None if there is none."""
+        with self._watch.lock:
+            free = [name for name in spec.parts if name not in self._watch.being_merged]
+            self._watch.being_merged.update(free)
+            self._mutating.update(free)
+        sources: tuple[Part, ...] = ()
+        try:
+            sources = self._sources(spec.mutation, free)
+        finally:
+            kept = {str(part.name) for part in sources}
+            with self._watch.lock:
+                self._let_go([name for name in free if name not in kept])
+                self._running += bool(sources)
+            if len(kept) < len(spec.parts):
+                self._notice()
+        return Rewrite(spec=spec, sources=sources) if sources else None
+
+    def _sources(self, mutation: Mutation, names: Sequence[str]) -> tuple[Part, ...]:
+        """The parts as the catalog has them now, in the order of the names."""
+        there: dict[str, Part] = {}
+        for partition in sorted({parse_part_name(name).partition for name in names}):
+            visible = self._catalog.parts.visible(self._watch.uuid, partition)
+            there |= {str(part.name): part for part in visible if needs(part, mutation)}
+        return tuple(there[name] for name in names if name in there)
+
+    def _give_back(self, rewrite: Rewrite) -> None:
+        with self._watch.lock:
+            self._running -= 1
+        self._give_back_parts(rewrite)
+
+    def _give_back_parts(self, rewrite: Rewrite) -> None:
+        with self._watch.lock:
+            self._let_go([str(part.name) for part in rewrite.sources])
+            self._watch.merge_ended.notify_all()
+
+    def _let_go(self, names: Sequence[str]) -> None:
+        """Hold the lock."""
+        self._watch.being_merged.difference_update(names)
+        self._mutating.difference_update(names)
+
+    # --- what became of a task ---
+
+    def _succeeded(self, rewrite: Rewrite) -> None:
+        entry = rewrite.spec.mutation.id
+        names = [str(part.name) for part in rewrite.sources]
+        with self._watch.lock:
+            self._done[entry] = self._done.get(entry, 0) + len(names)
+            if self._head != entry:
+                return
+            for name in names:
+                self._failures.pop(name, None)
+                self._suspects.discard(name)
+                self._to_do.discard(name)
+            has_more = bool(self._to_do)
+        if not has_more:
+            self._finish(entry)
+
+    def _finish(self, entry: int) -> None:
+        """Ends the entry if this was its last part. If that is not known yet, the next look does it."""
+        try:
+            is_done = self._catalog.mutations.finish(self._watch.uuid, entry)
+        except TilthError as error:
+            _log.warning("mutation_not_finished", cause_id=str(entry), table=self._watch.name, reason=error)
+            return
+        if is_done:
+            _log.info("mutation_done", cause_id=str(entry), table=self._watch.name)
+
+    def _failed(self, rewrite: Rewrite, error: Exception) -> None:
+        """A loss raises no count, all else that of the part at fault, once that is known."""
+        spec = rewrite.spec
+        if _is_loss(error):
+            # What we know is old or a worker is gone: no haste.
+            self._is_fruitful = False
+            self._told(_named(spec.mutation.id), str(error))
+            return
+        culprits = _culprits(rewrite, error)
+        found = blame([str(part.name) for part in rewrite.sources], culprits)
+        now_ms = self._clock.now_ms()
+        with self._watch.lock:
+            if self._head != spec.mutation.id:
+                return
+            self._suspects.update(found.suspects)
+            for name in found.failed:
+                self._suspects.discard(name)
+                self._failures[name] = failed_once_more(
+                    self._failures.get(name),
+                    reason=f"{name}: {error}",
+                    now_ms=now_ms,
+                    longest_ms=self._watch.knobs.mutate.postpone_ms_max,
+                )
+        _log.warning(
+            "mutation_task_failed",
+            cause_id=str(spec.mutation.id),
+            table=self._watch.name,
+            parts=len(rewrite.sources),
+            at_fault=",".join(found.failed),
+            reason=error,
+        )
+
+    def _resolve_unknown(self) -> None:
+        for rewrite, error in self._attempts.resolve():
+            if error is None:
+                self._succeeded(rewrite)
+            else:
+                self._failed(rewrite, error)
+            self._give_back_parts(rewrite)
+            self._notice()
+
+
+def _work_of(prepared: Prepared) -> Rewrite:
+    assert isinstance(prepared.work, Rewrite)
+    return prepared.work
+
+
+def _idle(about: str) -> OpStats:
+    return OpStats(is_runnable=False, about=about)
+
+
+def _named(entry: int) -> str:
+    return f"mutation {entry}"
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether nobody is at fault: a worker is gone, a task was cancelled, or the table went on without us."""
+    return isinstance(error, ConflictError | RetryError | FencedError | SparkGoneError)
+
+
+def _culprits(rewrite: Rewrite, error: Exception) -> set[str]:
+    """The parts that the error names, by themselves or by their files."""
+    if not isinstance(error, TilthError):
+        return set()
+    named = {error.facts.get("part", ""), error.facts.get("file", "").rsplit("/", 1)[-1]}
+    return {str(part.name) for part in rewrite.sources if str(part.name) in named or part.file.name in named}

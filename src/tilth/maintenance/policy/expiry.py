@@ -1,0 +1,158 @@
+"""Which partitions have expired as a whole, by the table's TTL (POLICIES.md 9.3). Pure.
+
+Covers: the newest time that a partition's rows can have, by its key or by its parts, and the verdict. Does not cover:
+rows that expire one by one, which merges leave out (storage).
+Always holds: what is said of a partition is true of every row of the parts it was said of; where it is not known, the
+partition stays.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilth.maintenance.policy.gc import GcSettings, Verdict
+from tilth.model.part import Bound, Part
+from tilth.model.table import Column, TableDef, Transform, TransformKind
+from tilth.model.ttl import Ttl, ends_ms, expired_below, read_ttl
+from tilth.model.types import Kind, Simple
+
+_EPOCH = datetime.date(1970, 1, 1)
+_HOUR_US = 3_600_000_000
+_DAY_US = 24 * _HOUR_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTtl:
+    """A table's TTL with what it needs of the table's definition."""
+
+    text: str
+    ttl: Ttl
+    #: As it is now.
+    column: Column
+    definition: TableDef
+
+    def below(self, now_ms: int) -> int:
+        """Values of the column below this have expired."""
+        return expired_below(self.ttl, now_ms, self.column.type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEnd:
+    """When the last row of a partition expires."""
+
+    #: The largest value of the TTL's column that a row can have; none: it is not known.
+    last: int | None
+    #: True: the key tells, so that it holds for rows that come later too.
+    is_by_key: bool
+    #: How it is known, or why it is not.
+    reason: str
+
+
+def ttl_of(definition: TableDef) -> TableTtl | None:
+    """None for a table without TTL. Raises InvalidInputError for one that is not understood."""
+    if definition.ttl is None:
+        return None
+    ttl = read_ttl(definition.ttl, definition.schema)
+    column = definition.schema.find(ttl.column)
+    assert column is not None
+    return TableTtl(text=definition.ttl, ttl=ttl, column=column, definition=definition)
+
+
+def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> PartitionEnd:
+    """By the partition's key where it bounds the column, else by the visible parts of the partition."""
+    if not parts:
+        return PartitionEnd(last=None, is_by_key=False, reason="it has no visible part")
+    by_key = last_of_key(table, parts[0].values)
+    if by_key is not None:
+        return PartitionEnd(last=by_key, is_by_key=True, reason="by its key")
+    if not settings.partition_ttl_fallback:
+        reason = "its key does not tell, and enable_partition_ttl_fallback is off"
+        return PartitionEnd(last=None, is_by_key=False, reason=reason)
+    known = [last for last in (_last_of_part(table, part) for part in parts) if last is not None]
+    if len(known) < len(parts):
+        reason = f"{len(parts) - len(known)} of {len(parts)} parts do not tell the newest {table.column.name}"
+        return PartitionEnd(last=None, is_by_key=False, reason=reason)
+    return PartitionEnd(last=max(known), is_by_key=False, reason=f"by its {len(parts)} parts")
+
+
+def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: int) -> Verdict:
+    """Whether a whole partition has expired."""
+    if end.last is None:
+        return Verdict(partition, False, end.reason)
+    at = _told(ends_ms(table.ttl, end.last, table.column.type))
+    if end.last < table.below(now_ms):
+        return Verdict(partition, True, f"all its rows expired at {at}, {end.reason}")
+    return Verdict(partition, False, f"its last row expires at {at}, {end.reason}")
+
+
+def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings: GcSettings) -> bool:
+    """Whether a partition is about to be dropped, so that nothing else is worth doing in it (POLICIES.md 2.2).
+
+    `parts` are the visible ones of one partition."""
+    end = partition_end(table, parts, settings=settings)
+    return end.last is not None and end.last < table.below(now_ms)
+
+
+def last_of_key(table: TableTtl, values: Sequence[Bound]) -> int | None:
+    """The largest value of the TTL's column that rows of a partition with these values can have; none: not bounded."""
+    is_date = table.column.type == Simple(Kind.DATE)
+    found = [
+        _last_of_value(transform, value, is_date=is_date)
+        for transform, value in zip(table.definition.partition_by, values, strict=False)
+        if transform.column.lower() == table.column.name.lower()
+    ]
+    return min((last for last in found if last is not None), default=None)
+
+
+def _last_of_value(transform: Transform, value: Bound, *, is_date: bool) -> int | None:
+    if not isinstance(value, int):
+        return None
+    match transform.kind:
+        case TransformKind.IDENTITY:
+            return value
+        case TransformKind.TO_DATE:
+            return _last_of_day(value, is_date=is_date)
+        case TransformKind.TO_YYYYMM:
+            year, month = divmod(value, 100)
+            return _last_of_date(year, month, None, is_date=is_date)
+        case TransformKind.TO_YYYYMMDD:
+            months, day = divmod(value, 100)
+            year, month = divmod(months, 100)
+            return _last_of_date(year, month, day, is_date=is_date)
+        case TransformKind.TO_START_OF_HOUR:
+            return value + _HOUR_US - 1
+        case _:
+            return None
+
+
+def _last_of_date(year: int, month: int, day: int | None, *, is_date: bool) -> int | None:
+    """None for a year that the calendar does not have."""
+    try:
+        date = datetime.date(year, month, day or calendar.monthrange(year, month)[1])
+    except ValueError:
+        return None
+    return _last_of_day((date - _EPOCH).days, is_date=is_date)
+
+
+def _last_of_day(day: int, *, is_date: bool) -> int:
+    return day if is_date else (day + 1) * _DAY_US - 1
+
+
+def _last_of_part(table: TableTtl, part: Part) -> int | None:
+    """By the range that was noted when the part was written, if it is of the same column; rows without value stay."""
+    schema = table.definition.schema_of(part.schema_version)
+    column = None if schema is None else next((one for one in schema.columns if one.id == table.column.id), None)
+    if column is None or column.type != table.column.type:
+        return None
+    known = part.ranges.get(column.name)
+    if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):
+        return None
+    return known.high
+
+
+def _told(at_ms: int) -> str:
+    seconds = min(at_ms // 1000, 253_402_300_799)
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,259 @@
+"""Which parts are rewritten next for which mutation (POLICIES.md 8). Pure.
+
+Covers: the strict order of entries, batches, back-off of parts that fail, when an entry is through. Does not cover:
+doing it (ops/mutate.py), what a part needs (tilth.model.mutation.needs).
+Always holds: only the oldest pending entry is worked on; a part that fails holds up no other; a part that fails again
+and again is tried alone; every part that waits has its reason.
+
+partition: unscheduled -> scheduled   every part that needs the entry is being rewritten
+           scheduled   -> unscheduled a task was lost or failed
+           scheduled   -> finished    no visible part needs the entry any more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from tilth.base.hybrid import milliseconds
+from tilth.maintenance.state import Failure
+from tilth.model.mutation import Mutation, needs
+from tilth.model.part import Part
+
+#: The wait after the first failure; each one in a row doubles it.
+FAILURE_BASE_MS = 1000
+#: What an entry gains when it has just come, and the age at which it gains the most.
+GAIN_MIN = 0.1
+GAIN_AGE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutateSettings:
+    """How a table's mutations are cut into tasks."""
+
+    parts_max: int = 100
+    #: Of the files of one task; 0 is no limit.
+    bytes_max: int = 50 << 30
+    #: Tasks of the table at once.
+    running_max: int = 10
+    #: The longest wait after failures.
+    postpone_ms_max: int = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutateView:
+    """A table at the moment of choice. The taken parts were copied first, then parts were read, then entries."""
+
+    #: By partition and blocks, all that are visible.
+    parts: Sequence[Part]
+    pending: Sequence[Mutation]
+    #: Names of parts that merges or mutations have taken, and of those that mutations have.
+    taken: Collection[str]
+    mutating: Collection[str]
+    #: Tasks under way.
+    running: int
+    #: Among which the tasks are spread.
+    workers: int = 1
+    #: By part, for the oldest entry.
+    failures: Mapping[str, Failure]
+    #: Parts of tasks that failed without telling by which part.
+    suspects: Collection[str]
+    now_ms: int
+
+
+class PartitionState(StrEnum):
+    """How far the oldest entry is in a partition."""
+
+    UNSCHEDULED = "unscheduled"
+    SCHEDULED = "scheduled"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutateSpec:
+    """Parts to be rewritten together, by one task."""
+
+    mutation: Mutation
+    parts: tuple[str, ...]
+    partitions: frozenset[str]
+    size: int
+    rows: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutateRefusal:
+    """What is not done now, and why."""
+
+    mutation: int
+    #: Empty when it is not about one partition.
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutateSelection:
+    """What one look led to."""
+
+    #: The entry that is worked on; none is pending without it.
+    head: Mutation | None
+    specs: tuple[MutateSpec, ...]
+    refusals: tuple[MutateRefusal, ...]
+    #: For the head.
+    partitions: Mapping[str, PartitionState]
+    #: Parts that need the head.
+    to_do: frozenset[str]
+    #: When the first of the parts that failed may be tried again; 0: none waits.
+    next_try_ms: int
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the head has nothing left to do anywhere."""
+        return self.head is not None and all(state is PartitionState.FINISHED for state in self.partitions.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """Whose fault the failure of a task is."""
+
+    #: Their count of failures goes up.
+    failed: tuple[str, ...]
+    #: Each is tried alone, at once, so that the one at fault is found.
+    suspects: tuple[str, ...] = ()
+
+
+def select_mutations(view: MutateView, settings: MutateSettings) -> MutateSelection:
+    """All batches that may begin, in the order in which they do; and why the rest waits."""
+    pending = sorted(view.pending, key=lambda entry: entry.commit_ts)
+    if not pending:
+        return MutateSelection(head=None, specs=(), refusals=(), partitions={}, to_do=frozenset(), next_try_ms=0)
+    head = pending[0]
+    todo = [part for part in view.parts if needs(part, head)]
+    free = [part for part in todo if str(part.name) not in view.taken]
+    waiting = [part for part in free if _is_postponed(view, part)]
+    ready = [part for part in free if not _is_postponed(view, part)]
+    batches = list(_batches(view, ready, settings))
+    refusals = [*_under_merge(view, head, todo), *_postponed(view, head, waiting)]
+    if view.running + len(batches) > settings.running_max:
+        reason = f"{len(batches)} rewrites wait, no more than {settings.running_max} run at once"
+        refusals.append(MutateRefusal(mutation=head.id, partition="", reason=reason))
+    for entry in pending[1:]:
+        reason = f"mutation {entry.id} waits for {head.id}"
+        refusals.append(MutateRefusal(mutation=entry.id, partition="", reason=reason))
+    return MutateSelection(
+        head=head,
+        specs=tuple(_spec(head, batch) for batch in batches),
+        refusals=tuple(refusals),
+        partitions=_partition_states(view, todo),
+        to_do=frozenset(str(part.name) for part in todo),
+        next_try_ms=min((view.failures[str(part.name)].until_ms for part in waiting), default=0),
+    )
+
+
+def delay_ms(failures: int, *, longest_ms: int) -> int:
+    """The wait after so many failures in a row (POLICIES.md 8.5)."""
+    # Bounded before it is shifted: any count may come.
+    return min(FAILURE_BASE_MS << min(max(0, failures - 1), 40), longest_ms)
+
+
+def failed_once_more(before: Failure | None, *, reason: str, now_ms: int, longest_ms: int) -> Failure:
+    """What is remembered of a part whose rewrite failed."""
+    count = 1 if before is None else before.count + 1
+    until_ms = now_ms + delay_ms(count, longest_ms=longest_ms)
+    return Failure(count=count, reason=reason, at_ms=now_ms, until_ms=until_ms)
+
+
+def blame(parts: Sequence[str], culprits: Collection[str]) -> Blame:
+    """Who is at fault for a task of these parts that failed with an error that names the culprits, or none."""
+    named = tuple(part for part in parts if part in culprits)
+    if named:
+        return Blame(failed=named)
+    if len(parts) == 1:
+        return Blame(failed=tuple(parts))
+    return Blame(failed=(), suspects=tuple(parts))
+
+
+def mutation_gain(oldest: Mutation, *, now_ms: int) -> float:
+    """The longer an entry waits the more it counts (POLICIES.md, decision b)."""
+    age = max(0.0, (now_ms - milliseconds(oldest.commit_ts)) / 1000)
+    return min(1.0, GAIN_MIN + age / GAIN_AGE_SECONDS)
+
+
+def _batches(view: MutateView, ready: Sequence[Part], settings: MutateSettings) -> Iterator[list[Part]]:
+    """First what nothing speaks against, then each suspect alone, then each part that has failed."""
+    sound: list[Part] = []
+    suspects: list[list[Part]] = []
+    failed: list[list[Part]] = []
+    for part in ready:
+        if str(part.name) in view.failures:
+            failed.append([part])
+        elif str(part.name) in view.suspects:
+            suspects.append([part])
+        else:
+            sound.append(part)
+    # No worker gets a second part before each has one.
+    fair = -(-len(sound) // max(1, view.workers))
+    yield from _cut(sound, parts_max=min(fair, settings.parts_max), bytes_max=settings.bytes_max)
+    yield from suspects
+    yield from failed
+
+
+def _cut(parts: Sequence[Part], *, parts_max: int, bytes_max: int) -> Iterator[list[Part]]:
+    batch: list[Part] = []
+    size = 0
+    for part in parts:
+        is_too_much = 0 < bytes_max < size + part.bytes
+        if batch and (len(batch) >= parts_max or is_too_much):
+            yield batch
+            batch, size = [], 0
+        batch.append(part)
+        size += part.bytes
+    if batch:
+        yield batch
+
+
+def _spec(head: Mutation, batch: Sequence[Part]) -> MutateSpec:
+    partitions = frozenset(part.name.partition for part in batch)
+    where = min(partitions) if len(partitions) == 1 else f"{len(partitions)} partitions"
+    return MutateSpec(
+        mutation=head,
+        parts=tuple(str(part.name) for part in batch),
+        partitions=partitions,
+        size=sum(part.bytes for part in batch),
+        rows=sum(part.rows for part in batch),
+        reason=f"{len(batch)} parts of {where} need mutation {head.id}",
+    )
+
+
+def _under_merge(view: MutateView, head: Mutation, todo: Sequence[Part]) -> Iterator[MutateRefusal]:
+    """One line a partition, so that a burst of merges does not fill the record."""
+    merging = [part for part in todo if str(part.name) in view.taken and str(part.name) not in view.mutating]
+    for partition, group in groupby(merging, key=lambda part: part.name.partition):
+        first, *others = group
+        more = f" and {len(others)} more of the partition" if others else ""
+        is_are = "are" if others else "is"
+        reason = f"part {first.name}{more} {is_are} under merge"
+        yield MutateRefusal(mutation=head.id, partition=partition, reason=reason)
+
+
+def _postponed(view: MutateView, head: Mutation, waiting: Sequence[Part]) -> Iterator[MutateRefusal]:
+    for part in waiting:
+        failure = view.failures[str(part.name)]
+        seconds = -(-(failure.until_ms - view.now_ms) // 1000)
+        times = "once" if failure.count == 1 else f"{failure.count} times"
+        reason = f"part {part.name} failed {times}, next try in {seconds} s"
+        yield MutateRefusal(mutation=head.id, partition=part.name.partition, reason=reason)
+
+
+def _is_postponed(view: MutateView, part: Part) -> bool:
+    failure = view.failures.get(str(part.name))
+    return failure is not None and failure.until_ms > view.now_ms
+
+
+def _partition_states(view: MutateView, todo: Sequence[Part]) -> dict[str, PartitionState]:
+    states = {part.name.partition: PartitionState.FINISHED for part in view.parts}
+    states |= {part.name.partition: PartitionState.SCHEDULED for part in todo}
+    unscheduled = (part for part in todo if str(part.name) not in view.mutating)
+    return states | {part.name.partition: PartitionState.UNSCHEDULED for part in unscheduled}

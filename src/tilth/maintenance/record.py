@@ -1,0 +1,70 @@
+"""The record of what was chosen, what was refused, and why: the newest lines of `system.maintenance_choices`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from tilth.base.clock import Clock
+from tilth.base.logs import Log
+from tilth.maintenance.op import Choice
+from tilth.maintenance.stats import ChoiceRow
+
+#: Lines that are kept.
+ROWS_MAX = 1_000
+
+_log = Log("maintenance")
+
+
+class Record:
+    """Of one manager. Any thread may write and read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rows: deque[ChoiceRow] = deque(maxlen=ROWS_MAX)
+        self._last_idle = ""
+
+    def rows(self) -> list[ChoiceRow]:
+        """Newest first."""
+        with self._lock:
+            return list(reversed(self._rows))
+
+    def chose(
+        self, choice: Choice, table: str, *, about: str, runnable: int, others: Sequence[tuple[str, float]]
+    ) -> None:
+        """`runnable`: how many ops could have run; `others`: the best of them that were passed over."""
+        op, reason = choice.op_name or "", f"{choice.reason}; {about}"
+        told = ", ".join(f"{name} {score:.6f}" for name, score in others)
+        self._last_idle = ""
+        self._add(
+            ChoiceRow(
+                at_ms=self._clock.now_ms(),
+                op=op,
+                table=table,
+                rule=choice.rule,
+                reason=reason,
+                score=choice.score,
+                runnable=runnable,
+                others=told,
+            )
+        )
+        _log.info("maintenance_choice", op=op, rule=choice.rule, reason=reason, runnable=runnable, others=told)
+
+    def refused(self, op: str, table: str, reason: str) -> None:
+        """A piece of work, or a table, that is left alone."""
+        self._add(ChoiceRow(at_ms=self._clock.now_ms(), op=op, table=table, rule="refused", reason=reason))
+        _log.debug("maintenance_refusal", op=op, table=table, reason=reason)
+
+    def idle(self, choice: Choice) -> None:
+        """Nothing was chosen: told once, until the reason is another."""
+        if choice.reason == self._last_idle:
+            return
+        self._last_idle = choice.reason
+        self._add(ChoiceRow(at_ms=self._clock.now_ms(), op="", table="", rule=choice.rule, reason=choice.reason))
+        _log.debug("maintenance_idle", rule=choice.rule, reason=choice.reason)
+
+    def _add(self, row: ChoiceRow) -> None:
+        with self._lock:
+            self._rows.append(row)

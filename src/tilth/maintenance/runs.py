@@ -1,0 +1,160 @@
+"""What the manager has running: a slot from the choice to the end, counted so that none is ever lost.
+
+Covers: slots, the threads that ops run on, the last runs that ended, waiting for the end of all. Does not cover: what
+is chosen (scheduler.py), what a run does (ops).
+Always holds: a slot that was taken is given back however the run goes; no run of a forbidden table begins, for both
+are decided under one lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.maintenance.op import Op, Prepared
+from tilth.maintenance.stats import OpRun
+
+_log = Log("maintenance")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Slot:
+    """The right to run once."""
+
+    number: int
+    #: The table's.
+    uuid: str
+    op: Op
+    #: Empty until it runs.
+    about: str = ""
+    started_ms: int = 0
+    thread_id: int = 0
+
+
+class Runs:
+    """The runs of one manager. Safe to use from several threads."""
+
+    def __init__(self, clock: Clock, *, history_size: int, ended: Callable[[Slot], None]) -> None:
+        """`ended` is told on the run's thread, when its slot is free again."""
+        self._clock = clock
+        self._told = ended
+        self._lock = threading.Lock()
+        self._is_idle = threading.Condition(self._lock)
+        #: From the choice on, those being prepared too; in the order in which they were taken.
+        self._slots: dict[int, Slot] = {}
+        self._numbers = 0
+        self._of_table: Counter[str] = Counter()
+        self._forbidden: set[str] = set()
+        self._ended: deque[OpRun] = deque(maxlen=history_size)
+
+    @property
+    def count(self) -> int:
+        """Slots that are taken."""
+        return len(self._slots)
+
+    def of_table(self, uuid: str) -> int:
+        """Slots that its ops have."""
+        with self._lock:
+            return self._of_table[uuid]
+
+    def forbid(self, uuid: str) -> None:
+        """From now on no run of this table begins; those under way are left to their end."""
+        with self._lock:
+            self._forbidden.add(uuid)
+
+    def allow(self, uuid: str) -> None:
+        with self._lock:
+            self._forbidden.discard(uuid)
+
+    def take(self, uuid: str, op: Op) -> Slot | None:
+        """A slot for a run that is to be prepared; none for a table that is forbidden."""
+        with self._lock:
+            if uuid in self._forbidden:
+                return None
+            self._numbers += 1
+            slot = Slot(number=self._numbers, uuid=uuid, op=op)
+            self._slots[slot.number] = slot
+            self._of_table[uuid] += 1
+            return slot
+
+    def give_back(self, slot: Slot) -> None:
+        """The run will not happen."""
+        with self._lock:
+            self._free(slot)
+
+    def begin(self, slot: Slot, prepared: Prepared) -> None:
+        """Runs it on a thread of its own; returns at once."""
+        slot.started_ms = self._clock.now_ms()
+        slot.about = prepared.about
+        thread = threading.Thread(
+            target=self._work, args=(slot, prepared), name=f"tilth-{slot.op.kind.lower()}-{slot.number}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system gives no more threads: what was taken can be chosen again.
+            self.give_back(slot)
+            slot.op.abandon(prepared)
+            raise
+
+    def wait_until_idle(self, seconds: float) -> bool:
+        """Whether nothing runs any more, waited for so long at most."""
+        with self._lock:
+            # Real time: what is waited for are other threads.
+            return self._is_idle.wait_for(lambda: not self._slots, seconds)
+
+    def listing(self) -> list[OpRun]:
+        """Runs under way, then the last that ended, newest first."""
+        with self._lock:
+            live = [
+                OpRun(
+                    name=slot.op.name,
+                    about=slot.about,
+                    thread_id=slot.thread_id,
+                    started_ms=slot.started_ms,
+                    ended_ms=0,
+                    error="",
+                )
+                for slot in reversed(self._slots.values())
+                if slot.started_ms
+            ]
+            return live + list(reversed(self._ended))
+
+    def _work(self, slot: Slot, prepared: Prepared) -> None:
+        slot.thread_id = threading.get_ident()
+        told, failure = slot.about, ""
+        try:
+            told = slot.op.perform(prepared)
+        except TilthError as error:
+            failure = str(error)
+        # The outermost loop of a run: no failure ends the process, each one is told.
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            _log.error("maintenance_run_failed", op=slot.op.name, error=error)
+        run = OpRun(
+            name=slot.op.name,
+            about=told,
+            thread_id=slot.thread_id,
+            started_ms=slot.started_ms,
+            ended_ms=self._clock.now_ms(),
+            error=failure,
+        )
+        with self._lock:
+            self._ended.append(run)
+            self._free(slot)
+        _log.info("maintenance_run", op=run.name, about=told, ms=run.ended_ms - run.started_ms, error=failure)
+        self._told(slot)
+
+    def _free(self, slot: Slot) -> None:
+        if self._slots.pop(slot.number, None) is None:
+            return
+        self._of_table[slot.uuid] -= 1
+        if not self._of_table[slot.uuid]:
+            del self._of_table[slot.uuid]
+        if not self._slots:
+            self._is_idle.notify_all()

@@ -1,0 +1,67 @@
+"""Mutations: what ALTER asks of the parts that are there (POLICIES.md 8).
+
+Covers: the persisted entry and which parts need it. Does not cover: doing it (maintenance), its syntax (sql).
+Always holds: entries of one table are done one after the other, in the order of their commits; what an entry writes has
+the columns that the table had when the entry was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from tilth.model.part import Part
+from tilth.model.table import SchemaVersion
+
+
+class MutationKind(StrEnum):
+    #: ADD, DROP, MODIFY, RENAME COLUMN: readers see it at once, parts are brought into the new shape.
+    COLUMNS = "columns"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class MutationState(StrEnum):
+    PENDING = "pending"
+    #: No visible part needs it any more.
+    DONE = "done"
+    #: By the user; what was rewritten before stays rewritten.
+    KILLED = "killed"
+
+
+class Mutation(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `system.mutations`."""
+
+    table: str
+    #: The transaction of the ALTER.
+    id: int
+    #: 0 until the commit fixes it; entries run in this order.
+    commit_ts: int = 0
+    kind: MutationKind
+    #: As SQL, for people.
+    command: str
+    #: Of UPDATE: column and Spark SQL expression, applied together to the rows of the predicate.
+    assignments: tuple[tuple[str, str], ...] = ()
+    #: Of UPDATE and DELETE: Spark SQL.
+    predicate: str = ""
+    #: The columns that what it writes has.
+    schema: SchemaVersion
+    state: MutationState = MutationState.PENDING
+    created_ms: int = 0
+    ended_ms: int = 0
+    #: Why it was killed.
+    reason: str = ""
+
+
+def needs(part: Part, mutation: Mutation) -> bool:
+    """Whether the part still has to be rewritten for the entry (POLICIES.md 8.2)."""
+    if mutation.kind is MutationKind.COLUMNS:
+        return part.columns_commit_ts < mutation.commit_ts
+    return part.mutation_ts < mutation.commit_ts and part.name.min_block < mutation.commit_ts
+
+
+def first_needed(part: Part, pending: Iterable[Mutation]) -> Mutation | None:
+    """The first of the pending entries, which come oldest first, that the part needs."""
+    return next((mutation for mutation in pending if needs(part, mutation)), None)

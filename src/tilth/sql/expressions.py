@@ -1,0 +1,159 @@
+"""What an ALTER computes, checked by Spark's analysis before anything is made.
+
+Covers: assignments and predicates of mutations, defaults of new columns. Does not cover: computing them (maintenance).
+Always holds: what passes gives the same for a row whenever and in whichever order the parts are rewritten: no
+randomness, no look at other rows or tables, and one instant for now().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tilth.model.table import Column
+from tilth.model.types import DataType, spark_name
+from tilth.sql.coerce import is_assignable
+from tilth.sql.errors import BadMutationError
+from tilth.sql.protocol import CheckedExpressions, ExpressionsTask
+from tilth.sql.relations import TIME_WORDS, find_relations, frozen_times
+from tilth.sql.rewrite import rewrite
+from tilth.sql.shadow import make_active
+
+# A handle of a Java or PySpark object; py4j gives it no type.
+Java = Any
+
+_HEAD = "SELECT 1 WHERE "
+_QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
+_NAMED = frozenset({"Alias", "MultiAlias"})
+_TIMES = frozenset({"CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp"})
+
+
+class ExpressionChecker:
+    """The expressions of one ALTER over the columns of its table. The session is nobody else's."""
+
+    def __init__(self, session: Java, task: ExpressionsTask, model_type: Callable[[Java], DataType]) -> None:
+        """`model_type` turns Spark's types into ours."""
+        self._session = session
+        self._task = task
+        self._model_type = model_type
+        session.conf.set("spark.sql.variable.substitute", "false")
+        session.conf.set("spark.sql.ansi.enabled", "true")
+        #: The expression that is being looked at, and what Spark got of it, for the places in its messages.
+        self.text = ""
+        self.sent = ""
+
+    def original(self, place: int) -> int:
+        """The place in the expression for one in what Spark got."""
+        return max(0, place - len(_HEAD)) if self.sent.startswith(_HEAD) else place
+
+    def check(self) -> CheckedExpressions:
+        """Raises BadMutationError, UnknownColumnError and their kind, and Spark's own errors."""
+        make_active(self._session)
+        task = self._task
+        rows = self._session.createDataFrame(self._session.sparkContext.emptyRDD(), task.schema.spark_ddl)
+        for name in task.defaults:
+            self._check_default(name, is_constant=name in task.constant_defaults)
+        assignments = tuple((column, self._assignment(rows, column, text)) for column, text in task.assignments)
+        return CheckedExpressions(assignments=assignments, predicate=self._predicate(rows) if task.predicate else "")
+
+    def _assignment(self, rows: Java, name: str, text: str) -> str:
+        column = self._column(name)
+        fixed = self._fixed(text, column=name)
+        self._check_value(column, self._analysed(rows, fixed, column=name))
+        return fixed
+
+    def _check_value(self, column: Column, field: Java) -> None:
+        given = field.dataType.simpleString()
+        if given != "void" and not is_assignable(self._model_type(field.dataType), column.type):
+            raise BadMutationError(
+                "a value might be lost on the way into the column",
+                column=column.name,
+                type=spark_name(column.type),
+                given=given,
+                hint="say with CAST what is wanted",
+            )
+        if field.nullable and not column.nullable:
+            hint = f"write coalesce({self.text}, ..)"
+            raise BadMutationError("a NOT NULL column may get NULL", column=column.name, hint=hint)
+
+    def _predicate(self, rows: Java) -> str:
+        fixed = self._fixed(self._task.predicate)
+        given = self._analysed(rows, fixed).dataType.simpleString()
+        if given != "boolean":
+            raise BadMutationError("WHERE takes a condition", given=given, predicate=self._task.predicate)
+        return fixed
+
+    def _check_default(self, name: str, *, is_constant: bool) -> None:
+        column = self._column(name)
+        assert column.default is not None
+        self._parse(column.default, column=name)
+        # Without columns: a default stands for itself.
+        field = self._analysed(self._session.range(0).select(), column.default, column=name, is_constant=is_constant)
+        given = field.dataType.simpleString()
+        if given != "void" and not is_assignable(self._model_type(field.dataType), column.type):
+            raise BadMutationError(
+                "the default does not fit the column",
+                column=name,
+                type=spark_name(column.type),
+                given=given,
+                hint="say with CAST what is wanted",
+            )
+        if is_constant and field.nullable and not column.nullable:
+            raise BadMutationError("the default of a NOT NULL column may be NULL", column=name, default=column.default)
+
+    def _column(self, name: str) -> Column:
+        column = self._task.schema.find(name)
+        assert column is not None
+        return column
+
+    def _fixed(self, text: str, **facts: str) -> str:
+        """The text with one instant for now() and its kin, closed so that anything may stand behind it."""
+        self._parse(text, **facts)
+        self.sent = _HEAD + text
+        if TIME_WORDS.search(text) and not any(TIME_WORDS.fullmatch(name) for name in self._task.schema.names):
+            edits = frozen_times(find_relations(self._parser().parsePlan, self.sent), self._task.now_ms * 1000)
+            text = rewrite(self.sent, edits or []).text[len(_HEAD) :]
+        # A comment that runs to the end of the line would take what follows with it.
+        return f"{text}\n" if "--" in text else text
+
+    def _parser(self) -> Java:
+        return self._session._jsparkSession.sessionState().sqlParser()
+
+    def _parse(self, text: str, **facts: str) -> None:
+        self.text = self.sent = text
+        parsed = self._parser().parseExpression(text)
+        if _class(parsed) in _NAMED:
+            raise BadMutationError("an expression takes no name", expression=text, **facts)
+        if any(_class(node) in _QUERIES for node in _nodes(parsed)):
+            hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
+            raise BadMutationError("subqueries are not possible here", expression=text, hint=hint, **facts)
+
+    def _analysed(self, rows: Java, text: str, *, is_constant: bool = True, **facts: str) -> Java:
+        """The field that the expression makes."""
+        frame = rows.selectExpr(text)
+        project = frame._jdf.queryExecution().analyzed()
+        if len(frame.schema.fields) != 1:
+            raise BadMutationError("this is not one expression", expression=self.text, **facts)
+        below = rows._jdf.queryExecution().analyzed()
+        if _class(project) != "Project" or _class(project.child()) != _class(below):
+            hint = "no aggregates, window functions, explode: a row is changed by what it holds itself"
+            raise BadMutationError("this cannot be computed row by row", expression=self.text, hint=hint, **facts)
+        expression = project.projectList().apply(0)
+        if is_constant and not expression.deterministic():
+            hint = "another try of the same part must give the same rows"
+            raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
+        if is_constant and any(_class(node) in _TIMES for node in _nodes(expression)):
+            hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
+            raise BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
+        return frame.schema.fields[0]
+
+
+def _nodes(expression: Java) -> Iterator[Java]:
+    yield expression
+    children = expression.children()
+    for index in range(children.size()):
+        yield from _nodes(children.apply(index))
+
+
+def _class(node: Java) -> str:
+    return str(node.getClass().getSimpleName())

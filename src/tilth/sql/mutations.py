@@ -1,0 +1,278 @@
+"""What changes columns and rows: checked by Spark's analysis, made as one entry of the catalog's list, waited for.
+
+Covers: ALTER .. ADD | DROP | MODIFY | RENAME COLUMN, UPDATE and DELETE in both spellings, KILL MUTATION.
+Does not cover: what columns become (columns.py), the rewriting of parts (maintenance).
+Always holds: nothing is made before everything is checked, by this server and by a worker; the entry and the new
+columns are one commit. See also: POLICIES.md 8, expressions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+
+from tilth.base.errors import UnknownOutcomeError
+from tilth.base.settings import BadSettingError
+from tilth.catalog import MutationNotFoundError, StartMutation, TableInUseError, TableNotFoundError, Update
+from tilth.model.mutation import Mutation, MutationKind, MutationState
+from tilth.model.table import KafkaDef, TableDef, ViewDef, full_name
+from tilth.sql.answer import Outcome, done
+from tilth.sql.columns import NewColumns, changed, check_unprotected, find_in
+from tilth.sql.dead_letters import has_dead_letters_in
+from tilth.sql.errors import BadQueryError, MutationKilledError, MutationNotDoneError
+from tilth.sql.grammar import (
+    AddColumn,
+    ColumnOperation,
+    KillMutation,
+    ModifyColumn,
+    MutateDelete,
+    MutateUpdate,
+    render_operations,
+)
+from tilth.sql.protocol import CheckedExpressions, CheckTask, ExpressionsTask
+from tilth.sql.queries import ask_worker
+from tilth.sql.services import Call, Services
+from tilth.sql.system_lane import NotForThisLaneError, answer_from_system
+from tilth.sql.system_tables import find_system_table
+from tilth.sql.values import literal
+
+#: How often a statement that waits looks.
+POLL_SECONDS = 0.25
+_ZONE = "spark.sql.session.timeZone"
+_UTC = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
+
+
+# Columns
+
+
+def alter_columns(services: Services, call: Call, table: TableDef, operations: Sequence[ColumnOperation]) -> Outcome:
+    """All operations in one commit; readers see it at once, parts are rewritten in the background."""
+    _check_no_dead_letters(services, table)
+    is_checking = call.settings.force_alter_conflict_check
+    versions = {part.schema_version for part in services.catalog.parts.snapshot(table.uuid).parts}
+    pending = services.catalog.mutations.pending(table.uuid) if is_checking else []
+    new = changed(table, operations, pending, versions=versions)
+    if new is None:
+        return done(f"nothing to change in {full_name(table)}")
+    _check_defaults(services, table, new, operations)
+    views = services.catalog.tables.views_into(table.uuid)
+    for view in views:
+        _check_view(services, view, table, new)
+    update = StartMutation(
+        table=table.uuid,
+        from_version=table.schema_version,
+        kind=MutationKind.COLUMNS,
+        command=render_operations(operations),
+        schema=new.schema,
+        next_column_id=new.next_column_id,
+    )
+    entry = _start(services, table, update)
+    for view in views:
+        # Its consumers end with the old columns' rounds and begin anew with these.
+        services.consume.wake(view.source)
+    return _answer(services, call, table, entry, update.command, is_waiting=call.settings.mutations_sync > 0)
+
+
+def _check_no_dead_letters(services: Services, table: TableDef) -> None:
+    for kafka in services.catalog.tables.list(table.database):
+        if isinstance(kafka, KafkaDef) and has_dead_letters_in(kafka, table):
+            raise TableInUseError(
+                "dead letters go into this table: its columns stay as they are",
+                table=full_name(table),
+                kafka_table=full_name(kafka),
+                hint="name another table by kafka_dead_letter_table first",
+            )
+
+
+def _check_defaults(
+    services: Services, table: TableDef, new: NewColumns, operations: Sequence[ColumnOperation]
+) -> None:
+    """Asks Spark about defaults that are more than a literal."""
+    added = [each.column.name for each in operations if isinstance(each, AddColumn)]
+    touched = added + [each.column.name for each in operations if isinstance(each, ModifyColumn)]
+    found = [column for name in touched if (column := new.schema.find(name)) is not None and column.default]
+    asked = [column.name for column in found if column.default is not None and literal(column.default) is None]
+    if asked:
+        constant = [name for name in asked if table.schema.find(name) is None]
+        task = ExpressionsTask(
+            table=full_name(table),
+            schema=new.schema,
+            defaults=tuple(asked),
+            constant_defaults=tuple(constant),
+            now_ms=services.clock.now_ms(),
+        )
+        ask_worker(services, task)
+
+
+def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColumns) -> None:
+    """Raises TableInUseError for a column that the view fills and that goes, ViewError where it would not fit."""
+    kept = {column.id for column in new.schema.columns}
+    filled = {identity for _, identity in view.target_columns}
+    for column in table.schema.columns:
+        if column.id in filled and column.id not in kept:
+            raise TableInUseError(
+                "a view fills this column",
+                table=full_name(table),
+                column=column.name,
+                view=full_name(view),
+                hint="DROP VIEW it, and create it again without the column; offsets are kept",
+            )
+    kafka = services.catalog.tables.by_id(view.source)
+    if isinstance(kafka, KafkaDef):
+        target = msgspec.structs.replace(table, schema=new.schema)
+        ask_worker(
+            services,
+            CheckTask(
+                view=full_name(view),
+                kafka=kafka,
+                target=target,
+                select=view.select,
+                target_columns=view.target_columns,
+            ),
+        )
+
+
+# Rows
+
+
+def alter_rows(
+    services: Services, call: Call, table: TableDef, operation: MutateUpdate | MutateDelete, *, is_waiting: bool
+) -> Outcome:
+    """UPDATE or DELETE of the rows that the condition is true for, in every part that is there now."""
+    zone = call.settings.spark.get(_ZONE, "UTC")
+    if zone not in _UTC:
+        hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
+        raise BadSettingError("a mutation reckons in UTC", setting=_ZONE, value=zone, allowed="UTC", hint=hint)
+    assignments = operation.assignments if isinstance(operation, MutateUpdate) else ()
+    named = []
+    for name, text in assignments:
+        column = find_in(table.schema, name)
+        check_unprotected(table, column, "UPDATE")
+        named.append((column.name, text))
+    task = ExpressionsTask(
+        table=full_name(table),
+        schema=table.schema,
+        assignments=tuple(named),
+        predicate=operation.predicate,
+        now_ms=services.clock.now_ms(),
+    )
+    checked = msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions)
+    update = StartMutation(
+        table=table.uuid,
+        from_version=table.schema_version,
+        kind=MutationKind.UPDATE if isinstance(operation, MutateUpdate) else MutationKind.DELETE,
+        command=render_operations([operation]),
+        assignments=checked.assignments,
+        predicate=checked.predicate,
+    )
+    entry = _start(services, table, update)
+    return _answer(services, call, table, entry, update.command, is_waiting=is_waiting)
+
+
+# The entry
+
+
+def commit(services: Services, actor: str, updates: Sequence[Update]) -> int:
+    """One transaction without files; its id. What refuses it leaves nothing behind."""
+    transactions = services.catalog.transactions
+    txn = transactions.begin(actor)
+    try:
+        transactions.commit_or_raise(txn.id, updates)
+    except UnknownOutcomeError:
+        raise
+    except BaseException as error:
+        transactions.abort(txn.id, f"{type(error).__name__}: {error}")
+        raise
+    return txn.id
+
+
+def _start(services: Services, table: TableDef, update: StartMutation) -> int:
+    entry = commit(services, f"alter {full_name(table)}", [update])
+    services.maintenance.wake(table.uuid)
+    return entry
+
+
+def _answer(services: Services, call: Call, table: TableDef, entry: int, command: str, *, is_waiting: bool) -> Outcome:
+    if not is_waiting:
+        return done(f"mutation {entry} of {full_name(table)} has begun: {command}")
+    _wait(services, table, entry, call.settings.mutations_wait_timeout_seconds)
+    return done(f"mutation {entry} of {full_name(table)} is done: {command}")
+
+
+def _wait(services: Services, table: TableDef, entry: int, seconds_max: float) -> None:
+    """Until no part needs the entry any more."""
+    deadline = services.clock.monotonic() + seconds_max
+    while True:
+        found = services.catalog.mutations.get(table.uuid, entry)
+        match found.state:
+            case MutationState.DONE:
+                return
+            case MutationState.KILLED:
+                hint = "parts that were rewritten before stay so"
+                raise MutationKilledError(table=full_name(table), mutation=entry, why=found.reason, hint=hint)
+            case MutationState.PENDING:
+                if services.catalog.tables.by_id(table.uuid) is None:
+                    raise TableNotFoundError("the table was dropped", table=full_name(table), mutation=entry)
+                if services.clock.monotonic() >= deadline:
+                    raise _not_done(services, table, entry)
+        services.clock.sleep(POLL_SECONDS)
+
+
+def _not_done(services: Services, table: TableDef, entry: int) -> MutationNotDoneError:
+    progress = next((each for each in services.maintenance.mutations() if each.id == entry), None)
+    why = "nobody works on it yet"
+    if progress is not None:
+        why = progress.state_reason
+        if progress.latest_fail_reason:
+            why = f"part {progress.latest_failed_part}: {progress.latest_fail_reason}"
+    return MutationNotDoneError(
+        table=full_name(table),
+        mutation=entry,
+        parts_to_do=progress.parts_to_do if progress is not None else "unknown",
+        why=why,
+        hint="it goes on in the background; system.mutations tells how far it is, KILL MUTATION ends it",
+    )
+
+
+# KILL
+
+
+def kill_mutations(services: Services, call: Call, statement: KillMutation) -> Outcome:
+    """One row for each mutation that was killed, or had ended before."""
+    entries = _chosen(services, statement)
+    tables = services.catalog.tables
+    killed: list[tuple[Mutation, str]] = []
+    for entry in entries:
+        relation = tables.by_id(entry.table)
+        name = full_name(relation) if relation is not None else entry.table
+        with services.audited(call, verb="KILL MUTATION", table=name):
+            ended = services.catalog.mutations.kill(entry.table, entry.id, f"KILL MUTATION by query {call.query_id}")
+        services.maintenance.wake(entry.table)
+        killed.append((ended, name))
+    return Outcome(
+        table=pa.table(
+            {
+                "mutation_id": pa.array([str(entry.id) for entry, _ in killed], pa.string()),
+                "table": pa.array([name for _, name in killed], pa.string()),
+                "command": pa.array([entry.command for entry, _ in killed], pa.string()),
+                "state": pa.array([entry.state.value for entry, _ in killed], pa.string()),
+            }
+        )
+    )
+
+
+def _chosen(services: Services, statement: KillMutation) -> list[Mutation]:
+    entries = {str(entry.id): entry for entry in services.catalog.mutations.all()}
+    if statement.mutation is not None:
+        if statement.mutation not in entries:
+            raise MutationNotFoundError(mutation=statement.mutation, hint="system.mutations lists them")
+        return [entries[statement.mutation]]
+    condition = f"({statement.predicate}\n)"
+    text = f"SELECT mutation_id FROM system.mutations WHERE NOT is_done AND NOT is_killed AND {condition}"
+    try:
+        found = answer_from_system(text, lambda name: find_system_table(name).build(services))
+    except NotForThisLaneError as error:
+        raise BadQueryError(str(error), predicate=statement.predicate) from error
+    return [entries[name] for name in found.column("mutation_id").to_pylist() if name in entries]

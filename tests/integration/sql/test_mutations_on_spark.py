@@ -1,0 +1,146 @@
+"""ALTER, DELETE and UPDATE on a whole node: what Spark's analysis refuses, tables that change while they are read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tilth.base.errors import TilthError
+from tilth.model.mutation import MutationState
+from tilth.model.table import TableDef
+from tilth.node import Node, open_node
+
+pytestmark = pytest.mark.integration
+
+#: Generous: two cores share this with all other tests.
+SECONDS_MAX = 120.0
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with open_node(tmp_path_factory.mktemp("node"), {"warehouse.driver-memory": "1g"}) as made:
+        made.engine.run("CREATE TABLE checks (k Int64 NOT NULL, n Int32, s String) ENGINE = MergeTree ORDER BY k")
+        yield made
+
+
+def rows(node: Node, text: str, **settings: str) -> list[tuple[object, ...]]:
+    table = node.engine.run(text, settings=settings).table
+    return [tuple(column[row].as_py() for column in table.columns) for row in range(table.num_rows)]
+
+
+def refused(node: Node, text: str) -> TilthError:
+    with pytest.raises(TilthError) as caught:
+        node.engine.run(text)
+    return caught.value
+
+
+def uuid_of(node: Node, name: str) -> str:
+    return node.catalog.tables.get("default", name).uuid
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("DELETE FROM checks WHERE nope = 1", "UNKNOWN_COLUMN", "nope"),
+        ("DELETE FROM checks WHERE nope(n)", "UNKNOWN_FUNCTION", "nope"),
+        ("DELETE FROM checks WHERE n + 1", "BAD_MUTATION", "int"),
+        ("DELETE FROM checks WHERE n = 1 GROUP BY n", "SYNTAX_ERROR", "GROUP"),
+        ("DELETE FROM checks WHERE n = 1) OR (n = 2", "SYNTAX_ERROR", ")"),
+        ("DELETE FROM checks WHERE n IN (SELECT 1)", "BAD_MUTATION", "subqueries"),
+        ("DELETE FROM checks WHERE EXISTS (SELECT 1)", "BAD_MUTATION", "subqueries"),
+        ("DELETE FROM checks WHERE n = (SELECT max(k) FROM checks)", "BAD_MUTATION", "subqueries"),
+        ("DELETE FROM checks WHERE max(n) = 1", "BAD_MUTATION", "row by row"),
+        ("DELETE FROM checks WHERE row_number() OVER (ORDER BY k) = 1", "BAD_MUTATION", "row by row"),
+        ("DELETE FROM checks WHERE rand() < 0.5", "BAD_MUTATION", "each time"),
+        ("DELETE FROM checks WHERE n = 1 AS x", "BAD_MUTATION", "no name"),
+        ("UPDATE checks SET n = explode(array(1, 2)) WHERE true", "BAD_MUTATION", "row by row"),
+        ("UPDATE checks SET s = uuid() WHERE true", "BAD_MUTATION", "each time"),
+        ("UPDATE checks SET n = 'x' WHERE true", "BAD_MUTATION", "might be lost"),
+        ("UPDATE checks SET n = n * 1.5 WHERE true", "BAD_MUTATION", "might be lost"),
+        ("UPDATE checks SET n = inline(array(struct(1, 2))) WHERE true", "BAD_MUTATION", "one expression"),
+        ("ALTER TABLE checks ADD COLUMN x String DEFAULT uuid()", "BAD_MUTATION", "each time"),
+        ("ALTER TABLE checks ADD COLUMN x DateTime DEFAULT now()", "BAD_MUTATION", "when it is computed"),
+        ("ALTER TABLE checks ADD COLUMN x Int32 NOT NULL DEFAULT nullif(1, 1)", "BAD_MUTATION", "may be NULL"),
+        ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT n + 1", "UNKNOWN_COLUMN", "n"),
+        ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT upper('a')", "BAD_MUTATION", "does not fit"),
+    ],
+)
+def test_what_cannot_be_a_mutation_is_refused_before_it_is_one(node: Node, text: str, code: str, told: str) -> None:
+    error = refused(node, text)
+    assert (error.code, told in str(error)) == (code, True), error
+    assert node.catalog.mutations.all(uuid_of(node, "checks")) == []
+
+
+def test_now_is_one_instant(node: Node) -> None:
+    node.engine.run("CREATE TABLE times (k Int64, at DateTime, d Date) ENGINE = MergeTree ORDER BY k")
+    text = "ALTER TABLE times UPDATE at = now(), d = current_date() WHERE at < now() -- old\n - INTERVAL 1 DAY"
+    node.engine.run(text)
+    (entry,) = node.catalog.mutations.all(uuid_of(node, "times"))
+    fixed = {expression.partition("(")[0] for _, expression in entry.assignments}
+    assert fixed == {"timestamp_micros", "to_date"}
+    assert "now" not in entry.predicate
+    assert entry.predicate.endswith("\n")
+    assert "now()" in entry.command
+
+
+def test_a_table_changes_while_it_is_read_and_written(node: Node) -> None:
+    node.engine.run(
+        "CREATE TABLE t (k Int64, n Int32, s String, old String) ENGINE = MergeTree PARTITION BY truncate(4, k) "
+        "ORDER BY k"
+    )
+    for start in (0, 4, 8):
+        values = ", ".join(f"({k}, {k}, 's{k}', 'o')" for k in range(start, start + 4))
+        node.engine.run(f"INSERT INTO t VALUES {values}")
+    stopping, seen = threading.Event(), []
+
+    def read() -> None:
+        while not stopping.wait(0.2):
+            seen.append(rows(node, "SELECT count(*), sum(k) FROM t"))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        node.engine.run(
+            "ALTER TABLE t ADD COLUMN x Int64 DEFAULT 40 + 2 AFTER k, RENAME COLUMN s TO note, MODIFY COLUMN n Int64, "
+            "DROP COLUMN old"
+        )
+        # At once, before any part is rewritten.
+        assert rows(node, "SELECT * FROM t WHERE k = 5") == [(5, 42, 5, "s5")]
+        node.engine.run("INSERT INTO t VALUES (12, 1, 5000000000, 'new')")
+        answer = node.engine.run("UPDATE t SET n = n + x, note = upper(note) WHERE k >= 5 AND k < 8")
+        assert "is done" in answer.message
+    finally:
+        stopping.set()
+        reader.join(SECONDS_MAX)
+    assert rows(node, "SELECT n, note FROM t WHERE k IN (4, 5, 12) ORDER BY k") == [
+        (4, "s4"),
+        (47, "S5"),
+        (5_000_000_000, "new"),
+    ]
+    assert {answer for one in seen for answer in one} <= {(12, 66), (13, 78)}
+    node.engine.run("ALTER TABLE t DELETE WHERE k < 4 OR note = 'new'", settings={"mutations_sync": "1"})
+    assert rows(node, "SELECT count(*), min(k), max(k) FROM t") == [(8, 4, 11)]
+    states = {entry.state for entry in node.catalog.mutations.all(uuid_of(node, "t"))}
+    assert states == {MutationState.DONE}
+    assert rows(node, "SELECT count(*) FROM system.parts WHERE table = 't' AND active AND schema_version = 1") == [(0,)]
+    told = rows(node, "SELECT is_done, parts_to_do FROM system.mutations WHERE table = 't'")
+    assert told == [(True, 0)] * 3
+
+
+def test_killed_mutations_stay_killed(node: Node) -> None:
+    node.engine.run("CREATE TABLE kills (k Int64, s String) ENGINE = MergeTree ORDER BY k")
+    node.engine.run("INSERT INTO kills VALUES (1, 'a'), (2, 'b')")
+    node.engine.run("SYSTEM STOP MUTATIONS kills")
+    node.engine.run("ALTER TABLE kills DELETE WHERE k = 1")
+    node.engine.run("ALTER TABLE kills RENAME COLUMN s TO t")
+    assert rows(node, "SELECT k, t FROM kills ORDER BY k") == [(1, "a"), (2, "b")]
+    assert len(rows(node, "KILL MUTATION WHERE table = 'kills' AND kind = 'delete'")) == 1
+    node.engine.run("SYSTEM START MUTATIONS kills")
+    node.engine.run("DELETE FROM kills WHERE t = 'b'")
+    assert rows(node, "SELECT k, t FROM kills") == [(1, "a")]
+    table = node.catalog.tables.get("default", "kills")
+    assert isinstance(table, TableDef)
+    states = [entry.state for entry in node.catalog.mutations.all(table.uuid)]
+    assert states == [MutationState.KILLED, MutationState.DONE, MutationState.DONE]

@@ -1,0 +1,258 @@
+"""The runner of mutations over real files and a real Spark: what each file becomes, and what it says when it fails."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.maintenance import mutate_runner
+from tilth.maintenance.spark import (
+    MutateResult,
+    MutateSource,
+    MutateTask,
+    decode_mutate_facts,
+    encode_mutate_task,
+)
+from tilth.model.mutation import MutationKind
+from tilth.model.table import Column, Schema
+from tilth.model.task import Cost, TaskKind, TaskSpec
+from tilth.model.txn import Txn, TxnOutput, TxnState
+from tilth.model.types import Array, Kind, Simple
+from tilth.storage import (
+    BadColumnError,
+    PartFileCorruptError,
+    PartFileNotFoundError,
+    TableLayout,
+    check_file,
+    clean_transaction,
+    data_folder,
+    read_part,
+    write_parts,
+)
+from tilth.warehouse import WRITE_WAREHOUSE, TaskCancelledError, TaskContext, WorkerSession
+
+pytestmark = pytest.mark.integration
+UUID = "cd" * 16
+OLD = Schema(
+    columns=(
+        Column(id=1, name="k", type=Simple(Kind.INT64), nullable=False),
+        Column(id=2, name="v", type=Simple(Kind.INT32)),
+        Column(id=3, name="text", type=Simple(Kind.STRING)),
+        # Nothing that the runner adds for itself is taken for it.
+        Column(id=4, name="_file", type=Array(Simple(Kind.STRING))),
+    )
+)
+NEW = Schema(
+    columns=(
+        Column(id=1, name="k", type=Simple(Kind.INT64), nullable=False),
+        Column(id=2, name="text", type=Simple(Kind.INT64)),
+        Column(id=5, name="v", type=Simple(Kind.STRING), nullable=False, default="concat('n', 'ew')"),
+        Column(id=4, name="_file", type=Array(Simple(Kind.STRING))),
+    )
+)
+
+
+class Runs:
+    """Runs mutations over the files of a folder."""
+
+    def __init__(self, folder: Path, spark: WorkerSession) -> None:
+        self._spark = spark
+        self.root = str(folder)
+        self.layout = TableLayout(
+            folder=data_folder(self.root, UUID), schema=OLD, order_by=("k",), row_group_rows=700, fsync=False
+        )
+        self.cancelled = threading.Event()
+
+    def source(self, number: int, rows: int = 50, *, layout: TableLayout | None = None) -> MutateSource:
+        """A part whose keys are a stretch of their own."""
+        keys = range(number * 1000, number * 1000 + rows)
+        table = pa.table(
+            {
+                "k": keys,
+                "v": pa.array([key % 10 if key % 7 else None for key in keys], pa.int32()),
+                "text": [str(key) if key % 1000 else "none" for key in keys],
+                "_file": pa.array([["x"] * (key % 3) for key in keys], pa.list_(pa.string())),
+            }
+        )
+        (part,) = write_parts(layout or self.layout, table, txn=number, task=0, attempt=0)
+        return MutateSource(
+            name=f"all_{number}_{number}_0_{number}", file=part.file, schema=OLD, partition="all", values=()
+        )
+
+    def run(self, sources: list[MutateSource], kind: MutationKind, txn: int = 99, **task: Any) -> list[MutateResult]:
+        given = {"layout": self.layout, "sources": tuple(sources), "txn": txn, "kind": kind} | task
+        payload = encode_mutate_task(msgspec.convert(given, MutateTask))
+        spec = TaskSpec(
+            id=f"t{txn}",
+            kind=TaskKind.MUTATE,
+            warehouse=WRITE_WAREHOUSE,
+            table="d.t",
+            txn=txn,
+            estimate=Cost(),
+            payload=payload,
+        )
+        context = TaskContext(
+            spec=spec, session=self._spark.new_session(pool=WRITE_WAREHOUSE), cancelled=self.cancelled
+        )
+        result = mutate_runner()(context)
+        facts = decode_mutate_facts(result.payload)
+        assert [each.name for each in facts.results] == [source.name for source in sources]
+        assert result.actual.output_bytes == sum(each.written.file.size for each in facts.results if each.written)
+        return list(facts.results)
+
+    def rows(self, of: MutateResult | MutateSource) -> list[dict[str, Any]]:
+        if isinstance(of, MutateSource):
+            file = of.file
+        else:
+            assert of.written is not None
+            file = of.written.file
+        check_file(self.layout.folder, file)
+        rows: list[dict[str, Any]] = read_part(self.layout.folder, file).to_pylist()
+        return rows
+
+
+@pytest.fixture
+def runs(tmp_path: Path, spark: WorkerSession) -> Runs:
+    return Runs(tmp_path, spark)
+
+
+def test_an_update_rewrites_the_files_that_have_a_row_of_it(runs: Runs) -> None:
+    sources = [runs.source(1, 1000), runs.source(2), runs.source(3)]
+    before = [runs.rows(source) for source in sources]
+    assignments = (("V", "k + 1"), ("text", "concat(text, '/', v)"))
+    results = runs.run(
+        sources, MutationKind.UPDATE, assignments=assignments, predicate="v = 3 AND (k < 2000 OR k >= 3000)"
+    )
+    assert [result.is_untouched for result in results] == [False, True, False]
+    assert [result.rows_in for result in results] == [result.rows_out for result in results] == [1000, 50, 50]
+    assert results[1].written is None
+    for place in (0, 2):
+        expected = [
+            row | {"v": row["k"] + 1, "text": f"{row['text']}/3"} if row["v"] == 3 else row for row in before[place]
+        ]
+        assert runs.rows(results[place]) == expected
+    written = results[0].written
+    assert written is not None
+    assert written.file.name == "99-0.0-0.parquet"
+    assert (written.ranges["k"].low, written.ranges["k"].high) == (1000, 1999)
+    parquet = pq.ParquetFile(Path(runs.layout.folder, written.file.name))
+    assert [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)] == [700, 300]
+    assert [parquet.schema_arrow.field(n).metadata[b"PARQUET:field_id"] for n in range(4)] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_delete_keeps_the_rows_for_which_it_is_not_true(runs: Runs) -> None:
+    sources = [runs.source(1), runs.source(2), runs.source(3)]
+    before = runs.rows(sources[2])
+    results = runs.run(sources, MutationKind.DELETE, predicate="v > 4 OR k < 2000")
+    all_gone, some, others = results
+    assert (all_gone.written, all_gone.is_untouched, all_gone.rows_out) == (None, False, 0)
+    assert (some.is_untouched, others.is_untouched) == (False, False)
+    assert runs.rows(others) == [row for row in before if row["v"] is None or row["v"] <= 4]
+    assert others.rows_out == len(runs.rows(others)) < others.rows_in == 50
+    (untouched,) = runs.run([sources[2]], MutationKind.DELETE, txn=100, predicate="v > 1000")
+    assert (untouched.is_untouched, untouched.written, untouched.rows_out) == (True, None, 50)
+
+
+def test_parts_are_brought_into_new_columns(runs: Runs) -> None:
+    sources = [runs.source(1), runs.source(2)]
+    layout = TableLayout(folder=runs.layout.folder, schema=NEW, order_by=("k",), fsync=False)
+    results = runs.run(sources, MutationKind.COLUMNS, layout=layout)
+    for source, result in zip(sources, results, strict=True):
+        expected = [{"k": row["k"], "text": row["v"], "v": "new", "_file": row["_file"]} for row in runs.rows(source)]
+        assert runs.rows(result) == expected
+    assert clean_transaction(runs.root, _aborted(99, tasks=2)) == 2
+
+
+def test_sources_of_two_shapes_are_rewritten_together(runs: Runs) -> None:
+    new = TableLayout(folder=runs.layout.folder, schema=NEW, order_by=("k",), fsync=False)
+    old_source = runs.source(1)
+    (part,) = write_parts(new, pa.table({"k": [1, 2], "text": [1, 2], "v": ["a", "b"]}), txn=7, task=0, attempt=0)
+    new_source = MutateSource(name="all_7_7_0_7", file=part.file, schema=NEW, partition="all", values=())
+    results = runs.run(
+        [old_source, new_source],
+        MutationKind.UPDATE,
+        layout=new,
+        assignments=(("v", "upper(v)"),),
+        predicate="text < 5",
+    )
+    assert [row["v"] for row in runs.rows(results[1])] == ["A", "B"]
+    assert {(row["v"], (9 if row["text"] is None else row["text"]) < 5) for row in runs.rows(results[0])} == {
+        ("NEW", True),
+        ("new", False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "condition"),
+    [
+        ({"assignments": (("v", "CAST(text AS INT)"),), "predicate": "k >= 0"}, "CAST_INVALID_INPUT"),
+        ({"assignments": (("v", "nosuch + 1"),), "predicate": "true"}, "UNRESOLVED_COLUMN"),
+        ({"assignments": (("v", "1"),), "predicate": "v = = 1"}, "PARSE_SYNTAX_ERROR"),
+        ({"assignments": (("v", "1"),), "predicate": "1 / (k - 1000) > 0"}, "DIVIDE_BY_ZERO"),
+        ({"assignments": (("v", "k * 1000000000"),), "predicate": "true"}, "CAST_OVERFLOW"),
+        ({"assignments": (("v", "array(1)"),), "predicate": "true"}, "DATATYPE_MISMATCH"),
+    ],
+)
+def test_an_expression_that_fails_says_why_in_one_line(runs: Runs, task: dict[str, Any], condition: str) -> None:
+    with pytest.raises(TilthError) as raised:
+        runs.run([runs.source(1)], MutationKind.UPDATE, **task)
+    error = raised.value
+    assert (error.code, error.kind) == ("MUTATION_EXPRESSION", ErrorKind.INVALID)
+    assert error.facts["condition"].startswith(condition)
+    assert "\n" not in error.message
+
+
+def test_a_not_null_column_gets_no_null(runs: Runs) -> None:
+    layout = TableLayout(
+        folder=runs.layout.folder,
+        schema=Schema(
+            columns=(
+                *OLD.columns[:2],
+                Column(id=3, name="text", type=Simple(Kind.STRING), nullable=False),
+                OLD.columns[3],
+            )
+        ),
+        order_by=("k",),
+        fsync=False,
+    )
+    with pytest.raises(BadColumnError, match="column=text"):
+        runs.run(
+            [runs.source(1)], MutationKind.UPDATE, layout=layout, assignments=(("text", "NULL"),), predicate="v = 3"
+        )
+
+
+def test_a_damaged_a_missing_and_an_unsorted_file_are_named(runs: Runs) -> None:
+    whole, damaged, missing = runs.source(1), runs.source(2, 5000), runs.source(3)
+    path = Path(runs.layout.folder, damaged.file.name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(PartFileCorruptError, match=damaged.file.name):
+        runs.run([whole, damaged], MutationKind.UPDATE, assignments=(("v", "v"),), predicate="text <> ''")
+    Path(runs.layout.folder, missing.file.name).unlink()
+    with pytest.raises(PartFileNotFoundError, match=missing.file.name):
+        runs.run([whole, missing], MutationKind.DELETE, predicate="v = 1")
+    plain = TableLayout(folder=runs.layout.folder, schema=OLD, fsync=False)
+    (part,) = write_parts(plain, pa.table({"k": [2, 1]}), txn=8, task=0, attempt=0)
+    unsorted = MutateSource(name="all_8_8_0_8", file=part.file, schema=OLD, partition="all", values=())
+    with pytest.raises(PartFileCorruptError, match=f"not sorted.*{part.file.name}"):
+        runs.run([unsorted], MutationKind.COLUMNS, txn=101)
+
+
+def test_a_cancelled_mutation_writes_nothing(runs: Runs) -> None:
+    runs.cancelled.set()
+    with pytest.raises(TaskCancelledError):
+        runs.run([runs.source(1)], MutationKind.UPDATE, assignments=(("v", "1"),), predicate="true")
+    assert clean_transaction(runs.root, _aborted(99, tasks=1)) == 0
+
+
+def _aborted(txn: int, tasks: int) -> Txn:
+    outputs = (TxnOutput(table=UUID, tasks=tasks),)
+    return Txn(id=txn, actor="mutate", state=TxnState.ABORTED, fences=(), outputs=outputs, server="s")

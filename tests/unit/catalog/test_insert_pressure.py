@@ -1,0 +1,119 @@
+"""Back-pressure by the number of parts: the oracle of POLICIES.md 12.4, the settings, the refusal at commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.catalog_world import World
+from tilth.base.settings import BadSettingError
+from tilth.catalog import InsertPart, PressureSettings, TooManyPartsError, insert_delay_ms, pressure_settings
+from tilth.catalog import worst_delay as worst
+
+
+def delay_ms(parts: int) -> float:
+    return insert_delay_ms(parts, delay=1000, throw=3000, max_delay_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [(999, 0.0), (1000, 1.003460), (1500, 5.642869), (2000, 31.732186), (2500, 178.443199), (2999, 1000.0)],
+)
+def test_oracle_delay(parts: int, expected: float) -> None:
+    """POLICIES.md 12.4, row 2: 1000/3000/1 s."""
+    assert delay_ms(parts) == pytest.approx(expected, abs=1e-6)
+
+
+def test_oracle_refusal() -> None:
+    """POLICIES.md 12.4, row 2: 3000 parts."""
+    with pytest.raises(TooManyPartsError) as caught:
+        delay_ms(3000)
+    assert caught.value.code == "TOO_MANY_PARTS"
+    assert "EXPLAIN MERGE" in caught.value.hint
+
+
+def test_a_limit_of_zero_is_none() -> None:
+    assert insert_delay_ms(1 << 20, delay=0, throw=0, max_delay_seconds=1.0) == 0
+    assert insert_delay_ms(5_000, delay=1000, throw=0, max_delay_seconds=1.0) == 1000
+    assert insert_delay_ms(1500, delay=1000, throw=3000, max_delay_seconds=0.0) == 0
+
+
+@pytest.mark.parametrize(("delay", "throw"), [("10", "10"), ("10", "9"), ("3000", "3000")])
+def test_limits_that_contradict_each_other_are_refused(delay: str, throw: str) -> None:
+    """POLICIES.md 12, pitfalls."""
+    with pytest.raises(BadSettingError, match="more than parts_to_delay_insert"):
+        pressure_settings({"parts_to_delay_insert": delay, "parts_to_throw_insert": throw})
+
+
+def test_one_limit_is_checked_against_the_default_of_the_other() -> None:
+    with pytest.raises(BadSettingError):
+        pressure_settings({"parts_to_throw_insert": "500"})
+    assert pressure_settings({"parts_to_throw_insert": "500", "parts_to_delay_insert": "0"}).throw == 500
+    assert pressure_settings({"max_delay_to_insert": "2 s", "merge_selector": "x"}).max_delay_seconds == 2.0
+
+
+def test_the_worst_of_the_partitions_that_are_written_to_counts() -> None:
+    settings = PressureSettings(delay=10, throw=20, max_delay_seconds=1.0, total=0)
+    counts = {"a": 9, "b": 12, "c": 15, "d": 40}
+    found = worst(counts, ["a", "b", "c", "new"], settings)
+    assert found is not None
+    assert (found.partition, found.reason) == ("c", "15 parts in partition c")
+    assert worst(counts, ["a", "new"], settings) is None
+    # A consumer waits as long as anybody may; only the commit refuses it.
+    full = worst(counts, ["d"], settings)
+    assert full is not None
+    assert (full.milliseconds, full.parts) == (1000, 40)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    limits = {"parts_to_delay_insert": "2", "parts_to_throw_insert": "4", "max_parts_in_total": "6"}
+    made.catalog.tables.modify_settings(made.t, limits, [])
+    return made
+
+
+def insert(world: World, *partitions: str) -> None:
+    """As a writer does: with the requirement."""
+    table = world.definition()
+    txn = world.catalog.transactions.begin("insert")
+    updates = [InsertPart(table=world.t, written=world.written(each)) for each in partitions]
+    world.catalog.transactions.commit_or_raise(txn.id, updates, [world.catalog.throttle.requirement(table)])
+
+
+def test_a_commit_that_leaves_too_many_parts_is_refused_and_counted(world: World) -> None:
+    throttle, table = world.catalog.throttle, world.definition()
+    insert(world, "a", "a", "a")
+    assert not throttle.is_calm(table)
+    assert throttle.delay(table, ["b"]) is None
+    delay = throttle.delay(table, ["a"])
+    assert delay is not None
+    assert delay.milliseconds == pytest.approx(1000)
+    with pytest.raises(TooManyPartsError) as caught:
+        insert(world, "a", "a")
+    assert caught.value.facts["partition"] == "a"
+    insert(world, "a", "b")
+    with pytest.raises(TooManyPartsError):
+        throttle.check(table, ["a"])
+    throttle.check(table, ["b"])
+    stats = world.catalog.stats()
+    assert (stats.delayed, stats.crowded) == (1, 2)
+    assert stats.delay_seconds == pytest.approx(1.0)
+
+
+def test_the_table_has_a_limit_of_its_own(world: World) -> None:
+    insert(world, "a", "b", "c", "d", "e", "f")
+    with pytest.raises(TooManyPartsError) as caught:
+        insert(world, "g")
+    assert caught.value.facts["max_parts_in_total"] == "6"
+    with pytest.raises(TooManyPartsError):
+        world.catalog.throttle.check(world.definition(), ["g"])
+
+
+def test_a_merge_makes_room_again(world: World) -> None:
+    insert(world, "a", "a", "a", "a")
+    with pytest.raises(TooManyPartsError):
+        insert(world, "a")
+    world.merge(list(world.catalog.parts.snapshot(world.t).parts))
+    insert(world, "a")
+    assert world.catalog.throttle.is_calm(world.definition()) is False
+    assert world.catalog.parts.counts(world.t) == {"a": 2}

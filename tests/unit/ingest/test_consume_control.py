@@ -1,0 +1,282 @@
+"""SYSTEM START and STOP CONSUME, the slowing of rounds, and targets that are altered: without a broker or Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.catalog_world import SCHEMA, World
+from tilth.base.errors import TilthError
+from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
+from tilth.ingest.calls import BeginRound, RoundDone, SchemaVersion
+from tilth.ingest.consumers import Consumers, Ended
+from tilth.ingest.definitions import Definitions
+from tilth.ingest.manager import ConsumeManager
+from tilth.ingest.rounds import RoundFacts, WrittenTo
+from tilth.ingest.service import _end_kind
+from tilth.ingest.settings import ingest_settings, read_config
+from tilth.ingest.state import EndKind, Look, ServiceHeart, Start
+from tilth.ingest.stats import EventLog
+from tilth.ingest.telling import Teller
+from tilth.model.lease import Fence
+from tilth.model.offset import LedgerRange, OffsetRange, TopicPartition
+from tilth.model.service import ALL_TABLES, ServiceStats, SwitchState
+from tilth.model.table import Column, KafkaDef, Schema
+from tilth.model.task import Cost, TaskKind, TaskSpec
+from tilth.model.types import Kind, Simple
+from tilth.warehouse import Dispatcher
+
+MINUTES_MS = 60_000
+PLACE = TopicPartition("topic", 0)
+
+
+@contextmanager
+def managed(world: World, catalog: Catalog) -> Iterator[ConsumeManager]:
+    """A server's ingestion; Kafka tables without views never ask a broker."""
+    dispatcher = Dispatcher(world.clock, world.new_id, {}, slots={})
+    manager = ConsumeManager(
+        world.clock, catalog, dispatcher, world.new_id, ingest_settings({}), root="/nowhere", server="s1"
+    )
+    manager.start()
+    try:
+        yield manager
+    finally:
+        manager.stop()
+
+
+def row(manager: ConsumeManager, uuid: str, is_so: Callable[[ServiceStats], bool]) -> ServiceStats:
+    """The service's row as soon as it is so."""
+    for _ in range(1_000):
+        found = [each for each in manager.stats() if each.uuid == uuid and is_so(each)]
+        if found:
+            return found[0]
+        manager.wake()
+        threading.Event().wait(0.01)
+    raise AssertionError(manager.stats())
+
+
+def is_stopped(stats: ServiceStats) -> bool:
+    return stats.state == "stopped"
+
+
+def is_waiting(stats: ServiceStats) -> bool:
+    return stats.state == "waiting" and stats.reason != "not looked at yet"
+
+
+def test_a_stop_for_a_while_survives_a_restart_and_ends_by_itself() -> None:
+    world = World()
+    kafka = world.kafka()
+    with managed(world, world.catalog) as manager:
+        row(manager, kafka, is_waiting)
+        until_ms = world.clock.now_ms() + 10 * MINUTES_MS
+        manager.stop_table(kafka, because="the broker moves", until_ms=until_ms, query_id="q7")
+    world.clock.advance(9 * 60)
+    with managed(world, world.reopened()) as manager:
+        stopped = row(manager, kafka, is_stopped)
+        assert (stopped.switch, stopped.because) == (SwitchState.STOPPED, "the broker moves")
+        assert (stopped.until_ms, stopped.asked_by) == (until_ms, "q7")
+        world.clock.advance(61)
+        again = row(manager, kafka, is_waiting)
+        assert (again.switch, again.until_ms, again.asked_by) == (SwitchState.RUNNING, 0, "")
+
+
+def test_a_stop_of_all_tables_holds_for_those_that_come_later_until_all_are_started() -> None:
+    world = World()
+    first, second = world.kafka("k1"), world.kafka("k2")
+    with managed(world, world.catalog) as manager:
+        manager.stop_table(ALL_TABLES, because="maintenance")
+        for uuid in (first, second):
+            assert row(manager, uuid, is_stopped).because == "maintenance"
+        late = world.kafka("k3")
+        row(manager, late, is_stopped)
+        manager.start_table(second)
+        row(manager, second, is_waiting)
+        row(manager, first, is_stopped)
+    with managed(world, world.reopened()) as manager:
+        row(manager, first, is_stopped)
+        row(manager, second, is_waiting)
+        manager.start_table(ALL_TABLES)
+        for uuid in (first, second, late):
+            row(manager, uuid, is_waiting)
+
+
+class FakeHandle:
+    """A consumer that runs until it is cancelled."""
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self.spec = spec
+        self.id = spec.id
+        self._over = threading.Event()
+
+    def wait(self) -> None:
+        self._over.wait(10)
+
+    def cancel(self) -> None:
+        self._over.set()
+
+
+@dataclass
+class FakeDispatcher:
+    """Knows of commits that begin."""
+
+    committed: list[str] = field(default_factory=list)
+    handles: list[FakeHandle] = field(default_factory=list)
+
+    def new_spec(self, kind: TaskKind, *, warehouse: str, table: str, payload: bytes) -> TaskSpec:
+        return TaskSpec(
+            id="task1", kind=kind, warehouse=warehouse, table=table, txn=0, estimate=Cost(), payload=payload
+        )
+
+    def submit(self, spec: TaskSpec) -> FakeHandle:
+        self.handles.append(FakeHandle(spec))
+        return self.handles[-1]
+
+    def committing(self, task_id: str) -> None:
+        self.committed.append(task_id)
+
+
+class Server:
+    """The server's side of one consumer, dispatched."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        uuid = self.world.kafka()
+        kafka = self.world.catalog.tables.by_id(uuid)
+        assert isinstance(kafka, KafkaDef)
+        settings = {"kafka_broker_list": "b:9092", "kafka_topic_list": "topic", "kafka_format": "JSONEachRow"}
+        self.kafka = KafkaDef(uuid=uuid, database="default", name="k", schema=SCHEMA, settings=settings)
+        self.dispatcher = FakeDispatcher()
+        teller = Teller(self.world.clock, EventLog(events_max=10), self.kafka)
+        self.consumers = Consumers(
+            self.world.clock,
+            self.world.catalog,
+            self.dispatcher,  # type: ignore[arg-type]  # does what is called here
+            teller,
+            self.kafka,
+            server="s1",
+        )
+        seen = Definitions(kafka=self.kafka, config=read_config(self.kafka), views=(), dead_letters=None)
+        self.consumers.dispatch(0, seen, {PLACE: 0}, root="/nowhere", when_ended=lambda ended: None)
+        self.fence = Fence(f"consumer/{uuid}/0", 1)
+        self.offset = 0
+
+    def close(self) -> None:
+        for handle in self.dispatcher.handles:
+            handle.cancel()
+
+    def begin(self) -> tuple[int, float]:
+        call = BeginRound(
+            kafka_table=self.kafka.uuid,
+            consumer=0,
+            fence=self.fence,
+            tasks=1,
+            tables=(self.world.t,),
+            ranges=(OffsetRange(topic="topic", partition=0, start=self.offset, end=self.offset + 1),),
+        )
+        granted = self.consumers.begin(call)
+        return granted.txn, granted.wait_ms
+
+    def round(self, partition: str, *, version: int | None = None) -> float:
+        """One message, one part; returns how long the round was told to wait."""
+        txn, wait_ms = self.begin()
+        given = LedgerRange(
+            topic="topic", partition=0, start=self.offset, end=self.offset + 1, messages=1, rows=10, dead=0
+        )
+        done = RoundDone(
+            kafka_table=self.kafka.uuid,
+            consumer=0,
+            fence=self.fence,
+            txn=txn,
+            facts=RoundFacts(
+                ranges=(given,), parts=(WrittenTo(table=self.world.t, part=self.world.written(partition)),)
+            ),
+            schemas=(SchemaVersion(table=self.world.t, version=version or self.world.definition().schema_version),),
+            seconds=0.1,
+        )
+        self.consumers.commit(done)
+        self.offset += 1
+        return wait_ms
+
+    def stored(self) -> int:
+        return self.world.catalog.offsets.of(self.kafka.uuid).get(PLACE, 0)
+
+    def slowed(self) -> str:
+        return self.consumers.stats(0, [PLACE], state="running", stored={}).slowed
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def test_rounds_slow_down_by_the_partition_that_they_write_to(server: Server) -> None:
+    world = server.world
+    limits = {"parts_to_delay_insert": "2", "parts_to_throw_insert": "4"}
+    world.catalog.tables.modify_settings(world.t, limits, [])
+    assert [server.round("a") for _ in range(3)] == [0, 0, pytest.approx(1000**0.5)]
+    assert server.slowed() == "slowed: 2 parts in partition a"
+    assert server.round("b") == pytest.approx(1000)
+    # Now it writes elsewhere, where there is room.
+    assert server.round("b") == 0
+    assert server.slowed() == ""
+    assert server.dispatcher.committed == ["task1"] * 5
+
+
+def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) -> None:
+    world = server.world
+    world.catalog.tables.modify_settings(world.t, {"parts_to_delay_insert": "1", "parts_to_throw_insert": "2"}, [])
+    server.round("a")
+    server.round("a")
+    with pytest.raises(TooManyPartsError) as caught:
+        server.round("a")
+    assert (server.stored(), caught.value.facts["partition"]) == (2, "a")
+    assert _end_kind(caught.value) is EndKind.FAILURE
+    server.consumers.over(Ended(0, caught.value), is_failure=True)
+    told = server.consumers.stats(0, [PLACE], state="failed", stored={}).last_exception
+    assert told.startswith("TOO_MANY_PARTS: ")
+    server.consumers.settle(0, "refused")
+    txn, wait_ms = server.begin()
+    assert wait_ms == pytest.approx(1000)
+    world.catalog.transactions.abort(txn, "a test")
+    world.merge(list(world.catalog.parts.snapshot(world.t).parts))
+    server.round("a")
+    assert server.stored() == 3
+
+
+WIDER = Schema(columns=(*SCHEMA.columns, Column(id=2, name="b", type=Simple(Kind.STRING))))
+
+
+def test_a_round_that_was_written_before_an_alter_commits_nothing(server: Server) -> None:
+    old = server.world.definition().schema_version
+    server.world.alter(WIDER)
+    with pytest.raises(SchemaChangedError) as caught:
+        server.round("a", version=old)
+    assert (server.stored(), _end_kind(caught.value)) == (0, EndKind.ALTERED)
+    server.round("a")
+    assert server.stored() == 1
+
+
+def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_failure() -> None:
+    heart = ServiceHeart()
+    look = Look(is_wanted=True, definition="d1", partitions={"topic": 2}, consumers=2)
+    assert len(heart.looked(look, now_ms=0)) == 2
+    heart.ended(0, EndKind.ALTERED, "the columns have changed", now_ms=10)
+    assert heart.consumers[0].failures == 0
+    # The other one is told to end as well; then both take the new definition, with the stored offsets.
+    altered = Look(is_wanted=True, definition="d2", partitions={"topic": 2}, consumers=2)
+    heart.looked(altered, now_ms=10)
+    heart.ended(1, EndKind.ALTERED, "the columns have changed", now_ms=11)
+    assert heart.tick(now_ms=11) == [
+        Start(0, (TopicPartition("topic", 0),)),
+        Start(1, (TopicPartition("topic", 1),)),
+    ]
+
+
+def test_a_defect_waits_and_counts() -> None:
+    assert _end_kind(TilthError("it broke")) is EndKind.FAILURE

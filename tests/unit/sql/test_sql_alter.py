@@ -1,0 +1,353 @@
+"""ALTER, DELETE, UPDATE and KILL over a catalog in memory: what is made, what is refused, who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tests.sql_world import SqlWorld, answer_view_tasks
+from tilth.base.errors import TilthError
+from tilth.catalog import SchemaChangedError
+from tilth.maintenance import MutationProgress
+from tilth.model.mutation import Mutation, MutationKind, MutationState
+from tilth.model.part import ColumnRange, DataFile, Part, PartName
+from tilth.model.table import Column, Schema, SchemaVersion, TableDef, ViewDef
+from tilth.model.task import TaskSpec
+from tilth.model.types import Kind, Simple
+from tilth.sql.predicates import Compare, Comparison, Unknown
+from tilth.sql.protocol import CheckedExpressions, CheckTask, ExpressionsTask, WorkerTask
+from tilth.sql.prune import as_present, keeper
+
+KAFKA = (
+    "CREATE TABLE k (a Int64, s String) ENGINE = Kafka SETTINGS kafka_broker_list = 'b:9092', "
+    "kafka_topic_list = 't', kafka_group_name = 'g', kafka_format = 'JSONEachRow'"
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SqlWorld:
+    made = SqlWorld(tmp_path)
+    made.run("CREATE TABLE t (a Int64, d Date, v Int32, s String) ENGINE = MergeTree PARTITION BY d ORDER BY a")
+    made.dispatch.answer = worker
+    return made
+
+
+def worker(spec: TaskSpec) -> bytes:
+    """Finds nothing wrong."""
+    task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
+    if isinstance(task, ExpressionsTask):
+        return msgspec.msgpack.encode(CheckedExpressions(assignments=task.assignments, predicate=task.predicate))
+    assert isinstance(task, CheckTask)
+    return b""
+
+
+def table(world: SqlWorld, name: str = "t") -> TableDef:
+    found = world.catalog.tables.get("default", name)
+    assert isinstance(found, TableDef)
+    return found
+
+
+def entries(world: SqlWorld) -> list[Mutation]:
+    return world.catalog.mutations.all(table(world).uuid)
+
+
+def refused(world: SqlWorld, text: str, settings: Mapping[str, str] | None = None) -> TilthError:
+    with pytest.raises(TilthError) as caught:
+        world.run(text, settings=settings)
+    return caught.value
+
+
+def test_columns_change_at_once_and_as_one(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    answer = world.run("ALTER TABLE t ADD COLUMN n Int64 DEFAULT 5 AFTER a, RENAME COLUMN v TO w, DROP COLUMN s")
+    now = table(world)
+    assert now.schema.names == ("a", "n", "d", "w")
+    assert (now.schema_version, now.next_column_id) == (2, 6)
+    (entry,) = entries(world)
+    assert (entry.kind, entry.state) == (MutationKind.COLUMNS, MutationState.PENDING)
+    assert entry.command == "ADD COLUMN n bigint DEFAULT 5 AFTER a, RENAME COLUMN v TO w, DROP COLUMN s"
+    assert str(entry.id) in answer.message
+    assert ("wake", now.uuid) in world.maintenance.calls
+    assert world.dispatch.specs == []
+    assert world.catalog.transactions.unfinished() == []
+
+
+def test_what_is_refused_leaves_nothing(world: SqlWorld) -> None:
+    before = table(world)
+    for text in ("DROP COLUMN a", "ADD COLUMN n Int64, RENAME COLUMN x TO y", "MODIFY COLUMN v Int8"):
+        refused(world, f"ALTER TABLE t {text}")
+    assert table(world) == before
+    assert entries(world) == []
+    assert world.catalog.transactions.unfinished() == []
+    verbs = [(event.verb, event.outcome.split(":")[0]) for event in world.catalog.audit.recent(10)]
+    assert ("ALTER .. DROP COLUMN", "BAD_ALTER") in verbs
+
+
+def test_a_default_that_is_computed_is_checked_by_a_worker(world: SqlWorld) -> None:
+    world.run("ALTER TABLE t ADD COLUMN n Int64 DEFAULT 1 + 1, MODIFY COLUMN s String DEFAULT upper('x')")
+    task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
+    assert isinstance(task, ExpressionsTask)
+    assert (task.defaults, task.constant_defaults) == (("n", "s"), ("n",))
+
+
+def test_rows_change_by_what_the_worker_has_fixed(world: SqlWorld) -> None:
+    def fixing(spec: TaskSpec) -> bytes:
+        task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
+        assert isinstance(task, ExpressionsTask)
+        assert (task.assignments, task.predicate) == ((("v", "v + 1"),), "d < now()")
+        return msgspec.msgpack.encode(CheckedExpressions(assignments=task.assignments, predicate="d < 'fixed'"))
+
+    world.dispatch.answer = fixing
+    world.run("ALTER TABLE t UPDATE V = v + 1 WHERE d < now()")
+    (entry,) = entries(world)
+    assert (entry.kind, entry.assignments, entry.predicate) == (
+        MutationKind.UPDATE,
+        (("v", "v + 1"),),
+        "d < 'fixed'",
+    )
+    assert entry.command == "UPDATE V = v + 1 WHERE d < now()"
+    assert table(world).mutation_ts == entry.commit_ts
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "named"),
+    [
+        ("ALTER TABLE t UPDATE a = 1 WHERE true", "BAD_ALTER", "ORDER BY"),
+        ("ALTER TABLE t UPDATE d = NULL WHERE true", "BAD_ALTER", "PARTITION BY"),
+        ("UPDATE t SET x = 1 WHERE true", "UNKNOWN_COLUMN", "x"),
+        ("DELETE FROM k WHERE a = 1", "WRONG_KIND_OF_TABLE", "MergeTree"),
+        ("ALTER TABLE k ADD COLUMN x Int64", "WRONG_KIND_OF_TABLE", "MergeTree"),
+        ("ALTER TABLE k_dead_letters ADD COLUMN x Int64", "TABLE_IN_USE", "default.k"),
+        ("ALTER TABLE system.parts DELETE WHERE true", "READ_ONLY", "system.parts"),
+        ("ALTER TABLE t UNDROP PARTITION '2020-01-01'", "NOTHING_TO_UNDROP", "2020-01-01"),
+        ("ALTER TABLE t MODIFY TTL v + INTERVAL 1 DAY", "INVALID_INPUT", "v"),
+        ("ALTER TABLE t MODIFY TTL x + INTERVAL 1 DAY", "INVALID_INPUT", "x"),
+        ("KILL MUTATION '17'", "MUTATION_NOT_FOUND", "17"),
+        ("KILL MUTATION WHERE nope = 1", "UNKNOWN_COLUMN", "nope"),
+    ],
+)
+def test_refusals(world: SqlWorld, text: str, code: str, named: str) -> None:
+    world.run(KAFKA)
+    error = refused(world, text)
+    assert error.code == code
+    assert named in f"{error} {error.hint}"
+    assert entries(world) == []
+
+
+def test_a_mutation_reckons_in_utc(world: SqlWorld) -> None:
+    zone = {"spark.sql.session.timeZone": "Asia/Tokyo"}
+    assert refused(world, "DELETE FROM t WHERE d < '2020-01-01'", zone).code == "BAD_SETTING"
+
+
+def test_delete_and_update_wait_until_they_are_done(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    error = refused(world, "DELETE FROM t WHERE v = 2", {"mutations_wait_timeout_seconds": "2"})
+    assert error.code == "MUTATION_NOT_DONE"
+    assert "nobody works on it yet" in str(error)
+    (entry,) = entries(world)
+    world.maintenance.progress = [
+        MutationProgress(
+            uuid=entry.table,
+            id=entry.id,
+            parts_to_do=1,
+            parts_done=0,
+            running=0,
+            latest_failed_part="p_1",
+            latest_fail_ms=1_000,
+            latest_fail_reason="the disk is full",
+            state_reason="waits",
+        )
+    ]
+    assert world.rows(
+        "SELECT mutation_id, table, kind, is_done, parts_to_do, latest_failed_part, latest_fail_reason "
+        "FROM system.mutations"
+    ) == [(str(entry.id), "t", "delete", False, 1, "p_1", "the disk is full")]
+    assert world.rows("SELECT mutations_pending FROM system.tables WHERE name = 't'") == [(1,)]
+    world.run(f"KILL MUTATION '{entry.id}'")
+    empty = world.run("CREATE TABLE e (a Int64, v Int64) ENGINE = MergeTree ORDER BY a").message
+    assert empty
+    sleep = world.clock.sleep
+
+    def finishing(seconds: float) -> None:
+        sleep(seconds)
+        for each in world.catalog.mutations.pending(table(world, "e").uuid):
+            world.catalog.mutations.finish(each.table, each.id)
+
+    world.clock.sleep = finishing  # type: ignore[method-assign]
+    assert "is done" in world.run("UPDATE e SET v = 1 WHERE a = 2").message
+    assert "is done" in world.run("ALTER TABLE e DELETE WHERE a = 2", settings={"mutations_sync": "1"}).message
+
+
+def test_who_waits_for_a_killed_mutation_is_told(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    sleep = world.clock.sleep
+
+    def killing(seconds: float) -> None:
+        sleep(seconds)
+        world.run("KILL MUTATION WHERE table = 't'")
+
+    world.clock.sleep = killing  # type: ignore[method-assign]
+    assert refused(world, "DELETE FROM t WHERE v = 2").code == "MUTATION_KILLED"
+
+
+def test_who_waits_for_a_dropped_table_is_told(world: SqlWorld) -> None:
+    sleep = world.clock.sleep
+
+    def dropping(seconds: float) -> None:
+        sleep(seconds)
+        world.run("DROP TABLE t")
+
+    world.clock.sleep = dropping  # type: ignore[method-assign]
+    assert refused(world, "DELETE FROM t WHERE v = 2").code == "TABLE_NOT_FOUND"
+
+
+def test_kill_by_id_and_by_condition(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    for value in (1, 2, 3):
+        world.run(f"ALTER TABLE t DELETE WHERE v = {value}")
+    first, second, third = entries(world)
+    assert world.rows(f"KILL MUTATION '{second.id}'") == [(str(second.id), "default.t", "DELETE WHERE v = 2", "killed")]
+    killed = world.rows(f"KILL MUTATION WHERE table = 't' AND mutation_id != '{first.id}' -- all others")
+    assert killed == [(str(third.id), "default.t", "DELETE WHERE v = 3", "killed")]
+    assert world.rows("KILL MUTATION WHERE kind = 'columns'") == []
+    assert [entry.state for entry in entries(world)] == [
+        MutationState.PENDING,
+        MutationState.KILLED,
+        MutationState.KILLED,
+    ]
+    assert world.rows("SELECT count(*) FROM system.mutations WHERE is_killed AND end_time IS NOT NULL") == [(2,)]
+    assert "KILL MUTATION" in [event.verb for event in world.catalog.audit.recent(10)]
+
+
+def test_a_column_under_change_is_left_alone_unless_told(world: SqlWorld) -> None:
+    world.run("ALTER TABLE t UPDATE v = 1 WHERE s = 'x'")
+    assert refused(world, "ALTER TABLE t RENAME COLUMN s TO z").code == "COLUMN_BUSY"
+    world.run("ALTER TABLE t RENAME COLUMN s TO z", settings={"force_alter_conflict_check": "0"})
+    assert table(world).schema.names == ("a", "d", "v", "z")
+
+
+def test_ttl(world: SqlWorld) -> None:
+    world.run("ALTER TABLE t MODIFY TTL d + INTERVAL 30 DAY DELETE")
+    assert table(world).ttl == "d + INTERVAL 30 DAY"
+    assert world.rows("SELECT ttl FROM system.tables WHERE name = 't'") == [("d + INTERVAL 30 DAY",)]
+    assert "TTL d + INTERVAL 30 DAY" in str(world.rows("SHOW CREATE TABLE t"))
+    world.run("ALTER TABLE t REMOVE TTL")
+    assert table(world).ttl is None
+    world.run("CREATE TABLE u (a Int64, d Date) ENGINE = MergeTree ORDER BY a TTL d + INTERVAL 1 MONTH")
+    assert table(world, "u").ttl == "d + INTERVAL 1 MONTH"
+
+
+def test_a_dropped_partition_comes_back(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x'), (2, '2020-01-02', 2, 'x')")
+    uuid = table(world).uuid
+    world.run("ALTER TABLE t DROP PARTITION '2020-01-01'")
+    assert ("cancel", uuid, "2020-01-01") in world.maintenance.calls
+    assert world.catalog.parts.snapshot(uuid).rows == 1
+    world.run("ALTER TABLE t UNDROP PARTITION '2020-01-01'")
+    assert world.catalog.parts.snapshot(uuid).rows == 2
+    world.run("TRUNCATE TABLE t")
+    assert ("cancel", uuid, None) in world.maintenance.calls
+    world.run("ALTER TABLE t UNDROP PARTITION ID '2020-01-02'")
+    assert world.catalog.parts.snapshot(uuid).rows == 1
+    verbs = {event.verb for event in world.catalog.audit.recent(20)}
+    assert {"ALTER .. DROP PARTITION", "ALTER .. UNDROP PARTITION", "TRUNCATE TABLE"} <= verbs
+
+
+def test_a_view_goes_with_its_columns(world: SqlWorld) -> None:
+    world.run(KAFKA)
+    world.run("CREATE TABLE e (a Int64, s String, x Int64) ENGINE = MergeTree ORDER BY a")
+    target = table(world, "e")
+    filled = [("A", 1), ("s", 2)]
+
+    def answer(spec: TaskSpec) -> bytes:
+        task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
+        if isinstance(task, CheckTask):
+            return msgspec.msgpack.encode(filled)
+        return answer_view_tasks(("k",))(spec)
+
+    world.dispatch.answer = answer
+    world.run("CREATE MATERIALIZED VIEW w TO e AS SELECT a, s FROM k")
+    view = world.catalog.tables.get("default", "w")
+    assert isinstance(view, ViewDef)
+    assert view.target_columns == (("A", 1), ("s", 2))
+    error = refused(world, "ALTER TABLE e DROP COLUMN s")
+    assert error.code == "TABLE_IN_USE"
+    assert "default.w" in str(error)
+    world.run("ALTER TABLE e DROP COLUMN x, RENAME COLUMN s TO note")
+    task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
+    assert isinstance(task, CheckTask)
+    assert (task.target.schema.names, task.target_columns) == (("a", "note"), view.target_columns)
+    assert world.consume.calls[-1] == ("wake", view.source)
+    ((shown,),) = world.rows("SHOW CREATE TABLE w")
+    assert str(shown).endswith("AS SELECT `A` AS `a`, `s` AS `note` FROM (SELECT a, s FROM k)")
+    assert table(world, "e").uuid == target.uuid
+
+
+def test_a_query_begins_anew_when_columns_change_under_it(world: SqlWorld) -> None:
+    answers: Iterator[TilthError | bytes] = iter([SchemaChangedError(table="default.t"), stream(pa.table({"n": [1]}))])
+
+    def answer(spec: TaskSpec) -> bytes:
+        found = next(answers)
+        if isinstance(found, TilthError):
+            raise found
+        return found
+
+    world.dispatch.answer = answer
+    assert world.rows("SELECT count(*) AS n FROM t") == [(1,)]
+    desk = world.engine.desk
+    world.dispatch.answer = worker
+    with desk.opened("q", database="default", prune=True):
+        desk.resolve("q", [("t",)])
+        world.run("ALTER TABLE t RENAME COLUMN v TO w")
+        with pytest.raises(SchemaChangedError):
+            desk.pin("q", [Unknown()])
+    assert world.catalog.readers.list() == []
+
+
+def stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def test_ranges_count_for_the_column_that_they_were_made_of() -> None:
+    long, integer = Simple(Kind.INT64), Simple(Kind.INT32)
+    before = Schema(
+        columns=(
+            Column(id=1, name="a", type=long),
+            Column(id=2, name="b", type=long),
+            Column(id=3, name="c", type=integer),
+        )
+    )
+    now = Schema(
+        columns=(
+            Column(id=2, name="a", type=long),
+            Column(id=3, name="c", type=long),
+            Column(id=4, name="b", type=long),
+        )
+    )
+    definition = TableDef(
+        uuid="u",
+        database="d",
+        name="t",
+        schema=now,
+        schema_version=2,
+        older_schemas=(SchemaVersion(version=1, schema=before),),
+    )
+    part = Part(
+        name=PartName("all", 1, 1, 0, 1),
+        schema_version=1,
+        rows=5,
+        file=DataFile(name="f", size=1, checksum=0),
+        ranges={name: ColumnRange(low, low + 9, 0) for name, low in (("a", 0), ("b", 100), ("c", 0))},
+    )
+    assert as_present(part, definition).ranges == {"a": ColumnRange(100, 109, 0)}
+    for name, value, expected in (("a", 5, False), ("a", 105, True), ("b", 105, True), ("c", 500, True)):
+        assert keeper(Compare(name, Comparison.EQUAL, value), definition)(part) is expected, (name, value)
+    unknown = msgspec.structs.replace(part, schema_version=7)
+    assert as_present(unknown, definition).ranges == {}

@@ -1,0 +1,251 @@
+"""Heartbeats both ways, lost tasks, admission: POLICIES.md 11.1 and the oracle rows of 11.3."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.catalog_world import World
+from tilth.base.errors import ErrorKind, FencedError, TilthError
+from tilth.base.retry import Retry, retry_rule
+from tilth.catalog import InsertPart
+from tilth.model.service import ServiceKind, Switch, SwitchState
+from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
+from tilth.testing import ManualClock
+from tilth.warehouse import EmbeddedWorker, TaskCancelledError, TaskContext, TaskLostError, TaskResult, WorkerBusyError
+from tilth.warehouse.estimate import Estimator
+from tilth.warehouse.state import Assign, Ended, Place, Stop, TaskBoard
+from tilth.warehouse.worker import UNTOUCHED_SECONDS_MAX
+
+HEARTBEATS_MS = (5_000, 10_000, 15_000, 20_000, 25_000)
+
+
+def spec(name: str = "a", kind: TaskKind = TaskKind.MERGE, *, seconds: float = 1.0) -> TaskSpec:
+    return TaskSpec(
+        id=name, kind=kind, warehouse="write", table="db.t", txn=0, estimate=Cost(seconds=seconds), payload=b""
+    )
+
+
+def board(*workers: str, slots: int = 4) -> TaskBoard:
+    return TaskBoard(
+        [Place(warehouse="write", worker=worker, slots=slots, memory_bytes=1 << 30) for worker in workers or ("w",)]
+    )
+
+
+def silent(tasks: TaskBoard, *, commit_ms: int | None = None) -> list[Ended]:
+    """The worker is silent from t = 0; a commit begins at the time given."""
+    ended: list[Ended] = []
+    for now_ms in HEARTBEATS_MS:
+        if commit_ms is not None and now_ms - 5_000 <= commit_ms < now_ms:
+            tasks.committing("a", now_ms=commit_ms)
+        ended += [each for each in tasks.missed("w", "no answer", now_ms=now_ms) if isinstance(each, Ended)]
+    return ended
+
+
+def test_oracle_a_silent_worker_loses_its_task_at_the_fifth_heartbeat() -> None:
+    """POLICIES.md 11.3, row 1: silent from t = 0, heartbeats at 5, 10, 15, 20, 25 s."""
+    tasks = board()
+    tasks.submit(spec(), now_ms=0)
+    for now_ms in HEARTBEATS_MS[:4]:
+        assert tasks.missed("w", "no answer", now_ms=now_ms) == []
+    [ended] = tasks.missed("w", "no answer", now_ms=HEARTBEATS_MS[4])
+    assert isinstance(ended, Ended)
+    assert isinstance(ended.outcome, TaskLostError)
+    # Its sources can be chosen again: whoever waits is told to try again, nothing was applied.
+    assert ended.outcome.kind is ErrorKind.RETRY
+    assert tasks.live_ids() == []
+
+
+@pytest.mark.parametrize(("commit_began_before_ms", "is_kept"), [(4_000, True), (11_000, False)])
+def test_oracle_a_task_that_just_began_to_commit_is_kept(commit_began_before_ms: int, is_kept: bool) -> None:
+    """POLICIES.md 11.3, row 2: fifth miss 4 s after commit start / 11 s after."""
+    tasks = board()
+    tasks.submit(spec(), now_ms=0)
+    ended = silent(tasks, commit_ms=HEARTBEATS_MS[4] - commit_began_before_ms)
+    assert (ended == []) is is_kept
+    if is_kept:
+        assert tasks.missed("w", "no answer", now_ms=30_000) == []
+        [late] = tasks.missed("w", "no answer", now_ms=35_000)
+        assert isinstance(late, Ended)
+
+
+class FakeSession:
+    """Spark that does nothing."""
+
+    def __init__(self) -> None:
+        self.cancelled: list[str] = []
+
+    def new_session(self, *, pool: str) -> None:
+        return None
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        yield
+
+    def is_alive(self) -> bool:
+        return True
+
+    def restart_if_gone(self) -> bool:
+        return False
+
+    def cancel_jobs(self, tag: str) -> None:
+        self.cancelled.append(tag)
+
+
+class Reports:
+    """Keeps what the worker says."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, TilthError] = {}
+        self.told = threading.Event()
+
+    def finished(self, task_id: str, result: TaskResult) -> None:
+        raise AssertionError("nothing here ends well")
+
+    def failed(self, task_id: str, error: TilthError) -> None:
+        self.failures[task_id] = error
+        self.told.set()
+
+
+@contextmanager
+def working(clock: ManualClock, *, threads: int = 0) -> Iterator[tuple[EmbeddedWorker, Reports]]:
+    """A worker whose tasks run until they are cancelled."""
+
+    def run(context: TaskContext) -> TaskResult:
+        context.cancelled.wait(10)
+        context.raise_if_cancelled()
+        return TaskResult()
+
+    reports = Reports()
+    worker = EmbeddedWorker(clock, FakeSession(), name="w", memory_bytes=1 << 30, threads=threads)  # type: ignore[arg-type]  # does what is called here
+    for kind in (TaskKind.MERGE, TaskKind.MUTATE, TaskKind.CONSUME, TaskKind.INSERT):
+        worker.register(kind, run)
+    worker.attach(reports)
+    worker.start()
+    try:
+        yield worker, reports
+    finally:
+        for name in ("a", "b", "c", "d", "e"):
+            worker.cancel(name)
+        ticking = threading.Thread(target=worker.stop)
+        ticking.start()
+        while ticking.is_alive():
+            clock.advance(1)
+            ticking.join(0.01)
+
+
+@pytest.mark.parametrize("kind", [TaskKind.MERGE, TaskKind.MUTATE, TaskKind.CONSUME])
+def test_oracle_an_untouched_task_cancels_itself_after_a_minute(kind: TaskKind) -> None:
+    """POLICIES.md 11.3, row 3, owner gone: the worker cancels itself 60 s after the last touch."""
+    clock = ManualClock()
+    with working(clock) as (worker, reports):
+        worker.assign(spec("a", kind))
+        clock.advance(UNTOUCHED_SECONDS_MAX - 1)
+        assert worker.touch({"a"}) == {"a"}
+        clock.advance(UNTOUCHED_SECONDS_MAX - 1)
+        assert not reports.told.wait(0.05)
+        clock.advance(3)
+        assert reports.told.wait(5)
+        assert isinstance(reports.failures["a"], TaskCancelledError)
+
+
+def test_oracle_of_two_owners_the_older_commits_nothing() -> None:
+    """POLICIES.md 11.3, row 3: a late commit is refused; the older owner fails its epoch check."""
+    world = World()
+    leases, transactions = world.catalog.leases, world.catalog.transactions
+    older = leases.take("table/t", "s1", 3_000)
+    late = transactions.begin("merge", fences=[older.fence])
+    leases.take("table/t", "s2", 3_000)
+    with pytest.raises(FencedError):
+        transactions.commit_or_raise(late.id, [InsertPart(table=world.t, written=world.written())])
+    with pytest.raises(FencedError):
+        transactions.begin("merge", fences=[older.fence])
+    assert world.catalog.parts.snapshot(world.t).parts == ()
+
+
+def test_oracle_what_was_stopped_stays_stopped_when_all_servers_restart() -> None:
+    """POLICIES.md 11.3, row 4."""
+    world = World()
+    stopped = Switch(
+        table=world.t, service=ServiceKind.MERGE, state=SwitchState.STOPPED, since_ms=1, because="a test", query_id="q"
+    )
+    world.catalog.services.set(stopped)
+    assert world.reopened().services.switch(world.t, ServiceKind.MERGE) == stopped
+
+
+def test_a_worker_takes_one_and_a_half_merges_and_mutations_for_each_thread() -> None:
+    """POLICIES.md 11.1, worker admission."""
+    with working(ManualClock(), threads=2) as (worker, _):
+        worker.assign(spec("a"))
+        worker.assign(spec("b", TaskKind.MUTATE))
+        worker.assign(spec("c"))
+        with pytest.raises(WorkerBusyError, match="too many tasks"):
+            worker.assign(spec("d", TaskKind.MUTATE))
+        # What somebody waits for is not held back by them.
+        worker.assign(spec("e", TaskKind.INSERT))
+
+
+def test_a_task_refused_for_room_goes_elsewhere_and_others_still_come() -> None:
+    tasks = board("w1", "w2", slots=8)
+    assert tasks.submit(spec("a"), now_ms=0) == [Assign("w1", spec("a"))]
+    # The busy one is asked no more for this task, the other is.
+    assert tasks.refused("a", "w1: too many tasks", is_busy=True, now_ms=1) == [Assign("w2", spec("a"))]
+    assert tasks.refused("a", "w2: too many tasks", is_busy=True, now_ms=2) == []
+    [waiting] = tasks.infos()
+    assert (waiting.state, waiting.reason) == (TaskState.PENDING, "w2: too many tasks")
+    assert tasks.silent == set()
+    assert tasks.submit(spec("q", TaskKind.INSERT), now_ms=3) == [Assign("w1", spec("q", TaskKind.INSERT))]
+    # It has room again when one of its tasks has ended.
+    [_, again] = tasks.finished("q", TaskResult(), now_ms=4)
+    assert again == Assign("w1", spec("a"))
+
+
+def test_merges_and_mutations_share_half_of_the_slots() -> None:
+    tasks = board(slots=4)
+    assert tasks.submit(spec("a"), now_ms=0)
+    assert tasks.submit(spec("b", TaskKind.MUTATE), now_ms=0)
+    assert tasks.submit(spec("c", TaskKind.MUTATE), now_ms=0) == []
+    assert tasks.submit(spec("d", TaskKind.INSERT), now_ms=0)
+
+
+def test_the_reason_of_the_place_stays_and_the_estimate_is_measured() -> None:
+    tasks = board()
+    tasks.submit(spec("a", seconds=2.0), now_ms=0)
+    tasks.submit(spec("b", seconds=2.0), now_ms=0)
+    tasks.finished("a", TaskResult(actual=Cost(seconds=3.0)), now_ms=1)
+    tasks.failed("b", TilthError("it broke"), now_ms=1)
+    failed, done = tasks.infos()
+    assert done.placement_reason == "fits on w, done in about 2.0 s"
+    assert done.estimate_error == 0.5
+    assert (failed.reason, failed.placement_reason) == ("it broke", "fits on w, done in about 2.5 s")
+    assert failed.estimate_error is None
+
+
+def test_a_cancelled_task_is_asked_to_end_again_by_each_heartbeat_even_after_a_commit_began() -> None:
+    tasks = board()
+    tasks.submit(spec(), now_ms=0)
+    tasks.committing("a", now_ms=1)
+    assert tasks.cancel("a", now_ms=2) == [Stop("w", "a")]
+    assert tasks.touched("w", {"a"}, asked=["a"], now_ms=3) == [Stop("w", "a")]
+
+
+def test_every_kind_of_task_has_an_estimate() -> None:
+    for kind in TaskKind:
+        assert Estimator().estimate(kind, input_bytes=1 << 20).input_bytes == 1 << 20
+
+
+@pytest.mark.parametrize("kind", list(ErrorKind))
+def test_every_kind_of_error_has_a_rule(kind: ErrorKind) -> None:
+    told = retry_rule.__doc__ or ""
+    assert f"| {kind.name}" in told
+    assert isinstance(retry_rule(kind), Retry)
+
+
+def test_what_was_fenced_is_never_tried_again_and_what_is_unknown_is_asked_for() -> None:
+    assert retry_rule(ErrorKind.FENCED) is Retry.STOP
+    assert retry_rule(ErrorKind.UNKNOWN_OUTCOME) is Retry.ASK
+    assert retry_rule(ErrorKind.CONFLICT) is Retry.CHOOSE_ANEW
+    assert retry_rule(ErrorKind.CORRUPT) is Retry.WAIT_LONG
