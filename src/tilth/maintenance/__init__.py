@@ -9,7 +9,8 @@ See also: POLICIES.md 2, 3, 5, 9; docs/operate for tuning.
 
 from tilth.maintenance.knobs import ManagerSettings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
-from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS
+from tilth.maintenance.policy.settings import TABLE_SETTINGS
+from tilth.maintenance.settings import NODE_SETTINGS
 from tilth.maintenance.spark import merge_runner, mutate_runner
 from tilth.maintenance.stats import (
     RUN_MILLISECONDS,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tilth.base.settings import value_of
 from tilth.maintenance import settings as given
+from tilth.maintenance.policy import settings as of_table
 from tilth.maintenance.policy.candidates import KeyRangeSettings, MergeSettings
 from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.mutate import MutateSettings
@@ -66,84 +67,86 @@ def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
 
 
 def merge_settings(values: Mapping[str, object]) -> MergeSettings:
-    """From what `given.TABLE_SETTINGS.read`, or a group that contains them, returned."""
-    size_log_min = value_of(values, given.MERGE_SIZE_LOG_MIN)
+    """From what `of_table.TABLE_SETTINGS.read`, or a group that contains them, returned."""
+    size_log_min = value_of(values, of_table.MERGE_SIZE_LOG_MIN)
     return MergeSettings(
         bytes_max=_smaller(
-            value_of(values, given.MERGE_MAX_TOTAL_BYTES), value_of(values, given.MERGE_MAX_BYTES_IN_POOL)
+            value_of(values, of_table.MERGE_MAX_TOTAL_BYTES), value_of(values, of_table.MERGE_MAX_BYTES_IN_POOL)
         ),
-        rows_max=value_of(values, given.MERGE_MAX_TOTAL_ROWS),
-        parts_max=_smaller(value_of(values, given.MERGE_MAX_PARTS), value_of(values, given.MERGE_MAX_PARTS_AT_ONCE)),
-        base=value_of(values, given.MERGE_BASE),
+        rows_max=value_of(values, of_table.MERGE_MAX_TOTAL_ROWS),
+        parts_max=_smaller(
+            value_of(values, of_table.MERGE_MAX_PARTS), value_of(values, of_table.MERGE_MAX_PARTS_AT_ONCE)
+        ),
+        base=value_of(values, of_table.MERGE_BASE),
         size_log_min=size_log_min,
         # The two are set one by one; where they cross, the step between them is as steep as can be.
-        size_log_max=max(value_of(values, given.MERGE_SIZE_LOG_MAX), size_log_min + 1e-6),
-        is_batch_select=value_of(values, given.MERGE_ENABLE_BATCH_SELECT),
-        batch_select_parts_min=value_of(values, given.MERGE_BATCH_SELECT_PARTS),
-        lone_chain_age_min=value_of(values, given.MERGE_LONE_CHAIN_AGE),
-        expected_parts=value_of(values, given.MERGE_EXPECTED_PARTS),
-        write_amplification_threshold=value_of(values, given.MERGE_WRITE_AMPLIFICATION_THRESHOLD),
-        running_max=value_of(values, given.MERGE_RUNNING_MAX),
-        policy=value_of(values, given.MERGE_POLICY),
+        size_log_max=max(value_of(values, of_table.MERGE_SIZE_LOG_MAX), size_log_min + 1e-6),
+        is_batch_select=value_of(values, of_table.MERGE_ENABLE_BATCH_SELECT),
+        batch_select_parts_min=value_of(values, of_table.MERGE_BATCH_SELECT_PARTS),
+        lone_chain_age_min=value_of(values, of_table.MERGE_LONE_CHAIN_AGE),
+        expected_parts=value_of(values, of_table.MERGE_EXPECTED_PARTS),
+        write_amplification_threshold=value_of(values, of_table.MERGE_WRITE_AMPLIFICATION_THRESHOLD),
+        running_max=value_of(values, of_table.MERGE_RUNNING_MAX),
+        policy=value_of(values, of_table.MERGE_POLICY),
         key_range=_key_range_settings(values),
     )
 
 
 def _key_range_settings(values: Mapping[str, object]) -> KeyRangeSettings:
-    gain_min = value_of(values, given.KEY_RANGE_GAIN_MIN)
+    gain_min = value_of(values, of_table.KEY_RANGE_GAIN_MIN)
     return KeyRangeSettings(
-        budget=value_of(values, given.KEY_RANGE_BUDGET),
-        target_size=value_of(values, given.KEY_RANGE_TARGET_SIZE),
+        budget=value_of(values, of_table.KEY_RANGE_BUDGET),
+        target_size=value_of(values, of_table.KEY_RANGE_TARGET_SIZE),
         gain_min=gain_min,
         # The two are set one by one; a small part alone must never be worth a merge.
-        small_part_gain=min(value_of(values, given.KEY_RANGE_SMALL_PART_GAIN), 0.9 * gain_min),
-        approximation_ratio=value_of(values, given.KEY_RANGE_APPROXIMATION),
+        small_part_gain=min(value_of(values, of_table.KEY_RANGE_SMALL_PART_GAIN), 0.9 * gain_min),
+        approximation_ratio=value_of(values, of_table.KEY_RANGE_APPROXIMATION),
     )
 
 
 def merge_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
     """How partitions are chosen for merges."""
-    only_newest = value_of(values, given.MERGE_ONLY_REALTIME_PARTITION)
+    only_newest = value_of(values, of_table.MERGE_ONLY_REALTIME_PARTITION)
     return PartitionSettings(
-        strategy=PartitionStrategy.NEWEST if only_newest else value_of(values, given.PARTITION_STRATEGY),
-        number=value_of(values, given.MAX_PARTITION_FOR_MULTI_SELECT),
-        rotation_interval=value_of(values, given.MERGE_ROTATION_INTERVAL),
-        postpone_time=value_of(values, given.MERGE_POSTPONE_TIME),
+        strategy=PartitionStrategy.NEWEST if only_newest else value_of(values, of_table.PARTITION_STRATEGY),
+        number=value_of(values, of_table.MAX_PARTITION_FOR_MULTI_SELECT),
+        rotation_interval=value_of(values, of_table.MERGE_ROTATION_INTERVAL),
+        postpone_time=value_of(values, of_table.MERGE_POSTPONE_TIME),
     )
 
 
 def mutate_settings(values: Mapping[str, object]) -> MutateSettings:
     """How the table's mutations are cut into tasks."""
     return MutateSettings(
-        parts_max=value_of(values, given.MUTATE_MAX_PARTS),
-        bytes_max=value_of(values, given.MUTATE_MAX_TOTAL_BYTES),
-        running_max=value_of(values, given.MUTATE_RUNNING_MAX),
-        postpone_ms_max=value_of(values, given.MUTATE_POSTPONE_MAX),
+        parts_max=value_of(values, of_table.MUTATE_MAX_PARTS),
+        bytes_max=value_of(values, of_table.MUTATE_MAX_TOTAL_BYTES),
+        running_max=value_of(values, of_table.MUTATE_RUNNING_MAX),
+        postpone_ms_max=value_of(values, of_table.MUTATE_POSTPONE_MAX),
     )
 
 
 def gc_settings(values: Mapping[str, object]) -> GcSettings:
     """What the collecting of a table is given."""
     return GcSettings(
-        old_parts_lifetime=value_of(values, given.OLD_PARTS_LIFETIME),
-        trash_lifetime=value_of(values, given.TTL_FOR_TRASH_ITEMS),
-        move_batch=value_of(values, given.GC_TRASH_PART_BATCH_SIZE),
-        move_max=value_of(values, given.GC_TRASH_PART_LIMIT),
-        remove_batch=value_of(values, given.GC_REMOVE_PART_BATCH_SIZE),
-        deleters_max=value_of(values, given.GC_REMOVE_PART_THREAD_POOL_SIZE),
-        pause=value_of(values, given.CLEANUP_DELAY_PERIOD),
-        pause_random=value_of(values, given.CLEANUP_DELAY_RANDOM_ADD),
-        pause_max=value_of(values, given.CLEANUP_DELAY_UPPER_BOUND),
-        partition_ttl_fallback=value_of(values, given.ENABLE_PARTITION_TTL_FALLBACK),
-        history=value_of(values, given.TABLET_HISTORY_MAX_AGE),
+        old_parts_lifetime=value_of(values, of_table.OLD_PARTS_LIFETIME),
+        trash_lifetime=value_of(values, of_table.TTL_FOR_TRASH_ITEMS),
+        move_batch=value_of(values, of_table.GC_TRASH_PART_BATCH_SIZE),
+        move_max=value_of(values, of_table.GC_TRASH_PART_LIMIT),
+        remove_batch=value_of(values, of_table.GC_REMOVE_PART_BATCH_SIZE),
+        deleters_max=value_of(values, of_table.GC_REMOVE_PART_THREAD_POOL_SIZE),
+        pause=value_of(values, of_table.CLEANUP_DELAY_PERIOD),
+        pause_random=value_of(values, of_table.CLEANUP_DELAY_RANDOM_ADD),
+        pause_max=value_of(values, of_table.CLEANUP_DELAY_UPPER_BOUND),
+        partition_ttl_fallback=value_of(values, of_table.ENABLE_PARTITION_TTL_FALLBACK),
+        history=value_of(values, of_table.TABLET_HISTORY_MAX_AGE),
     )
 
 
 def gc_partition_settings(values: Mapping[str, object]) -> PartitionSettings:
     """How partitions are chosen for collecting."""
     return PartitionSettings(
-        number=value_of(values, given.GC_PARTITIONS_NUMBER),
-        rotation_interval=value_of(values, given.GC_ROTATION_INTERVAL),
+        number=value_of(values, of_table.GC_PARTITIONS_NUMBER),
+        rotation_interval=value_of(values, of_table.GC_ROTATION_INTERVAL),
     )
 
 

@@ -20,7 +20,7 @@ from tilth.maintenance.knobs import (
     mutate_settings,
 )
 from tilth.maintenance.policy import GcSettings, MergeSettings, MutateSettings, PartitionSettings, PartitionStats
-from tilth.maintenance.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS
+from tilth.maintenance.policy.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS
 from tilth.maintenance.state import is_on
 from tilth.maintenance.workload import Workload
 from tilth.model.mutation import Mutation

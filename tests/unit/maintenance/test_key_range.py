@@ -243,17 +243,11 @@ def test_every_group_is_explained() -> None:
 
 
 SCHEMA = Schema(
-    columns=tuple(
-        Column(id=number, name=name, type=of)
-        for number, (name, of) in enumerate(
-            [
-                ("i", Simple(Kind.INT64)),
-                ("f", Simple(Kind.FLOAT64)),
-                ("s", Simple(Kind.STRING)),
-                ("d", Decimal(9, 2)),
-            ],
-            start=1,
-        )
+    columns=(
+        Column(id=1, name="i", type=Simple(Kind.INT64)),
+        Column(id=2, name="f", type=Simple(Kind.FLOAT64)),
+        Column(id=3, name="s", type=Simple(Kind.STRING)),
+        Column(id=4, name="d", type=Decimal(9, 2)),
     )
 )
 

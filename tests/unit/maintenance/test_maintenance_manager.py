@@ -446,13 +446,13 @@ def test_a_disabled_manager_starts_nothing_and_says_so(caplog: pytest.LogCapture
     assert sum("maintenance_is_disabled" in record.getMessage() for record in caplog.records) == 2
 
 
-def test_busy_tables_hide_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_tables_hide_no_others() -> None:
     """A turn looks for a bounded time and the next goes on where it ended."""
     world = Saying()
     ops = [world.say(world.table(name), IDLE) for name in "tuvwxyz"]
 
     def slow() -> OpStats:
-        world.clock.advance(0.3)
+        world.clock.advance(0.02)
         return OpStats(is_runnable=False)
 
     for op in ops:

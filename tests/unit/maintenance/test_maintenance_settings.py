@@ -15,8 +15,9 @@ from tilth.maintenance.knobs import (
 from tilth.maintenance.policy.candidates import MergeSettings
 from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
+from tilth.maintenance.policy.settings import TABLE_SETTINGS
 from tilth.maintenance.scheduler import SchedulerSettings
-from tilth.maintenance.settings import NODE_SETTINGS, TABLE_SETTINGS
+from tilth.maintenance.settings import NODE_SETTINGS
 
 
 def test_defaults_agree() -> None:

@@ -20,7 +20,7 @@ from tilth.maintenance.policy.mutate import (
     mutation_gain,
     select_mutations,
 )
-from tilth.maintenance.settings import TABLE_SETTINGS
+from tilth.maintenance.policy.settings import TABLE_SETTINGS
 from tilth.maintenance.state import Failure
 from tilth.model.mutation import Mutation, MutationKind, first_needed, needs
 from tilth.model.part import DataFile, Part, PartName

@@ -28,7 +28,7 @@ from tilth.maintenance.policy import (
     select_merges,
 )
 from tilth.maintenance.policy.expiry import TableTtl, is_expired, ttl_of
-from tilth.maintenance.settings import MERGE_POLICY
+from tilth.maintenance.policy.settings import MERGE_POLICY
 from tilth.maintenance.watch import TableWatch, share_of
 from tilth.model.mutation import Mutation, first_needed
 from tilth.model.part import Part, PartEvent
