@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -183,6 +183,9 @@ class FakeMaintenance:
 
     def wake(self, table_uuid: str | None = None) -> None:
         self.calls.append(("wake", table_uuid))
+
+    def scanned(self, table_uuids: Iterable[str]) -> None:
+        self.calls.append(("scanned", *table_uuids))
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
         self.calls.append(("optimize", table_uuid, partition, final))

@@ -338,7 +338,7 @@ def _reasons(console: Console, node: NodeProcess) -> None:
     )
     console.print(_grid(result))
     for text in (
-        "SELECT time, verb, duration, because, outcome FROM system.audit_log ORDER BY time",
+        "SELECT time, verb, seconds, because, outcome FROM system.audit_log ORDER BY time",
         "SELECT command, parts_done, is_done, latest_fail_reason FROM system.mutations ORDER BY commit_ts",
     ):
         console.print(_grid(node.connection.sql(text)))

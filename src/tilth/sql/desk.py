@@ -8,7 +8,7 @@ all references to one table read one and the same snapshot. See also: protocol.p
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -55,14 +55,22 @@ class QueryDesk:
     """The server's side of `QueryCalls`."""
 
     def __init__(
-        self, clock: Clock, catalog: Catalog, *, root: str, server: str, system_table: Callable[[str], pa.Table]
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        *,
+        root: str,
+        server: str,
+        system_table: Callable[[str], pa.Table],
+        scanned: Callable[[Iterable[str]], None],
     ) -> None:
-        """`system_table` gives the rows of a system table by its name."""
+        """`system_table` gives the rows of a system table by its name; `scanned` is told which tables a query reads."""
         self._clock = clock
         self._catalog = catalog
         self._root = root
         self._server = server
         self._system_table = system_table
+        self._scanned = scanned
         self._open: dict[str, OpenQuery] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -121,6 +129,7 @@ class QueryDesk:
         for found in query.found:
             if isinstance(found, TableDef):
                 _check_same_columns(found, snapshots[found.uuid].table)
+        self._scanned(keeps)
         turns = {uuid: iter(keeps_of) for uuid, keeps_of in keeps.items()}
         return [self._source(found, snapshots, turns) for found in query.found]
 

@@ -102,6 +102,7 @@ class SqlEngine:
             root=root,
             server=server,
             system_table=lambda name: find_system_table(name).build(self._services),
+            scanned=maintenance.scanned,
         )
         self._services = Services(
             clock=clock,

@@ -5,7 +5,7 @@ Covers: the services and what belongs to one call. Does not cover: who makes the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -91,6 +91,8 @@ class Maintenance(Protocol):
     """The maintenance manager."""
 
     def wake(self, table_uuid: str | None = None) -> None: ...
+
+    def scanned(self, table_uuids: Iterable[str]) -> None: ...
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport: ...
 

@@ -1,8 +1,8 @@
 """The knobs of each table: partitions, merges, mutations, collecting.
 
 Covers: names (the ones users of ByConity, ClickHouse and Kudu know), defaults, checks, what each direction costs.
-Does not cover: flushes and deltas; the node's own knobs (maintenance/settings.py). See also: knobs.py, which makes values
-of them.
+Does not cover: flushes and deltas; the node's own knobs (maintenance/settings.py).
+See also: knobs.py, which makes values of them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,116 @@
+"""What a flush, a compaction of deltas and a look at the log are worth. Pure. POLICIES 6.1, 6.2, 6.3, 6.6.
+
+Covers: the scores and what may be removed of a log. Does not cover: memory tables, deltas and logs themselves.
+Always holds: time is asked of the oldest change that is not flushed, never of the last flush; durability goes before
+any limit on the number of segments.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilth.base.units import MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushSettings:
+    #: MiB from which on size alone is a reason.
+    threshold_mb: int = 1024
+    #: Seconds from which on age is a reason, and milliseconds at which it counts fully.
+    threshold_secs: int = 120
+    upper_bound_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSettings:
+    #: So many files of one part give the full score of a minor compaction.
+    minor_files_max: int = 1000
+    #: Of the base data's bytes; below it a major compaction is not worth it.
+    major_ratio_min: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaStore:
+    """Changes that are not flushed."""
+
+    bytes: int
+    #: Log that would be replayed for them.
+    replay_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSegment:
+    max_index: int
+    is_open: bool = False
+
+
+def flush_gain(ram_bytes: int, elapsed_ms: int, settings: FlushSettings) -> float:
+    """Of a memory table: by size once it is large, by age before."""
+    mb = ram_bytes / MIB
+    if mb >= settings.threshold_mb:
+        return max(1.0, mb - settings.threshold_mb)
+    if elapsed_ms > settings.threshold_secs * 1000:
+        return min(1.0, max(elapsed_ms / settings.upper_bound_ms, mb / settings.threshold_mb))
+    return 0.0
+
+
+def best_delta_store(stores: Sequence[DeltaStore], *, used_percent: float) -> int | None:
+    """The place of the store to flush; `used_percent` is that of memory under pressure, else 0."""
+    weight = min(100.0, max(0.0, used_percent))
+    best: int | None = None
+    best_score, best_bytes = 0.0, 0
+    for place, store in enumerate(stores):
+        score = store.bytes * weight + store.replay_bytes * (100 - weight)
+        if score > best_score or (score > best_score - 1 and store.bytes > best_bytes):
+            best, best_score, best_bytes = place, score, store.bytes
+    return best
+
+
+def minor_gain(files_by_kind: Mapping[str, int], settings: DeltaSettings) -> float:
+    """Of one part: its delta files of one kind made one; the kind with the most files counts."""
+    files = max(files_by_kind.values(), default=0)
+    return 0.0 if files <= 1 else min(1.0, files / settings.minor_files_max)
+
+
+def major_gain(*, update_files: int, delta_bytes: int, base_bytes: int, settings: DeltaSettings) -> float:
+    """Of one part: updates written into its columns. Deletes alone give nothing."""
+    if not update_files or not base_bytes:
+        return 0.0
+    ratio = delta_bytes / base_bytes
+    return 0.0 if ratio < settings.major_ratio_min else min(1.0, ratio)
+
+
+def replay_bytes(index: int, replay: Sequence[tuple[int, int]]) -> int:
+    """Log that a restart reads from `index` on; -1: nothing is needed.
+
+    `replay`: of each closed segment its largest index and the bytes of it and all younger ones, oldest first.
+    """
+    if index < 0:
+        return 0
+    place = bisect_left(replay, index, key=lambda each: each[0])
+    return replay[place][1] if place < len(replay) else 0
+
+
+def removable_segments(
+    segments: Sequence[LogSegment],
+    *,
+    for_durability: int,
+    for_peers: int | None = None,
+    segments_min: int = 1,
+    segments_max: int = 80,
+) -> int:
+    """How many of the oldest segments may go. `for_peers`: the index that every follower has; none: no follower.
+
+    Segments come oldest first.
+    """
+    count = 0
+    for segment in segments:
+        remaining = len(segments) - count
+        if remaining <= segments_min or segment.is_open or segment.max_index >= for_durability:
+            break
+        if for_peers is not None and segment.max_index >= for_peers and remaining <= segments_max:
+            break
+        count += 1
+    return count
