@@ -60,7 +60,9 @@ class MergeChoice:
         """The merges worth doing among these parts."""
         policy = self._policy_for(effort)
         candidates = self._candidates(parts, policy, now_ms)
-        return self._ask(policy, self._key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
+        # What is remembered is for the looks of one thread; an OPTIMIZE asks on threads of its own.
+        key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
+        return self._ask(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
 
     def explain(
         self, parts: Sequence[Part], *, being_merged: Collection[str], policy: MergePolicy, now_ms: int
@@ -70,7 +72,7 @@ class MergeChoice:
         settings = self._watch.knobs.merge
         match policy:
             case MergePolicy.KEY_RANGE:
-                return self._key_range.explain(candidates, being_merged=being_merged, settings=settings)
+                return KeyRangePolicy().explain(candidates, being_merged=being_merged, settings=settings)
             case MergePolicy.SIZE_TIERED:
                 return explain_merges(
                     candidates,
