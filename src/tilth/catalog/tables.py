@@ -22,7 +22,7 @@ from tilth.catalog.errors import (
     TableExistsError,
     WrongEngineError,
 )
-from tilth.catalog.keys import Space, pack
+from tilth.catalog.keys import Space, pack, span
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.names import (
     DEFAULT_DATABASE,
@@ -47,6 +47,8 @@ class Tables:
         self._clock = clock
         self._kv = kv
         self._ids = ids
+        #: Of `all`: each relation as it was read last, by its key.
+        self._decoded: dict[bytes, tuple[bytes, Relation]] = {}
 
     def databases(self) -> builtins.list[str]:
         """All names but `system`, in their order."""
@@ -134,6 +136,20 @@ class Tables:
         fields = () if database is None else (database,)
         with self._kv.view() as view:
             return [relation_of(view, uuid) for uuid in read_all(view, codec.TEXTS, Space.NAME, *fields)]
+
+    def all(self) -> builtins.list[Relation]:
+        """By uuid; those that have not changed since the last call are the same objects, so it costs next to nothing
+        to ask for ten thousand of them again.
+        """
+        before, found = self._decoded, {}
+        with self._kv.view() as view:
+            for key, each in view.scan(*span(Space.RELATION)):
+                known = before.get(key)
+                if known is None or known[0] != each.value:
+                    known = (each.value, codec.RELATIONS.decode(key, each.value))
+                found[key] = known
+        self._decoded = found
+        return [relation for _, relation in found.values()]
 
     def views_of(self, kafka_uuid: str) -> builtins.list[ViewDef]:
         """The views that read a Kafka table, by uuid."""

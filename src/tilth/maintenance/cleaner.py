@@ -181,7 +181,7 @@ class Cleaner:
             _log.info("records_trimmed", transactions=txns, events=events, mutations=mutations)
 
     def _fold_ledgers(self, now_ms: int) -> None:
-        for relation in self._catalog.tables.list():
+        for relation in self._catalog.tables.all():
             if isinstance(relation, KafkaDef):
                 self._guarded("fold_ledger", relation.uuid, partial(self._fold_ledger, relation, now_ms))
 

@@ -29,6 +29,11 @@ class PartFeed:
         #: What was told already, of the overlap.
         self._told: set[tuple[str, str, str, int]] = set()
 
+    @property
+    def has_begun(self) -> bool:
+        """False until the events of before the start were told."""
+        return self._since_ms is not None
+
     def news(self, now_ms: int) -> tuple[list[PartEvent], bool]:
         """The events since the last call, oldest first, and whether they are all."""
         if self._since_ms is None:

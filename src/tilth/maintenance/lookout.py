@@ -38,28 +38,39 @@ class Lookout:
         #: The ops that could run, by table and by the names of their views.
         self._runnable: dict[str, list[OpView]] = {}
         self._found: dict[str, tuple[TableOps, Op]] = {}
+        #: Tables that go first, in the order in which something happened to them.
+        self._urgent: dict[str, TableOps] = {}
         #: Where the last turn ended.
         self._position = 0
         #: Seconds that the last turn looked, if it did not come to the end of what is due; else 0.
         self.behind_seconds = 0.0
 
+    def urge(self, table: TableOps) -> None:
+        """Something has just happened to the table: it goes before those of which nothing is known yet."""
+        self._urgent.setdefault(table.watch.uuid, table)
+
     def look(self, tables: Sequence[TableOps]) -> None:
         """Brings up to date which ops could run."""
         now_ms = self._clock.now_ms()
         began = self._clock.monotonic()
+        self.behind_seconds = 0.0
+        while self._urgent:
+            if self._is_over(began):
+                return
+            table = self._urgent.pop(next(iter(self._urgent)))
+            if _is_due(table, now_ms):
+                self._look_at(table, now_ms)
         count = len(tables)
         first = self._position if self._position < count else 0
         for step in range(count):
             table = tables[(first + step) % count]
-            watch = table.watch
-            if not watch.is_woken and watch.due_ms > now_ms:
+            if not _is_due(table, now_ms):
                 continue
-            spent = self._clock.monotonic() - began
-            if spent > LOOK_SECONDS_MAX:
-                self._position, self.behind_seconds = (first + step) % count, spent
+            if self._is_over(began):
+                self._position = (first + step) % count
                 return
             self._look_at(table, now_ms)
-        self._position, self.behind_seconds = 0, 0.0
+        self._position = 0
 
     def views(self) -> list[OpView]:
         """Those that could run, for the choice."""
@@ -70,6 +81,18 @@ class Lookout:
         return self._found[name]
 
     def forget(self, table: TableOps) -> None:
+        """The table is gone."""
+        self._urgent.pop(table.watch.uuid, None)
+        self._drop(table)
+
+    def _is_over(self, began: float) -> bool:
+        spent = self._clock.monotonic() - began
+        if spent <= LOOK_SECONDS_MAX:
+            return False
+        self.behind_seconds = spent
+        return True
+
+    def _drop(self, table: TableOps) -> None:
         for view in self._runnable.pop(table.watch.uuid, ()):
             self._found.pop(view.name, None)
 
@@ -78,7 +101,7 @@ class Lookout:
         # Lowered first: what is noticed from here on leads to another look.
         watch.is_woken = False
         asked = [(op, self._with_workload(watch, op, self._looks.ask(op), now_ms)) for op in table.ops]
-        self.forget(table)
+        self._drop(table)
         runnable = [(op, stats) for op, stats in asked if stats.is_runnable]
         if not runnable:
             watch.due_ms = min((self._due_ms(watch, op, now_ms) for op in table.ops), default=FAR_MS)
@@ -113,3 +136,7 @@ class Lookout:
             return op.due_ms
         switch = watch.switch(op.service, now_ms)
         return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms
+
+
+def _is_due(table: TableOps, now_ms: int) -> bool:
+    return table.watch.is_woken or table.watch.due_ms <= now_ms

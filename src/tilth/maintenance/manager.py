@@ -332,6 +332,7 @@ class MaintenanceManager:
             self._must_refresh = True
 
     def _take_news(self, now_ms: int) -> None:
+        is_first = not self._feed.has_begun
         events, is_all = self._feed.news(now_ms)
         for event in events:
             table = self._registry.find(event.table)
@@ -342,6 +343,8 @@ class MaintenanceManager:
             partition = table.watch.observe(event)
             for op in table.ops:
                 op.observe(event, partition)
+            if not is_first:
+                self._lookout.urge(table)
         if not is_all:
             for table in self._registry.all():
                 for op in table.ops:

@@ -82,7 +82,7 @@ class Registry:
         Returns those that are gone: they leave with `leave`.
         """
         # Three reads of the catalog, whatever the number of tables.
-        there = {each.uuid: each for each in self._catalog.tables.list() if isinstance(each, TableDef)}
+        there = {each.uuid: each for each in self._catalog.tables.all() if isinstance(each, TableDef)}
         switches = _by_table(self._catalog.services.all(), lambda switch: switch.table)
         pending = _by_table(
             (each for each in self._catalog.mutations.all() if each.state is MutationState.PENDING),
@@ -134,7 +134,7 @@ class Registry:
         try:
             if known is None:
                 return self._add(definition)
-            if known.watch.definition != definition:
+            if known.watch.definition is not definition and known.watch.definition != definition:
                 known.watch.redefine(definition)
                 _notice_all(known)
         except TilthError as error:

@@ -36,8 +36,7 @@ LOOK_ALL_MS = 3_600_000
 class MovePhase:
     """Phase 1 of one table."""
 
-    def __init__(self, table: GcTable, expiry: ExpiryPhase, trash: TrashPhase, *, first_ms: int | None) -> None:
-        """`first_ms`: when everything is looked at first; none for a table that was never used."""
+    def __init__(self, table: GcTable, expiry: ExpiryPhase, trash: TrashPhase) -> None:
         self._table = table
         self._expiry = expiry
         self._trash = trash
@@ -46,7 +45,8 @@ class MovePhase:
         self._pushed: set[str] = set()
         #: Partitions where something had ended and nothing could move, with how far collection might go then.
         self._held: dict[str, int] = {}
-        self._due_all_ms = first_ms
+        #: When everything is looked at; none for a table that was never used.
+        self._due_all_ms: int | None = None
         self._pause_until_ms = 0
         self._rotation = Rotation(last_time=table.clock.now_ms() / 1000)
         self._empty_since: dict[str, float] = {}
@@ -58,6 +58,11 @@ class MovePhase:
         if self._due_all_ms is not None:
             dues.append(self._due_all_ms)
         return max(min(dues), self._pause_until_ms) if dues else FAR_MS
+
+    def look_first(self, at_ms: int) -> None:
+        """The table was used before this server began: everything is looked at then, if not before."""
+        with self._table.watch.lock:
+            self._due_all_ms = at_ms if self._due_all_ms is None else min(at_ms, self._due_all_ms)
 
     def has_ended(self, partition: str, at_ms: int) -> None:
         """Something of the partition was hidden at that time."""

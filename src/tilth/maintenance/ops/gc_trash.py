@@ -33,16 +33,20 @@ from tilth.storage import remove_file
 class TrashPhase:
     """Phase 2 of one table."""
 
-    def __init__(self, table: GcTable, *, first_ms: int | None) -> None:
-        """`first_ms`: when the trash is looked at first; none for a table that was never used."""
+    def __init__(self, table: GcTable) -> None:
         self._table = table
-        self._due_ms = first_ms
+        #: When the trash is looked at; none for a table that was never used.
+        self._due_ms: int | None = None
         #: Where it goes on; none before it was read, so that it goes on after a restart too.
         self._state: TrashState | None = None
         #: When what the present pass left is worth another one.
         self._pass_due_ms: int | None = None
         #: What is known to wait for removal.
         self.bytes = 0
+
+    def look_first(self, at_ms: int) -> None:
+        """The table was used before this server began: its trash is looked at then, if not before."""
+        self._due_ms = at_ms if self._due_ms is None else min(at_ms, self._due_ms)
 
     def due_ms(self) -> int:
         """When the next round is."""

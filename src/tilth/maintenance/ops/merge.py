@@ -50,6 +50,8 @@ from tilth.warehouse import Dispatcher, TaskCancelledError
 LOOK_BUSY_MS = 1_000
 LOOK_QUIET_MIN_MS = 10_000
 LOOK_QUIET_MAX_MS = 600_000
+#: The longest wait once all partitions were looked at.
+LOOK_SETTLED_MAX_MS = 6 * 3_600_000
 #: Parts of one partition that are weighed in a look, the oldest; the rest waits until these are fewer.
 PARTS_MAX = 20_000
 #: After these the parts differ from what the last look saw.
@@ -104,6 +106,8 @@ class MergeOp:
         self._looked_ms = 0
         self._next_look_ms = 0
         self._news_ms = 0
+        #: Partitions that were looked at since the last news.
+        self._seen: set[str] = set()
         self._is_cancelled = threading.Event()
         #: Looks so far, and when the last one was.
         self.wakeups = 0
@@ -330,11 +334,8 @@ class MergeOp:
 
     def _select_pending(self, now_ms: int) -> None:
         self._looked_ms = now_ms
-        quiet_ms = now_ms - self._news_ms
-        self._next_look_ms = now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 10, LOOK_QUIET_MAX_MS))
         with self._watch.lock:
             retries = [failure.until_ms for failure in self._failures.values() if failure.until_ms > now_ms]
-        self._next_look_ms = min([self._next_look_ms, *retries])
         # Older choices give way: with more parts there are better ranges.
         self._release_pending()
         settings = self._watch.knobs.merge_partitions
@@ -357,6 +358,8 @@ class MergeOp:
             rng=self._rng,
         )
         self._rotation = chosen.rotation
+        self._seen.update(chosen.partitions)
+        self._next_look_ms = min([self._quiet_look_ms(now_ms, everything), *retries])
         parts: list[Part] = []
         expired: list[Refusal] = []
         for partition in chosen.partitions:
@@ -376,6 +379,13 @@ class MergeOp:
             if merge is not None:
                 with self._watch.lock:
                     self._pending.append(merge)
+
+    def _quiet_look_ms(self, now_ms: int, everything: Sequence[str]) -> int:
+        """When the next look is if nothing is told until then: by then ages have changed noticeably."""
+        quiet_ms = now_ms - self._news_ms
+        if self._seen.issuperset(everything):
+            return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 4, LOOK_SETTLED_MAX_MS))
+        return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 10, LOOK_QUIET_MAX_MS))
 
     def _remember(
         self,
@@ -414,6 +424,7 @@ class MergeOp:
     def _notice(self) -> None:
         """Parts of the table came or went, or what may be done with them has changed."""
         self._has_news = True
+        self._seen.clear()
         self._news_ms = self._clock.now_ms()
         self._watch.is_woken = True
 

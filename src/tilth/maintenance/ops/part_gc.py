@@ -66,19 +66,10 @@ class PartGcOp:
         self._table = GcTable(
             clock=clock, catalog=catalog, root=root, rng=rng, watch=watch, owner=owner, failed=self._failed
         )
-        # A table that was never used is not looked at until something is told of it.
-        has_been_used = catalog.parts.version(watch.uuid).counter > 0
-        now_ms = clock.now_ms()
         self._expiry = ExpiryPhase(self._table)
-        self._trash = TrashPhase(
-            self._table, first_ms=now_ms + int(rng.random() * FIRST_LOOK_MS) if has_been_used else None
-        )
-        self._moves = MovePhase(
-            self._table,
-            self._expiry,
-            self._trash,
-            first_ms=now_ms + int(rng.random() * FIRST_LOOK_MS) if has_been_used else None,
-        )
+        self._trash = TrashPhase(self._table)
+        self._moves = MovePhase(self._table, self._expiry, self._trash)
+        self._has_begun = False
         #: One round at a time.
         self._round = threading.Lock()
         self._running = 0
@@ -147,6 +138,7 @@ class PartGcOp:
             return OpStats(is_runnable=False, about=f"failed: {self._failure.reason}")
         if self._running:
             return OpStats(is_runnable=False, about="a round is running")
+        self._begin(now_ms)
         is_move, is_removal = self._due(now_ms)
         if not is_move and not is_removal:
             return OpStats(is_runnable=False, about="nothing is due")
@@ -158,6 +150,17 @@ class PartGcOp:
             priority=self._watch.knobs.priority,
             about="files of the trash" if is_removal else "hidden parts",
         )
+
+    def _begin(self, now_ms: int) -> None:
+        """Once: a table that was never used is not looked at until something is told of it. Not when it is
+        registered, for that must take ten thousand tables in a moment.
+        """
+        if self._has_begun:
+            return
+        if self._table.catalog.parts.version(self._watch.uuid).counter > 0:
+            self._trash.look_first(now_ms + int(self._table.rng.random() * FIRST_LOOK_MS))
+            self._moves.look_first(now_ms + int(self._table.rng.random() * FIRST_LOOK_MS))
+        self._has_begun = True
 
     def prepare(self) -> Prepared | NotPrepared:
         is_move, is_removal = self._due(self._clock.now_ms())
