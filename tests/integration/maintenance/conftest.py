@@ -9,7 +9,7 @@ import pytest
 from tilth.warehouse import WarehouseSettings, WorkerSession
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = WarehouseSettings(master="local[2]", driver_memory="1g")

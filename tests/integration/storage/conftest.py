@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tilth.warehouse import WorkerSession, warehouse_settings
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
