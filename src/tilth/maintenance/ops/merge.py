@@ -146,7 +146,7 @@ class MergeOp:
     def observe(self, event: PartEvent, partition: str) -> None:
         """A line of the part log about this table."""
         if event.event in _TELLING_EVENTS:
-            self._notice()
+            self._notice(event.at_ms)
 
     def notice_all(self) -> None:
         """News were lost, or definition, settings or mutations have changed."""
@@ -421,11 +421,11 @@ class MergeOp:
     def _parts(self, partition: str) -> list[Part]:
         return self._catalog.parts.visible(self._watch.uuid, partition)[:PARTS_MAX]
 
-    def _notice(self) -> None:
-        """Parts of the table came or went, or what may be done with them has changed."""
+    def _notice(self, at_ms: int | None = None) -> None:
+        """Parts of the table came or went, or what may be done with them has changed, now or at that time."""
         self._has_news = True
         self._seen.clear()
-        self._news_ms = self._clock.now_ms()
+        self._news_ms = self._clock.now_ms() if at_ms is None else max(self._news_ms, at_ms)
         self._watch.is_woken = True
 
     # --- taking and giving back ---
