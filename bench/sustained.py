@@ -38,8 +38,8 @@ from tilth.front import open as open_node
 from tools.broker import Broker
 
 PARTITION_ROWS = 5_000_000
-#: Messages that the producer is ahead of what is stored.
-WINDOW_ROWS = 150_000
+#: Messages that the producer is ahead of what is stored: more than one round can take, so that no round waits for it.
+WINDOW_ROWS = 600_000
 QUERIES = 5
 SAMPLE_SECONDS = 2.0
 TOPIC = "sustained"

@@ -64,6 +64,7 @@ class GcWorld(World):
             watch=TableWatch(definition),
             owner=Owner(self.clock, self.catalog, "s1"),
             tally=Tally(self.clock),
+            table_count=lambda: 1,
         )
         self.gone: set[str] = set()
         self.past: dict[int, list[Part]] = {}

@@ -1,32 +1,31 @@
-"""The node is killed at each step of a round, a merge and a collection: every message stays exactly once.
+"""The node is killed at each step of a round, a merge, a mutation and a collection: every message stays exactly once.
 
 A real broker, a real node in its own process, real SIGKILLs. Each start arms one failpoint (tilth/base/failpoints.py)
-or, one time in ten, none: then the process is killed from outside after a random time. The order comes from a seed that
-is printed; TILTH_CRASH_SEED sets another. In the end nothing is lost, nothing is twice, and on disk there is no file
-that the catalog does not know.
+or none: then the process is killed from outside after a random time, now and then in the middle of an ALTER. The order
+comes from a seed that is printed; TILTH_CRASH_SEED sets another. In the end nothing is lost, nothing is twice, each
+mutation has changed what was there when it was asked for and nothing else, what was dropped comes back or is gone as
+it should, and on disk there is no file that the catalog does not know.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
+from tests.simulation.crash_model import TOPIC, TOPIC_PARTITIONS, Model
+from tilth.base.errors import TilthError
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.simulation
 
-KILLS = 40
 SEED = int(os.environ.get("TILTH_CRASH_SEED", "20261121"))
 MESSAGES_PER_START = 400
-TOPIC_PARTITIONS = 2
 DIE_SECONDS_MAX = 60.0
 DRAIN_SECONDS_MAX = 120.0
 #: Failpoint and the latest pass at which it strikes.
@@ -42,9 +41,28 @@ POINTS = {
     "gc.before_trash": 1,
     "gc.after_trash": 1,
     "gc.before_remove": 1,
+    "gc.before_forget": 1,
     "gc.after_remove": 1,
 }
+#: Those that need two new mutations to be passed twice.
+MUTATION_POINTS = {
+    "mutate.before_files": 2,
+    "mutate.after_files": 2,
+    "mutate.before_commit": 2,
+    "mutate.after_commit": 2,
+}
+#: Those that need a partition that has expired.
+EXPIRY_POINTS = {"expire.before_commit": 1, "expire.after_commit": 1}
+ALL_POINTS = POINTS | MUTATION_POINTS | EXPIRY_POINTS
 ANY_MOMENT = "any moment"
+AMID_ALTER = "amid an ALTER"
+PLACES = [
+    *(point for point in POINTS for _ in range(2)),
+    *(point for point in MUTATION_POINTS for _ in range(3)),
+    *EXPIRY_POINTS,
+    *[ANY_MOMENT] * 3,
+    *[AMID_ALTER] * 3,
+]
 
 #: A process that lives for seconds: a small Spark, and a JVM that does not optimise what it runs once.
 QUICK_START = {
@@ -53,18 +71,28 @@ QUICK_START = {
     "warehouse.spark-conf": "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
 }
 
+QUICK_GC = "old_parts_lifetime = 0, ttl_for_trash_items = 0, tablet_history_max_age_sec = 0"
 STATEMENTS = [
     "CREATE DATABASE crash",
-    """CREATE TABLE crash.t (id BIGINT, k BIGINT, s STRING) ENGINE = MergeTree PARTITION BY bucket(2, k)
-       ORDER BY (k, id)
-       SETTINGS old_parts_lifetime = 0, ttl_for_trash_items = 0, tablet_history_max_age_sec = 0""",
-    """CREATE TABLE crash.k (id BIGINT, k BIGINT, s STRING) ENGINE = Kafka SETTINGS kafka_broker_list = '{bootstrap}',
-       kafka_topic_list = 'crash', kafka_group_name = 'crash', kafka_format = 'JSONEachRow', kafka_num_consumers = 2,
-       kafka_max_block_size = 60, stream_flush_interval_ms = 200""",
-    """ALTER TABLE crash.k_dead_letters
-       MODIFY SETTING old_parts_lifetime = 0, ttl_for_trash_items = 0, tablet_history_max_age_sec = 0""",
-    "CREATE MATERIALIZED VIEW crash.v TO crash.t AS SELECT id, k, s FROM crash.k",
+    f"""CREATE TABLE crash.t (id BIGINT, k BIGINT, s STRING, v BIGINT) ENGINE = MergeTree PARTITION BY bucket(2, k)
+       ORDER BY (k, id) SETTINGS {QUICK_GC}""",
+    f"""CREATE TABLE crash.k (id BIGINT, k BIGINT, s STRING, v BIGINT) ENGINE = Kafka
+       SETTINGS kafka_broker_list = '{{bootstrap}}', kafka_topic_list = '{TOPIC}', kafka_group_name = 'crash',
+       kafka_format = 'JSONEachRow', kafka_num_consumers = 2, kafka_max_block_size = 60,
+       stream_flush_interval_ms = 200""",
+    f"ALTER TABLE crash.k_dead_letters MODIFY SETTING {QUICK_GC}",
+    "CREATE MATERIALIZED VIEW crash.v TO crash.t AS SELECT id, k, s, v FROM crash.k",
+    # Each partition that comes has expired already, but for one.
+    f"""CREATE TABLE crash.e (id BIGINT, day DATE) ENGINE = MergeTree PARTITION BY day ORDER BY id
+       TTL day + INTERVAL 1 DAY SETTINGS {QUICK_GC}""",
+    "INSERT INTO crash.e VALUES (1, DATE '2999-01-01')",
+    # Lies in the trash all the time, and comes back in the end.
+    """CREATE TABLE crash.u (id BIGINT, day DATE) ENGINE = MergeTree PARTITION BY day ORDER BY id
+       SETTINGS old_parts_lifetime = 0, tablet_history_max_age_sec = 0""",
+    "INSERT INTO crash.u VALUES (1, DATE '2026-01-01'), (2, DATE '2026-01-01'), (3, DATE '2026-01-02')",
+    "ALTER TABLE crash.u DROP PARTITION '2026-01-01'",
 ]
+TABLES = ("crash.t", "crash.k_dead_letters", "crash.e", "crash.u")
 
 
 @pytest.fixture
@@ -75,85 +103,98 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 
 def test_every_message_is_stored_exactly_once_over_forty_kills(node: NodeProcess, broker: Broker) -> None:
-    print(f"crash suite: seed={SEED} kills={KILLS}")
+    assert len(PLACES) >= 40
+    print(f"crash suite: seed={SEED} kills={len(PLACES)}")
     draw = random.Random(SEED)
-    broker.create_topic("crash", TOPIC_PARTITIONS)
+    broker.create_topic(TOPIC, TOPIC_PARTITIONS)
     node.start()
     node.wait_ready()
     for statement in STATEMENTS:
         node.connection.sql(statement.format(bootstrap=broker.bootstrap))
     node.kill()
 
-    produced, broken = 0, 0
+    model = Model()
     struck: dict[str, int] = {}
     started = time.monotonic()
-    for number, place in enumerate(_places(draw), start=1):
-        produced, broken = _produce(broker.bootstrap, produced, broken)
-        _start_and_die(node, place, draw)
+    for number, place in enumerate(draw.sample(PLACES, len(PLACES)), start=1):
+        model.produce(broker.bootstrap, MESSAGES_PER_START)
+        _start_and_die(node, place, number, model, draw)
         struck[place] = struck.get(place, 0) + 1
         print(f"crash suite: kill {number} at {place}, {time.monotonic() - started:.0f} s", flush=True)
-    print(f"crash suite: struck={struck}")
+    assert set(ALL_POINTS) <= set(struck), "some failpoint was never reached"
 
     node.start()
     node.wait_ready()
-    _wait(lambda: _stored(node) + _dead(node) == produced + broken)
+    _wait(lambda: node.value("SELECT sum(messages) FROM system.ingest_ledger") == len(model.sent))
+    _wait(lambda: node.value("SELECT count(*) FROM system.mutations WHERE NOT is_done") == 0)
+    _wait(lambda: node.value("SELECT count(*) FROM system.trash WHERE is_dropped AND `table` = 'u'") == 1)
+    node.connection.sql("ALTER TABLE crash.u UNDROP PARTITION '2026-01-01'")
     _wait(lambda: _is_settled(node))
-    count, distinct, total = node.connection.sql("SELECT count(*), count(DISTINCT id), sum(id) FROM crash.t").rows[0]
-    assert (count, distinct, total) == (produced, produced, produced * (produced - 1) // 2)
-    assert _dead(node) == broken
-    for table in ("crash.t", "crash.k_dead_letters"):
+    seconds = time.monotonic() - started
+    _check_rows(node, model)
+    for table in TABLES:
         report = node.connection.sql(f"SYSTEM VERIFY {table}")
         assert all(row[report.names.index("ok")] for row in report.rows), report.rows
     assert _files_on_disk(node) == _files_known(node)
-    assert sum(struck.values()) == KILLS
-    assert set(POINTS) <= set(struck), "some failpoint was never reached"
+    print(f"crash suite: {seconds:.0f} s until settled, {len(model.changes)} mutations, struck={struck}")
 
 
-def _places(draw: random.Random) -> list[str]:
-    """Every failpoint about as often as the others, and some kills at any moment, in a random order."""
-    places = [place for place in POINTS for _ in range(3)] + [ANY_MOMENT] * 4
-    assert len(places) == KILLS
-    draw.shuffle(places)
-    return places
-
-
-def _start_and_die(node: NodeProcess, place: str, draw: random.Random) -> None:
+def _start_and_die(node: NodeProcess, place: str, number: int, model: Model, draw: random.Random) -> None:
     """Starts the node and sees to it that it dies there."""
     if place == ANY_MOMENT:
         node.start()
         if not node.wait_end(draw.uniform(6.0, 12.0)):
             node.kill()
         return
-    node.start(failpoints=f"{place}:{draw.randint(1, POINTS[place])}")
+    if place == AMID_ALTER:
+        node.start()
+        _say(node, [model.new_change(), model.new_change()])
+        time.sleep(draw.uniform(0.0, 2.0))
+        node.kill()
+        return
+    node.start(failpoints=f"{place}:{draw.randint(1, ALL_POINTS[place])}")
+    if place in MUTATION_POINTS:
+        _say(node, [model.new_change(), model.new_change()])
+    if place in EXPIRY_POINTS:
+        _say(node, [f"INSERT INTO crash.e VALUES ({number}, DATE '2020-01-01' + {number})"])
     if not node.wait_end(DIE_SECONDS_MAX):
         raise AssertionError(f"the node did not reach {place}:\n{node.log_tail()}")
 
 
-def _produce(bootstrap: str, produced: int, broken: int) -> tuple[int, int]:
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for number in range(produced, produced + MESSAGES_PER_START):
-        message = {"id": number, "k": number % 97, "s": f"s{number}"}
-        producer.produce("crash", json.dumps(message), partition=number % TOPIC_PARTITIONS)
-    producer.produce("crash", b"{broken", partition=0)
-    assert producer.flush(30) == 0
-    return produced + MESSAGES_PER_START, broken + 1
+def _say(node: NodeProcess, statements: Sequence[str]) -> None:
+    """Says the statements while rows flow; what an earlier start left to do may kill the node before the last one."""
+    try:
+        node.wait_ready()
+        _wait(lambda: _visible(node, "t") > 0)
+        for statement in statements:
+            node.connection.sql(statement)
+    except (TilthError, RuntimeError) as error:
+        if not node.wait_end(DIE_SECONDS_MAX):
+            raise AssertionError(f"the node refused a statement:\n{node.log_tail()}") from error
 
 
-def _stored(node: NodeProcess) -> int:
-    return node.value("SELECT sum(rows) FROM system.parts WHERE database = 'crash' AND table = 't' AND active")
+def _check_rows(node: NodeProcess, model: Model) -> None:
+    ledger = node.connection.sql("SELECT `partition`, `start`, `end`, commit_ts FROM system.ingest_ledger").rows
+    mutations = node.connection.sql("SELECT commit_ts, command FROM system.mutations").rows
+    rows = node.connection.sql("SELECT id, k, s, v FROM crash.t ORDER BY id").rows
+    expected = model.rows([(p, start, end, ts) for p, start, end, ts in ledger], [(ts, text) for ts, text in mutations])
+    assert [tuple(row) for row in rows] == expected
+    assert _visible(node, "k_dead_letters") == model.broken
+    assert [row[0] for row in node.connection.sql("SELECT id FROM crash.e").rows] == [1]
+    assert [row[0] for row in node.connection.sql("SELECT id FROM crash.u ORDER BY id").rows] == [1, 2, 3]
 
 
-def _dead(node: NodeProcess) -> int:
-    return node.value(
-        "SELECT sum(rows) FROM system.parts WHERE database = 'crash' AND table = 'k_dead_letters' AND active"
-    )
+def _visible(node: NodeProcess, table: str) -> int:
+    """Rows of the table's parts."""
+    return node.value(f"SELECT sum(rows) FROM system.parts WHERE database = 'crash' AND `table` = '{table}' AND active")
 
 
 def _is_settled(node: NodeProcess) -> bool:
     hidden = node.value("SELECT count(*) FROM system.parts WHERE database = 'crash' AND NOT active")
     trash = node.value("SELECT count(*) FROM system.trash")
+    expired = _visible(node, "e") - 1
     open_transactions = node.value("SELECT count(*) FROM system.transactions WHERE state <> 'finished'")
-    return hidden == trash == open_transactions == 0
+    return hidden == trash == expired == open_transactions == 0
 
 
 def _files_on_disk(node: NodeProcess) -> set[str]:

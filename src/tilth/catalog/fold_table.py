@@ -20,10 +20,9 @@ from tilth.catalog.errors import (
     MutationNotFoundError,
     NothingToUndropError,
     PartsGoneError,
-    SchemaChangedError,
 )
 from tilth.catalog.records import PartitionRecord, TableVersion
-from tilth.catalog.requirements import check_visible
+from tilth.catalog.requirements import check_planned, check_visible
 from tilth.catalog.updates import (
     AcceptMutation,
     DropPartition,
@@ -143,7 +142,7 @@ class TableFold:
             part = _part(
                 name,
                 written,
-                schema_version=sources[0].schema_version,
+                schema_version=max(source.schema_version for source in sources),
                 min_row_ts=min(source.min_row_ts for source in sources),
                 max_row_ts=max(source.max_row_ts for source in sources),
                 commit_ts=commit_ts,
@@ -165,7 +164,8 @@ class TableFold:
         )
 
     def _check_alike(self, sources: Sequence[Part]) -> None:
-        if len({(part.schema_version, part.columns_commit_ts) for part in sources}) > 1:
+        # Schema versions may differ in defaults and comments.
+        if len({part.columns_commit_ts for part in sources}) > 1:
             raise BadMergeError("parts of different columns cannot be merged", table=self._told)
         pending = self._pending()
         needed = [first_needed(part, pending) for part in sources]
@@ -262,13 +262,7 @@ class TableFold:
 
     def _start(self, update: StartMutation) -> None:
         definition, commit_ts = self._definition, self._times.commit_ts
-        if definition.schema_version != update.from_version:
-            raise SchemaChangedError(
-                table=self._told,
-                planned_for=update.from_version,
-                now=definition.schema_version,
-                hint="read the table's definition again",
-            )
+        check_planned(definition, update.from_version)
         if self._times.txn in self._mutations:
             raise InvalidInputError("a transaction starts one mutation of a table only", table=self._told)
         if (update.kind is MutationKind.COLUMNS) != (update.schema is not None):

@@ -11,7 +11,6 @@ entry has not reached makes it pending again.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
 
 import msgspec
 
@@ -19,6 +18,7 @@ from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.catalog import codec
 from tilth.catalog.change import Plan, change, read, read_all, unchanged
+from tilth.catalog.columns import without_unused
 from tilth.catalog.errors import MutationNotFoundError, TableNotFoundError
 from tilth.catalog.keys import Space, pack
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
@@ -66,7 +66,7 @@ class Mutations:
             if mutation.state is not MutationState.PENDING:
                 return Plan(result=mutation.state is MutationState.DONE)
             definition = _definition(view, table)
-            pending = _pending(view, table)
+            pending = pending_in(view, table)
             if pending[0].id != id:
                 return Plan(result=False)
             entries = list(read_all(view, codec.ENTRIES, Space.ENTRY, table))
@@ -82,7 +82,7 @@ class Mutations:
             if definition.older_schemas:
                 trash = (item.part for item in read_all(view, codec.TRASH, Space.TRASH, table))
                 parts = [*trash, *(entry for entry in entries if isinstance(entry, Part))]
-                kept = _without_unused(definition, parts, pending[1:])
+                kept = without_unused(definition, parts, pending[1:])
                 if kept != definition:
                     puts[relation_key] = codec.RELATIONS.encode(kept)
             return Plan(result=True, preconditions=preconditions, puts=puts)
@@ -135,7 +135,8 @@ def _mutation(view: ReadView, table: str, id: int) -> Mutation:
     return found
 
 
-def _pending(view: ReadView, table: str) -> list[Mutation]:
+def pending_in(view: ReadView, table: str) -> list[Mutation]:
+    """Those of a table that have not ended, oldest first."""
     entries = read_all(view, codec.MUTATIONS, Space.MUTATION, table)
     pending = [each for each in entries if each.state is MutationState.PENDING]
     return sorted(pending, key=lambda each: each.commit_ts)
@@ -146,10 +147,3 @@ def _definition(view: ReadView, table: str) -> TableDef:
     if not isinstance(definition, TableDef):
         raise TableNotFoundError("not a table of rows", uuid=table)
     return definition
-
-
-def _without_unused(definition: TableDef, parts: Iterable[Part], pending: Iterable[Mutation]) -> TableDef:
-    """Without the older columns that no part has and no pending entry will write."""
-    used = {part.schema_version for part in parts} | {each.schema.version for each in pending}
-    kept = tuple(each for each in definition.older_schemas if each.version in used)
-    return msgspec.structs.replace(definition, older_schemas=kept)

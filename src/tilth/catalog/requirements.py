@@ -80,6 +80,17 @@ def check_schema(definition: TableDef, requirement: SchemaIs) -> None:
         )
 
 
+def check_planned(definition: TableDef, from_version: int) -> None:
+    """Raises SchemaChangedError for an ALTER that was checked against other columns than those of now."""
+    if definition.schema_version != from_version:
+        raise SchemaChangedError(
+            table=full_name(definition),
+            planned_for=from_version,
+            now=definition.schema_version,
+            hint="read the table's definition again",
+        )
+
+
 def check_fences(leases: dict[str, Lease | None], fences: Iterable[Fence]) -> None:
     """Raises FencedError for the first fence that is not held."""
     for fence in fences:

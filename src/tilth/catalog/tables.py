@@ -12,9 +12,11 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from tilth.base.clock import Clock
+from tilth.base.errors import InvalidInputError
 from tilth.base.ids import IdSource
 from tilth.catalog import codec, dropped
 from tilth.catalog.change import Plan, change, read, read_all, unchanged
+from tilth.catalog.columns import without_unused
 from tilth.catalog.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
@@ -24,6 +26,7 @@ from tilth.catalog.errors import (
 )
 from tilth.catalog.keys import Space, pack, span
 from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.mutations import pending_in
 from tilth.catalog.names import (
     DEFAULT_DATABASE,
     added_name,
@@ -37,7 +40,9 @@ from tilth.catalog.names import (
     views_on,
 )
 from tilth.catalog.records import DatabaseRecord, DroppedTable
-from tilth.model.table import Relation, TableDef, ViewDef, full_name
+from tilth.catalog.requirements import check_planned
+from tilth.model.part import Part
+from tilth.model.table import Relation, Schema, TableDef, ViewDef, full_name
 
 
 class Tables:
@@ -189,6 +194,36 @@ class Tables:
             if not isinstance(relation, TableDef):
                 raise WrongEngineError("only a table of rows has a TTL", table=full_name(relation))
             changed = msgspec.structs.replace(relation, ttl=ttl)
+            pinned = unchanged(key, view.get(key))
+            return Plan(result=changed, preconditions=[pinned], puts={key: codec.RELATIONS.encode(changed)})
+
+        return change(self._kv, self._clock, plan)
+
+    def describe_columns(self, uuid: str, from_version: int, schema: Schema) -> TableDef:
+        """The table with other defaults and comments, which are for rows to come: parts stay as they are.
+
+        `from_version`: the schema version that the statement was checked against. Older columns that no part has are
+        forgotten. Reads every entry of the table. Raises TableNotFoundError, WrongEngineError, SchemaChangedError, and
+        InvalidInputError where the new columns are not stored as the old ones.
+        """
+        key = pack(Space.RELATION, uuid)
+
+        def plan(view: ReadView) -> Plan[TableDef]:
+            relation = relation_of(view, uuid)
+            if not isinstance(relation, TableDef):
+                raise WrongEngineError("only a table of rows has columns", table=full_name(relation))
+            check_planned(relation, from_version)
+            if not schema.is_stored_as(relation.schema):
+                raise InvalidInputError("new columns need parts to be rewritten", table=full_name(relation))
+            changed = msgspec.structs.replace(
+                relation,
+                schema=schema,
+                schema_version=relation.schema_version + 1,
+                older_schemas=(*relation.older_schemas, relation.schema_now),
+            )
+            trash = (item.part for item in read_all(view, codec.TRASH, Space.TRASH, uuid))
+            parts = (entry for entry in read_all(view, codec.ENTRIES, Space.ENTRY, uuid) if isinstance(entry, Part))
+            changed = without_unused(changed, (*trash, *parts), pending_in(view, uuid))
             pinned = unchanged(key, view.get(key))
             return Plan(result=changed, preconditions=[pinned], puts={key: codec.RELATIONS.encode(changed)})
 

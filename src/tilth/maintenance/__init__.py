@@ -7,7 +7,7 @@ deleted that a reader or a running transaction may need; every choice and every 
 See also: POLICIES.md 2, 3, 5, 9; docs/operate for tuning.
 """
 
-from tilth.maintenance.knobs import ManagerSettings, manager_settings
+from tilth.maintenance.knobs import ManagerSettings, check_table_settings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
 from tilth.maintenance.policy.settings import TABLE_SETTINGS
 from tilth.maintenance.settings import NODE_SETTINGS
@@ -44,6 +44,7 @@ __all__ = [
     "OpRow",
     "OpRun",
     "OptimizeReport",
+    "check_table_settings",
     "manager_settings",
     "merge_runner",
     "mutate_runner",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tilth.base.settings import value_of
+from tilth.base.settings import BadSettingError, value_of
 from tilth.maintenance import settings as given
 from tilth.maintenance.policy import settings as of_table
 from tilth.maintenance.policy.candidates import KeyRangeSettings, MergeSettings
@@ -66,9 +66,26 @@ def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
     )
 
 
+def check_table_settings(given: Mapping[str, str]) -> None:
+    """What a table's settings must satisfy together, those of other rooms left out. Raises BadSettingError."""
+    names = {name for setting in of_table.TABLE_SETTINGS.all for name in (setting.name, *setting.aliases)}
+    merge_settings(of_table.TABLE_SETTINGS.read({name: text for name, text in given.items() if name in names}))
+
+
 def merge_settings(values: Mapping[str, object]) -> MergeSettings:
-    """From what `of_table.TABLE_SETTINGS.read`, or a group that contains them, returned."""
+    """From what `of_table.TABLE_SETTINGS.read`, or a group that contains them, returned.
+
+    Raises BadSettingError where two of them contradict each other.
+    """
     size_log_min = value_of(values, of_table.MERGE_SIZE_LOG_MIN)
+    size_log_max = value_of(values, of_table.MERGE_SIZE_LOG_MAX)
+    if size_log_max <= size_log_min:
+        raise BadSettingError(
+            "merge_selector_size_log_max must be more than merge_selector_size_log_min",
+            merge_selector_size_log_max=size_log_max,
+            merge_selector_size_log_min=size_log_min,
+            hint="set both in one statement",
+        )
     return MergeSettings(
         bytes_max=_smaller(
             value_of(values, of_table.MERGE_MAX_TOTAL_BYTES), value_of(values, of_table.MERGE_MAX_BYTES_IN_POOL)
@@ -79,8 +96,7 @@ def merge_settings(values: Mapping[str, object]) -> MergeSettings:
         ),
         base=value_of(values, of_table.MERGE_BASE),
         size_log_min=size_log_min,
-        # The two are set one by one; where they cross, the step between them is as steep as can be.
-        size_log_max=max(value_of(values, of_table.MERGE_SIZE_LOG_MAX), size_log_min + 1e-6),
+        size_log_max=size_log_max,
         is_batch_select=value_of(values, of_table.MERGE_ENABLE_BATCH_SELECT),
         batch_select_parts_min=value_of(values, of_table.MERGE_BATCH_SELECT_PARTS),
         lone_chain_age_min=value_of(values, of_table.MERGE_LONE_CHAIN_AGE),
@@ -94,12 +110,20 @@ def merge_settings(values: Mapping[str, object]) -> MergeSettings:
 
 def _key_range_settings(values: Mapping[str, object]) -> KeyRangeSettings:
     gain_min = value_of(values, of_table.KEY_RANGE_GAIN_MIN)
+    small_part_gain = value_of(values, of_table.KEY_RANGE_SMALL_PART_GAIN)
+    # POLICIES.md 4.3: a small part alone would be worth a merge, and merging would never end.
+    if small_part_gain >= gain_min:
+        raise BadSettingError(
+            "compaction_small_rowset_tradeoff must be less than compaction_minimum_improvement",
+            compaction_small_rowset_tradeoff=small_part_gain,
+            compaction_minimum_improvement=gain_min,
+            hint="set both in one statement",
+        )
     return KeyRangeSettings(
         budget=value_of(values, of_table.KEY_RANGE_BUDGET),
         target_size=value_of(values, of_table.KEY_RANGE_TARGET_SIZE),
         gain_min=gain_min,
-        # The two are set one by one; a small part alone must never be worth a merge.
-        small_part_gain=min(value_of(values, of_table.KEY_RANGE_SMALL_PART_GAIN), 0.9 * gain_min),
+        small_part_gain=small_part_gain,
         approximation_ratio=value_of(values, of_table.KEY_RANGE_APPROXIMATION),
     )
 

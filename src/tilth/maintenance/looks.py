@@ -61,7 +61,7 @@ class Looks:
     def failed(self, op: Op, error: TilthError) -> Failure:
         """Looking at it or preparing it failed: the next try comes after a wait."""
         with self._lock:
-            failure = failed_again(self._failures.get(op), reason=str(error), now_ms=self._clock.now_ms())
+            failure = failed_again(self._failures.get(op), error, now_ms=self._clock.now_ms())
             self._failures[op] = failure
         _log.warning("op_not_looked_at", op=op.name, reason=error)
         return failure

@@ -459,7 +459,14 @@ class MaintenanceManager:
                 told=told(OpKind.MUTATE),
             ),
             PartGcOp(
-                self._clock, self._catalog, self._root, self._rng, watch=watch, owner=self._owner, tally=self._tally
+                self._clock,
+                self._catalog,
+                self._root,
+                self._rng,
+                watch=watch,
+                owner=self._owner,
+                tally=self._tally,
+                table_count=self._registry.count,
             ),
         )
 

@@ -58,6 +58,9 @@ class Registry:
         with self._lock:
             return list(self._tables.values())
 
+    def count(self) -> int:
+        return len(self._tables)
+
     def find(self, uuid: str) -> TableOps | None:
         with self._lock:
             return self._tables.get(uuid)

@@ -11,12 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tilth.base.retry import backoff_ms
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.retry import Retry, backoff_ms, retry_rule
 from tilth.model.service import Switch, SwitchState
+from tilth.storage import PartFileNotFoundError
 
 #: 1 s, 2 s, 4 s ... 256 s.
 FAILURE_BACKOFF_BASE_MS = 1000
 FAILURE_BACKOFF_DOUBLINGS_MAX = 8
+#: The least wait where the same would fail again until somebody helps.
+FAILURE_LONG_WAIT_MS = 60_000
 
 
 class ServiceState(StrEnum):
@@ -40,10 +44,29 @@ class Failure:
     until_ms: int
 
 
-def failed_again(before: Failure | None, *, reason: str, now_ms: int) -> Failure:
-    """Each failure in a row doubles the wait, up to a bound."""
-    count = 1 if before is None else before.count + 1
+def rule_of(error: Exception) -> Retry:
+    """What follows from an error: the rule of all background services (tilth.base.retry)."""
+    if isinstance(error, PartFileNotFoundError):
+        # The part is still in the catalog: its bytes are lost, and to choose anew would choose it again.
+        return retry_rule(ErrorKind.CORRUPT)
+    # What is no error of ours is a defect.
+    return retry_rule(error.kind if isinstance(error, TilthError) else ErrorKind.INTERNAL)
+
+
+def is_failure(error: Exception) -> bool:
+    """Whether it counts: not where what was planned is out of date, or somebody else's now, or may have landed."""
+    return rule_of(error) in (Retry.BACK_OFF, Retry.WAIT_LONG)
+
+
+def failed_again(before: Failure | None, error: Exception, *, now_ms: int, about: str = "") -> Failure:
+    """Each failure in a row doubles the wait, up to a bound; it is long at once where waiting alone heals nothing.
+
+    What is no failure waits as short as can be and adds nothing up. `about` is told before the error."""
+    count = 1 if before is None or not is_failure(error) else before.count + 1
     wait = backoff_ms(count - 1, base_ms=FAILURE_BACKOFF_BASE_MS, doublings_max=FAILURE_BACKOFF_DOUBLINGS_MAX)
+    if rule_of(error) is Retry.WAIT_LONG:
+        wait = max(wait, FAILURE_LONG_WAIT_MS)
+    reason = f"{about}: {error}" if about else str(error)
     return Failure(count=count, reason=reason, at_ms=now_ms, until_ms=now_ms + wait)
 
 

@@ -211,6 +211,8 @@ class MaintenanceNumbers:
     mutations: OpNumbers
     #: Rounds of collecting.
     collections: OpNumbers
+    #: Partitions whose rows had all expired, and that were dropped.
+    expired: int = 0
     #: Records that were moved to the trash.
     moved: int = 0
     #: Files that are gone, and their bytes.

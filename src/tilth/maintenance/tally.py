@@ -39,6 +39,7 @@ class _Count:
 @dataclass(slots=True)
 class _Counts:
     runs: defaultdict[OpKind, _Count] = field(default_factory=lambda: defaultdict(_Count))
+    expired: int = 0
     moved: int = 0
     removed: int = 0
     removed_bytes: int = 0
@@ -72,6 +73,7 @@ class Tally:
     def collected(self, report: GcReport) -> None:
         """What a round of collecting did, also one that broke off."""
         with self._lock:
+            self._counts.expired += report.expired
             self._counts.moved += report.moved
             self._counts.removed += report.removed
             self._counts.removed_bytes += report.removed_bytes
@@ -94,6 +96,7 @@ class Tally:
                 merges=counts.runs[OpKind.MERGE].numbers(),
                 mutations=counts.runs[OpKind.MUTATE].numbers(),
                 collections=counts.runs[OpKind.PART_GC].numbers(),
+                expired=counts.expired,
                 moved=counts.moved,
                 removed=counts.removed,
                 removed_bytes=counts.removed_bytes,

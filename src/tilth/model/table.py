@@ -71,6 +71,10 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         lowered = name.lower()
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
+    def is_stored_as(self, other: Schema) -> bool:
+        """Whether files cannot tell the one from the other: defaults and comments at most are different."""
+        return [_as_stored(column) for column in self.columns] == [_as_stored(column) for column in other.columns]
+
     @property
     def spark_ddl(self) -> str:
         """The schema in Spark's words."""
@@ -80,12 +84,16 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def _as_stored(column: Column) -> Column:
+    return msgspec.structs.replace(column, default=None, comment="")
+
+
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
     """The columns that a table had from one commit to the next; parts written then still look so."""
 
     version: int
     schema: Schema
-    #: Hybrid time of the commit that made it; 0 for the first.
+    #: Hybrid time of the commit since which files look so; 0 for the first.
     columns_commit_ts: int = 0
 
 
@@ -99,7 +107,8 @@ class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
     schema: Schema
     #: Raised by each change of columns.
     schema_version: int = 1
-    #: Hybrid time of the commit that made this schema version; 0 before the first.
+    #: Hybrid time of the commit since which new files look so; 0 before the first. New defaults and comments make a new
+    #: schema version, but do not raise it.
     columns_commit_ts: int = 0
     partition_by: tuple[Transform, ...] = ()
     #: The sort key; may be empty.

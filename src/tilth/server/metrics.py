@@ -130,6 +130,9 @@ MUTATE_RUNNING = Metric("mutate_running", _GAUGE, (), "Rewrites of parts for mut
 MUTATE_DURATION = Metric("mutate_duration", MetricType.HISTOGRAM, (), "How long such rewrites took, in milliseconds.")
 GC_RUNNING = Metric("part_gc_running", _GAUGE, (), "Collections of parts under way.")
 GC_DURATION = Metric("part_gc_duration", MetricType.HISTOGRAM, (), "How long collections took, in milliseconds.")
+GC_EXPIRED = Metric(
+    "tilth_gc_expired_partitions_total", _COUNTER, (), "Partitions that were dropped because all their rows had expired."
+)
 GC_MOVED = Metric("tilth_gc_moved_total", _COUNTER, (), "Records that were moved to the trash.")
 GC_REMOVED = Metric("tilth_gc_removed_files_total", _COUNTER, (), "Files that were removed.")
 GC_BYTES = Metric("tilth_gc_removed_bytes_total", _COUNTER, (), "Bytes of the files that were removed.")
@@ -164,6 +167,7 @@ METRICS = (
         MUTATE_DURATION,
         GC_RUNNING,
         GC_DURATION,
+        GC_EXPIRED,
         GC_MOVED,
         GC_REMOVED,
         GC_BYTES,
@@ -203,6 +207,9 @@ class MaintenanceNumbers(Protocol):
 
     @property
     def collections(self) -> OpNumbers: ...
+
+    @property
+    def expired(self) -> int: ...
 
     @property
     def moved(self) -> int: ...
@@ -343,6 +350,7 @@ def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
     yield MUTATE_DURATION, (), _runs(numbers.mutations)
     yield GC_RUNNING, (), numbers.collections.running
     yield GC_DURATION, (), _runs(numbers.collections)
+    yield GC_EXPIRED, (), numbers.expired
     yield GC_MOVED, (), numbers.moved
     yield GC_REMOVED, (), numbers.removed
     yield GC_BYTES, (), numbers.removed_bytes

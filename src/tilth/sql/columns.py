@@ -8,7 +8,7 @@ files are sorted, partitioned or expired by stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -55,7 +55,7 @@ def changed(
 ) -> NewColumns | None:
     """The columns after all operations, each on what those before it have made; None: nothing changes.
 
-    `pending`: unfinished mutations; columns that they name are not modified or renamed. `versions`: the schema versions
+    `pending`: unfinished mutations; columns that they name are not renamed, and get no other type or NULL. `versions`: the schema versions
     of the table's parts. Raises BadAlterError, ColumnBusyError, UnknownColumnError, BadValueError.
     """
     busy = {word: entry for entry in reversed(pending) for word in words_of(entry.command)}
@@ -66,9 +66,8 @@ def changed(
                 now = _added(table, now, operation)
             case DropColumn():
                 now = _dropped(table, now, operation)
-            case ModifyColumn(column=spec):
-                _check_idle(table, spec.name, busy)
-                now = _modified(table, now, operation, versions)
+            case ModifyColumn():
+                now = _modified(table, now, operation, busy, versions)
             case RenameColumn(old=old):
                 _check_idle(table, old, busy)
                 now = _renamed(table, now, operation)
@@ -180,13 +179,17 @@ def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColu
     return replace(now, schema=Schema(columns=kept))
 
 
-def _modified(table: TableDef, now: NewColumns, operation: ModifyColumn, versions: Collection[int]) -> NewColumns:
+def _modified(
+    table: TableDef, now: NewColumns, operation: ModifyColumn, busy: Mapping[str, Mutation], versions: Collection[int]
+) -> NewColumns:
     """Type and NULL are as written; DEFAULT and COMMENT stay where they are not."""
     spec = operation.column
     if operation.if_exists and now.schema.find(spec.name) is None:
         return now
     old = find_in(now.schema, spec.name)
-    check_unprotected(table, old, "MODIFY COLUMN")
+    if (spec.type, spec.nullable) != (old.type, old.nullable):
+        _check_idle(table, old.name, busy)
+        check_unprotected(table, old, "MODIFY COLUMN")
     if not is_widening(old.type, spec.type):
         raise BadAlterError(
             "a stored value might be lost",
@@ -240,7 +243,7 @@ def _replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
     return replace(now, schema=Schema(columns=columns))
 
 
-def _check_idle(table: TableDef, name: str, busy: dict[str, Mutation]) -> None:
+def _check_idle(table: TableDef, name: str, busy: Mapping[str, Mutation]) -> None:
     entry = busy.get(name.lower())
     if entry is not None:
         raise ColumnBusyError(

@@ -48,7 +48,7 @@ _UTC = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
 
 
 def alter_columns(services: Services, call: Call, table: TableDef, operations: Sequence[ColumnOperation]) -> Outcome:
-    """All operations in one commit; readers see it at once, parts are rewritten in the background."""
+    """All operations in one commit; readers see it at once, parts are rewritten in the background where they have to be."""
     _check_no_dead_letters(services, table)
     is_checking = call.settings.force_alter_conflict_check
     versions = {part.schema_version for part in services.catalog.parts.snapshot(table.uuid).parts}
@@ -58,6 +58,11 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
         return done(f"nothing to change in {full_name(table)}")
     _check_defaults(services, table, new, operations)
     views = services.catalog.tables.views_into(table.uuid)
+    if new.schema.is_stored_as(table.schema):
+        # Defaults and comments: no part looks different for it.
+        services.catalog.tables.describe_columns(table.uuid, table.schema_version, new.schema)
+        _wake_consumers(services, views)
+        return done(f"columns changed: {full_name(table)}")
     for view in views:
         _check_view(services, view, table, new)
     update = StartMutation(
@@ -69,10 +74,14 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
         next_column_id=new.next_column_id,
     )
     entry = _start(services, table, update)
-    for view in views:
-        # Its consumers end with the old columns' rounds and begin anew with these.
-        services.consume.wake(view.source)
+    _wake_consumers(services, views)
     return _answer(services, call, table, entry, update.command, is_waiting=call.settings.mutations_sync > 0)
+
+
+def _wake_consumers(services: Services, views: Sequence[ViewDef]) -> None:
+    """They end with the old columns' rounds and begin anew with the new ones."""
+    for view in views:
+        services.consume.wake(view.source)
 
 
 def _check_no_dead_letters(services: Services, table: TableDef) -> None:

@@ -13,6 +13,7 @@ from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
+from tilth.maintenance import check_table_settings
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 
@@ -135,6 +136,7 @@ TABLE_SETTINGS = SettingGroup(
 def check_together(settings: Mapping[str, str]) -> None:
     """What settings of a table must satisfy together; raises BadSettingError."""
     pressure_settings(settings)
+    check_table_settings(settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

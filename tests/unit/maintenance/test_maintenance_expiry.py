@@ -82,6 +82,7 @@ def test_by_the_key_when_its_last_day_is_over(by_month: ExpiryWorld) -> None:
     assert by_month.catalog.parts.partitions(by_month.e) == ["202601"]
     assert not by_month.catalog.transactions.unfinished()
     assert by_month.service(ServiceKind.GC, by_month.e).failures == 0
+    assert by_month.manager.numbers().expired == 1
 
 
 def test_by_the_parts_when_the_key_does_not_tell(by_parts: ExpiryWorld) -> None:

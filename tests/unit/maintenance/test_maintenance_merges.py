@@ -10,7 +10,7 @@ import pytest
 
 from tests.catalog_world import SCHEMA, WIDER
 from tests.maintenance_world import MaintenanceWorld
-from tilth.base.errors import CorruptError, NotFoundError, UnavailableError
+from tilth.base.errors import CorruptError, FencedError, NotFoundError, TilthError, UnavailableError
 from tilth.catalog import (
     CommitOutcome,
     InsertPart,
@@ -134,6 +134,30 @@ def test_a_failed_merge_is_told_waits_and_is_tried_again(world: MaintenanceWorld
     assert world.visible_count() < 6
     assert world.service(ServiceKind.MERGE).state == "idle"
     assert world.service(ServiceKind.MERGE).failures == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "seconds"),
+    [
+        (UnavailableError("no disk"), 1, 1),
+        (PartFileCorruptError(), 1, 60),
+        (PartFileNotFoundError(), 1, 60),
+        (SchemaChangedError(), 0, 1),
+        (TableNotFoundError(), 0, 1),
+        (FencedError(), 0, 1),
+    ],
+)
+def test_what_follows_from_a_merge_that_did_not_land_is_the_rule_of_all_services(
+    world: MaintenanceWorld, error: TilthError, failures: int, seconds: int
+) -> None:
+    world.worker.errors = [error]
+    for _ in range(10):
+        world.insert("a")
+    assert world.turn()
+    assert world.service(ServiceKind.MERGE).failures == failures
+    assert world.work(seconds - 0.1) == 0
+    assert world.work(1.2) >= 1
+    assert world.visible_count() == 1
 
 
 def test_a_drop_while_a_merge_runs_wins_and_is_no_failure(world: MaintenanceWorld) -> None:
@@ -304,16 +328,16 @@ def test_a_table_that_cannot_be_looked_at_stops_no_other(
     assert world.visible_count() == 10
     service = world.service(ServiceKind.MERGE)
     assert (service.state, service.failures) == ("failed", 1)
-    assert "cannot be read: key=entry/x; failed 1 times, next try in 1 s" in service.reason
+    assert "cannot be read: key=entry/x; failed 1 times, next try in 60 s" in service.reason
     [row] = [row for row in world.manager.ops() if row.name == "MERGE(default.t)"]
     assert (row.is_runnable, "cannot be read" in row.about) == (False, True)
-    # It waits longer each time, and works again when it can be read.
+    # What is damaged waits long, and works again when it can be read.
+    world.work(59)
+    assert world.service(ServiceKind.MERGE).failures == 1
     world.work(1.1)
     assert world.service(ServiceKind.MERGE).failures == 2
-    world.work(0.5)
-    assert world.service(ServiceKind.MERGE).failures == 2
     broken.clear()
-    assert world.work(5) >= 1
+    assert world.work(61) >= 1
     assert world.visible_count() == 1
     assert world.service(ServiceKind.MERGE).failures == 0
 
@@ -330,7 +354,7 @@ def test_parts_are_given_back_when_a_merge_cannot_be_prepared(
     assert world.manager.runs() == []
     assert world.service(ServiceKind.MERGE).state == "failed"
     assert world.manager.numbers().prepare_failed == 1
-    assert world.work(1.1) >= 1
+    assert world.work(61) >= 1
     assert world.visible_count() == 1
     assert world.service(ServiceKind.MERGE).failures == 0
 

@@ -217,15 +217,21 @@ def test_a_poisoned_part_waits_and_holds_up_no_other(world: MaintenanceWorld, *,
     assert world.catalog.transactions.unfinished() == []
 
 
-def test_a_lost_worker_is_nobodys_failure(world: MaintenanceWorld) -> None:
+def test_a_lost_worker_is_no_parts_failure_and_each_loss_doubles_the_wait(world: MaintenanceWorld) -> None:
     world.insert("a", "b")
     world.worker.errors = [TaskLostError(), TaskLostError()]
     world.delete("a is odd")
     world.work()
-    assert world.service(ServiceKind.MUTATE).failures == 0
+    # Each part has lost its first task.
+    service = world.service(ServiceKind.MUTATE)
+    assert (service.state, service.failures) == ("failed", 2)
+    [told] = progress(world)
+    assert (told.latest_failed_part, told.parts_to_do) == ("", 2)
     world.work(1)
+    assert states(world) == [MutationState.PENDING]
     world.work(1)
     assert states(world) == [MutationState.DONE]
+    assert world.service(ServiceKind.MUTATE).failures == 0
     # Its files may still come: the transaction is cleaned after the grace.
     world.work(10)
     world.work(20)

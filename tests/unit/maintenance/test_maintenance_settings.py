@@ -6,6 +6,7 @@ import pytest
 
 from tilth.base.settings import BadSettingError
 from tilth.maintenance.knobs import (
+    check_table_settings,
     gc_partition_settings,
     gc_settings,
     manager_settings,
@@ -61,6 +62,25 @@ def test_realtime_partitions_only() -> None:
 def test_bad_values_are_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(BadSettingError, match=name):
         TABLE_SETTINGS.read({name: text})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"compaction_small_rowset_tradeoff": "0.01"}, "must be less than compaction_minimum_improvement"),
+        ({"compaction_minimum_improvement": "0.009"}, "compaction_small_rowset_tradeoff=0.009"),
+        ({"merge_selector_size_log_max": "13"}, "must be more than merge_selector_size_log_min"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(given: dict[str, str], told: str) -> None:
+    """POLICIES.md 4.3 and 4.5: gamma must be below the minimum improvement, or merging never ends."""
+    with pytest.raises(BadSettingError, match=told):
+        check_table_settings({"parquet_compression_level": "3"} | given)
+    with pytest.raises(BadSettingError, match=told):
+        merge_settings(TABLE_SETTINGS.read(given))
+    check_table_settings(
+        {"compaction_small_rowset_tradeoff": "0.0999", "compaction_minimum_improvement": "0.1", "no_such": "x"}
+    )
 
 
 def test_probabilities_are_checked() -> None:

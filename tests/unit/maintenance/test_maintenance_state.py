@@ -2,25 +2,71 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.catalog_world import World
+from tilth.base.errors import (
+    ConflictError,
+    CorruptError,
+    FencedError,
+    InvalidInputError,
+    NotFoundError,
+    RetryError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from tilth.base.retry import Retry
 from tilth.maintenance.feed import PartFeed
-from tilth.maintenance.state import ServiceState, failed_again, is_on, newest, service_state
+from tilth.maintenance.state import ServiceState, failed_again, is_failure, is_on, newest, rule_of, service_state
 from tilth.model.service import ServiceKind, Switch, SwitchState
+from tilth.storage import PartFileNotFoundError
+
+BROKEN = UnavailableError("r")
+
+
+@pytest.mark.parametrize(
+    ("error", "rule", "waits"),
+    [
+        (RetryError(), Retry.BACK_OFF, [1, 2, 4]),
+        (UnavailableError(), Retry.BACK_OFF, [1, 2, 4]),
+        (ConflictError(), Retry.CHOOSE_ANEW, [1, 1, 1]),
+        (NotFoundError(), Retry.CHOOSE_ANEW, [1, 1, 1]),
+        (FencedError(), Retry.STOP, [1, 1, 1]),
+        (UnknownOutcomeError(), Retry.ASK, [1, 1, 1]),
+        (InvalidInputError(), Retry.WAIT_LONG, [60, 60, 60]),
+        (CorruptError(), Retry.WAIT_LONG, [60, 60, 60]),
+        (ZeroDivisionError(), Retry.WAIT_LONG, [60, 60, 60]),
+        # A part that is in the catalog without its file would be chosen again.
+        (PartFileNotFoundError(), Retry.WAIT_LONG, [60, 60, 60]),
+    ],
+)
+def test_the_rule_of_all_background_services(error: Exception, rule: Retry, waits: list[int]) -> None:
+    assert rule_of(error) is rule
+    assert is_failure(error) == (rule in (Retry.BACK_OFF, Retry.WAIT_LONG))
+    failure = None
+    for seconds in waits:
+        failure = failed_again(failure, error, now_ms=0, about="p")
+        assert failure.until_ms == seconds * 1000
+    assert failure is not None
+    assert failure.reason == f"p: {error}"
+    assert failure.count == (3 if is_failure(error) else 1)
 
 
 def test_the_wait_doubles_up_to_a_bound() -> None:
-    failure = failed_again(None, reason="r", now_ms=0)
+    failure = failed_again(None, BROKEN, now_ms=0)
     waits = []
     for _ in range(12):
         waits.append(failure.until_ms - failure.at_ms)
-        failure = failed_again(failure, reason="r", now_ms=5)
+        failure = failed_again(failure, BROKEN, now_ms=5)
     assert waits[:4] == [1000, 2000, 4000, 8000]
     assert waits[-1] == 256_000
     assert failure.count == 13
     assert newest([]) is None
-    assert newest([failure, failed_again(None, reason="later", now_ms=9)]) == failed_again(
-        None, reason="later", now_ms=9
-    )
+    assert newest([failure, failed_again(None, BROKEN, now_ms=9)]) == failed_again(None, BROKEN, now_ms=9)
+    long = failure
+    for _ in range(12):
+        long = failed_again(long, CorruptError(), now_ms=0)
+    assert long.until_ms == 256_000
 
 
 def test_a_switch_may_end_by_itself() -> None:
@@ -33,7 +79,7 @@ def test_a_switch_may_end_by_itself() -> None:
 
 
 def test_the_most_telling_state_is_told() -> None:
-    failure = failed_again(None, reason="r", now_ms=0)
+    failure = failed_again(None, BROKEN, now_ms=0)
     assert service_state(is_switched_on=False, running=1, failure=failure, waiting=1) is ServiceState.STOPPED
     assert service_state(is_switched_on=True, running=1, failure=failure, waiting=1) is ServiceState.RUNNING
     assert service_state(is_switched_on=True, running=0, failure=failure, waiting=1) is ServiceState.FAILED

@@ -95,6 +95,7 @@ class Maintenance:
     merges: Op = field(default_factory=Op)
     mutations: Op = field(default_factory=lambda: Op(running=2))
     collections: Op = field(default_factory=Op)
+    expired: int = 4
     moved: int = 6
     removed: int = 7
     removed_bytes: int = 8
@@ -165,6 +166,7 @@ def test_maintenance_keeps_the_seeds_names(metrics: Metrics) -> None:
     assert value(metrics, "part_gc_duration_count") == 5
     assert value(metrics, "maintenance_op_prepare_failed_total") == 9
     assert value(metrics, "maintenance_op_find_best_candidate_duration_count") == 10
+    assert value(metrics, "tilth_gc_expired_partitions_total") == 4
     assert value(metrics, "tilth_gc_removed_files_total") == 7
 
 

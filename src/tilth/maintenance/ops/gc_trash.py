@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import TrashedPart
@@ -153,7 +153,7 @@ class TrashPhase:
             errors = list(pool.map(self._remove_one, items))
         failed = [(item, error) for item, error in zip(items, errors, strict=True) if error]
         for item, error in failed[:1]:
-            self._table.failed(TilthError("a file cannot be removed", file=item.item.part.file.name, reason=error))
+            self._table.failed(UnavailableError("a file cannot be removed", file=item.item.part.file.name, reason=error))
             self._note_due(self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
         return [item for item, error in zip(items, errors, strict=True) if not error]
 

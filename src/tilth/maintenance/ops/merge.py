@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from tilth.base.clock import Clock
-from tilth.base.errors import ConflictError, TilthError, UnknownOutcomeError
+from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
+from tilth.base.retry import Retry
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
@@ -37,7 +38,15 @@ from tilth.maintenance.policy import (
     select_for_merge,
     submittable,
 )
-from tilth.maintenance.state import Failure, ServiceState, failed_again, newest, service_state
+from tilth.maintenance.state import (
+    Failure,
+    ServiceState,
+    failed_again,
+    is_failure,
+    newest,
+    rule_of,
+    service_state,
+)
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import TableWatch
@@ -490,18 +499,9 @@ class MergeOp:
         except UnknownOutcomeError:
             keeps_parts = True
             raise
-        except ConflictError as error:
-            # The table went on without us, which is nobody's failure. What we know of it is old: no haste.
-            self._is_fruitful = False
-            self._told(partition, str(error))
-            raise
-        except TaskCancelledError:
-            # By a drop or a stop of the server.
-            self._told(partition, "the merge was cancelled")
-            raise
-        # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
+        # Whatever it was, it is told.
         except Exception as error:
-            self._failed(partition, error)
+            self._missed(partition, error)
             raise
         finally:
             if not keeps_parts:
@@ -510,18 +510,28 @@ class MergeOp:
 
     def _resolve_unknown(self) -> None:
         for merge, error in self._attempts.resolve():
-            if isinstance(error, ConflictError):
-                self._told(merge.spec.partition, str(error))
-            elif error is not None:
-                self._failed(merge.spec.partition, error)
+            if error is not None:
+                self._missed(merge.spec.partition, error)
             self._give_back(merge)
             self._notice()
 
-    def _failed(self, partition: str, error: Exception) -> None:
+    def _missed(self, partition: str, error: Exception) -> None:
+        """What follows from a merge that did not land; a failure stands in `system.bg_threads` and waits."""
+        if isinstance(error, TaskCancelledError):
+            # By a drop or a stop of the server.
+            self._told(partition, "the merge was cancelled")
+            return
+        if not is_failure(error):
+            # The table went on without us. What we know of it is old: no haste.
+            self._is_fruitful = False
+            self._told(partition, str(error))
+            if rule_of(error) is Retry.STOP:
+                self._release_pending()
+            return
         now_ms = self._clock.now_ms()
         with self._watch.lock:
             before = self._failures.get(partition)
-            self._failures[partition] = failed_again(before, reason=f"{partition}: {error}", now_ms=now_ms)
+            self._failures[partition] = failed_again(before, error, now_ms=now_ms, about=partition)
         _log.warning("merge_failed", table=self._watch.name, partition=partition, reason=error)
 
 

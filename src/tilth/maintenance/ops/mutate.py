@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from tilth.base.clock import Clock
-from tilth.base.errors import ConflictError, FencedError, RetryError, TilthError, UnknownOutcomeError
+from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.logs import Log
+from tilth.base.retry import Retry
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
@@ -31,14 +32,22 @@ from tilth.maintenance.policy.mutate import (
     mutation_gain,
     select_mutations,
 )
-from tilth.maintenance.state import Failure, ServiceState, newest, service_state
+from tilth.maintenance.state import (
+    Failure,
+    ServiceState,
+    failed_again,
+    is_failure,
+    newest,
+    rule_of,
+    service_state,
+)
 from tilth.maintenance.stats import MutationProgress
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.model.mutation import Mutation, needs
 from tilth.model.part import Part, PartEvent, parse_part_name
 from tilth.model.service import ServiceKind
-from tilth.warehouse import Dispatcher, SparkGoneError
+from tilth.warehouse import Dispatcher, TaskCancelledError
 
 #: Between two looks at a table whose parts change, also after a task was lost; while nothing does; and while batches
 #: wait for their turn.
@@ -88,6 +97,8 @@ class MutateOp:
         self._head = 0
         self._failures: dict[str, Failure] = {}
         self._suspects: set[str] = set()
+        #: A loss that is no part's fault: until it is over nothing new is chosen.
+        self._loss: Failure | None = None
         self._to_do: set[str] = set()
         #: Parts done by this process, by entry.
         self._done: dict[int, int] = {}
@@ -230,7 +241,7 @@ class MutateOp:
         """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
         switch = self._watch.switch(ServiceKind.MUTATE, now_ms)
         with self._watch.lock:
-            failure = newest(self._failures.values())
+            failure = newest([*self._failures.values(), *([self._loss] if self._loss else [])])
             waiting, running = len(self._pending), self._running
         state = service_state(
             is_switched_on=self._watch.is_on(ServiceKind.MUTATE, now_ms),
@@ -267,6 +278,10 @@ class MutateOp:
     # --- looking ---
 
     def _look_due_ms(self) -> int:
+        loss = self._loss
+        return max(self._next_due_ms(), 0 if loss is None else loss.until_ms)
+
+    def _next_due_ms(self) -> int:
         if not self._has_news:
             return self._next_look_ms
         with self._watch.lock:
@@ -368,6 +383,7 @@ class MutateOp:
             self._pending.clear()
             self._failures.clear()
             self._suspects.clear()
+            self._loss = None
             self._to_do.clear()
             self._done.clear()
         self._refusals = ()
@@ -448,6 +464,7 @@ class MutateOp:
         entry = rewrite.spec.mutation.id
         names = [str(part.name) for part in rewrite.sources]
         with self._watch.lock:
+            self._loss = None
             self._done[entry] = self._done.get(entry, 0) + len(names)
             if self._head != entry:
                 return
@@ -470,14 +487,16 @@ class MutateOp:
             _log.info("mutation_done", cause_id=str(entry), table=self._watch.name)
 
     def _failed(self, rewrite: Rewrite, error: Exception) -> None:
-        """A loss raises no count, all else that of the part at fault, once that is known."""
+        """A loss raises the count of no part, all else that of the part at fault, once that is known.
+
+        Which is which follows the rule of all background services; the waits of a part are those of POLICIES.md 8.5.
+        """
         spec = rewrite.spec
-        if _is_loss(error):
-            # What we know is old or a worker is gone: no haste.
-            self._is_fruitful = False
-            self._told(_named(spec.mutation.id), str(error))
-            return
         culprits = _culprits(rewrite, error)
+        is_lost = rule_of(error) is Retry.BACK_OFF and not culprits
+        if is_lost or not is_failure(error):
+            self._lost(spec.mutation.id, error)
+            return
         found = blame([str(part.name) for part in rewrite.sources], culprits)
         now_ms = self._clock.now_ms()
         with self._watch.lock:
@@ -501,6 +520,16 @@ class MutateOp:
             reason=error,
         )
 
+    def _lost(self, entry: int, error: Exception) -> None:
+        """A worker is gone or something does not answer; or what we know is old. No haste, and longer each time."""
+        self._is_fruitful = False
+        self._told(_named(entry), str(error))
+        with self._watch.lock:
+            if rule_of(error) is Retry.STOP:
+                self._pending.clear()
+            elif is_failure(error) and not isinstance(error, TaskCancelledError):
+                self._loss = failed_again(self._loss, error, now_ms=self._clock.now_ms(), about=_named(entry))
+
     def _resolve_unknown(self) -> None:
         for rewrite, error in self._attempts.resolve():
             if error is None:
@@ -522,11 +551,6 @@ def _idle(about: str) -> OpStats:
 
 def _named(entry: int) -> str:
     return f"mutation {entry}"
-
-
-def _is_loss(error: Exception) -> bool:
-    """Whether nobody is at fault: a worker is gone, a task was cancelled, or the table went on without us."""
-    return isinstance(error, ConflictError | RetryError | FencedError | SparkGoneError)
 
 
 def _culprits(rewrite: Rewrite, error: Exception) -> set[str]:

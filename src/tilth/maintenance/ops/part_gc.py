@@ -11,14 +11,15 @@ Always holds: one round at a time, of the background or of a command; an item th
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import assert_never
 
 from tilth.base.clock import Clock
-from tilth.base.errors import FencedError, NotFoundError
+from tilth.base.errors import NotFoundError
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
+from tilth.base.retry import Retry
 from tilth.catalog import Catalog
 from tilth.maintenance.op import IoUsage, NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.gc_expiry import ExpiryPhase
@@ -27,15 +28,17 @@ from tilth.maintenance.ops.gc_move import MovePhase
 from tilth.maintenance.ops.gc_round import GcTable, Round
 from tilth.maintenance.ops.gc_trash import TrashPhase
 from tilth.maintenance.owner import Owner
-from tilth.maintenance.state import Failure, ServiceState, failed_again, service_state
+from tilth.maintenance.state import Failure, ServiceState, failed_again, is_failure, rule_of, service_state
 from tilth.maintenance.stats import GcReport, GcRow
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import TableWatch
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceKind
 
-#: The first look at a table comes at a random time within this, so that a start does not read everything at once.
+#: The first look at a table comes at a random time within this, and within so much for each table of the server: a start
+#: does not read everything at once, and what must be weighed in a turn stays little.
 FIRST_LOOK_MS = 20_000
+FIRST_LOOK_MS_PER_TABLE = 60
 #: Rounds of SYSTEM GC: expired partitions, data, marks, ranges, and one that finds nothing.
 NOW_ROUNDS_MAX = 6
 
@@ -58,9 +61,11 @@ class PartGcOp:
         watch: TableWatch,
         owner: Owner,
         tally: Tally,
+        table_count: Callable[[], int],
     ) -> None:
         self._clock = clock
         self._watch = watch
+        self._table_count = table_count
         self._owner = owner
         self._tally = tally
         self._table = GcTable(
@@ -74,6 +79,8 @@ class PartGcOp:
         self._round = threading.Lock()
         self._running = 0
         self._failure: Failure | None = None
+        #: A round that was out of date is not repeated before.
+        self._rests_until_ms = 0
         self._has_failed = False
         self._last_reason = ""
         #: Rounds so far, and when the last one was.
@@ -92,7 +99,7 @@ class PartGcOp:
     def due_ms(self) -> int:
         """When `stats` may say something new, if nothing is noticed before."""
         due_ms = min(self._moves.due_ms(), self._trash.due_ms())
-        return max(due_ms, 0 if self._failure is None else self._failure.until_ms)
+        return max(due_ms, self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
 
     @property
     def running(self) -> int:
@@ -136,6 +143,8 @@ class PartGcOp:
             return OpStats(is_runnable=False, about="stopped by the user")
         if self._failure is not None and now_ms < self._failure.until_ms:
             return OpStats(is_runnable=False, about=f"failed: {self._failure.reason}")
+        if now_ms < self._rests_until_ms:
+            return OpStats(is_runnable=False, about="the last round was out of date")
         if self._running:
             return OpStats(is_runnable=False, about="a round is running")
         self._begin(now_ms)
@@ -158,8 +167,9 @@ class PartGcOp:
         if self._has_begun:
             return
         if self._table.catalog.parts.version(self._watch.uuid).counter > 0:
-            self._trash.look_first(now_ms + int(self._table.rng.random() * FIRST_LOOK_MS))
-            self._moves.look_first(now_ms + int(self._table.rng.random() * FIRST_LOOK_MS))
+            within_ms = max(FIRST_LOOK_MS, self._table_count() * FIRST_LOOK_MS_PER_TABLE)
+            self._trash.look_first(now_ms + int(self._table.rng.random() * within_ms))
+            self._moves.look_first(now_ms + int(self._table.rng.random() * within_ms))
         self._has_begun = True
 
     def prepare(self) -> Prepared | NotPrepared:
@@ -263,8 +273,14 @@ class PartGcOp:
         return self._moves.due_ms() <= now_ms, self._trash.due_ms() <= now_ms
 
     def _failed(self, error: Exception) -> None:
-        if isinstance(error, FencedError):
+        """By the rule of all background services; what counts stands in `system.bg_threads` and waits."""
+        if rule_of(error) is Retry.STOP:
             self._owner.lose(self._watch.uuid)
+        failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())
+        if not is_failure(error):
+            self._rests_until_ms = failure.until_ms
+            _log.info("gc_out_of_date", table=self._watch.name, reason=error)
+            return
         self._has_failed = True
-        self._failure = failed_again(self._failure, reason=str(error), now_ms=self._clock.now_ms())
+        self._failure = failure
         _log.warning("gc_failed", table=self._watch.name, reason=error)

@@ -103,6 +103,8 @@ class RunScores:
             ([0], np.cumsum(np.array([part.rows for part in parts], dtype=np.int64)))
         )
         self._best: tuple[Floats, Integers] | None = None
+        if not self._has_pair():
+            self._width = 0
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -143,6 +145,16 @@ class RunScores:
             if np.isfinite(reach[row, column]) and (best is None or reach[row, column] > best[0]):
                 best = (float(reach[row, column]), begin + row, column + 2)
         return None if best is None else self.of(best[1], best[2])
+
+    def _has_pair(self) -> bool:
+        """Whether any two neighbours are within the limits; a table that has come to rest has none."""
+        limits = self._limits
+        pairs = np.full(max(0, len(self) - 1), True)
+        if limits.bytes_max is not None:
+            pairs &= self._bytes_before[2:] - self._bytes_before[:-2] <= limits.bytes_max
+        if limits.rows_max is not None:
+            pairs &= self._rows_before[2:] - self._rows_before[:-2] <= limits.rows_max
+        return bool(pairs.any())
 
     def _best_of_all(self) -> tuple[Floats, Integers]:
         if self._best is None:

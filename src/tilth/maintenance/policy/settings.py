@@ -136,9 +136,10 @@ KEY_RANGE_SMALL_PART_GAIN = _table(
     "compaction_small_rowset_tradeoff",
     0.009,
     float,
-    *at_least(0),
-    "key_range: what getting rid of a small part is worth; at most nine tenths of compaction_minimum_improvement "
-    "count, or merging would never end. More: fewer small parts. Less: less rewriting.",
+    lambda x: x >= 0,
+    "0 or more; less than compaction_minimum_improvement",
+    "key_range: what getting rid of a small part is worth; as much as compaction_minimum_improvement would merge for "
+    "ever. More: fewer small parts. Less: less rewriting.",
 )
 KEY_RANGE_APPROXIMATION = _table(
     "compaction_approximation_ratio",
