@@ -248,6 +248,7 @@ def _routes() -> list[Route]:
         snapshots=nothing,
         health=lambda: health,
         metrics=lambda: b"",
+        maintenance=nothing,
         ids=random_id,
     )
     return [route for route in build_app(doors).routes if isinstance(route, Route)]

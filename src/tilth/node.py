@@ -98,6 +98,7 @@ class Node:
             snapshots=self._pins,
             health=self.health,
             metrics=self._metrics.text,
+            maintenance=self._maintenance.status,
             ids=random_id,
             settings=server_settings(values),
             counters=self._metrics.http,

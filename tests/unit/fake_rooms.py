@@ -8,6 +8,8 @@ from itertools import count
 
 import pyarrow as pa
 
+from tilth.maintenance import ManagerStatus, OpRow
+from tilth.maintenance.op import OpKind
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
@@ -67,6 +69,34 @@ class FakeRooms:
         return self.answer
 
 
+#: A manager with one table that rests.
+IDLE = ManagerStatus(
+    is_enabled=True,
+    threads=4,
+    busy=0,
+    memory_used=1000,
+    memory_limit=None,
+    registered=(
+        OpRow(
+            name="MERGE(shop.orders)",
+            kind=OpKind.MERGE,
+            database="shop",
+            table="orders",
+            uuid="u1",
+            is_runnable=False,
+            running=0,
+            logs_retained_bytes=0,
+            ram_anchored_bytes=0,
+            data_retained_bytes=0,
+            perf_improvement=0.0,
+            about="nothing <worth> merging",
+        ),
+    ),
+    running=(),
+    completed=(),
+)
+
+
 def doors_of(rooms: FakeRooms, settings: ServerSettings | None = None) -> Doors:
     """Doors in front of the rooms, with ids that tell their order."""
     numbers = count(1)
@@ -76,6 +106,7 @@ def doors_of(rooms: FakeRooms, settings: ServerSettings | None = None) -> Doors:
         snapshots=rooms,
         health=lambda: rooms.health,
         metrics=lambda: b"tilth_up 1.0\n",
+        maintenance=lambda: IDLE,
         ids=lambda: f"{next(numbers):032x}"[::-1],
         settings=settings or ServerSettings(),
     )

@@ -103,6 +103,7 @@ def merge_settings(values: Mapping[str, object]) -> MergeSettings:
         expected_parts=value_of(values, of_table.MERGE_EXPECTED_PARTS),
         write_amplification_threshold=value_of(values, of_table.MERGE_WRITE_AMPLIFICATION_THRESHOLD),
         running_max=value_of(values, of_table.MERGE_RUNNING_MAX),
+        is_disabled=value_of(values, of_table.MERGE_DISABLED),
         policy=value_of(values, of_table.MERGE_POLICY),
         key_range=_key_range_settings(values),
     )

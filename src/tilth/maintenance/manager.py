@@ -345,7 +345,8 @@ class MaintenanceManager:
                 op.observe(event, partition)
             if not is_first:
                 self._lookout.urge(table)
-        if not is_all:
+        # Of a start, older events miss in the statistics only: everything is looked at anyway.
+        if not is_all and not is_first:
             for table in self._registry.all():
                 for op in table.ops:
                     op.notice_all()

@@ -14,7 +14,6 @@ from enum import StrEnum
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.retry import Retry, backoff_ms, retry_rule
 from tilth.model.service import Switch, SwitchState
-from tilth.storage import PartFileNotFoundError
 
 #: 1 s, 2 s, 4 s ... 256 s.
 FAILURE_BACKOFF_BASE_MS = 1000
@@ -46,9 +45,6 @@ class Failure:
 
 def rule_of(error: Exception) -> Retry:
     """What follows from an error: the rule of all background services (tilth.base.retry)."""
-    if isinstance(error, PartFileNotFoundError):
-        # The part is still in the catalog: its bytes are lost, and to choose anew would choose it again.
-        return retry_rule(ErrorKind.CORRUPT)
     # What is no error of ours is a defect.
     return retry_rule(error.kind if isinstance(error, TilthError) else ErrorKind.INTERNAL)
 
@@ -61,8 +57,13 @@ def is_failure(error: Exception) -> bool:
 def failed_again(before: Failure | None, error: Exception, *, now_ms: int, about: str = "") -> Failure:
     """Each failure in a row doubles the wait, up to a bound; it is long at once where waiting alone heals nothing.
 
-    What is no failure waits as short as can be and adds nothing up. `about` is told before the error."""
-    count = 1 if before is None or not is_failure(error) else before.count + 1
+    What is no failure waits as short as can be and adds nothing up; nor do those that come together, as of all tasks
+    of a worker that dies. `about` is told before the error.
+    """
+    if before is None or not is_failure(error):
+        count = 1
+    else:
+        count = before.count + (now_ms >= before.until_ms)
     wait = backoff_ms(count - 1, base_ms=FAILURE_BACKOFF_BASE_MS, doublings_max=FAILURE_BACKOFF_DOUBLINGS_MAX)
     if rule_of(error) is Retry.WAIT_LONG:
         wait = max(wait, FAILURE_LONG_WAIT_MS)

@@ -6,6 +6,7 @@ GET  /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Sp
 POST /v1/readers/{id}             renews that reader's lease;  DELETE ends it
 GET  /v1/health                   components and how they are
 GET  /metrics                     Prometheus
+GET  /maintenance-manager         what maintenance does, did and weighs, as a page; `?raw` as text
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.maintenance import ManagerStatus
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import Health, Summary
@@ -44,6 +46,7 @@ from tilth.server.errors import (
     error_response,
 )
 from tilth.server.formats import Format, accepted_format, encode, named_format
+from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.sql import Answer
@@ -96,6 +99,7 @@ class Doors:
     health: Callable[[], Health]
     #: Prometheus' text format.
     metrics: Callable[[], bytes]
+    maintenance: Callable[[], ManagerStatus]
     ids: IdSource
     settings: ServerSettings = field(default_factory=ServerSettings)
     #: Where requests are counted; hand it to the metrics, too.
@@ -112,6 +116,7 @@ def build_app(doors: Doors) -> Starlette:
         api.route("/v1/readers/{id}", api.reader, "POST", "DELETE"),
         api.route("/v1/health", api.health, "GET", "HEAD"),
         api.route("/metrics", api.metrics, "GET", "HEAD"),
+        api.route("/maintenance-manager", api.maintenance, "GET", "HEAD"),
         api.route("/", api.front_page, "GET", "HEAD"),
     ]
     return Starlette(
@@ -239,6 +244,13 @@ class _Api:
         """Prometheus' text format; see metrics.md."""
         text = await self._run_short(self._doors.metrics)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def maintenance(self, request: Request) -> Response:
+        """The maintenance manager: what runs, what ran last, and every op as it was weighed last; `?raw` gives text."""
+        status, now_ms = await self._run_short(self._doors.maintenance), self._doors.clock.now_ms()
+        if "raw" in request.query_params:
+            return PlainTextResponse(maintenance_text(status, now_ms))
+        return HTMLResponse(maintenance_html(status, now_ms))
 
     async def front_page(self, request: Request) -> Response:
         """What is served here, as text."""

@@ -131,7 +131,10 @@ MUTATE_DURATION = Metric("mutate_duration", MetricType.HISTOGRAM, (), "How long 
 GC_RUNNING = Metric("part_gc_running", _GAUGE, (), "Collections of parts under way.")
 GC_DURATION = Metric("part_gc_duration", MetricType.HISTOGRAM, (), "How long collections took, in milliseconds.")
 GC_EXPIRED = Metric(
-    "tilth_gc_expired_partitions_total", _COUNTER, (), "Partitions that were dropped because all their rows had expired."
+    "tilth_gc_expired_partitions_total",
+    _COUNTER,
+    (),
+    "Partitions that were dropped because all their rows had expired.",
 )
 GC_MOVED = Metric("tilth_gc_moved_total", _COUNTER, (), "Records that were moved to the trash.")
 GC_REMOVED = Metric("tilth_gc_removed_files_total", _COUNTER, (), "Files that were removed.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import CorruptError, InvalidInputError, NotFoundError, RetryError
+from tilth.base.errors import CorruptError, InvalidInputError, RetryError
 
 
 class PartFileCorruptError(CorruptError):
@@ -11,7 +11,7 @@ class PartFileCorruptError(CorruptError):
     code = "PART_FILE_CORRUPT"
 
 
-class PartFileNotFoundError(NotFoundError):
+class PartFileNotFoundError(CorruptError):
     """a part file is missing"""
 
     code = "PART_FILE_NOT_FOUND"

@@ -30,7 +30,7 @@ from tilth.maintenance.policy.flush_scores import (
     ],
 )
 def test_flush_with_a_threshold_of_64_mib(ram: int, elapsed_ms: int, expected: float) -> None:
-    """orig"""
+    """POLICIES.md 6.7 row 1 (orig)"""
     assert flush_gain(ram, elapsed_ms, FlushSettings(threshold_mb=64)) == pytest.approx(expected, abs=1e-7)
 
 
@@ -48,13 +48,13 @@ def test_flush_with_a_threshold_of_64_mib(ram: int, elapsed_ms: int, expected: f
     ],
 )
 def test_flush_with_the_defaults(mb: float, elapsed_ms: int, expected: float) -> None:
-    """calc"""
+    """POLICIES.md 6.7 row 2 (calc)"""
     assert flush_gain(int(mb * MIB), elapsed_ms, FlushSettings()) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("used", "best"), [(0, 0), (60, 1), (70, 1), (90, 1), (50, 1), (140, 1)])
 def test_best_delta_store(used: float, best: int) -> None:
-    """calc"""
+    """POLICIES.md 6.7 row 3 (calc)"""
     a = DeltaStore(bytes=10 * MIB, replay_bytes=50 * MIB)
     b = DeltaStore(bytes=40 * MIB, replay_bytes=20 * MIB)
     assert best_delta_store([a, b], used_percent=used) == best
@@ -62,7 +62,7 @@ def test_best_delta_store(used: float, best: int) -> None:
 
 
 def test_the_larger_of_two_stores_with_equal_replay() -> None:
-    """calc"""
+    """POLICIES.md 6.7 row 3 (calc)"""
     for replay in (0, 7 * MIB):
         small, large = DeltaStore(bytes=1, replay_bytes=replay), DeltaStore(bytes=2, replay_bytes=replay)
         assert best_delta_store([small, large], used_percent=0) == 1
@@ -71,7 +71,7 @@ def test_the_larger_of_two_stores_with_equal_replay() -> None:
 
 
 def test_minor_and_major_of_few_files() -> None:
-    """orig: most files 3, least ratio 0.0001"""
+    """POLICIES.md 6.7 row 4 (orig): most files 3, least ratio 0.0001"""
     settings = DeltaSettings(minor_files_max=3, major_ratio_min=0.0001)
     minor = [minor_gain({"update": files}, settings) for files in range(4)]
     assert minor[:2] == [0, 0]
@@ -85,6 +85,7 @@ def test_minor_and_major_of_few_files() -> None:
 
 
 def test_minor_and_major_with_the_defaults() -> None:
+    """POLICIES.md 6.7 row 5"""
     settings = DeltaSettings()
     assert minor_gain({"update": 2}, settings) == 0.002
     assert minor_gain({"update": 1000}, settings) == minor_gain({"delete": 5000}, settings) == 1
@@ -98,7 +99,7 @@ def test_minor_and_major_with_the_defaults() -> None:
 
 @pytest.mark.parametrize(("index", "expected"), [(-1, 0), (1, 45), (100, 45), (101, 25), (201, 10), (301, 0)])
 def test_replay_size(index: int, expected: int) -> None:
-    """orig"""
+    """POLICIES.md 6.7 row 6 (orig)"""
     assert replay_bytes(index, [(100, 45), (200, 25), (300, 10)]) == expected
 
 
@@ -107,7 +108,7 @@ def test_replay_size(index: int, expected: int) -> None:
     [(10, 2, 0), (14, 2, 0), (15, 2, 1), (24, 2, 2), (25, 2, 3), (35, 2, 3), (35, 0, 4)],
 )
 def test_removable_segments(durability: int, least: int, expected: int) -> None:
-    """orig: five segments of five, the last one open"""
+    """POLICIES.md 6.7 row 7 (orig): five segments of five, the last one open"""
     segments = [LogSegment(max_index=index, is_open=index == 34) for index in (14, 19, 24, 29, 34)]
     assert removable_segments(segments, for_durability=durability, segments_min=least) == expected
 

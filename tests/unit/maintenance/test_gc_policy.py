@@ -49,10 +49,12 @@ def entry(end_ts: int | None, name: str = "a_1_1_0_1") -> GcEntry:
 
 @pytest.mark.parametrize(("seconds", "goes"), [(1800, False), (1801, True)])
 def test_lifetime(seconds: float, goes: bool) -> None:
+    """POLICIES.md 9.5 row 1"""
     assert judge_entry(entry(ago(seconds)), limit()).goes is goes
 
 
 def test_oldest_transaction_holds_back() -> None:
+    """POLICIES.md 9.5 row 2"""
     verdict = judge_entry(entry(ago(1801)), limit(oldest_txn=ago(1801)))
     assert not verdict.goes
     assert "the oldest active transaction" in verdict.reason
@@ -60,7 +62,7 @@ def test_oldest_transaction_holds_back() -> None:
 
 
 def test_history_holds_back() -> None:
-    """[T]: end 2 h ago, AHM = now - 7 d"""
+    """POLICIES.md 9.5 row 3: [T]: end 2 h ago, AHM = now - 7 d"""
     held = limit(ahm=ago(7 * 86_400))
     assert not judge_entry(entry(ago(2 * HOUR)), held).goes
     assert held.hold is Hold.HISTORY
@@ -103,7 +105,7 @@ def test_how_long_an_entry_stays_at_least() -> None:
 
 
 def test_data_goes_before_the_marks_that_hide_it() -> None:
-    """V2 of 1.4, with the end times that section 1.3 gives in each round, all lifetimes past."""
+    """POLICIES.md 9.5 row 8: V2 of 1.4, with the end times that section 1.3 gives in each round, all lifetimes past."""
     parts: dict[str, int | None] = {
         "1_1_0": 1003,
         "3_3_0": 1003,
@@ -144,6 +146,7 @@ def trash(*, end: int, commit: int, snapshots: tuple[int, ...] = ()) -> bool:
 
 @pytest.mark.parametrize(("seconds", "goes"), [(3 * HOUR, False), (3 * HOUR + 1, True)])
 def test_trash_lifetime(seconds: float, goes: bool) -> None:
+    """POLICIES.md 9.5 row 4"""
     assert trash(end=ago(seconds), commit=ago(9 * HOUR)) is goes
 
 
@@ -151,17 +154,22 @@ def test_trash_lifetime(seconds: float, goes: bool) -> None:
     ("snapshot_hours", "goes"), [((5.0,), False), ((7.0,), True), ((7.0, 5.0), False), ((6.0,), False), ((4.0,), True)]
 )
 def test_snapshots_keep_trash(snapshot_hours: tuple[float, ...], goes: bool) -> None:
-    """End 4 h ago, commit 6 h ago; a snapshot is needed from the commit on, up to before the end."""
+    """POLICIES.md 9.5 row 5.
+
+    End 4 h ago, commit 6 h ago; a snapshot is needed from the commit on, up to before the end.
+    """
     snapshots = tuple(ago(hours * HOUR) for hours in snapshot_hours)
     assert trash(end=ago(4 * HOUR), commit=ago(6 * HOUR), snapshots=snapshots) is goes
 
 
 def test_what_nobody_could_ever_see_goes_at_once() -> None:
+    """POLICIES.md 9.5 row 6"""
     assert trash(end=0, commit=ago(1))
     assert trash(end=ago(2), commit=ago(1))
 
 
 def test_deleters_grow_with_rounds_that_had_work() -> None:
+    """POLICIES.md 9.5 row 7"""
     assert [deleters(hits, deleters_max=20) for hits in range(6)] == [2, 4, 8, 16, 20, 20]
     assert deleters(1000, deleters_max=20) == 20
     assert trash_limit(1, settings=SETTINGS) == 800

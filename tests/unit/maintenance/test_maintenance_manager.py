@@ -150,7 +150,7 @@ IDLE = OpStats(is_runnable=False)
 
 
 def test_prepare_fails_1000_times_and_no_slot_is_lost() -> None:
-    """POLICIES 5.5; a leaked count is KUDU-2083."""
+    """POLICIES.md 5.5 row 11, second case: a leaked count is KUDU-2083."""
     world = Saying()
     world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0)).prepares = lambda: NotPrepared("gone")
     for _ in range(1000):
@@ -199,7 +199,7 @@ def test_an_op_that_could_not_be_prepared_waits() -> None:
 
 
 def test_1000_ops_and_4_workers_the_lowest_score_is_last() -> None:
-    """POLICIES 5.5 (orig)"""
+    """POLICIES.md 5.5 row 11, third case (orig)"""
     world = Saying(threads=4, maintenance_manager_history_size="1000")
     tables = [world.t, *(world.table(f"t{number}") for number in range(999))]
     order: list[int] = []
@@ -245,6 +245,7 @@ def test_free_workers_fill_without_waiting_for_a_tick() -> None:
 
 
 def test_the_ring_keeps_the_last_runs_newest_first() -> None:
+    """POLICIES.md 5.4"""
     world = Saying()
     op = world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0))
     op.is_single = False

@@ -45,8 +45,9 @@ def test_the_rule_of_all_background_services(error: Exception, rule: Retry, wait
     assert is_failure(error) == (rule in (Retry.BACK_OFF, Retry.WAIT_LONG))
     failure = None
     for seconds in waits:
-        failure = failed_again(failure, error, now_ms=0, about="p")
-        assert failure.until_ms == seconds * 1000
+        at_ms = 0 if failure is None else failure.until_ms
+        failure = failed_again(failure, error, now_ms=at_ms, about="p")
+        assert failure.until_ms - at_ms == seconds * 1000
     assert failure is not None
     assert failure.reason == f"p: {error}"
     assert failure.count == (3 if is_failure(error) else 1)
@@ -57,16 +58,17 @@ def test_the_wait_doubles_up_to_a_bound() -> None:
     waits = []
     for _ in range(12):
         waits.append(failure.until_ms - failure.at_ms)
-        failure = failed_again(failure, BROKEN, now_ms=5)
+        # One that comes before the wait is over was begun before: it adds nothing up.
+        assert failed_again(failure, BROKEN, now_ms=failure.until_ms - 1).count == failure.count
+        failure = failed_again(failure, BROKEN, now_ms=failure.until_ms)
     assert waits[:4] == [1000, 2000, 4000, 8000]
     assert waits[-1] == 256_000
     assert failure.count == 13
     assert newest([]) is None
-    assert newest([failure, failed_again(None, BROKEN, now_ms=9)]) == failed_again(None, BROKEN, now_ms=9)
-    long = failure
-    for _ in range(12):
-        long = failed_again(long, CorruptError(), now_ms=0)
-    assert long.until_ms == 256_000
+    later = failed_again(None, BROKEN, now_ms=failure.at_ms + 1)
+    assert newest([failure, later]) == later
+    long = failed_again(failure, CorruptError(), now_ms=failure.until_ms)
+    assert long.until_ms - long.at_ms == 256_000
 
 
 def test_a_switch_may_end_by_itself() -> None:

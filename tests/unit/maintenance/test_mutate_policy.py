@@ -9,6 +9,7 @@ import pytest
 
 from tilth.base.hybrid import pack
 from tilth.maintenance.knobs import mutate_settings
+from tilth.maintenance.policy.candidates import CandidatePart, why_apart
 from tilth.maintenance.policy.mutate import (
     Blame,
     MutateSettings,
@@ -55,6 +56,7 @@ def names(*parts: Part) -> tuple[str, ...]:
 
 
 def test_oracle_which_part_needs_which_entry() -> None:
+    """POLICIES.md 8.6 rows 1 to 3"""
     schema, data, later = entry(200, MutationKind.COLUMNS), entry(200), entry(300)
     old = part(50, columns=100)
     assert (needs(old, schema), needs(old, data)) == (True, True)
@@ -65,14 +67,32 @@ def test_oracle_which_part_needs_which_entry() -> None:
 
 
 def test_oracle_first_needed_keeps_neighbours_apart_until_the_older_is_mutated() -> None:
+    """POLICIES.md 8.6 row 4"""
     data = entry(200)
     # The younger one carries the entry that was there when it was committed.
     old, young = part(50), part(250, mutated=200)
     assert (first_needed(old, [data]), first_needed(young, [data])) == (data, None)
     assert first_needed(part(50, mutated=200), [data]) is None
 
+    def candidate(block: int, *, effective: int, needed: int | None) -> CandidatePart:
+        return CandidatePart(
+            name=f"a_{block}_{block}_0_1",
+            partition="a",
+            size=1,
+            rows=1,
+            age=0.0,
+            columns_commit_time=100,
+            mutation_effective_time=effective,
+            first_needed_mutation=needed,
+        )
+
+    younger = candidate(250, effective=200, needed=None)
+    assert "pending mutation" in (why_apart(candidate(50, effective=0, needed=200), younger) or "")
+    assert why_apart(candidate(50, effective=200, needed=None), younger) is None
+
 
 def test_oracle_nothing_of_the_second_entry_is_scheduled_before_the_first_is_done() -> None:
+    """POLICIES.md 8.6 row 5"""
     first, second = entry(200), entry(300)
     done_first, done_none = part(50, mutated=200), part(60)
     view = replace(VIEW, pending=(second, first), parts=(done_first, done_none))
@@ -93,6 +113,7 @@ def test_oracle_nothing_of_the_second_entry_is_scheduled_before_the_first_is_don
     ("failures", "expected"), [(1, 1000), (2, 2000), (5, 16_000), (9, 256_000), (10, 300_000), (11, 300_000)]
 )
 def test_oracle_delay_after_failures(failures: int, expected: int) -> None:
+    """POLICIES.md 8.6 row 6"""
     assert delay_ms(failures, longest_ms=300_000) == expected
     assert delay_ms(10**6, longest_ms=300_000) == 300_000
 

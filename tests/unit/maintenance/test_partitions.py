@@ -82,7 +82,7 @@ def choose(
     ],
 )
 def test_original_choice(number: int, strategy: PartitionStrategy, expected: set[str], seed: int) -> None:
-    """orig: p4 exists but is not known, no rotation is due."""
+    """POLICIES.md 2.3 rows 1 and 2 (orig): p4 exists but is not known, no rotation is due."""
     selection = choose(number, strategy=strategy, seed=seed)
     assert set(selection.partitions) == expected
     assert selection.rotation == FRESH
@@ -91,7 +91,7 @@ def test_original_choice(number: int, strategy: PartitionStrategy, expected: set
 
 @pytest.mark.parametrize("number", [4, 5])
 def test_original_rotation_makes_all_known(number: int) -> None:
-    """orig: after a rotation all four, now and in later calls."""
+    """POLICIES.md 2.3 row 3 (orig): after a rotation all four, now and in later calls."""
     first = choose(number, rotation=Rotation(last_time=NOW - 10_001, cursor=2))
     assert set(first.partitions) == set(ALL)
     assert first.rotation == Rotation(last_time=NOW, cursor=2)
@@ -101,7 +101,10 @@ def test_original_rotation_makes_all_known(number: int) -> None:
 
 
 def test_original_rotation_without_statistics() -> None:
-    """orig: statistics not ready, n = 1: one partition; nothing at all: a rotation that is empty."""
+    """POLICIES.md 2.3 row 4 (orig).
+
+    Statistics not ready, n = 1: one partition; nothing at all: a rotation that is empty.
+    """
     selection = choose(1, is_ready=False)
     assert selection.partitions == ("p1",)
     assert selection.rotation == Rotation(last_time=NOW, cursor=1)
@@ -112,7 +115,7 @@ def test_original_rotation_without_statistics() -> None:
 
 @pytest.mark.parametrize(("interval", "is_due"), [(99.0, True), (100.0, False)])
 def test_rotation_interval_is_exclusive(interval: float, is_due: bool) -> None:
-    """orig for 99, calc for 100."""
+    """POLICIES.md 2.3 row 5: orig for 99, calc for 100."""
     selection = choose(2, rotation=Rotation(last_time=NOW - 100), interval=interval)
     assert (selection.rotation.last_time == NOW) is is_due
 
@@ -135,7 +138,10 @@ def test_rotation_strategy_and_zero_rotate_always() -> None:
 
 @pytest.mark.parametrize(("ago", "expected"), [(10.0, ("p4", "p2")), (31.0, ("p3", "p4"))])
 def test_fill_rule(ago: float, expected: tuple[str, str]) -> None:
-    """calc, [T]: too few eligible partitions are filled up by the least fast, then by those in back-off."""
+    """POLICIES.md 2.3 row 7 (calc).
+
+    [T]: too few eligible partitions are filled up by the least fast, then by those in back-off.
+    """
     stats = known(one("p1", merged=15), one("p2", merged=13), one("p3", merged=5), one("p4", merged=8))
     selection = choose(2, stats=stats, postponed={"p3": NOW - ago})
     assert set(selection.partitions) == set(expected)
@@ -166,7 +172,7 @@ def test_only_ties_are_broken_by_chance() -> None:
 
 @pytest.mark.parametrize(("number", "expected"), [(1, {"p1"}), (2, {"p1", "p2"}), (3, {"p1", "p2", "p3"})])
 def test_original_choice_for_gc(number: int, expected: set[str]) -> None:
-    """orig: merged/removed p1 10/0, p2 10/5, p3 10/10."""
+    """POLICIES.md 2.3 row 6 (orig): merged/removed p1 10/0, p2 10/5, p3 10/10."""
     stats = known(one("p1"), one("p2", removed=5), one("p3", removed=10))
     selection = gc(stats, number)
     assert set(selection.partitions) == expected

@@ -80,7 +80,7 @@ OP3 = op("op3", ram=200, logs=100 * MIB)
 
 
 def test_log_is_freed_first() -> None:
-    """orig"""
+    """POLICIES.md 5.5 rows 1 and 2 (orig)"""
     choice = pick([OP1, OP2, OP3])
     assert (choice.op_name, choice.reason) == ("op1", "free 104857600 bytes of WAL")
     nothing = pick([OP2, OP3])
@@ -88,7 +88,7 @@ def test_log_is_freed_first() -> None:
 
 
 def test_replay_size() -> None:
-    """orig"""
+    """POLICIES.md 5.5 row 3 (orig)"""
     settings = replace(SETTINGS, log_target_replay_size_mb=50)
     choice = pick([OP2, OP3], settings=settings)
     assert choice.op_name == "op3"
@@ -96,13 +96,17 @@ def test_replay_size() -> None:
     assert pick([OP2], settings=settings).op_name == "op2"
 
 
-@pytest.mark.parametrize(("logs", "rule"), [(1024 * MIB - 1, "nothing_to_gain"), (1024 * MIB, "replay_size")])
+@pytest.mark.parametrize(
+    ("logs", "rule"),
+    [(int(1023.99 * MIB), "nothing_to_gain"), (1024 * MIB - 1, "nothing_to_gain"), (1024 * MIB, "replay_size")],
+)
 def test_replay_size_is_in_whole_mib(logs: int, rule: str) -> None:
+    """POLICIES.md 5.5 row 6"""
     assert pick([op("a", logs=logs)]).rule == rule
 
 
 def test_order_under_pressure() -> None:
-    """orig: 70 %, log first and memory second"""
+    """POLICIES.md 5.5 row 4 (orig): 70 %, log first and memory second"""
     ops = [op("op3", logs=99, ram=101), op("op1", logs=100, ram=100), op("op2", logs=100, ram=99)]
     order = []
     while ops:
@@ -116,24 +120,27 @@ def test_order_under_pressure() -> None:
 
 
 def test_memory_alone_may_win_under_pressure() -> None:
+    """POLICIES.md 5.1, B: 0 log bytes with memory can win"""
     assert pick([op("a", ram=5)], memory=used(90)).rule is ChoiceRule.MEMORY_PRESSURE
     assert pick([op("a", ram=5)]).rule is ChoiceRule.NOTHING_TO_GAIN
 
 
 def test_pressure_without_anything_to_flush_falls_through() -> None:
-    """orig"""
+    """POLICIES.md 5.5 row 11, first case (orig)"""
     assert pick([op("a", perf=0.5)], memory=used(99)).rule is ChoiceRule.READ_GAIN
 
 
 @pytest.mark.parametrize(("priority", "expected"), [(-6, 0.620921), (-1, 0.909091), (0, 1.0), (1, 1.1), (6, 1.610510)])
 def test_adjusted_score(priority: int, expected: float) -> None:
+    """POLICIES.md 5.5 row 5"""
     stats = OpStats(is_runnable=True, perf_improvement=1.0, priority=priority)
-    assert adjusted_score(stats, SETTINGS) == pytest.approx(expected, abs=1e-6)
+    assert adjusted_score(stats, SETTINGS) == 1.1 ** max(-5, min(priority, 5)) == pytest.approx(expected, abs=1e-6)
     assert adjusted_score(replace(stats, perf_improvement=0.0, workload_score=3.0), SETTINGS) == 0
     assert adjusted_score(replace(stats, workload_score=1.0), SETTINGS) == pytest.approx(2 * expected, abs=2e-6)
 
 
 def test_data_must_be_more_than_the_minimum() -> None:
+    """POLICIES.md 5.5 row 7"""
     settings = replace(SETTINGS, data_gc_min_size_mb=1)
     assert pick([op("a", data=MIB)], settings=settings).op_name is None
     choice = pick([op("a", data=MIB + 1)], settings=settings)
@@ -151,11 +158,27 @@ def test_data_must_be_more_than_the_minimum() -> None:
     ],
 )
 def test_data_against_gain(probability: float, draw: float, rule: ChoiceRule) -> None:
+    """POLICIES.md 5.5 row 8"""
     settings = replace(SETTINGS, data_gc_prioritization_prob=probability)
     assert pick([op("c", data=1), op("d", perf=0.1)], settings=settings, rng=Draws(draw)).rule is rule
 
 
+def test_data_and_gain_take_about_turns() -> None:
+    """POLICIES.md 5.5 row 8: at 0.5 about half, within 3 sigma over 4000 trials."""
+    rng, trials = new_rng(11), 4000
+    ops = [op("c", data=1), op("d", perf=0.1)]
+    share = sum(pick(ops, rng=rng).rule is ChoiceRule.FREE_DATA for _ in range(trials)) / trials
+    assert abs(share - 0.5) <= 3 * (0.25 / trials) ** 0.5
+
+
+def test_without_a_gain_data_needs_no_draw() -> None:
+    """POLICIES.md 5.1 step 4"""
+    never = replace(SETTINGS, data_gc_prioritization_prob=0.0)
+    assert pick([op("c", data=1), op("d", perf=-1.0)], settings=never).rule is ChoiceRule.FREE_DATA
+
+
 def test_draws_are_made_in_order_and_only_when_needed() -> None:
+    """POLICIES.md 5.1"""
     both = [op("b", ram=1), op("c", data=1), op("d", perf=0.1)]
     settings = replace(SETTINGS, run_non_memory_ops_prob=1.0)
     draws = Draws(0.0, 0.9)
@@ -169,7 +192,7 @@ def test_draws_are_made_in_order_and_only_when_needed() -> None:
 
 @pytest.mark.parametrize(("percent", "share"), [(60, 1.0), (65, 0.75), (70, 0.5), (75, 0.25), (80, 0.0), (95, 0.0)])
 def test_skip_rate_inside_the_band(percent: float, share: float) -> None:
-    """Within 3 sigma over 4000 trials."""
+    """POLICIES.md 5.5 row 9: Within 3 sigma over 4000 trials."""
     probability = 0.4
     settings = replace(SETTINGS, run_non_memory_ops_prob=probability)
     rng, trials = new_rng(7), 4000
@@ -179,6 +202,7 @@ def test_skip_rate_inside_the_band(percent: float, share: float) -> None:
 
 
 def test_no_pressure_below_the_band_or_without_a_limit() -> None:
+    """POLICIES.md 5.2"""
     assert not is_flush_due(used(59.99), settings=SETTINGS, rng=Draws())
     assert not is_flush_due(MemoryUse(consumption=10**12), settings=SETTINGS, rng=Draws())
     narrow = replace(SETTINGS, memory_limit_soft_percentage=60.0)
@@ -186,7 +210,7 @@ def test_no_pressure_below_the_band_or_without_a_limit() -> None:
 
 
 def test_other_work_at_the_lower_border() -> None:
-    """orig: 60 %, probability 0.2: non-memory work runs between 0.1 and 0.6 times as often."""
+    """POLICIES.md 5.5 row 10 (orig): 60 %, probability 0.2: non-memory work runs between 0.1 and 0.6 times as often."""
     settings = replace(SETTINGS, run_non_memory_ops_prob=0.2)
     rng, counts = new_rng(3), {"flush": 0, "gain": 0}
     for _ in range(1000):
@@ -196,6 +220,7 @@ def test_other_work_at_the_lower_border() -> None:
 
 
 def test_what_is_passed_over() -> None:
+    """POLICIES.md 5.1: not runnable, cancelled, not valid; no free worker"""
     idle = [
         op("a", perf=9.0, is_runnable=False),
         replace(op("b", perf=9.0), is_cancelled=True),
@@ -211,6 +236,7 @@ def test_what_is_passed_over() -> None:
 
 
 def test_ties_go_to_the_first_name() -> None:
+    """POLICIES.md 5"""
     assert pick([op("b", perf=1.0), op("a", perf=1.0)]).op_name == "a"
     assert pick([op("b", data=5), op("a", data=5)]).op_name == "a"
     assert pick([op("b", logs=5, io=IoUsage.LOW), op("a", logs=5, io=IoUsage.LOW)]).op_name == "a"

@@ -74,7 +74,10 @@ def only(selection: MergeSelection) -> MergeSpec:
     ],
 )
 def test_range_oracle(parts: list[CandidatePart], ratio: float, base: float, is_allowed: bool, score: float) -> None:
-    """A part of 1 MiB at the end keeps the exception for whole runs out of it."""
+    """POLICIES.md 3.8, first table, rows 1 to 4.
+
+    A part of 1 MiB at the end keeps the exception for whole runs out of it.
+    """
     stranger = part(99, 200 * GIB)
     scores = RunScores([*parts, stranger], Limits(base=5.0))
     found = scores.of(0, len(parts))
@@ -87,11 +90,13 @@ def test_range_oracle(parts: list[CandidatePart], ratio: float, base: float, is_
 
 @pytest.mark.parametrize(("count", "score_mib"), [(2, 169.5), (3, 16.13), (5, 8.167), (10, 5.412)])
 def test_score_by_number_of_parts(count: int, score_mib: float) -> None:
+    """POLICIES.md 3.8, below the first table"""
     found = RunScores(row([1] * count), Limits(base=1.0)).of(0, count)
     assert found.score / MIB == pytest.approx(score_mib, rel=1e-3)
 
 
 def test_score_falls_up_to_a_hundred_parts() -> None:
+    """POLICIES.md 3.8, below the first table"""
     scores = RunScores(row([1] * 101), Limits(base=1.0))
     values = [scores.of(0, count).score for count in range(2, 101)]
     assert values == sorted(values, reverse=True)
@@ -102,7 +107,7 @@ def test_score_falls_up_to_a_hundred_parts() -> None:
     [(5 * MIB, DAY, 4.517269), (GIB, DAY, 4.846176), (10 * GIB, 7 * DAY, 4.168297)],
 )
 def test_base_falls_with_age(total: int, age: float, base: float) -> None:
-    """calc"""
+    """POLICIES.md 3.8, below the first table (calc)"""
     halves = [part(1, total // 2, age=age), part(2, total - total // 2, age=age)]
     assert RunScores(halves, Limits(base=5.0)).of(0, 2).base == pytest.approx(base, rel=1e-6)
 
@@ -118,7 +123,7 @@ def test_base_falls_with_age(total: int, age: float, base: float) -> None:
     ],
 )
 def test_chosen_range(sizes: list[float], first: int, count: int, score: float) -> None:
-    """calc, all ages 0"""
+    """POLICIES.md 3.8, second table, rows 1, 2 and 5 (calc): all ages 0"""
     parts = row(sizes)
     spec = only(select(parts))
     assert spec.parts == tuple(each.name for each in parts[first : first + count])
@@ -126,7 +131,7 @@ def test_chosen_range(sizes: list[float], first: int, count: int, score: float) 
 
 
 def test_whole_run_exception() -> None:
-    """calc: ages 7200 all / last 3599 / 0 with final"""
+    """POLICIES.md 3.8, second table, row 3 (calc): ages 7200 all / last 3599 / 0 with final"""
     assert len(only(select(row([1] * 4, age=7200))).parts) == 4
     late = row([1] * 4, age=7200)
     late[-1] = replace(late[-1], age=3599)
@@ -147,14 +152,14 @@ def test_whole_run_exception_ends_at_a_hundred_parts() -> None:
 
 
 def test_aggressive() -> None:
-    """calc"""
+    """POLICIES.md 3.8, second table, row 4 (calc)"""
     spec = only(select(row([1, 1, 1]), effort=Effort.AGGRESSIVE))
     assert len(spec.parts) == 3
     assert spec.score == pytest.approx(16914954.365, rel=1e-6)
 
 
 def test_penalty_for_a_tiny_last_part() -> None:
-    """calc, [T]: as a share of the sum, from ten parts on"""
+    """POLICIES.md 3.8, second table, row 6 (calc): [T]: as a share of the sum, from ten parts on"""
     ten = RunScores([*row([1] * 9), part(10, KIB)], Limits(base=1.0)).of(0, 10)
     nine = RunScores([*row([1] * 8), part(9, KIB)], Limits(base=1.0)).of(0, 9)
     assert ten.score == pytest.approx(6417992.155, rel=1e-6)

@@ -25,6 +25,7 @@ ON = WorkloadSettings(is_enabled=True)
     ],
 )
 def test_score(scans: float, rows: float, flush: float, merge: float) -> None:
+    """POLICIES.md 5.3"""
     rates = Rates(scans_per_second=scans, rows_per_second=rows)
     assert (flush_score(rates, ON), merge_score(rates, ON)) == (flush, merge)
     assert flush_score(rates, WorkloadSettings()) == merge_score(rates, WorkloadSettings()) == 0
@@ -33,6 +34,7 @@ def test_score(scans: float, rows: float, flush: float, merge: float) -> None:
 
 
 def test_rates_are_made_anew_after_a_minute_and_the_baseline_after_five() -> None:
+    """POLICIES.md 5.3"""
     workload = Workload()
     assert workload.rates(0) == Rates()
     workload.add(scans=61, rows=6100)

@@ -178,7 +178,7 @@ def test_metrics_and_the_front_page(client: httpx.Client) -> None:
     assert "POST /v1/sql" in client.get("/").text
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/v1/health"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/v1/health", "/maintenance-manager"])
 def test_head_has_no_body(client: httpx.Client, path: str) -> None:
     response = client.head(path)
     assert (response.status_code, response.content) == (200, b"")

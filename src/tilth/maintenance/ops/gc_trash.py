@@ -153,7 +153,9 @@ class TrashPhase:
             errors = list(pool.map(self._remove_one, items))
         failed = [(item, error) for item, error in zip(items, errors, strict=True) if error]
         for item, error in failed[:1]:
-            self._table.failed(UnavailableError("a file cannot be removed", file=item.item.part.file.name, reason=error))
+            self._table.failed(
+                UnavailableError("a file cannot be removed", file=item.item.part.file.name, reason=error)
+            )
             self._note_due(self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
         return [item for item, error in zip(items, errors, strict=True) if not error]
 

@@ -49,7 +49,7 @@ from tilth.maintenance.state import (
 )
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.model.part import Part, PartEvent
 from tilth.model.service import ServiceKind
 from tilth.warehouse import Dispatcher, TaskCancelledError
@@ -65,6 +65,7 @@ LOOK_SETTLED_MAX_MS = 6 * 3_600_000
 PARTS_MAX = 20_000
 #: After these the parts differ from what the last look saw.
 _TELLING_EVENTS = frozenset({"new", "merge", "hide", "undrop", "mutate"})
+_DISABLED = "disable_compaction is on"
 
 _log = Log("maintenance")
 
@@ -150,6 +151,8 @@ class MergeOp:
             is_open = bool(self._pending)
         if self._attempts.unknown_txns or is_open:
             return 0
+        if self._watch.knobs.merge.is_disabled:
+            return FAR_MS
         return self._looked_ms + LOOK_BUSY_MS if self._has_news else self._next_look_ms
 
     def observe(self, event: PartEvent, partition: str) -> None:
@@ -183,6 +186,9 @@ class MergeOp:
             self._release_pending()
             return _idle("stopped by the user")
         self._resolve_unknown()
+        if self._watch.knobs.merge.is_disabled:
+            self._release_pending()
+            return _idle(_DISABLED)
         if self._is_look_due(now_ms):
             self._look(now_ms)
         with self._watch.lock:
@@ -253,6 +259,8 @@ class MergeOp:
             case ServiceState.IDLE:
                 told = refusals[0] if refusals else None
                 reason = f"{told.partition}: {told.reason}" if told else "nothing worth merging"
+                if self._watch.knobs.merge.is_disabled:
+                    reason = _DISABLED
             case _:
                 assert_never(state)
         return state, reason, failure

@@ -186,8 +186,9 @@ def _candidate(part: Part, definition: TableDef, mutations: Sequence[Mutation], 
         size=part.bytes,
         rows=part.rows,
         age=max(0.0, (now_ms - milliseconds(part.commit_ts)) / 1000),
-        # A table that never changed its columns has them since schema version 1.
-        columns_commit_time=part.columns_commit_ts or part.schema_version,
+        # The first columns of a table have no commit; 0 would say that nobody knows it. Schema versions of one time
+        # differ in defaults and comments alone.
+        columns_commit_time=part.columns_commit_ts or 1,
         mutation_effective_time=max(part.mutation_ts, definition.killed_mutation_ts),
         first_needed_mutation=None if needed is None else needed.commit_ts,
     )

@@ -35,8 +35,8 @@ from tilth.maintenance.watch import TableWatch
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceKind
 
-#: The first look at a table comes at a random time within this, and within so much for each table of the server: a start
-#: does not read everything at once, and what must be weighed in a turn stays little.
+#: The first look at a table comes at a random time within this, and within so much for each table of the server: a
+#: start does not read everything at once, and what must be weighed in a turn stays little.
 FIRST_LOOK_MS = 20_000
 FIRST_LOOK_MS_PER_TABLE = 60
 #: Rounds of SYSTEM GC: expired partitions, data, marks, ranges, and one that finds nothing.

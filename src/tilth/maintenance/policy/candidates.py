@@ -99,6 +99,8 @@ class MergeSettings:
     write_amplification_threshold: float = 4.0
     #: Merges of the table that may run at once.
     running_max: int = 32
+    #: Nothing is merged but by OPTIMIZE.
+    is_disabled: bool = False
     policy: MergePolicy = MergePolicy.SIZE_TIERED
     key_range: KeyRangeSettings = field(default=KeyRangeSettings())
 

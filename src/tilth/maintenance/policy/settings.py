@@ -259,6 +259,13 @@ MERGE_SIZE_LOG_MAX = _table(
     "Natural logarithm of the bytes from which on that age is thirty days. More: middling parts are folded sooner. "
     "Less: they wait longer and are rewritten less often.",
 )
+MERGE_DISABLED = switch(
+    Scope.TABLE,
+    "disable_compaction",
+    False,
+    "On: the table is merged by OPTIMIZE only, so that parts pile up until writes are slowed and refused. Off: it "
+    "keeps itself in shape. To stop merges for a while, SYSTEM STOP MERGES also tells who did it and why.",
+)
 MERGE_RUNNING_MAX = _table(
     "max_addition_bg_task_num",
     32,
@@ -428,6 +435,7 @@ TABLE_SETTINGS = SettingGroup(
         MERGE_ONLY_REALTIME_PARTITION,
         MERGE_POSTPONE_TIME,
         MERGE_POLICY,
+        MERGE_DISABLED,
         KEY_RANGE_BUDGET,
         KEY_RANGE_TARGET_SIZE,
         KEY_RANGE_GAIN_MIN,
