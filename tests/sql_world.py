@@ -208,6 +208,7 @@ class FakeMaintenance:
         return self.progress
 
     def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]:
+        self.calls.append(("explain", table_uuid, policy))
         return [
             MergeCandidateRow(
                 partition="all",

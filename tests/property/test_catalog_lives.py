@@ -6,6 +6,7 @@ merge moves them, a rewrite notes the mutation at each group. Every commit check
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.catalog_world import World
@@ -23,11 +24,12 @@ from tilth.model.mutation import Mutation, MutationKind, MutationState, first_ne
 from tilth.model.part import Part
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
+from tilth.storage.shapes import wanted_of
 
 PARTITIONS = "ab"
 ACTIONS = (
     *("insert", "insert", "insert", "merge", "merge"),
-    *("update", "columns", "rewrite", "rewrite", "rewrite", "vanish", "accept", "finish", "kill"),
+    *("update", "columns", "rewrite", "rewrite", "rewrite", "vanish", "accept", "finish", "kill", "describe", "trim"),
     *("drop", "truncate", "undrop", "undrop", "collect", "collect", "empty"),
 )
 
@@ -42,6 +44,8 @@ class Life:
         self.world = World()
         #: By file.
         self.content: dict[str, Content] = {}
+        #: As they were seen last, also those that are forgotten.
+        self.mutations: dict[int, Mutation] = {}
         #: Commit of each group's insert, in order.
         self.born: list[int] = []
         #: By partition.
@@ -61,6 +65,10 @@ class Life:
                 self.mutate(partition, action, number)
             case "finish" | "kill":
                 self.end(action)
+            case "describe":
+                self.describe(number)
+            case "trim":
+                self.world.catalog.mutations.trim(self.world.t, keep=0)
             case "drop" | "truncate":
                 self.drop(PARTITIONS if action == "truncate" else partition)
             case "undrop":
@@ -102,8 +110,14 @@ class Life:
             return
         definition = self.world.definition()
         number = definition.next_column_id
-        column = Column(id=number, name=f"c{number}", type=Simple(Kind.INT64))
+        column = Column(id=number, name=f"c{number}", type=Simple(Kind.INT64), default=str(number))
         self.world.alter(Schema(columns=(*definition.schema.columns, column)))
+
+    def describe(self, number: int) -> None:
+        definition = self.world.definition()
+        *others, last = definition.schema.columns
+        schema = Schema(columns=(*others, msgspec.structs.replace(last, default=f"-{number}")))
+        self.world.catalog.tables.describe_columns(self.world.t, definition.schema_version, schema)
 
     def mutate(self, partition: str, action: str, number: int) -> None:
         pending = self.world.catalog.mutations.pending(self.world.t)
@@ -172,7 +186,7 @@ class Life:
     def check(self) -> None:
         definition = self.world.definition()
         counts = self.world.catalog.parts.counts(self.world.t)
-        commits = {each.id: each.commit_ts for each in self.world.catalog.mutations.all(self.world.t)}
+        self.mutations |= {each.id: each for each in self.world.catalog.mutations.all(self.world.t)}
         for partition in PARTITIONS:
             parts = self.visible(partition)
             assert counts.get(partition, 0) == len(parts)
@@ -180,14 +194,17 @@ class Life:
             assert sorted(groups) == sorted(self.shown[partition]), "every row once"
             assert sum(part.rows for part in parts) == 10 * len(groups)
             for part in parts:
-                assert definition.schema_of(part.schema_version) is not None
+                stored = definition.schema_of(part.schema_version)
+                assert stored is not None
+                for column in wanted_of(definition, part.schema_version).columns:
+                    assert column.name in stored.names or column.default == str(column.id), "as the column came"
                 for group, got in self.content[part.file.name].items():
-                    times = [commits[each] for each in got]
+                    times = [self.mutations[each].commit_ts for each in got]
                     assert times == sorted(set(times)), "once, and in their order"
                     assert all(ts > self.born[group] for ts in times), "rows that came later do not get it"
 
     def check_settled(self) -> None:
-        done = [each for each in self.world.catalog.mutations.all(self.world.t) if each.state is MutationState.DONE]
+        done = [each for each in self.mutations.values() if each.state is MutationState.DONE]
         for partition in PARTITIONS:
             for part in self.visible(partition):
                 for group, got in self.content[part.file.name].items():

@@ -11,6 +11,7 @@ entry has not reached makes it pending again.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -116,13 +117,18 @@ class Mutations:
         return mutation
 
     def trim(self, table: str, keep: int = 100) -> int:
-        """Forgets the oldest ended entries beyond those kept; returns how many."""
+        """Forgets the oldest ended entries beyond those kept; returns how many.
+
+        Those that an UNDROP PARTITION would make pending again stay.
+        """
 
         def plan(view: ReadView) -> Plan[int]:
             entries = read_all(view, codec.MUTATIONS, Space.MUTATION, table)
             ended = [each for each in entries if each.state is not MutationState.PENDING]
             ended.sort(key=lambda each: each.commit_ts)
-            keys = [pack(Space.MUTATION, table, each.id) for each in ended[: max(0, len(ended) - keep)]]
+            old = ended[: max(0, len(ended) - keep)]
+            hidden = list(_hidden(view, table)) if old else []
+            keys = [pack(Space.MUTATION, table, each.id) for each in old if not _may_be_due(each, hidden)]
             return Plan(result=len(keys), preconditions=[unchanged(key, view.get(key)) for key in keys], deletes=keys)
 
         return change(self._kv, self._clock, plan)
@@ -140,6 +146,20 @@ def pending_in(view: ReadView, table: str) -> list[Mutation]:
     entries = read_all(view, codec.MUTATIONS, Space.MUTATION, table)
     pending = [each for each in entries if each.state is MutationState.PENDING]
     return sorted(pending, key=lambda each: each.commit_ts)
+
+
+def _hidden(view: ReadView, table: str) -> Iterator[Part]:
+    """Parts that are not visible, but may be again."""
+    entries = list(read_all(view, codec.ENTRIES, Space.ENTRY, table))
+    shown = {part.name for part in visible(entries)}
+    yield from (entry for entry in entries if isinstance(entry, Part) and entry.name not in shown)
+    for item in read_all(view, codec.TRASH, Space.TRASH, table):
+        if item.is_dropped and not item.is_going:
+            yield item.part
+
+
+def _may_be_due(mutation: Mutation, hidden: Iterable[Part]) -> bool:
+    return mutation.state is MutationState.DONE and any(needs(part, mutation) for part in hidden)
 
 
 def _definition(view: ReadView, table: str) -> TableDef:

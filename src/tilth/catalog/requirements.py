@@ -22,7 +22,7 @@ _NAMES_TOLD_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaIs:
-    """The table's columns are those that the files were written with."""
+    """The table's columns are those that the files were written with, but for defaults and comments."""
 
     table: str
     schema_version: int
@@ -70,8 +70,9 @@ def required_tables(requirements: Iterable[Requirement]) -> set[str]:
 
 
 def check_schema(definition: TableDef, requirement: SchemaIs) -> None:
-    """Raises SchemaChangedError."""
-    if definition.schema_version != requirement.schema_version:
+    """Raises SchemaChangedError. Columns that differ in defaults and comments alone are the same."""
+    written_with = definition.schema_of(requirement.schema_version)
+    if written_with is None or not written_with.is_stored_as(definition.schema):
         raise SchemaChangedError(
             table=full_name(definition),
             written_with=requirement.schema_version,

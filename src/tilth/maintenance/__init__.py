@@ -7,8 +7,10 @@ deleted that a reader or a running transaction may need; every choice and every 
 See also: POLICIES.md 2, 3, 5, 9; docs/operate for tuning.
 """
 
-from tilth.maintenance.knobs import ManagerSettings, check_table_settings, manager_settings
+from tilth.maintenance.knobs import ManagerSettings, check_table_settings, gc_settings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
+from tilth.maintenance.policy.expiry import is_expired, ttl_of
+from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.settings import TABLE_SETTINGS
 from tilth.maintenance.settings import NODE_SETTINGS
 from tilth.maintenance.spark import merge_runner, mutate_runner
@@ -34,6 +36,7 @@ __all__ = [
     "ChoiceRow",
     "GcReport",
     "GcRow",
+    "GcSettings",
     "MaintenanceManager",
     "MaintenanceNumbers",
     "ManagerSettings",
@@ -45,7 +48,10 @@ __all__ = [
     "OpRun",
     "OptimizeReport",
     "check_table_settings",
+    "gc_settings",
+    "is_expired",
     "manager_settings",
     "merge_runner",
     "mutate_runner",
+    "ttl_of",
 ]

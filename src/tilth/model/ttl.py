@@ -31,7 +31,7 @@ _TTL = re.compile(
     re.IGNORECASE,
 )
 _HINT = (
-    "write: column + INTERVAL n unit, with unit one of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR; "
+    "write: column, or column + INTERVAL n unit, with unit one of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR; "
     "toDate(column) and toDateTime(column) may stand for the column, toIntervalDay(n) and the like for the interval"
 )
 _EPOCH = datetime.date(1970, 1, 1)
@@ -60,7 +60,7 @@ def read_ttl(text: str, schema: Schema) -> Ttl:
     found = _TTL.fullmatch(text)
     function = (found["function"] or "").lower() if found is not None else ""
     if found is None or function not in ("", "todate", "todatetime", "date", "timestamp"):
-        raise InvalidInputError("a TTL must be a column plus an interval", ttl=text, hint=_HINT)
+        raise InvalidInputError("a TTL must be a column, or a column plus an interval", ttl=text, hint=_HINT)
     column = _column(found["argument"] or found["column"], schema)
     unit = (found["unit"] or found["in_quote"] or found["of_call"] or "second").lower()
     count = int(found["count"] or found["in_call"] or 0)

@@ -14,7 +14,6 @@ from tilth.catalog import DropPartition as HidePartition
 from tilth.catalog import UndropPartition as RestorePartition
 from tilth.ingest import KAFKA_SETTINGS, read_config
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
-from tilth.model.ttl import read_ttl
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.dead_letters import ensure_dead_letters
@@ -37,9 +36,11 @@ from tilth.sql.grammar import (
     UndropPartition,
     UpdateRows,
 )
+from tilth.sql.kept import told_time, trash_lifetime_ms
 from tilth.sql.mutations import alter_columns, alter_rows, commit
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
 from tilth.sql.settings import TABLE_SETTINGS, check_together
+from tilth.sql.ttl import check_ttl, told_expired
 from tilth.sql.values import to_bound
 from tilth.storage import partition_id, result_type
 
@@ -128,11 +129,13 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
 
 def _change_ttl(services: Services, table: TableDef, ttl: str | None) -> Outcome:
     """Rows go when garbage collection and merges next come by."""
+    expired = ""
     if ttl is not None:
-        read_ttl(ttl, table.schema)
+        check_ttl(ttl, table.schema, services.clock.now_ms())
+        expired = told_expired(services, table, ttl)
     services.catalog.tables.modify_ttl(table.uuid, ttl)
     services.maintenance.wake(table.uuid)
-    return done(f"TTL of {full_name(table)}: {ttl if ttl is not None else 'none'}")
+    return done(f"TTL of {full_name(table)}: {ttl if ttl is not None else 'none'}{expired}")
 
 
 def _drop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
@@ -141,9 +144,8 @@ def _drop_partition(services: Services, table: TableDef, partition: Partition) -
     # What still runs there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, name)
     services.maintenance.wake(table.uuid)
-    return done(
-        f"partition dropped: {name} of {full_name(table)}; UNDROP PARTITION brings it back while it is in trash"
-    )
+    until = told_time(services.clock.now_ms() + trash_lifetime_ms(table))
+    return done(f"partition dropped: {name} of {full_name(table)}; UNDROP PARTITION brings it back until {until}")
 
 
 def _undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:

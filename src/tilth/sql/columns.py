@@ -55,8 +55,8 @@ def changed(
 ) -> NewColumns | None:
     """The columns after all operations, each on what those before it have made; None: nothing changes.
 
-    `pending`: unfinished mutations; columns that they name are not renamed, and get no other type or NULL. `versions`: the schema versions
-    of the table's parts. Raises BadAlterError, ColumnBusyError, UnknownColumnError, BadValueError.
+    `pending`: unfinished mutations; columns that they name are not renamed, and get no other type or NULL. `versions`:
+    the schema versions of the table's parts. Raises BadAlterError, ColumnBusyError, UnknownColumnError, BadValueError.
     """
     busy = {word: entry for entry in reversed(pending) for word in words_of(entry.command)}
     now = NewColumns(table.schema, table.next_column_id)
@@ -204,7 +204,7 @@ def _modified(
         raise BadAlterError("a column cannot become NOT NULL", table=full_name(table), column=old.name, hint=hint)
     default = old.default if spec.default is None else spec.default
     check_default(old.name, spec.type, default)
-    if not spec.nullable and old.default is not None and _is_nothing(default):
+    if not spec.nullable and spec.default is not None and _is_nothing(spec.default):
         raise BadAlterError("NULL is no default of a NOT NULL column", table=full_name(table), column=old.name)
     new = msgspec.structs.replace(
         old, type=spec.type, nullable=spec.nullable, default=default, comment=spec.comment or old.comment

@@ -7,11 +7,10 @@ back.
 from __future__ import annotations
 
 from tilth.base.errors import TilthError
-from tilth.catalog import SYSTEM_DATABASE, TableInUseError
+from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
 from tilth.ingest import KAFKA_SETTINGS, read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
-from tilth.model.ttl import read_ttl
 from tilth.model.types import DataType, Decimal, Simple, spark_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import column_of
@@ -28,9 +27,11 @@ from tilth.sql.grammar import (
     UndropTable,
     UseDatabase,
 )
+from tilth.sql.kept import dropped_keep_ms, told_time
 from tilth.sql.mutations import commit
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
 from tilth.sql.settings import TABLE_SETTINGS, check_together
+from tilth.sql.ttl import check_ttl
 from tilth.sql.values import check_default
 from tilth.storage import check_partition_by
 
@@ -126,7 +127,7 @@ def _check_table(statement: CreateTable, table: TableDef) -> None:
     if statement.unique_key:
         raise NotSupportedYetError(statement="UNIQUE KEY", table=full_name(table))
     if statement.ttl is not None:
-        read_ttl(statement.ttl, table.schema)
+        check_ttl(statement.ttl, table.schema, table.created_ms)
     for transform in table.partition_by:
         find_column(table.schema, transform.column, "PARTITION BY")
     check_partition_by(table.schema, table.partition_by)
@@ -167,15 +168,27 @@ def drop_table(services: Services, call: Call, statement: DropTable | DropView) 
     with services.audited(call, verb=_verb(relation, "DROP"), table=full_name(relation)):
         services.catalog.tables.drop(relation.uuid)
     _wake_after(services, relation)
-    return done(f"dropped: {full_name(relation)}; UNDROP TABLE brings it back")
+    until = told_time(services.clock.now_ms() + dropped_keep_ms(services))
+    return done(f"dropped: {full_name(relation)}; UNDROP TABLE brings it back until {until}")
 
 
 def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outcome:
     database, name = place_of(call, statement.name)
     with services.audited(call, verb="UNDROP TABLE", table=f"{database}.{name}"):
-        relation = services.catalog.tables.undrop(database, name)
+        relation = _undropped(services, database, name)
     _wake_after(services, relation)
     return done(f"back again: {full_name(relation)}")
+
+
+def _undropped(services: Services, database: str, name: str) -> Relation:
+    is_kept = any(
+        (each.relation.database, each.relation.name) == (database, name) and not each.is_going
+        for each in services.catalog.tables.dropped()
+    )
+    if not is_kept:
+        hint = "system.dropped_tables lists what can be brought back"
+        raise TableNotFoundError("no dropped table of that name is kept", table=f"{database}.{name}", hint=hint)
+    return services.catalog.tables.undrop(database, name)
 
 
 def _verb(relation: Relation, word: str) -> str:

@@ -209,7 +209,7 @@ class QueryDesk:
 
 def _check_same_columns(resolved: TableDef, pinned: TableDef) -> None:
     """Raises SchemaChangedError when an ALTER came between the look at the names and the snapshot."""
-    if resolved.schema_version != pinned.schema_version:
+    if not resolved.schema.is_stored_as(pinned.schema):
         raise SchemaChangedError(
             table=full_name(resolved),
             looked_at=resolved.schema_version,

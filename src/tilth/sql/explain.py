@@ -5,10 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tilth.catalog import DroppedTable, TableNotFoundError
-from tilth.maintenance import NODE_SETTINGS, GcRow
+from tilth.maintenance import GcRow
 from tilth.model.table import TableDef
 from tilth.sql.answer import Outcome
 from tilth.sql.grammar import ExplainGc
+from tilth.sql.kept import dropped_keep_ms
 from tilth.sql.services import Call, Services, place_of, table_of
 
 
@@ -26,7 +27,7 @@ def explain_gc(services: Services, call: Call, statement: ExplainGc) -> Outcome:
 
 
 def _dropped(services: Services, database: str, name: str) -> list[GcRow]:
-    keep_ms = _keep_ms(services)
+    keep_ms = dropped_keep_ms(services)
     return [
         _dropped_row(each, each.dropped_ms + keep_ms, services.clock.now_ms())
         for each in services.catalog.tables.dropped()
@@ -46,12 +47,6 @@ def _dropped_row(dropped: DroppedTable, until_ms: int, now_ms: int) -> GcRow:
         bytes=0,
         reason="its records and its folder go" if is_over else "UNDROP TABLE can bring it back",
     )
-
-
-def _keep_ms(services: Services) -> int:
-    setting = NODE_SETTINGS.find("dropped_table_keep_seconds")
-    given = services.node_settings.get(setting.name)
-    return int((setting.default if given is None else setting.read(given)) * 1000)
 
 
 def _answer(rows: list[GcRow]) -> Outcome:

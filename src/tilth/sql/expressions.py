@@ -7,6 +7,7 @@ randomness, no look at other rows or tables, and one instant for now().
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from tilth.model.types import DataType, spark_name
 from tilth.sql.coerce import is_assignable
 from tilth.sql.errors import BadMutationError
 from tilth.sql.protocol import CheckedExpressions, ExpressionsTask
-from tilth.sql.relations import TIME_WORDS, find_relations, frozen_times
+from tilth.sql.relations import TIME_WORDS, find_relations, frozen_times, place_of
 from tilth.sql.rewrite import rewrite
 from tilth.sql.shadow import make_active
 
@@ -26,6 +27,11 @@ _HEAD = "SELECT 1 WHERE "
 _QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
 _NAMED = frozenset({"Alias", "MultiAlias"})
 _TIMES = frozenset({"CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp"})
+#: Spark takes such strings for times, as soon as one is written as a literal of a time or cast to one.
+_NAMED_TIME = re.compile(r"\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_TIME_LITERAL = re.compile(rf"['\"]{_NAMED_TIME.pattern}", re.IGNORECASE)
+_TIME_READERS = frozenset({"Cast", "ParseToDate", "ParseToTimestamp"})
+_TIME_TYPES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 class ExpressionChecker:
@@ -86,7 +92,9 @@ class ExpressionChecker:
     def _check_default(self, name: str, *, is_constant: bool) -> None:
         column = self._column(name)
         assert column.default is not None
-        self._parse(column.default, column=name)
+        parsed = self._parse(column.default, column=name)
+        if is_constant:
+            self._check_literals(parsed, column=name)
         # Without columns: a default stands for itself.
         field = self._analysed(self._session.range(0).select(), column.default, column=name, is_constant=is_constant)
         given = field.dataType.simpleString()
@@ -108,7 +116,7 @@ class ExpressionChecker:
 
     def _fixed(self, text: str, **facts: str) -> str:
         """The text with one instant for now() and its kin, closed so that anything may stand behind it."""
-        self._parse(text, **facts)
+        self._check_literals(self._parse(text, **facts), **facts)
         self.sent = _HEAD + text
         if TIME_WORDS.search(text) and not any(TIME_WORDS.fullmatch(name) for name in self._task.schema.names):
             edits = frozen_times(find_relations(self._parser().parsePlan, self.sent), self._task.now_ms * 1000)
@@ -119,7 +127,7 @@ class ExpressionChecker:
     def _parser(self) -> Java:
         return self._session._jsparkSession.sessionState().sqlParser()
 
-    def _parse(self, text: str, **facts: str) -> None:
+    def _parse(self, text: str, **facts: str) -> Java:
         self.text = self.sent = text
         parsed = self._parser().parseExpression(text)
         if _class(parsed) in _NAMED:
@@ -127,6 +135,19 @@ class ExpressionChecker:
         if any(_class(node) in _QUERIES for node in _nodes(parsed)):
             hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
             raise BadMutationError("subqueries are not possible here", expression=text, hint=hint, **facts)
+        return parsed
+
+    def _check_literals(self, parsed: Java, **facts: str) -> None:
+        """Once it is parsed, a literal has forgotten that it was `TIMESTAMP 'now'`."""
+        for node in _nodes(parsed):
+            if _class(node) == "Literal" and node.dataType().simpleString() in _TIME_TYPES:
+                start, end = place_of(node)
+                if _TIME_LITERAL.search(self.text, start, end):
+                    raise self._depends_on_time(**facts)
+
+    def _depends_on_time(self, **facts: str) -> BadMutationError:
+        hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
+        return BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
 
     def _analysed(self, rows: Java, text: str, *, is_constant: bool = True, **facts: str) -> Java:
         """The field that the expression makes."""
@@ -142,9 +163,8 @@ class ExpressionChecker:
         if is_constant and not expression.deterministic():
             hint = "another try of the same part must give the same rows"
             raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
-        if is_constant and any(_class(node) in _TIMES for node in _nodes(expression)):
-            hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
-            raise BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
+        if is_constant and any(_is_time(node) for node in _nodes(expression)):
+            raise self._depends_on_time(**facts)
         return frame.schema.fields[0]
 
 
@@ -153,6 +173,17 @@ def _nodes(expression: Java) -> Iterator[Java]:
     children = expression.children()
     for index in range(children.size()):
         yield from _nodes(children.apply(index))
+
+
+def _is_time(node: Java) -> bool:
+    """Whether its value is another one later."""
+    kind = _class(node)
+    if kind not in _TIME_READERS:
+        return kind in _TIMES
+    if node.dataType().simpleString() not in _TIME_TYPES:
+        return False
+    text = node.children().apply(0)
+    return _class(text) == "Literal" and _NAMED_TIME.match(str(text.value())) is not None
 
 
 def _class(node: Java) -> str:

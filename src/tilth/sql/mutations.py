@@ -17,16 +17,14 @@ from tilth.base.errors import UnknownOutcomeError
 from tilth.base.settings import BadSettingError
 from tilth.catalog import MutationNotFoundError, StartMutation, TableInUseError, TableNotFoundError, Update
 from tilth.model.mutation import Mutation, MutationKind, MutationState
-from tilth.model.table import KafkaDef, TableDef, ViewDef, full_name
+from tilth.model.table import Column, KafkaDef, TableDef, ViewDef, full_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import NewColumns, changed, check_unprotected, find_in
 from tilth.sql.dead_letters import has_dead_letters_in
 from tilth.sql.errors import BadQueryError, MutationKilledError, MutationNotDoneError
 from tilth.sql.grammar import (
-    AddColumn,
     ColumnOperation,
     KillMutation,
-    ModifyColumn,
     MutateDelete,
     MutateUpdate,
     render_operations,
@@ -48,7 +46,8 @@ _UTC = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
 
 
 def alter_columns(services: Services, call: Call, table: TableDef, operations: Sequence[ColumnOperation]) -> Outcome:
-    """All operations in one commit; readers see it at once, parts are rewritten in the background where they have to be."""
+    """All operations in one commit; readers see it at once. Parts that look different now are rewritten in the
+    background."""
     _check_no_dead_letters(services, table)
     is_checking = call.settings.force_alter_conflict_check
     versions = {part.schema_version for part in services.catalog.parts.snapshot(table.uuid).parts}
@@ -56,7 +55,7 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     new = changed(table, operations, pending, versions=versions)
     if new is None:
         return done(f"nothing to change in {full_name(table)}")
-    _check_defaults(services, table, new, operations)
+    _check_defaults(services, table, new)
     views = services.catalog.tables.views_into(table.uuid)
     if new.schema.is_stored_as(table.schema):
         # Defaults and comments: no part looks different for it.
@@ -95,24 +94,25 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
             )
 
 
-def _check_defaults(
-    services: Services, table: TableDef, new: NewColumns, operations: Sequence[ColumnOperation]
-) -> None:
-    """Asks Spark about defaults that are more than a literal."""
-    added = [each.column.name for each in operations if isinstance(each, AddColumn)]
-    touched = added + [each.column.name for each in operations if isinstance(each, ModifyColumn)]
-    found = [column for name in touched if (column := new.schema.find(name)) is not None and column.default]
-    asked = [column.name for column in found if column.default is not None and literal(column.default) is None]
+def _check_defaults(services: Services, table: TableDef, new: NewColumns) -> None:
+    """Asks Spark about new defaults that are more than a literal; those of new columns stand for old rows too."""
+    before = {column.id: column for column in table.schema.columns}
+    asked = [column for column in new.schema.columns if _is_default_new(before.get(column.id), column)]
     if asked:
-        constant = [name for name in asked if table.schema.find(name) is None]
         task = ExpressionsTask(
             table=full_name(table),
             schema=new.schema,
-            defaults=tuple(asked),
-            constant_defaults=tuple(constant),
+            defaults=tuple(column.name for column in asked),
+            constant_defaults=tuple(column.name for column in asked if column.id not in before),
             now_ms=services.clock.now_ms(),
         )
         ask_worker(services, task)
+
+
+def _is_default_new(before: Column | None, now: Column) -> bool:
+    if now.default is None or literal(now.default) is not None:
+        return False
+    return before is None or (before.default, before.type) != (now.default, now.type)
 
 
 def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColumns) -> None:

@@ -95,10 +95,10 @@ def _walk(plan: Java, hidden: frozenset[str], found: Relations, parent: tuple[st
 
 
 def _relation(name: tuple[str, ...], plan: Java, text: str, parent: tuple[str, Java] | None) -> Relation:
-    start, end = _place(plan)
+    start, end = place_of(plan)
     alias_at: int | None = end
     if parent is not None and parent[0] == "Sample":
-        alias_at = _place(parent[1])[1]
+        alias_at = place_of(parent[1])[1]
     is_named = parent is not None and parent[0] == "SubqueryAlias"
     if is_named or _NO_ALIAS.search(text, 0, start):
         alias_at = None
@@ -119,7 +119,7 @@ def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> li
             continue
         alias = aliases.get((str(parts[0]).lower(), str(parts[1]).lower())) if len(parts) > 2 else None
         if alias is not None:
-            start, end = _place(expression)
+            start, end = place_of(expression)
             columns = [quoted(str(part)) for part in parts[2 : len(parts) - len(tail)]] + ([tail] if tail else [])
             edits[start] = Edit(start, end, ".".join([quoted(alias), *columns]))
     return list(edits.values())
@@ -139,7 +139,7 @@ def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
         parts = list(_each(expression.nameParts()))
         instant = _instant(str(parts[0]).lower(), now_us) if len(parts) == 1 else None
         if instant is not None:
-            start, end = _place(expression)
+            start, end = place_of(expression)
             edits[start] = Edit(start, end, instant)
     return list(edits.values()) if len(edits) == wanted else None
 
@@ -167,7 +167,7 @@ def _each(sequence: Java) -> Iterator[Java]:
         yield sequence.apply(index)
 
 
-def _place(node: Java) -> tuple[int, int]:
-    """Spark counts characters, as Python does, not Java's halves of them."""
+def place_of(node: Java) -> tuple[int, int]:
+    """Where a node stands in the text: Spark counts characters, as Python does, not Java's halves of them."""
     origin = node.origin()
     return int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1

@@ -96,8 +96,9 @@ def file_error(error: BaseException) -> PartFileCorruptError | PartFileNotFoundE
     found = _FAILED_FILE.search(text)
     if "FAILED_READ_FILE" not in text or found is None:
         return None
-    causes = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Caused by:"))
-    because = next(causes, "")
+    causes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Caused by:")]
+    # The first only says once more that the file could not be read.
+    because = causes[-1] if causes else ""
     path = unquote(found[1])
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
         return PartFileNotFoundError(file=path, because=because)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from itertools import count
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.sql_world import FakeConsume, FakeMaintenance
@@ -400,6 +401,24 @@ def test_many_queries_at_once(world: SparkWorld) -> None:
     for thread in threads:
         thread.join()
     assert sorted(map(str, results)) == ["(0, 9, 0)", "(1, 8, 9)", "(2, 5, 0)", "(3, 2, 9)"]
+
+
+def test_a_flipped_bit_in_a_page_is_found(world: SparkWorld) -> None:
+    """The values are not compressible, so that no decompression would notice."""
+    world.run("CREATE TABLE flipped (a Int64) ENGINE = MergeTree ORDER BY a")
+    world.run("INSERT INTO flipped SELECT hash(id, 1) * 4294967296 + hash(id, 2) FROM range(2000)")
+    table = world.catalog.tables.get("shop", "flipped")
+    part, *_ = world.catalog.parts.snapshot(table.uuid).parts
+    path = world.folder / "tables" / table.uuid / "data" / part.file.name
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    place = chunk.data_page_offset + chunk.total_compressed_size // 2
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    error = world.refused("SELECT sum(a) FROM flipped")
+    assert error.code == "PART_FILE_CORRUPT"
+    assert part.file.name in str(error)
+    assert "CRC" in str(error), "the checksum has found it"
 
 
 def test_a_missing_file_is_named(world: SparkWorld) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from tests.catalog_world import SCHEMA, WIDER, Racing, World
@@ -18,6 +19,7 @@ from tilth.catalog import (
     ReplaceParts,
     RewritePart,
     SchemaChangedError,
+    SchemaIs,
     StartMutation,
     TableNotFoundError,
     WrongEngineError,
@@ -462,3 +464,90 @@ def test_an_insert_over_an_update_does_not_need_it() -> None:
     [mutation] = done
     assert part.mutation_ts == mutation.commit_ts < part.name.min_block
     assert not needs(part, mutation)
+
+
+# --- defaults and comments ---
+
+
+def described(schema: Schema, default: str) -> Schema:
+    """With another default of the last column."""
+    last = msgspec.structs.replace(schema.columns[-1], default=default, comment="for people")
+    return Schema(columns=(*schema.columns[:-1], last))
+
+
+def test_a_new_default_needs_nothing_of_the_parts(world: World) -> None:
+    [old] = world.insert()
+    counter = world.catalog.parts.version(world.t).counter
+    now = world.catalog.tables.describe_columns(world.t, 1, described(SCHEMA, "5"))
+    assert now == world.definition()
+    assert (now.schema, now.schema_version, now.columns_commit_ts) == (described(SCHEMA, "5"), 2, 0)
+    assert now.schema_of(1) == SCHEMA
+    assert world.catalog.mutations.all(world.t) == []
+    assert world.catalog.parts.version(world.t).counter == counter
+    [new] = world.insert()
+    assert (new.schema_version, new.columns_commit_ts) == (2, 0)
+    merged = world.merge([old, new])
+    assert (merged.schema_version, merged.columns_commit_ts) == (2, 0)
+    mutation = world.alter(WIDER)
+    assert world.mutate_all(mutation)
+    assert [part.columns_commit_ts for part in world.catalog.parts.visible(world.t, "all")] == [mutation.commit_ts]
+
+
+def test_columns_of_other_files_are_no_description(world: World) -> None:
+    with pytest.raises(InvalidInputError):
+        world.catalog.tables.describe_columns(world.t, 1, WIDER)
+    with pytest.raises(SchemaChangedError, match="planned_for=2 now=1"):
+        world.catalog.tables.describe_columns(world.t, 2, described(SCHEMA, "5"))
+    with pytest.raises(WrongEngineError):
+        world.catalog.tables.describe_columns(world.kafka(), 1, SCHEMA)
+    assert world.definition().schema_version == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_alter_does_not_undo_a_description_that_came_between(is_first: bool) -> None:
+    kv = Racing()
+    world, other = World(kv), World(kv)
+    late = world.start(WIDER)
+    if is_first:
+        kv.before = lambda: other.catalog.tables.describe_columns(world.t, 1, described(SCHEMA, "5"))
+        with pytest.raises(SchemaChangedError):
+            world.catalog.transactions.commit_or_raise(world.catalog.transactions.begin("alter").id, [late])
+        assert world.definition().schema == described(SCHEMA, "5")
+    else:
+        kv.before = lambda: other.commit(late)
+        with pytest.raises(SchemaChangedError):
+            world.catalog.tables.describe_columns(world.t, 1, described(SCHEMA, "5"))
+        assert world.definition().schema == WIDER
+
+
+def test_an_insert_that_was_written_before_a_new_default_is_taken(world: World) -> None:
+    world.insert()
+    for version, is_taken in ((1, True), (2, False)):
+        txn = world.catalog.transactions.begin("insert")
+        updates = [InsertPart(table=world.t, written=world.written())]
+        required = [SchemaIs(table=world.t, schema_version=version)]
+        if is_taken:
+            world.catalog.tables.describe_columns(world.t, version, described(SCHEMA, "5"))
+            [(_, part)] = world.catalog.transactions.commit_or_raise(txn.id, updates, required).parts
+            assert part.schema_version == 2
+        else:
+            world.alter(WIDER)
+            with pytest.raises(SchemaChangedError):
+                world.catalog.transactions.commit_or_raise(txn.id, updates, required)
+
+
+def test_descriptions_that_no_part_has_are_forgotten(world: World) -> None:
+    world.insert()
+    for number in range(5):
+        world.catalog.tables.describe_columns(world.t, number + 1, described(SCHEMA, str(number)))
+    assert [each.version for each in world.definition().older_schemas] == [1]
+
+
+def test_the_default_that_a_column_came_with_outlives_its_parts(world: World) -> None:
+    """Rows that lack the column still stand for it: here of parts that nobody will bring along."""
+    world.insert()
+    added = world.alter(described(WIDER, "'first'"))
+    world.catalog.mutations.kill(world.t, added.id, "no")
+    world.catalog.tables.describe_columns(world.t, 2, described(WIDER, "'second'"))
+    world.catalog.tables.describe_columns(world.t, 3, described(WIDER, "'third'"))
+    assert [each.version for each in world.definition().older_schemas] == [1, 2]

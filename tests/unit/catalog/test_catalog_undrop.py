@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.catalog_world import WIDER, Racing, World
+from tests.catalog_world import SCHEMA, WIDER, Racing, World
 from tilth.base.errors import FencedError
 from tilth.catalog import (
     DropPartition,
@@ -23,6 +23,10 @@ from tilth.catalog import (
 from tilth.catalog.keys import Space, pack
 from tilth.model.mutation import MutationState
 from tilth.model.part import DropRange, Part, PartName, TrashItem
+from tilth.model.table import Column, Schema
+from tilth.model.types import Kind, Simple
+
+RENAMED = Schema(columns=(Column(id=1, name="b", type=Simple(Kind.INT64)),))
 
 
 @pytest.fixture
@@ -252,19 +256,36 @@ def test_a_mutation_that_ended_meanwhile_is_due_again(world: World) -> None:
     assert (last.schema_version, last.mutation_ts, last.name.level) == (2, before.commit_ts, 2)
 
 
+@pytest.mark.parametrize("is_collected", [False, True])
+def test_a_mutation_that_may_be_due_again_is_not_forgotten(world: World, is_collected: bool) -> None:
+    world.insert("a")
+    drop(world)
+    if is_collected:
+        world.collect()
+    done, killed = world.alter(), world.alter()
+    assert world.mutate_all(done)
+    world.catalog.mutations.kill(world.t, killed.id, "no")
+    assert world.catalog.mutations.trim(world.t, keep=0) == 1
+    undrop(world)
+    assert [each.id for each in world.catalog.mutations.pending(world.t)] == [done.id]
+    assert world.mutate_all(done)
+    world.collect()
+    assert world.catalog.mutations.trim(world.t, keep=0) == 1
+
+
 def test_the_columns_that_a_revived_mutation_writes_are_known_again(world: World) -> None:
     world.insert("a")
     drop(world)
     world.collect()
-    wider = world.alter(WIDER)
-    assert world.mutate_all(wider)
-    assert world.mutate_all(world.alter(WIDER))
+    renamed = world.alter(RENAMED)
+    assert world.mutate_all(renamed)
+    assert world.mutate_all(world.alter(SCHEMA))
     assert world.definition().schema_of(2) is None
     assert world.definition().schema_of(1) is not None, "the trash has such parts"
     undrop(world)
     assert [each.version for each in world.definition().older_schemas] == [1, 2]
     [part] = world.catalog.parts.visible(world.t, "a")
-    [rewritten] = world.rewrite(wider, part)
+    [rewritten] = world.rewrite(renamed, part)
     assert rewritten.schema_version == 2
 
 

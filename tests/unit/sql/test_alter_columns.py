@@ -120,6 +120,7 @@ def test_nothing_to_change(text: str) -> None:
         ("MODIFY COLUMN v String", "BAD_ALTER", "might be lost"),
         ("MODIFY COLUMN v Int32 NOT NULL", "BAD_ALTER", "cannot become NOT NULL"),
         ("MODIFY COLUMN v Int32 DEFAULT 'x'", "BAD_VALUE", "'x'"),
+        ("MODIFY COLUMN s String NOT NULL DEFAULT NULL", "BAD_ALTER", "no default"),
         ("DROP COLUMN k", "BAD_ALTER", "ORDER BY"),
         ("RENAME COLUMN k TO kk", "BAD_ALTER", "ORDER BY"),
         ("MODIFY COLUMN k Int64", "BAD_ALTER", "ORDER BY"),
@@ -146,7 +147,16 @@ def test_a_column_that_an_unfinished_mutation_names_is_not_modified_or_renamed()
         error = refused(text, entry)
         assert error.code == "COLUMN_BUSY"
         assert "mutation=9" in str(error)
-    assert changed(TABLE, operations("ADD COLUMN x Int32"), [entry]) is not None
+    for text in ("ADD COLUMN x Int32", "MODIFY COLUMN v Int32 DEFAULT 8 COMMENT 'x'"):
+        assert changed(TABLE, operations(text), [entry]) is not None
+
+
+def test_a_column_of_the_sort_key_gets_a_default_and_a_comment() -> None:
+    new = made("MODIFY COLUMN k Int32 DEFAULT 1 COMMENT 'x'").schema
+    assert new.find("k") == Column(id=1, name="k", type=INT, default="1", comment="x")
+    assert new.is_stored_as(TABLE.schema)
+    assert not made("MODIFY COLUMN v Int64").schema.is_stored_as(TABLE.schema)
+    assert not made("MODIFY COLUMN s String").schema.is_stored_as(TABLE.schema), "it was NOT NULL"
 
 
 def test_a_default_does_not_change_under_rows_that_stand_for_it() -> None:

@@ -31,6 +31,11 @@ def test_a_users_properties_win() -> None:
     assert (conf["spark.a"], conf["spark.ui.enabled"]) == ("1", "true")
 
 
+def test_pages_of_parts_are_verified() -> None:
+    conf = spark_conf(WarehouseSettings(), folder="/d", socket_folder="/s", package_folder="/p")
+    assert conf["spark.hadoop.parquet.page.verify-checksum.enabled"] == "true"
+
+
 def test_auto_gives_twice_as_many_task_slots_as_cores() -> None:
     conf = spark_conf(WarehouseSettings(), folder="/d", socket_folder="/s", package_folder="/p")
     slots = int(conf["spark.master"].removeprefix("local[").removesuffix("]"))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.base.settings import BadSettingError
-from tilth.maintenance import TABLE_SETTINGS
 from tilth.model.part import TrashItem
-from tilth.model.table import Relation, TableDef
+from tilth.model.table import TableDef
+from tilth.sql.kept import trash_lifetime_ms
 from tilth.sql.services import Services
 from tilth.sql.system_tables.table import (
     FLAG,
@@ -23,7 +22,6 @@ from tilth.sql.system_tables.table import (
 )
 
 _BATCH = 1000
-_LIFETIME = TABLE_SETTINGS.find("ttl_for_trash_items")
 
 
 def _rows(services: Services) -> Iterator[Row]:
@@ -53,17 +51,7 @@ def _rows(services: Services) -> Iterator[Row]:
 def _lifetimes_ms(services: Services) -> dict[str, int]:
     """How long the trash of each table keeps its items, by uuid."""
     relations = [*services.catalog.tables.list(), *(each.relation for each in services.catalog.tables.dropped())]
-    return {each.uuid: _lifetime_ms(each) for each in relations if isinstance(each, TableDef)}
-
-
-def _lifetime_ms(relation: Relation) -> int:
-    given = relation.settings.get(_LIFETIME.name) if isinstance(relation, TableDef) else None
-    try:
-        seconds: float = _LIFETIME.default if given is None else _LIFETIME.read(given)
-    except BadSettingError:
-        # One that an older version allowed; collecting says so and uses none.
-        seconds = _LIFETIME.default
-    return round(seconds * 1000)
+    return {each.uuid: trash_lifetime_ms(each) for each in relations if isinstance(each, TableDef)}
 
 
 def _removable_at(item: TrashItem, lifetime_ms: int) -> int | None:
