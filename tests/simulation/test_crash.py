@@ -1,10 +1,10 @@
 """The node is killed at each step of a round, a merge, a mutation and a collection: every message stays exactly once.
 
 A real broker, a real node in its own process, real SIGKILLs. Each start arms one failpoint (tilth/base/failpoints.py)
-or none: then the process is killed from outside after a random time, now and then in the middle of an ALTER. The order
-comes from a seed that is printed; TILTH_CRASH_SEED sets another. In the end nothing is lost, nothing is twice, each
-mutation has changed what was there when it was asked for and nothing else, what was dropped comes back or is gone as
-it should, and on disk there is no file that the catalog does not know.
+or none: then the process is killed from outside after a random time, now and then amid an ALTER or an expiry. The
+order comes from a seed that is printed; TILTH_CRASH_SEED sets another. In the end nothing is lost, nothing is twice,
+each mutation has changed what was there when it was asked for and nothing else, what was dropped comes back or is gone
+as it should, and on disk there is no file that the catalog does not know.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,17 +53,19 @@ MUTATION_POINTS = {
     "mutate.before_commit": 2,
     "mutate.after_commit": 2,
 }
-#: Those that need a partition that has expired.
+#: Those that need a partition whose time is over.
 EXPIRY_POINTS = {"expire.before_commit": 1, "expire.after_commit": 1}
 ALL_POINTS = POINTS | MUTATION_POINTS | EXPIRY_POINTS
 ANY_MOMENT = "any moment"
 AMID_ALTER = "amid an ALTER"
+AMID_EXPIRY = "amid an expiry"
 PLACES = [
     *(point for point in POINTS for _ in range(2)),
-    *(point for point in MUTATION_POINTS for _ in range(3)),
+    *(point for point in MUTATION_POINTS for _ in range(2)),
     *EXPIRY_POINTS,
     *[ANY_MOMENT] * 3,
     *[AMID_ALTER] * 3,
+    AMID_EXPIRY,
 ]
 
 #: A process that lives for seconds: a small Spark, and a JVM that does not optimise what it runs once.
@@ -146,28 +150,39 @@ def _start_and_die(node: NodeProcess, place: str, number: int, model: Model, dra
         if not node.wait_end(draw.uniform(6.0, 12.0)):
             node.kill()
         return
-    if place == AMID_ALTER:
+    if place in (AMID_ALTER, AMID_EXPIRY):
         node.start()
-        _say(node, [model.new_change(), model.new_change()])
+        _say(node, partial(_change_twice, node, model) if place == AMID_ALTER else partial(_expire, node, number))
         time.sleep(draw.uniform(0.0, 2.0))
         node.kill()
         return
     node.start(failpoints=f"{place}:{draw.randint(1, ALL_POINTS[place])}")
     if place in MUTATION_POINTS:
-        _say(node, [model.new_change(), model.new_change()])
-    if place in EXPIRY_POINTS:
-        _say(node, [f"INSERT INTO crash.e VALUES ({number}, DATE '2020-01-01' + {number})"])
+        _say(node, partial(_change_twice, node, model))
+    elif place in EXPIRY_POINTS:
+        _say(node, partial(_expire, node, number))
     if not node.wait_end(DIE_SECONDS_MAX):
         raise AssertionError(f"the node did not reach {place}:\n{node.log_tail()}")
 
 
-def _say(node: NodeProcess, statements: Sequence[str]) -> None:
-    """Says the statements while rows flow; what an earlier start left to do may kill the node before the last one."""
+def _change_twice(node: NodeProcess, model: Model) -> None:
+    for change in (model.new_change(), model.new_change()):
+        node.connection.sql(f"ALTER TABLE crash.t {change.command}")
+        model.answered.add(change.command)
+
+
+def _expire(node: NodeProcess, number: int) -> None:
+    """A row in a partition of its own, which has expired."""
+    day = date(2020, 1, 1) + timedelta(number)
+    node.connection.sql(f"INSERT INTO crash.e VALUES ({number}, DATE '{day}')")
+
+
+def _say(node: NodeProcess, words: Callable[[], None]) -> None:
+    """Says the statements while rows flow. What an earlier start left to do may kill the node before the last one."""
     try:
         node.wait_ready()
         _wait(lambda: _visible(node, "t") > 0)
-        for statement in statements:
-            node.connection.sql(statement)
+        words()
     except (TilthError, RuntimeError) as error:
         if not node.wait_end(DIE_SECONDS_MAX):
             raise AssertionError(f"the node refused a statement:\n{node.log_tail()}") from error

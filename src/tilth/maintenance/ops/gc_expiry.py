@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilth.base.errors import FencedError, InvalidInputError, TilthError
+from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog import ExpirePartition, visibility
 from tilth.maintenance.ops.gc_round import GcTable, Round
@@ -91,7 +92,9 @@ class ExpiryPhase:
             reason=f"TTL {ttl.text}: {reason}",
         )
         try:
+            hit("expire.before_commit")
             transactions.commit_or_raise(txn.id, [update])
+            hit("expire.after_commit")
         except TilthError as error:
             self._give_up(txn.id, error)
             raise

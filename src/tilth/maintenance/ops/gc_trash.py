@@ -86,6 +86,7 @@ class TrashPhase:
         snapshots = sorted(lease.snapshot_ts for lease in table.leases(now_ms)) if items else []
         removed = self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))
         if removed:
+            hit("gc.before_forget")
             table.catalog.trash.remove(table.uuid, removed)
             hit("gc.after_remove")
         size = sum(item.item.part.bytes for item in removed)
