@@ -558,7 +558,7 @@ def test_a_table_with_a_unique_key_is_merged_by_key(world: MaintenanceWorld) -> 
     # By size three young parts are too few; by key two of them are one too many.
     assert world.visible_count(told) == 3
     assert world.visible_count(unique) < 3
-    assert any("a key is looked up in" in row.reason for row in world.manager.choices())
+    assert any("parts that a key is looked up in" in row.reason for row in world.manager.choices())
     assert [event.key for event in world.catalog.part_log.recent(table=unique, limit=9) if event.event == "new"] == [
         ColumnRange(0, 99, 0),
         ColumnRange(0, 99, 0),

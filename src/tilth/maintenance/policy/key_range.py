@@ -212,7 +212,10 @@ def _spec(parts: Sequence[CandidatePart], gain: float, told: str) -> MergeSpec:
         size=size,
         rows=sum(part.rows for part in parts),
         score=-gain,
-        reason=f"{len(parts)} parts of {show_bytes(size)}, a key is looked up in {gain:.4f} parts fewer: {told}",
+        reason=(
+            f"{len(parts)} parts of {show_bytes(size)}, gain {gain:.4f} (fewer parts that a key is looked up in, fewer "
+            f"small parts): {told}"
+        ),
         gain=gain,
     )
 
