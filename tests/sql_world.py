@@ -204,8 +204,8 @@ class FakeMaintenance:
         self.calls.append(("cancel", table_uuid, partition))
         return 0
 
-    def mutations(self) -> list[MutationProgress]:
-        return self.progress
+    def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]:
+        return [each for each in self.progress if table_uuid in (None, each.uuid)]
 
     def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]:
         self.calls.append(("explain", table_uuid, policy))

@@ -155,6 +155,9 @@ column_operations = (
     | st.builds(g.AddColumn, column=columns, first=st.booleans())
     | st.builds(g.DropColumn, column=names, if_exists=st.booleans())
     | st.builds(g.ModifyColumn, column=columns, if_exists=st.booleans())
+    | st.builds(g.DescribeColumn, column=names, default=expressions, comment=st.none() | texts, if_exists=st.booleans())
+    | st.builds(g.DescribeColumn, column=names, comment=texts, if_exists=st.booleans())
+    | st.builds(g.DescribeColumn, column=names, no_default=st.just(True), if_exists=st.booleans())
     | st.builds(g.RenameColumn, old=names, new=names, if_exists=st.booleans())
 )
 other_operations = (

@@ -57,7 +57,7 @@ class Catalog:
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
         self.audit = Audit(clock, self.clock, kv)
-        self.throttle = Throttle(self.parts, self._counters)
+        self.throttle = Throttle(clock, self.parts, self.services, self._counters)
 
     def stats(self) -> CatalogStats:
         return self._counters.stats()

@@ -75,7 +75,7 @@ class TableChange:
     removed: list[DropRange] = field(default_factory=list)
     #: New ones, and those whose count changes.
     partitions: dict[str, PartitionRecord] = field(default_factory=dict)
-    #: New ones, and those whose state changes, by id.
+    #: New ones, and those whose state or count changes, by id.
     mutations: dict[int, Mutation] = field(default_factory=dict)
 
     @property

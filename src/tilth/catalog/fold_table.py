@@ -253,7 +253,7 @@ class TableFold:
         for mutation in self._mutations.values():
             if mutation.state is MutationState.KILLED or not any(needs(part, mutation) for part in back):
                 continue
-            due = msgspec.structs.replace(mutation, state=MutationState.PENDING, ended_ms=0)
+            due = msgspec.structs.replace(mutation, state=MutationState.PENDING, ended_ms=0, parts_left=-1)
             self.change.mutations[due.id] = self._mutations[due.id] = due
             if definition.schema_of(due.schema.version) is None:
                 older = sorted((*definition.older_schemas, due.schema), key=lambda each: each.version)
@@ -288,6 +288,7 @@ class TableFold:
             predicate=update.predicate,
             schema=definition.schema_now,
             created_ms=self._times.now_ms,
+            parts_done=0,
         )
         self.change.definition = definition
         self.change.mutations[mutation.id] = self._mutations[mutation.id] = mutation
@@ -319,6 +320,7 @@ class TableFold:
             self._add_part(part)
         rows, size = (0, 0) if written is None else (written.rows, written.file.size)
         self._count_rows(removed=source.rows - rows)
+        self._count_done(mutation, 1)
         self._tell(
             "mutate", name, rows=rows, size=size, sources=1, duration_ms=update.duration_ms, reason=update.reason
         )
@@ -327,10 +329,18 @@ class TableFold:
         mutation = self._running(update.mutation)
         if mutation.kind is MutationKind.COLUMNS:
             raise InvalidInputError("new columns need a part to be rewritten", table=self._told, mutation=mutation.id)
-        for part in self._needing(mutation, update.parts):
+        parts = self._needing(mutation, update.parts)
+        for part in parts:
             accepted = msgspec.structs.replace(part, mutation_ts=_mutated_ts(part, mutation))
             self.change.accepted[part.name] = accepted
             self._visible(part.name.partition)[part.name] = accepted
+        self._count_done(mutation, len(parts))
+
+    def _count_done(self, mutation: Mutation, parts: int) -> None:
+        """With the parts, so that the count is right whatever breaks off."""
+        if mutation.parts_done >= 0:
+            counted = msgspec.structs.replace(mutation, parts_done=mutation.parts_done + parts)
+            self.change.mutations[counted.id] = self._mutations[counted.id] = counted
 
     def _running(self, mutation_id: int) -> Mutation:
         """Raises MutationEndedError, MutationNotFoundError."""

@@ -78,7 +78,7 @@ class Mutations:
                 unchanged(key, view.get(key)),
                 unchanged(relation_key, view.get(relation_key)),
             ]
-            done = msgspec.structs.replace(mutation, state=MutationState.DONE, ended_ms=now_ms)
+            done = msgspec.structs.replace(mutation, state=MutationState.DONE, ended_ms=now_ms, parts_left=0)
             puts = {key: codec.MUTATIONS.encode(done)}
             if definition.older_schemas:
                 trash = (item.part for item in read_all(view, codec.TRASH, Space.TRASH, table))
@@ -91,9 +91,10 @@ class Mutations:
         return change(self._kv, self._clock, plan)
 
     def kill(self, table: str, id: int, reason: str) -> Mutation:
-        """The entry, which no part gets any more from here on. One that has ended stays as it is.
+        """The entry, which no part gets any more from here on, with the count of those that never got it.
 
-        Raises MutationNotFoundError, TableNotFoundError.
+        One that has ended stays as it is. Raises MutationNotFoundError, TableNotFoundError. Reads every entry of the
+        table.
         """
         key, relation_key = pack(Space.MUTATION, table, id), pack(Space.RELATION, table)
         now_ms = self._clock.now_ms()
@@ -103,7 +104,10 @@ class Mutations:
             if mutation.state is not MutationState.PENDING:
                 return Plan(result=mutation)
             definition = _definition(view, table)
-            killed = msgspec.structs.replace(mutation, state=MutationState.KILLED, ended_ms=now_ms, reason=reason)
+            left = sum(needs(part, mutation) for part in visible(read_all(view, codec.ENTRIES, Space.ENTRY, table)))
+            killed = msgspec.structs.replace(
+                mutation, state=MutationState.KILLED, ended_ms=now_ms, reason=reason, parts_left=left
+            )
             preconditions = [unchanged(key, view.get(key)), unchanged(relation_key, view.get(relation_key))]
             puts = {key: codec.MUTATIONS.encode(killed)}
             if mutation.kind is not MutationKind.COLUMNS:
@@ -113,7 +117,10 @@ class Mutations:
             return Plan(result=killed, preconditions=preconditions, puts=puts)
 
         mutation = change(self._kv, self._clock, plan)
-        _log.info("mutation_killed", cause_id=str(id), table=table, state=mutation.state, reason=reason)
+        if mutation.state is MutationState.KILLED:
+            _log.info(
+                "mutation_killed", cause_id=str(id), table=table, left=mutation.parts_left, reason=mutation.reason
+            )
         return mutation
 
     def trim(self, table: str, keep: int = 100) -> int:

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tilth.base.clock import Clock
 from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.parts import Parts
 from tilth.catalog.pressure import InsertDelay, check_counts, pressure_settings, worst_delay
 from tilth.catalog.requirements import PartsBelow
+from tilth.catalog.services import Services
 from tilth.catalog.stats import Counters
+from tilth.model.service import ALL_TABLES, ServiceKind, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
 
 
 class Throttle:
     """`catalog.throttle`."""
 
-    def __init__(self, parts: Parts, counters: Counters) -> None:
+    def __init__(self, clock: Clock, parts: Parts, services: Services, counters: Counters) -> None:
+        self._clock = clock
         self._parts = parts
+        self._services = services
         self._counters = counters
 
     def is_calm(self, table: TableDef) -> bool:
@@ -48,9 +53,21 @@ class Throttle:
             check_counts(self._parts.counts(table.uuid), partitions, pressure_settings(table.settings))
         except TooManyPartsError as error:
             self._counters.count_crowded()
-            raise TooManyPartsError(error.message, hint=error.hint, table=full_name(table)) from error
+            hint = self._why_unmerged(table) or error.hint
+            raise TooManyPartsError(error.message, hint=hint, table=full_name(table)) from error
 
     def requirement(self, table: TableDef) -> PartsBelow:
         """What the commit of an insert requires."""
         settings = pressure_settings(table.settings)
         return PartsBelow(table=table.uuid, per_partition=settings.throw, total=settings.total)
+
+    def _why_unmerged(self, table: TableDef) -> str:
+        """Empty unless the user has stopped the merges that would make room."""
+        now_ms = self._clock.now_ms()
+        told = [each for each in self._services.all() if each.table in (table.uuid, ALL_TABLES)]
+        switch = switches_in_force(told, now_ms=now_ms).get(ServiceKind.MERGE)
+        if switch is None or switch.state is SwitchState.RUNNING:
+            return ""
+        rest = f" for {(switch.until_ms - now_ms) / 1000:.0f} s more" if switch.until_ms else ""
+        because = f" ({switch.because})" if switch.because else ""
+        return f"merges of the table are stopped{rest}{because}: SYSTEM START MERGES {full_name(table)}"

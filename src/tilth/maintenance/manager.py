@@ -227,9 +227,11 @@ class MaintenanceManager:
             completed=tuple(run for run in runs if run.ended_ms),
         )
 
-    def mutations(self) -> list[MutationProgress]:
-        """How far the pending mutations of all tables are."""
-        tables = [table for table in self._registry.all() if table.watch.mutations]
+    def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]:
+        """How far the pending mutations of the table are, or of all; those of one table oldest first."""
+        one = None if table_uuid is None else self._registry.find(table_uuid)
+        found = self._registry.all() if table_uuid is None else [one] if one is not None else []
+        tables = [table for table in found if table.watch.mutations]
         return [progress for table in tables for progress in table.op(MutateOp).progress()]
 
     # --- doors of commands ---

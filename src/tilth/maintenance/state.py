@@ -41,6 +41,8 @@ class Failure:
     reason: str
     at_ms: int
     until_ms: int
+    #: Whether the same would fail again until somebody helps.
+    is_lasting: bool = False
 
 
 def rule_of(error: Exception) -> Retry:

@@ -120,7 +120,7 @@ class MutationProgress:
     #: The table's.
     uuid: str
     id: int
-    #: Visible parts that still need it, and those that were done since this server works on it.
+    #: Visible parts that still need it, and those that it has reached; -1: an older program did not count these.
     parts_to_do: int
     parts_done: int
     #: Tasks under way.
@@ -133,6 +133,8 @@ class MutationProgress:
     next_attempt_ms: int = 0
     #: What it does now, or why it waits.
     state_reason: str = ""
+    #: `part .. : why`, where a part failed in a way that waiting alone does not heal; empty otherwise.
+    lasting_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,10 +101,10 @@ class TableWatch:
 
     def set_mutations(self, pending: Iterable[Mutation]) -> bool:
         """What is pending now, oldest first; True if that is something else than before."""
-        found = tuple(pending)
-        if found == self.mutations:
+        before, self.mutations = self.mutations, tuple(pending)
+        # That one of them has come further is no news.
+        if [entry.id for entry in before] == [entry.id for entry in self.mutations]:
             return False
-        self.mutations = found
         self.is_woken = True
         return True
 

@@ -53,6 +53,17 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int = 0
     #: Why it was killed.
     reason: str = ""
+    #: Parts that it has reached: rewritten, or found without a row that it changes; -1: an older program did not count.
+    parts_done: int = -1
+    #: Visible parts that still needed it when it ended; -1: it has not, or an older program ended it.
+    parts_left: int = -1
+
+    @property
+    def told_parts(self) -> str:
+        """What it leaves behind when it was killed, for people: `3 of 10 parts were done before and stay so`."""
+        if self.parts_done < 0 or self.parts_left < 0:
+            return "parts that were done before stay so"
+        return f"{self.parts_done} of {self.parts_done + self.parts_left} parts were done before and stay so"
 
 
 def needs(part: Part, mutation: Mutation) -> bool:

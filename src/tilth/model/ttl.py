@@ -31,7 +31,7 @@ _TTL = re.compile(
     re.IGNORECASE,
 )
 _HINT = (
-    "write: column, or column + INTERVAL n unit, with unit one of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR; "
+    "write: column or column + INTERVAL n unit; units are SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR; "
     "toDate(column) and toDateTime(column) may stand for the column, toIntervalDay(n) and the like for the interval"
 )
 _EPOCH = datetime.date(1970, 1, 1)

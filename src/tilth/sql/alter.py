@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.catalog import DropPartition as HidePartition
 from tilth.catalog import UndropPartition as RestorePartition
-from tilth.ingest import KAFKA_SETTINGS, read_config
+from tilth.ingest import read_config
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -23,6 +23,7 @@ from tilth.sql.grammar import (
     AlterTable,
     ColumnOperation,
     DeleteRows,
+    DescribeColumn,
     DropPartition,
     ModifySetting,
     ModifyTtl,
@@ -39,7 +40,7 @@ from tilth.sql.grammar import (
 from tilth.sql.kept import told_time, trash_lifetime_ms
 from tilth.sql.mutations import alter_columns, alter_rows, commit
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
-from tilth.sql.settings import TABLE_SETTINGS, check_together
+from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
 from tilth.sql.ttl import check_ttl, told_expired
 from tilth.sql.values import to_bound
 from tilth.storage import partition_id, result_type
@@ -53,8 +54,11 @@ def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcom
             return _change_settings(services, call, statement.name, {}, names)
     what = ", ".join(dict.fromkeys(_spelled(operation) for operation in statement.operations))
     table = table_of(services, call, statement.name, what=f"ALTER TABLE .. {what}")
-    with services.audited(call, verb=f"ALTER .. {what}", table=full_name(table)):
-        return _altered(services, call, table, statement.operations)
+    with services.audited(call, verb=f"ALTER .. {what}", table=full_name(table)) as audit:
+        answer = _altered(services, call, table, statement.operations)
+        if isinstance(statement.operations[0], ModifyTtl):
+            audit.outcome = f"done: {answer.message}"
+        return answer
 
 
 def _altered(services: Services, call: Call, table: TableDef, operations: Sequence[AlterOperation]) -> Outcome:
@@ -91,6 +95,8 @@ def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRo
 
 def _spelled(operation: AlterOperation) -> str:
     """`AddColumn` as `ADD COLUMN`, `MutateDelete` as `DELETE`."""
+    if isinstance(operation, DescribeColumn):
+        return "MODIFY COLUMN"
     name = type(operation).__name__.removeprefix("Mutate")
     return "".join(f" {letter}" if letter.isupper() else letter for letter in name).strip().upper()
 
@@ -116,8 +122,8 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.maintenance.wake()
         case KafkaDef():
-            changes = KAFKA_SETTINGS.canonical(given)
-            reset = [KAFKA_SETTINGS.find(name).name for name in names]
+            changes = KAFKA_TABLE_SETTINGS.canonical(given)
+            reset = [KAFKA_TABLE_SETTINGS.find(name).name for name in names]
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
             changed = msgspec.structs.replace(relation, settings=kept | changes)
             ensure_dead_letters(services, changed, read_config(changed))

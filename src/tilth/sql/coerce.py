@@ -37,6 +37,15 @@ def is_assignable(source: DataType, target: DataType) -> bool:
     return False
 
 
+def is_narrowed(source: DataType, target: DataType) -> bool:
+    """Whether whole numbers go into a column of whole numbers that does not hold all of them."""
+    if not isinstance(target, Simple) or target.kind not in _INTEGERS:
+        return False
+    if isinstance(source, Decimal):
+        return source.precision - source.scale >= _INTEGERS[target.kind]
+    return isinstance(source, Simple) and _INTEGERS.get(source.kind, 0) > _INTEGERS[target.kind]
+
+
 def _is_assignable_kind(given: Kind, wanted: Kind) -> bool:
     if wanted is Kind.STRING:
         return given is not Kind.BINARY

@@ -22,6 +22,7 @@ from tilth.sql.grammar import (
     AddColumn,
     ColumnOperation,
     ColumnSpec,
+    DescribeColumn,
     DropColumn,
     ModifyColumn,
     RenameColumn,
@@ -68,6 +69,8 @@ def changed(
                 now = _dropped(table, now, operation)
             case ModifyColumn():
                 now = _modified(table, now, operation, busy, versions)
+            case DescribeColumn():
+                now = _described(table, now, operation, versions)
             case RenameColumn(old=old):
                 _check_idle(table, old, busy)
                 now = _renamed(table, now, operation)
@@ -137,7 +140,8 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
     if now.schema.find(spec.name) is not None:
         if operation.if_not_exists:
             return now
-        raise BadAlterError("the column exists already", table=full_name(table), column=spec.name)
+        hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
+        raise BadAlterError("the column exists already", table=full_name(table), column=spec.name, hint=hint)
     check_default(spec.name, spec.type, spec.default)
     if not spec.nullable and _is_nothing(spec.default):
         raise BadAlterError(
@@ -212,6 +216,20 @@ def _modified(
     if (new.default, new.type) != (old.default, old.type) and default is not None:
         _check_everywhere(table, old, versions)
     return _replaced(now, old, new)
+
+
+def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, versions: Collection[int]) -> NewColumns:
+    if operation.if_exists and now.schema.find(operation.column) is None:
+        return now
+    old = find_in(now.schema, operation.column)
+    default = None if operation.no_default else old.default if operation.default is None else operation.default
+    check_default(old.name, old.type, operation.default)
+    if not old.nullable and operation.default is not None and _is_nothing(operation.default):
+        raise BadAlterError("NULL is no default of a NOT NULL column", table=full_name(table), column=old.name)
+    if default != old.default:
+        _check_everywhere(table, old, versions)
+    comment = old.comment if operation.comment is None else operation.comment
+    return _replaced(now, old, msgspec.structs.replace(old, default=default, comment=comment))
 
 
 def _check_everywhere(table: TableDef, column: Column, versions: Collection[int]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilth.base.errors import TilthError
 from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
-from tilth.ingest import KAFKA_SETTINGS, read_config
+from tilth.ingest import read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import DataType, Decimal, Simple, spark_name
 from tilth.sql.answer import Outcome, done
@@ -30,7 +30,7 @@ from tilth.sql.grammar import (
 from tilth.sql.kept import dropped_keep_ms, told_time
 from tilth.sql.mutations import commit
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
-from tilth.sql.settings import TABLE_SETTINGS, check_together
+from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
 from tilth.sql.ttl import check_ttl
 from tilth.sql.values import check_default
 from tilth.storage import check_partition_by
@@ -95,7 +95,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         database=database,
         name=name,
         schema=schema,
-        settings=KAFKA_SETTINGS.canonical(dict(statement.settings)),
+        settings=KAFKA_TABLE_SETTINGS.canonical(dict(statement.settings)),
         comment=statement.comment,
         created_ms=services.clock.now_ms(),
     )

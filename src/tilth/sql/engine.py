@@ -19,7 +19,7 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.settings import Setting
 from tilth.catalog import Catalog
-from tilth.sql import alter, ddl, explain, inserts, mutations, queries, show, system, views
+from tilth.sql import alter, ddl, explain, inserts, kill_mutation, queries, show, system, views
 from tilth.sql.answer import Answer, Outcome, columns_of
 from tilth.sql.desk import QueryDesk
 from tilth.sql.errors import BadValueError, UnknownFormatError
@@ -270,7 +270,7 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case DeleteRows() | UpdateRows():
             return alter.change_rows(services, call, statement)
         case KillMutation():
-            return mutations.kill_mutations(services, call, statement)
+            return kill_mutation.kill_mutations(services, call, statement)
         case ExplainMerge():
             return system.explain_merge(services, call, statement)
         case ExplainGc():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError
+from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, TilthError
 
 
 class NotSupportedYetError(InvalidInputError):
@@ -90,10 +90,16 @@ class MutationKilledError(ConflictError):
     code = "MUTATION_KILLED"
 
 
-class MutationNotDoneError(RetryError):
-    """the mutation is not done yet"""
+class MutationNotDoneError(ConflictError):
+    """the mutation is committed, but not done yet"""
 
     code = "MUTATION_NOT_DONE"
+
+
+class MutationFailedError(ConflictError):
+    """the mutation is committed, but fails on a part"""
+
+    code = "MUTATION_FAILED"
 
 
 class WrongKindOfTableError(InvalidInputError):

@@ -13,12 +13,13 @@ from typing import Any
 
 from tilth.model.table import Column
 from tilth.model.types import DataType, spark_name
-from tilth.sql.coerce import is_assignable
+from tilth.sql.coerce import is_assignable, is_narrowed
 from tilth.sql.errors import BadMutationError
 from tilth.sql.protocol import CheckedExpressions, ExpressionsTask
 from tilth.sql.relations import TIME_WORDS, find_relations, frozen_times, place_of
 from tilth.sql.rewrite import rewrite
 from tilth.sql.shadow import make_active
+from tilth.sql.values import literal, to_stored
 
 # A handle of a Java or PySpark object; py4j gives it no type.
 Java = Any
@@ -32,6 +33,9 @@ _NAMED_TIME = re.compile(r"\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE
 _TIME_LITERAL = re.compile(rf"['\"]{_NAMED_TIME.pattern}", re.IGNORECASE)
 _TIME_READERS = frozenset({"Cast", "ParseToDate", "ParseToTimestamp"})
 _TIME_TYPES = frozenset({"date", "timestamp", "timestamp_ntz"})
+_NUMBER = re.compile(r"(?:tinyint|smallint|int|bigint|float|double|decimal)\b")
+#: `int(s)` is a cast, too.
+_CAST_CALLS = re.compile(rf"{_NUMBER.pattern}\s*\(", re.IGNORECASE)
 
 
 class ExpressionChecker:
@@ -65,12 +69,17 @@ class ExpressionChecker:
     def _assignment(self, rows: Java, name: str, text: str) -> str:
         column = self._column(name)
         fixed = self._fixed(text, column=name)
-        self._check_value(column, self._analysed(rows, fixed, column=name))
+        self._check_value(column, self._analysed(rows, fixed, column=name), literal(text))
         return fixed
 
-    def _check_value(self, column: Column, field: Java) -> None:
+    def _check_value(self, column: Column, field: Java, known: tuple[object] | None) -> None:
+        """`known`: the value, where the expression is a literal."""
         given = field.dataType.simpleString()
-        if given != "void" and not is_assignable(self._model_type(field.dataType), column.type):
+        source = self._model_type(field.dataType) if given != "void" else column.type
+        is_narrow = is_narrowed(source, column.type)
+        if is_narrow and known is not None:
+            _check_fits(column, known[0])
+        if not is_assignable(source, column.type) or (is_narrow and known is None):
             raise BadMutationError(
                 "a value might be lost on the way into the column",
                 column=column.name,
@@ -93,6 +102,12 @@ class ExpressionChecker:
         column = self._column(name)
         assert column.default is not None
         parsed = self._parse(column.default, column=name)
+        named = [str(node.nameParts().apply(0)) for node in _nodes(parsed) if _class(node) == "UnresolvedAttribute"]
+        others = [found for found in map(self._task.schema.find, named) if found is not None]
+        if others:
+            hint = "it stands for itself; UPDATE the column once it is there, or compute it where rows are inserted"
+            told = "a DEFAULT cannot name other columns"
+            raise BadMutationError(told, column=name, default=column.default, names=others[0].name, hint=hint)
         if is_constant:
             self._check_literals(parsed, column=name)
         # Without columns: a default stands for itself.
@@ -149,6 +164,22 @@ class ExpressionChecker:
         hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
         return BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
 
+    def _check_texts(self, expression: Java, **facts: str) -> None:
+        """Raises BadMutationError where Spark makes numbers of texts by itself: the first that is none would end it."""
+        if _CAST_CALLS.search(self.text):
+            # Such a call cannot be told from what Spark does by itself.
+            return
+        wanted = self._session._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
+        for node in _nodes(expression):
+            if _class(node) != "Cast" or node.containsTag(wanted):
+                continue
+            text = node.children().apply(0)
+            is_text = text.dataType().simpleString() == "string" and _class(text) != "Literal"
+            if is_text and _NUMBER.match(node.dataType().simpleString()):
+                hint = "put the number in quotes, as in s = '7', or say with CAST or TRY_CAST what is wanted"
+                told = "a text would be taken for a number"
+                raise BadMutationError(told, expression=self.text, hint=hint, **facts)
+
     def _analysed(self, rows: Java, text: str, *, is_constant: bool = True, **facts: str) -> Java:
         """The field that the expression makes."""
         frame = rows.selectExpr(text)
@@ -160,6 +191,7 @@ class ExpressionChecker:
             hint = "no aggregates, window functions, explode: a row is changed by what it holds itself"
             raise BadMutationError("this cannot be computed row by row", expression=self.text, hint=hint, **facts)
         expression = project.projectList().apply(0)
+        self._check_texts(expression, **facts)
         if is_constant and not expression.deterministic():
             hint = "another try of the same part must give the same rows"
             raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
@@ -184,6 +216,16 @@ def _is_time(node: Java) -> bool:
         return False
     text = node.children().apply(0)
     return _class(text) == "Literal" and _NAMED_TIME.match(str(text.value())) is not None
+
+
+def _check_fits(column: Column, value: object) -> None:
+    try:
+        to_stored(value, column.type)
+    except (ValueError, OverflowError) as error:
+        told = spark_name(column.type)
+        raise BadMutationError(
+            "the value does not fit the column", column=column.name, type=told, given=value, why=error
+        ) from error
 
 
 def _class(node: Java) -> str:

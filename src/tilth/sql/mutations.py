@@ -1,7 +1,8 @@
 """What changes columns and rows: checked by Spark's analysis, made as one entry of the catalog's list, waited for.
 
-Covers: ALTER .. ADD | DROP | MODIFY | RENAME COLUMN, UPDATE and DELETE in both spellings, KILL MUTATION.
-Does not cover: what columns become (columns.py), the rewriting of parts (maintenance).
+Covers: ALTER .. ADD | DROP | MODIFY | RENAME COLUMN, UPDATE and DELETE in both spellings.
+Does not cover: what columns become (columns.py), the wait (mutation_wait.py), KILL MUTATION (kill_mutation.py), the
+rewriting of parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker; the entry and the new
 columns are one commit. See also: POLICIES.md 8, expressions.py.
 """
@@ -11,33 +12,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import pyarrow as pa
 
 from tilth.base.errors import UnknownOutcomeError
 from tilth.base.settings import BadSettingError
-from tilth.catalog import MutationNotFoundError, StartMutation, TableInUseError, TableNotFoundError, Update
-from tilth.model.mutation import Mutation, MutationKind, MutationState
+from tilth.catalog import StartMutation, TableInUseError, Update
+from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, KafkaDef, TableDef, ViewDef, full_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import NewColumns, changed, check_unprotected, find_in
 from tilth.sql.dead_letters import has_dead_letters_in
-from tilth.sql.errors import BadQueryError, MutationKilledError, MutationNotDoneError
 from tilth.sql.grammar import (
     ColumnOperation,
-    KillMutation,
     MutateDelete,
     MutateUpdate,
     render_operations,
 )
+from tilth.sql.mutation_wait import wait_for_mutation
 from tilth.sql.protocol import CheckedExpressions, CheckTask, ExpressionsTask
 from tilth.sql.queries import ask_worker
 from tilth.sql.services import Call, Services
-from tilth.sql.system_lane import NotForThisLaneError, answer_from_system
-from tilth.sql.system_tables import find_system_table
 from tilth.sql.values import literal
 
-#: How often a statement that waits looks.
-POLL_SECONDS = 0.25
 _ZONE = "spark.sql.session.timeZone"
 _UTC = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
 
@@ -206,82 +201,5 @@ def _start(services: Services, table: TableDef, update: StartMutation) -> int:
 def _answer(services: Services, call: Call, table: TableDef, entry: int, command: str, *, is_waiting: bool) -> Outcome:
     if not is_waiting:
         return done(f"mutation {entry} of {full_name(table)} has begun: {command}")
-    _wait(services, table, entry, call.settings.mutations_wait_timeout_seconds)
+    wait_for_mutation(services, table, entry, call.settings.mutations_wait_timeout_seconds)
     return done(f"mutation {entry} of {full_name(table)} is done: {command}")
-
-
-def _wait(services: Services, table: TableDef, entry: int, seconds_max: float) -> None:
-    """Until no part needs the entry any more."""
-    deadline = services.clock.monotonic() + seconds_max
-    while True:
-        found = services.catalog.mutations.get(table.uuid, entry)
-        match found.state:
-            case MutationState.DONE:
-                return
-            case MutationState.KILLED:
-                hint = "parts that were rewritten before stay so"
-                raise MutationKilledError(table=full_name(table), mutation=entry, why=found.reason, hint=hint)
-            case MutationState.PENDING:
-                if services.catalog.tables.by_id(table.uuid) is None:
-                    raise TableNotFoundError("the table was dropped", table=full_name(table), mutation=entry)
-                if services.clock.monotonic() >= deadline:
-                    raise _not_done(services, table, entry)
-        services.clock.sleep(POLL_SECONDS)
-
-
-def _not_done(services: Services, table: TableDef, entry: int) -> MutationNotDoneError:
-    progress = next((each for each in services.maintenance.mutations() if each.id == entry), None)
-    why = "nobody works on it yet"
-    if progress is not None:
-        why = progress.state_reason
-        if progress.latest_fail_reason:
-            why = f"part {progress.latest_failed_part}: {progress.latest_fail_reason}"
-    return MutationNotDoneError(
-        table=full_name(table),
-        mutation=entry,
-        parts_to_do=progress.parts_to_do if progress is not None else "unknown",
-        why=why,
-        hint="it goes on in the background; system.mutations tells how far it is, KILL MUTATION ends it",
-    )
-
-
-# KILL
-
-
-def kill_mutations(services: Services, call: Call, statement: KillMutation) -> Outcome:
-    """One row for each mutation that was killed, or had ended before."""
-    entries = _chosen(services, statement)
-    tables = services.catalog.tables
-    killed: list[tuple[Mutation, str]] = []
-    for entry in entries:
-        relation = tables.by_id(entry.table)
-        name = full_name(relation) if relation is not None else entry.table
-        with services.audited(call, verb="KILL MUTATION", table=name):
-            ended = services.catalog.mutations.kill(entry.table, entry.id, f"KILL MUTATION by query {call.query_id}")
-        services.maintenance.wake(entry.table)
-        killed.append((ended, name))
-    return Outcome(
-        table=pa.table(
-            {
-                "mutation_id": pa.array([str(entry.id) for entry, _ in killed], pa.string()),
-                "table": pa.array([name for _, name in killed], pa.string()),
-                "command": pa.array([entry.command for entry, _ in killed], pa.string()),
-                "state": pa.array([entry.state.value for entry, _ in killed], pa.string()),
-            }
-        )
-    )
-
-
-def _chosen(services: Services, statement: KillMutation) -> list[Mutation]:
-    entries = {str(entry.id): entry for entry in services.catalog.mutations.all()}
-    if statement.mutation is not None:
-        if statement.mutation not in entries:
-            raise MutationNotFoundError(mutation=statement.mutation, hint="system.mutations lists them")
-        return [entries[statement.mutation]]
-    condition = f"({statement.predicate}\n)"
-    text = f"SELECT mutation_id FROM system.mutations WHERE NOT is_done AND NOT is_killed AND {condition}"
-    try:
-        found = answer_from_system(text, lambda name: find_system_table(name).build(services))
-    except NotForThisLaneError as error:
-        raise BadQueryError(str(error), predicate=statement.predicate) from error
-    return [entries[name] for name in found.column("mutation_id").to_pylist() if name in entries]

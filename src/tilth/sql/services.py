@@ -102,7 +102,7 @@ class Maintenance(Protocol):
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int: ...
 
-    def mutations(self) -> list[MutationProgress]: ...
+    def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]: ...
 
     def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]: ...
 
@@ -113,6 +113,13 @@ class Maintenance(Protocol):
     def ops(self) -> list[OpRow]: ...
 
     def choices(self) -> list[ChoiceRow]: ...
+
+
+@dataclass(slots=True)
+class Audit:
+    """What the audit log is to say of a statement that was not refused."""
+
+    outcome: str = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +174,14 @@ class Services:
     @contextmanager
     def audited(
         self, call: Call, *, verb: str, table: str = "", because: str = "", duration_ms: int = 0
-    ) -> Iterator[None]:
-        """Records the verb when the block is over, with the error that refused it if there is one."""
+    ) -> Iterator[Audit]:
+        """Records the verb when the block is over, with what the block says of its outcome, or the error that refused
+        it."""
+        audit = Audit()
         outcome = "INTERNAL_ERROR: a defect, see the log"
         try:
-            yield
-            outcome = "done"
+            yield audit
+            outcome = audit.outcome
         except TilthError as error:
             outcome = f"{error.code}: {error}"
             raise

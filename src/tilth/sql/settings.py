@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_of
+from tilth.base.settings import Scope, Setting, SettingGroup, UnknownSettingError, parse_bool, value_of
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
@@ -77,7 +77,9 @@ MUTATIONS_WAIT_TIMEOUT_SECONDS = Setting(
     check=lambda seconds: seconds >= 0,
     allowed="0 and up",
     unit="seconds",
-    doc="How long a statement waits for its mutation before it fails with MUTATION_NOT_DONE; the mutation goes on. "
+    doc="How long a statement waits for its mutation before it fails with MUTATION_NOT_DONE; the mutation goes on. It "
+    "fails sooner with MUTATION_FAILED when a part fails in a way that waiting does not heal, and at once while "
+    "mutations of the table are stopped for longer. "
     "More: large tables finish within the statement. Less: a client learns sooner that something hinders it.",
 )
 FORCE_ALTER_CONFLICT_CHECK = Setting(
@@ -90,7 +92,35 @@ FORCE_ALTER_CONFLICT_CHECK = Setting(
     "is under way still does what it was told, with the columns as they were then.",
 )
 
-SESSION_SETTINGS = SettingGroup(
+#: Whose a setting is, in words.
+_WHOSE = {
+    Scope.NODE: "of the node: `tilth serve` takes it when it starts",
+    Scope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
+    Scope.KAFKA: "of a Kafka table: ALTER TABLE k MODIFY SETTING",
+    Scope.SESSION: "of a statement: .. SETTINGS name = value at its end",
+}
+
+
+class _KnownGroup(SettingGroup):
+    """Says of a setting of another scope whose it is."""
+
+    def find(self, name: str) -> Setting[Any]:
+        try:
+            return super().find(name)
+        except UnknownSettingError as error:
+            plain = _plain(name)
+            for setting in all_settings():
+                if plain in (_plain(known) for known in (setting.name, *setting.aliases)):
+                    hint = f"it is a setting {_WHOSE[setting.scope]}"
+                    raise UnknownSettingError(setting=name, hint=hint) from error
+            raise
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace(".", "_").replace("-", "_")
+
+
+SESSION_SETTINGS = _KnownGroup(
     (
         MAX_RESULT_BYTES,
         MAX_INSERT_BYTES,
@@ -128,9 +158,11 @@ ACCEPTED = tuple(
 )
 
 #: What CREATE TABLE and ALTER TABLE .. MODIFY SETTING take, for tables that store rows.
-TABLE_SETTINGS = SettingGroup(
+TABLE_SETTINGS = _KnownGroup(
     (*STORAGE_TABLE_SETTINGS.all, *MAINTENANCE_TABLE_SETTINGS.all, *PRESSURE_SETTINGS.all, *ACCEPTED)
 )
+#: The same for Kafka tables.
+KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)
 
 
 def check_together(settings: Mapping[str, str]) -> None:

@@ -141,7 +141,7 @@ def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpress
     try:
         return checker.check()
     except PySparkException as error:
-        raise from_spark(error, checker.text, checker.original, checker.sent) from error
+        raise from_spark(error, checker.text, checker.original, checker.sent, is_whole=False) from error
 
 
 def _parsed(session: SparkSession, text: str) -> Relations:

@@ -18,11 +18,16 @@ _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _NESTED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+)")
 _PLAN_LINE = re.compile(r"\s*('|\+-|:|==|Search path)")
+_DOUBLE_QUOTES = "in queries a text may stand in double quotes, so names are quoted by backticks"
 _VIEW = re.compile(r"`?__tilth_\d+`?\.")
 
 
-def from_spark(error: BaseException, original: str, to_original: Callable[[int], int], sent: str) -> TilthError:
-    """The error of a query; `sent` is the text that Spark got, `to_original` maps its places to the user's."""
+def from_spark(
+    error: BaseException, original: str, to_original: Callable[[int], int], sent: str, *, is_whole: bool = True
+) -> TilthError:
+    """The error of a query; `sent` is the text that Spark got, `to_original` maps its places to the user's.
+
+    Not `is_whole`: the text is an expression of a statement, so that its places are not the statement's."""
     if isinstance(error, TilthError):
         return error
     text = str(error)
@@ -31,15 +36,21 @@ def from_spark(error: BaseException, original: str, to_original: Callable[[int],
     where = _place_of(text, original, to_original, sent)
     if condition.startswith("PARSE_"):
         line, column = where or (1, 1)
+        if not is_whole:
+            # Their places are counted in the expression.
+            return SqlSyntaxError(message, line=line, column=column, expression=original)
         return SqlSyntaxError(message, line=line, column=column)
-    facts = {"at": f"{where[0]}:{where[1]}"} if where is not None else {}
+    facts = {"at": f"{where[0]}:{where[1]}"} if where is not None and is_whole else {}
+    if not is_whole:
+        facts = {"expression": original}
     if condition.startswith("UNRESOLVED_COLUMN"):
         hint = _meant(told.get("proposal", ""))
         return UnknownColumnError(hint=hint, column=_plain(told.get("objectName", "?")), **facts)
     if condition.startswith("UNRESOLVED_ROUTINE"):
         return UnknownFunctionError(function=_plain(told.get("routineName", "?")), **facts)
     if condition or _is_analysis(error):
-        return BadQueryError(message, reason=condition or "ANALYSIS", **facts)
+        hint = _DOUBLE_QUOTES if condition.startswith("CAST_INVALID_INPUT") and '"' in original else ""
+        return BadQueryError(message, hint=hint, reason=condition or "ANALYSIS", **facts)
     return _runtime_error(text)
 
 

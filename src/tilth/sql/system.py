@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tilth import ingest
 from tilth.base.units import show_bytes
+from tilth.maintenance import GcReport, OptimizeReport
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, newer_since_ms
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
@@ -110,14 +111,20 @@ def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
     what = "SYSTEM FORCE GC" if statement.is_forced else "SYSTEM GC"
     table = table_of(services, call, statement.name, what=what)
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
-    with services.audited(call, verb=what, table=full_name(table)):
-        report = services.maintenance.gc_now(table.uuid, partition, is_forced=statement.is_forced)
     where = full_name(table) if partition is None else f"partition {partition} of {full_name(table)}"
+    with services.audited(call, verb=what, table=full_name(table)) as audit:
+        report = services.maintenance.gc_now(table.uuid, partition, is_forced=statement.is_forced)
+        told = _collected(report)
+        audit.outcome = f"done: {told}"
+    warning = "; queries that hold no lease, and reads of the past, may fail now" if statement.is_forced else ""
+    return done(f"collected from {where}: {told}{warning}")
+
+
+def _collected(report: GcReport) -> str:
     expired = f"{report.expired} partitions expired, " if report.expired else ""
     told = f"{expired}{report.moved} records moved to the trash, {report.removed} files removed"
-    warning = "; queries that hold no lease, and reads of the past, may fail now" if statement.is_forced else ""
     freed = f"{show_bytes(report.removed_bytes)} freed, {report.kept + report.in_trash} wait"
-    return done(f"collected from {where}: {told}, {freed}{_because(report.reason)}{warning}")
+    return f"{told}, {freed}{_because(report.reason)}"
 
 
 def _because(reason: str) -> str:
@@ -166,9 +173,18 @@ def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcom
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
     with services.audited(call, verb="OPTIMIZE", table=full_name(table)):
         report = services.maintenance.optimize(table.uuid, partition, statement.final)
-    told = f"{report.parts_before} parts became {report.parts_after} by {report.merges} merges"
     note = f"; {report.note}" if report.note else ""
-    return done(f"optimized {full_name(table)}: {told}, {report.rows_merged} rows, {report.seconds:.2f} s{note}")
+    return done(f"optimized {full_name(table)}: {_optimized(report)}{note}")
+
+
+def _optimized(report: OptimizeReport) -> str:
+    """What came of it; merges that were under way already are the background's."""
+    before, after, took = report.parts_before, report.parts_after, f"{report.seconds:.2f} s"
+    if report.merges:
+        return f"{before} parts became {after} by {report.merges} merges, {report.rows_merged} rows, {took}"
+    if after < before:
+        return f"{before} parts became {after} meanwhile by merges of the background, none was left to do, {took}"
+    return f"nothing to merge, {after} parts, {took}"
 
 
 def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:

@@ -43,7 +43,6 @@ def told_expired(services: Services, table: TableDef, text: str) -> str:
         return ""
     until = told_time(now_ms + trash_lifetime_ms(table))
     return (
-        f"; {partitions} {'partition has' if partitions == 1 else 'partitions have'} expired by it already, with {rows} "
-        f"rows, and {'goes' if partitions == 1 else 'go'} now, unless GC is stopped: REMOVE TTL or a longer TTL, then "
-        f"UNDROP PARTITION, brings them back until {until}"
+        f"; expired by it already, so that they go now, unless GC is stopped: partitions {partitions}, rows {rows}; "
+        f"REMOVE TTL or a longer TTL, and then UNDROP PARTITION, brings them back until {until}"
     )

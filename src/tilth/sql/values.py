@@ -6,10 +6,10 @@ column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import pyarrow as pa
 
@@ -24,6 +24,8 @@ from tilth.storage import arrow_type, bound_of
 _BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
 _SHOWN_LENGTH_MAX = 60
+
+T = TypeVar("T")
 
 # A literal of the grammar or of JSON: numbers, text, dates, and lists, maps and tuples of them.
 Given = Any
@@ -80,7 +82,7 @@ def _simple(value: Given, kind: Kind, zone: tzinfo) -> Stored:
             return _integer(value, _BITS[kind])
         case Kind.FLOAT32 | Kind.FLOAT64:
             _refuse(value, bool, date, "a number")
-            return float(value) if not isinstance(value, list | dict) else _wrong("a number")
+            return _read(float, value, "a number") if not isinstance(value, list | dict) else _wrong("a number")
         case Kind.STRING:
             _refuse(value, bool, date, "text in quotes")
             return str(value) if isinstance(value, str | int | float | Decimal) else _wrong("text in quotes")
@@ -105,7 +107,8 @@ def _integer(value: Given, bits: int) -> int:
     _refuse(value, date, date, "a whole number")
     if isinstance(value, float | Decimal) and value != int(value):
         _wrong("a whole number")
-    number = int(value) if isinstance(value, str | int | float | Decimal) else _wrong("a whole number")
+    is_known = isinstance(value, str | int | float | Decimal)
+    number = _read(int, value, "a whole number") if is_known else _wrong("a whole number")
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError(f"expected a number from {-(1 << bits - 1)} to {(1 << bits - 1) - 1}")
     return number
@@ -113,7 +116,8 @@ def _integer(value: Given, bits: int) -> int:
 
 def _decimal(value: Given, precision: int, scale: int) -> Decimal:
     _refuse(value, bool, date, "a number")
-    number = Decimal(str(value)) if isinstance(value, str | int | float | Decimal) else _wrong("a number")
+    is_known = isinstance(value, str | int | float | Decimal)
+    number = _read(Decimal, str(value), "a number") if is_known else _wrong("a number")
     if not number.is_finite():
         _wrong("a number")
     exponent = number.normalize().as_tuple().exponent
@@ -126,7 +130,8 @@ def _decimal(value: Given, precision: int, scale: int) -> Decimal:
 
 def _date(value: Given) -> date:
     if isinstance(value, str):
-        value = datetime.fromisoformat(value) if len(value) > len("2020-01-01") else date.fromisoformat(value)
+        read = datetime.fromisoformat if len(value) > len("2020-01-01") else date.fromisoformat
+        value = _read(read, value, "a date, as in '2020-01-31'")
     if isinstance(value, datetime):
         return value.date() if value == value.replace(hour=0, minute=0, second=0, microsecond=0) else _wrong("a date")
     return value if isinstance(value, date) else _wrong("a date, as in '2020-01-31'")
@@ -139,7 +144,7 @@ def _moment(value: Given, zone: tzinfo) -> datetime:
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the caller's zone is added
     if isinstance(value, str):
-        return datetime.fromisoformat(value.strip())
+        return _read(datetime.fromisoformat, value.strip(), "a time, as in '2020-01-31 12:00:00'")
     if not isinstance(value, int | Decimal) or isinstance(value, bool):
         raise ValueError("expected a time, as in '2020-01-31 12:00:00'")
     return datetime.fromtimestamp(float(value), zone)
@@ -208,6 +213,14 @@ def check_default(column: str, data_type: DataType, text: str | None) -> None:
 def _refuse(value: Given, one: type, other: type, expected: str) -> None:
     if isinstance(value, one | other):
         _wrong(expected)
+
+
+def _read(read: Callable[[Given], T], value: Given, expected: str) -> T:
+    """What the function makes of the value; raises ValueError in our words, not in Python's."""
+    try:
+        return read(value)
+    except (ValueError, TypeError, InvalidOperation) as error:
+        raise ValueError(f"expected {expected}") from error
 
 
 # Any: never returns, so that it can stand in expressions.

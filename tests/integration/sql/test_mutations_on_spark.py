@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import ErrorKind, TilthError
 from tilth.model.mutation import MutationState
 from tilth.model.table import TableDef
 from tilth.node import Node, open_node
@@ -67,7 +67,12 @@ def uuid_of(node: Node, name: str) -> str:
         ("DELETE FROM checks WHERE TIMESTAMP '2026-01-01 00:00:00' < 'yesterday'", "BAD_MUTATION", "when it is"),
         ("UPDATE checks SET s = to_timestamp('now') WHERE true", "BAD_MUTATION", "when it is"),
         ("ALTER TABLE checks ADD COLUMN x Int32 NOT NULL DEFAULT nullif(1, 1)", "BAD_MUTATION", "may be NULL"),
-        ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT n + 1", "UNKNOWN_COLUMN", "n"),
+        ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT n + 1", "BAD_MUTATION", "cannot name other columns"),
+        ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT nope + 1", "UNKNOWN_COLUMN", "expression=nope + 1"),
+        ("UPDATE checks SET n = k WHERE true", "BAD_MUTATION", "might be lost"),
+        ("UPDATE checks SET n = 5000000000 WHERE true", "BAD_MUTATION", "does not fit the column"),
+        ("DELETE FROM checks WHERE s = 7", "BAD_MUTATION", "taken for a number"),
+        ("UPDATE checks SET n = s + 1 WHERE true", "BAD_MUTATION", "taken for a number"),
         ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT upper('a')", "BAD_MUTATION", "does not fit"),
     ],
 )
@@ -75,6 +80,14 @@ def test_what_cannot_be_a_mutation_is_refused_before_it_is_one(node: Node, text:
     error = refused(node, text)
     assert (error.code, told in str(error)) == (code, True), error
     assert node.catalog.mutations.all(uuid_of(node, "checks")) == []
+
+
+def test_what_keeps_its_value_is_taken(node: Node) -> None:
+    node.engine.run("CREATE TABLE fits (k Int64, n Int16, s String) ENGINE = MergeTree ORDER BY k")
+    for change in ("n = 7", "n = -7, s = 7", "n = CAST(k AS SMALLINT)", "s = CAST(k AS STRING)"):
+        node.engine.run(f"ALTER TABLE fits UPDATE {change} WHERE s = '7' AND CAST(s AS INT) = 7 AND length(s) > 0")
+    assert rows(node, 'SELECT "k" FROM fits') == []
+    assert rows(node, 'SELECT "k"') == [("k",)]
 
 
 def test_now_is_one_instant(node: Node) -> None:
@@ -131,6 +144,23 @@ def test_a_table_changes_while_it_is_read_and_written(node: Node) -> None:
     assert rows(node, "SELECT count(*) FROM system.parts WHERE table = 't' AND active AND schema_version = 1") == [(0,)]
     told = rows(node, "SELECT is_done, parts_to_do FROM system.mutations WHERE table = 't'")
     assert told == [(True, 0)] * 3
+
+
+def test_an_expression_that_fails_is_told_at_once_and_holds_up_nobody_once_killed(node: Node) -> None:
+    node.engine.run("CREATE TABLE fails (k Int64, n Int32) ENGINE = MergeTree ORDER BY k")
+    node.engine.run("INSERT INTO fails VALUES (1, 2147483647), (2, 1)")
+    error = refused(node, "UPDATE fails SET n = CAST(CAST(n AS BIGINT) + 1 AS INT) WHERE true")
+    assert (error.code, error.kind) == ("MUTATION_FAILED", ErrorKind.CONFLICT)
+    assert "CAST_OVERFLOW" in error.message
+    entry = error.facts["mutation"]
+    [(done, to_do, why)] = rows(
+        node,
+        f"SELECT parts_done, parts_to_do, latest_fail_reason FROM system.mutations WHERE mutation_id = '{entry}'",
+    )
+    assert (done, to_do, "CAST_OVERFLOW" in str(why)) == (0, 1, True)
+    assert node.engine.run(f"KILL MUTATION '{entry}'").message.endswith("0 of 1 parts were done before and stay so")
+    node.engine.run("UPDATE fails SET n = n - 1 WHERE true")
+    assert rows(node, "SELECT k, n FROM fails ORDER BY k") == [(1, 2147483646), (2, 0)]
 
 
 def test_killed_mutations_stay_killed(node: Node) -> None:

@@ -22,9 +22,12 @@ from tilth.catalog import (
     SchemaIs,
     StartMutation,
     TableNotFoundError,
+    UndropPartition,
     WrongEngineError,
     visibility,
 )
+from tilth.catalog.codec import MUTATIONS
+from tilth.catalog.keys import Space, pack
 from tilth.model.mutation import Mutation, MutationKind, MutationState, needs
 from tilth.model.part import DataFile, Mark, Part, PartName
 from tilth.model.table import Column, Schema
@@ -334,6 +337,48 @@ def test_entries_go_with_their_table(world: World) -> None:
     world.catalog.tables.drop(world.t)
     world.catalog.tables.forget(world.t)
     assert world.catalog.mutations.all() == []
+
+
+def test_an_entry_counts_the_parts_that_it_has_reached(world: World) -> None:
+    parts = world.insert("a", "b", "c", "d")
+    mutation = world.alter()
+    assert (mutation.parts_done, mutation.parts_left) == (0, -1)
+    world.rewrite(mutation, *parts[:2])
+    world.accept(mutation, parts[2])
+    again = world.reopened().mutations
+    assert again.get(world.t, mutation.id).parts_done == 3
+    killed = again.kill(world.t, mutation.id, "a mistake")
+    assert (killed.parts_done, killed.parts_left) == (3, 1)
+    assert killed.told_parts == "3 of 4 parts were done before and stay so"
+    following = world.alter()
+    assert world.mutate_all(following)
+    done = world.catalog.mutations.get(world.t, following.id)
+    assert (done.parts_done, done.parts_left) == (4, 0)
+
+
+def test_an_entry_that_an_older_program_began_is_not_counted(world: World) -> None:
+    first, _ = world.insert("a", "b")
+    mutation = world.alter()
+    old = msgspec.structs.replace(mutation, parts_done=-1)
+    world.kv.commit([], {pack(Space.MUTATION, world.t, old.id): MUTATIONS.encode(old)}, [])
+    world.rewrite(old, first)
+    killed = world.catalog.mutations.kill(world.t, old.id, "no")
+    assert (killed.parts_done, killed.parts_left) == (-1, 1)
+    assert killed.told_parts == "parts that were done before stay so"
+
+
+def test_a_done_entry_that_is_due_again_counts_on(world: World) -> None:
+    [part] = world.insert("a")
+    world.commit(DropPartition(table=world.t, partition="a"))
+    mutation = world.alter()
+    [_] = world.insert("b")
+    assert world.catalog.mutations.finish(world.t, mutation.id)
+    world.commit(UndropPartition(table=world.t, partition="a"))
+    due = world.catalog.mutations.get(world.t, mutation.id)
+    assert (due.state, due.parts_done, due.parts_left) == (MutationState.PENDING, 0, -1)
+    assert world.mutate_all(due)
+    assert part.name not in world.names()
+    assert world.catalog.mutations.get(world.t, mutation.id).parts_done == 1
 
 
 def test_ttl(world: World) -> None:

@@ -8,6 +8,7 @@ from tests.catalog_world import World
 from tilth.base.settings import BadSettingError
 from tilth.catalog import InsertPart, PressureSettings, TooManyPartsError, insert_delay_ms, pressure_settings
 from tilth.catalog import worst_delay as worst
+from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
 
 
 def delay_ms(parts: int) -> float:
@@ -107,6 +108,29 @@ def test_the_table_has_a_limit_of_its_own(world: World) -> None:
     assert caught.value.facts["max_parts_in_total"] == "6"
     with pytest.raises(TooManyPartsError):
         world.catalog.throttle.check(world.definition(), ["g"])
+
+
+def test_a_refusal_names_the_merges_that_are_stopped(world: World) -> None:
+    def hint() -> str:
+        with pytest.raises(TooManyPartsError) as caught:
+            world.catalog.throttle.check(world.definition(), ["a"])
+        return caught.value.hint
+
+    insert(world, "a", "a", "a", "a")
+    assert "EXPLAIN MERGE" in hint()
+    stopped = Switch(
+        table=ALL_TABLES,
+        service=ServiceKind.MERGE,
+        state=SwitchState.STOPPED,
+        since_ms=world.clock.now_ms(),
+        until_ms=world.clock.now_ms() + 90_000,
+        because="the backup runs",
+    )
+    world.catalog.services.set(stopped)
+    expected = "merges of the table are stopped for 90 s more (the backup runs): SYSTEM START MERGES default.t"
+    assert hint() == expected
+    world.clock.advance(91)
+    assert "EXPLAIN MERGE" in hint()
 
 
 def test_a_merge_makes_room_again(world: World) -> None:

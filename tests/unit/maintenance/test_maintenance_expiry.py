@@ -175,4 +175,4 @@ def test_a_ttl_that_is_not_understood_is_told_and_expires_nothing(
     by_month.commit(InsertPart(table=uuid, written=by_month.written()))
     by_month.days(1)
     assert by_month.visible_count(uuid) == 1
-    assert "must be a column plus an interval" in caplog.text
+    assert "a TTL must be a column, or a column plus an interval" in caplog.text

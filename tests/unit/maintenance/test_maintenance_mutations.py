@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld
+from tilth.base.errors import UnavailableError
 from tilth.catalog import BadMergeError, CommitOutcome, DropPartition, Requirement, Unknown, Update
 from tilth.maintenance import MutationProgress
 from tilth.maintenance.spark import MergeTask, MutateTask
@@ -197,7 +198,9 @@ def test_a_poisoned_part_waits_and_holds_up_no_other(world: MaintenanceWorld, *,
     assert told.latest_fail_ms == world.clock.now_ms()
     assert told.next_attempt_ms == world.clock.now_ms() + 1000
     assert told.state_reason == f"part {poisoned.name} failed once, next try in 1 s"
-    assert (other.id, other.parts_to_do) == (behind, 5)
+    assert told.lasting_failure == f"part {poisoned.name}: {told.latest_fail_reason}"
+    assert (other.id, other.parts_to_do, other.lasting_failure) == (behind, 5, "")
+    assert other.state_reason == f"mutation {behind} waits for {entry}, where {told.lasting_failure}"
     service = world.service(ServiceKind.MUTATE)
     assert (service.state, service.failures) == ("failed", 1)
     # Each failure in a row doubles the wait.
@@ -225,7 +228,7 @@ def test_a_lost_worker_is_no_parts_failure_and_each_loss_doubles_the_wait(world:
     service = world.service(ServiceKind.MUTATE)
     assert (service.state, service.failures) == ("failed", 1)
     [told] = progress(world)
-    assert (told.latest_failed_part, told.parts_to_do) == ("", 2)
+    assert (told.latest_failed_part, told.parts_to_do, told.lasting_failure) == ("", 2, "")
     world.work(1)
     assert world.service(ServiceKind.MUTATE).failures == 2
     world.work(1)
@@ -266,6 +269,28 @@ def test_an_unknown_outcome_deletes_nothing_and_is_resolved_later(
     assert world.rows() == [0, 2]
     assert states(world) == [MutationState.DONE]
     assert world.catalog.transactions.unfinished() == []
+
+
+def test_what_waiting_may_heal_is_no_lasting_failure(world: MaintenanceWorld) -> None:
+    [part] = world.insert("a", rows=2)
+    world.worker.errors = [UnavailableError("the disk does not answer", part=part.name)]
+    world.delete("a is odd")
+    world.work()
+    [told] = progress(world)
+    assert (told.latest_failed_part, told.lasting_failure) == (str(part.name), "")
+    assert "does not answer" in told.latest_fail_reason
+
+
+def test_the_failure_of_a_killed_entry_is_not_told_of_the_next_one(world: MaintenanceWorld) -> None:
+    world.insert("a", rows=2)
+    world.worker.errors = [TaskFailedError(reason="division by zero")]
+    first, second = world.delete("a is odd"), world.update("a + 1", "true")
+    world.work()
+    assert "division by zero" in progress(world)[0].lasting_failure
+    world.catalog.mutations.kill(world.t, first, "a test")
+    # Nobody has looked since.
+    [told] = progress(world)
+    assert (told.id, told.lasting_failure, told.latest_fail_reason) == (second, "", "")
 
 
 # --- kill ---
@@ -342,6 +367,7 @@ def test_what_was_rewritten_before_the_kill_stays(world: MaintenanceWorld) -> No
     kill(world, entry)
     world.work(2)
     assert world.rows() == [0, 0, 1]
+    assert (world.mutation(entry).parts_done, world.mutation(entry).parts_left) == (1, 1)
     # The halves may be merged again, and a later entry reaches both.
     world.update("a + 1", "true")
     world.work(2)
@@ -448,7 +474,7 @@ def test_a_stopped_service_ends_what_runs_and_begins_nothing(world: MaintenanceW
     assert world.worker.rewrites == 1
     assert [world.mutation(each).state for each in (first, second)] == [MutationState.DONE, MutationState.PENDING]
     [told] = progress(world)
-    assert told.state_reason == "stopped by the user"
+    assert told.state_reason == "stopped by the user: a test"
     service = world.service(ServiceKind.MUTATE)
     assert (service.state, service.reason) == ("stopped", "a test")
     switch(SwitchState.RUNNING)
@@ -476,9 +502,11 @@ def test_a_restart_in_the_middle_goes_on(world: MaintenanceWorld) -> None:
     world.manager.start()
     world.manager.stop()
     world.manager = world.new_manager()
+    assert world.mutation(first).parts_done == 1
     world.work()
     world.work(2)
     assert [world.mutation(each).state for each in (first, second)] == [MutationState.DONE] * 2
+    assert [world.mutation(each).parts_done for each in (first, second)] == [3, 3]
     assert world.rows() == [1, 1, 1, 3, 3, 3]
     assert world.catalog.transactions.unfinished() == []
 

@@ -169,14 +169,15 @@ def test_inserts_wait_and_are_refused_by_the_partition_that_they_write_to(world:
     assert world.rows("SELECT sum(rows) FROM system.parts") == [(5,)]
 
 
-def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, schema: Schema, *, times: int = 1) -> list[int]:
-    """An ALTER lands just before the next commits of inserts."""
+def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) -> list[int]:
+    """ALTERs to these columns land just before the next commits of inserts, one before each."""
     transactions = world.catalog.transactions
     commit = transactions.commit_or_raise
     done: list[int] = []
 
     def first_alter(txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> object:
-        if len(done) < times:
+        if len(done) < len(schemas):
+            schema = schemas[len(done)]
             done.append(txn)
             now = table(world)
             begun = transactions.begin("alter")
@@ -210,6 +211,17 @@ def stored(world: SqlWorld, root: Path) -> list[dict[str, object]]:
 RENAMED = schema((1, "a", Kind.INT64), (3, "new", Kind.INT32), (2, "c", Kind.STRING))
 
 
+def test_an_insert_that_a_new_default_overtook_is_taken_as_it_is(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = table(world).schema.columns
+    described = Schema(columns=(columns[0], msgspec.structs.replace(columns[1], default="'z'", comment="new")))
+    altered(world, monkeypatch, described)
+    world.run("INSERT INTO t (a) VALUES (1)")
+    assert stored(world, tmp_path) == [{"a": 1, "b": "x"}]
+    assert world.catalog.transactions.unfinished() == []
+
+
 @pytest.mark.parametrize(
     "text", ["INSERT INTO t VALUES (1, 'y')", "INSERT INTO t (b, a) VALUES ('y', 1)", "INSERT INTO t FORMAT CSV 1,y"]
 )
@@ -239,7 +251,7 @@ def test_an_insert_whose_column_is_gone_is_refused(world: SqlWorld, monkeypatch:
 
 
 def test_an_insert_is_tried_once_more_and_not_twice(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = altered(world, monkeypatch, RENAMED, times=2)
+    done = altered(world, monkeypatch, RENAMED, schema((1, "a", Kind.INT64), (2, "d", Kind.STRING)))
     assert refused(world, "INSERT INTO t (a) VALUES (1)").code == "SCHEMA_CHANGED"
     assert len(done) == 2
 

@@ -147,6 +147,10 @@ def test_errors_point_at_the_culprit(text: str, message: str, place: tuple[int, 
         ("ATTACH TABLE t", "ATTACH"),
         ("RENAME TABLE a TO b, c TO d", "several tables"),
         ("DROP TABLE a.b.c", "two parts"),
+        ("UNDROP DATABASE d", "UNDROP DATABASE"),
+        ("TRUNCATE TABLE t PARTITION 'x'", "TRUNCATE of a partition"),
+        ("EXPLAIN MERGE t PARTITION 'x'", "EXPLAIN MERGE of one partition"),
+        ("EXPLAIN GC t PARTITION 'x'", "EXPLAIN GC of one partition"),
     ],
 )
 def test_what_is_not_there_is_refused_by_name(text: str, culprit: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tests.sql_world import SqlWorld, answer_view_tasks
-from tilth.base.errors import TilthError
-from tilth.catalog import SchemaChangedError
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.catalog import AcceptMutation, SchemaChangedError, Update
 from tilth.maintenance import MutationProgress
 from tilth.model.mutation import Mutation, MutationKind, MutationState
 from tilth.model.part import ColumnRange, DataFile, Part, PartName
@@ -76,6 +77,39 @@ def test_columns_change_at_once_and_as_one(world: SqlWorld) -> None:
     assert world.catalog.transactions.unfinished() == []
 
 
+def test_a_default_or_comment_changes_without_a_mutation(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    world.run("ALTER TABLE t UPDATE v = 1 WHERE a > 0")
+    for text in ("v Int32 DEFAULT 8", "v Int32 COMMENT 'how many'", "a Int64 COMMENT 'the key'"):
+        answer = world.run(f"ALTER TABLE t MODIFY COLUMN {text} SETTINGS mutations_sync = 1")
+        assert answer.message == "columns changed: default.t"
+    now = table(world)
+    assert now.schema.find("v") == Column(id=3, name="v", type=Simple(Kind.INT32), default="8", comment="how many")
+    assert (now.schema_version, now.columns_commit_ts) == (4, 0)
+    assert [entry.kind for entry in entries(world)] == [MutationKind.UPDATE]
+    [part] = world.catalog.parts.snapshot(now.uuid).parts
+    assert now.schema_of(part.schema_version) is not None
+    assert world.catalog.transactions.unfinished() == []
+    refused(world, "ALTER TABLE t MODIFY COLUMN v Int64 COMMENT 'wider'")
+
+
+def test_a_default_that_is_computed_is_checked_though_nothing_is_rewritten(world: SqlWorld) -> None:
+    world.run("ALTER TABLE t MODIFY COLUMN s String DEFAULT upper('x')")
+    task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
+    assert isinstance(task, ExpressionsTask)
+    assert (task.defaults, task.constant_defaults) == (("s",), ())
+    assert entries(world) == []
+
+
+def test_consumers_are_told_of_a_new_default(world: SqlWorld) -> None:
+    world.run(KAFKA)
+    world.dispatch.answer = answer_view_tasks(("default", "k"))
+    world.run("CREATE MATERIALIZED VIEW w TO t AS SELECT * FROM k")
+    world.dispatch.answer = None
+    world.run("ALTER TABLE t MODIFY COLUMN v Int32 DEFAULT 8")
+    assert world.consume.calls[-1] == ("wake", world.catalog.tables.get("default", "k").uuid)
+
+
 def test_what_is_refused_leaves_nothing(world: SqlWorld) -> None:
     before = table(world)
     for text in ("DROP COLUMN a", "ADD COLUMN n Int64, RENAME COLUMN x TO y", "MODIFY COLUMN v Int8"):
@@ -91,7 +125,25 @@ def test_a_default_that_is_computed_is_checked_by_a_worker(world: SqlWorld) -> N
     world.run("ALTER TABLE t ADD COLUMN n Int64 DEFAULT 1 + 1, MODIFY COLUMN s String DEFAULT upper('x')")
     task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
     assert isinstance(task, ExpressionsTask)
-    assert (task.defaults, task.constant_defaults) == (("n", "s"), ("n",))
+    assert (task.defaults, task.constant_defaults) == (("s", "n"), ("n",))
+
+
+@pytest.mark.parametrize(
+    ("operations", "defaults", "constant"),
+    [
+        ("ADD COLUMN n Int64 DEFAULT 1 + 1, RENAME COLUMN n TO m", ("m",), ("m",)),
+        ("DROP COLUMN v, ADD COLUMN v Int64 DEFAULT 1 + 1", ("v",), ("v",)),
+        ("RENAME COLUMN v TO w, ADD COLUMN v Int64 DEFAULT 1 + 1", ("v",), ("v",)),
+        ("MODIFY COLUMN v Int32 DEFAULT 1 + 1, RENAME COLUMN v TO w", ("w",), ()),
+    ],
+)
+def test_a_default_is_checked_whatever_its_column_is_called(
+    world: SqlWorld, operations: str, defaults: tuple[str, ...], constant: tuple[str, ...]
+) -> None:
+    world.run(f"ALTER TABLE t {operations}")
+    task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
+    assert isinstance(task, ExpressionsTask)
+    assert (task.defaults, task.constant_defaults) == (defaults, constant)
 
 
 def test_rows_change_by_what_the_worker_has_fixed(world: SqlWorld) -> None:
@@ -146,9 +198,12 @@ def test_a_mutation_reckons_in_utc(world: SqlWorld) -> None:
 def test_delete_and_update_wait_until_they_are_done(world: SqlWorld) -> None:
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
     error = refused(world, "DELETE FROM t WHERE v = 2", {"mutations_wait_timeout_seconds": "2"})
-    assert error.code == "MUTATION_NOT_DONE"
-    assert "nobody works on it yet" in str(error)
+    assert (error.code, error.kind) == ("MUTATION_NOT_DONE", ErrorKind.CONFLICT)
     (entry,) = entries(world)
+    assert error.facts["mutation"] == str(entry.id)
+    assert "nobody works on it yet" in error.message
+    for told in ("do not send the statement again", f"mutation_id = '{entry.id}'", f"KILL MUTATION '{entry.id}'"):
+        assert told in error.hint
     world.maintenance.progress = [
         MutationProgress(
             uuid=entry.table,
@@ -191,7 +246,8 @@ def test_who_waits_for_a_killed_mutation_is_told(world: SqlWorld) -> None:
         world.run("KILL MUTATION WHERE table = 't'")
 
     world.clock.sleep = killing  # type: ignore[method-assign]
-    assert refused(world, "DELETE FROM t WHERE v = 2").code == "MUTATION_KILLED"
+    error = refused(world, "DELETE FROM t WHERE v = 2")
+    assert (error.code, error.hint) == ("MUTATION_KILLED", "0 of 1 parts were done before and stay so")
 
 
 def test_who_waits_for_a_dropped_table_is_told(world: SqlWorld) -> None:
@@ -213,7 +269,8 @@ def test_kill_by_id_and_by_condition(world: SqlWorld) -> None:
     assert world.rows(f"KILL MUTATION '{second.id}'") == [(str(second.id), "default.t", "DELETE WHERE v = 2", "killed")]
     killed = world.rows(f"KILL MUTATION WHERE table = 't' AND mutation_id != '{first.id}' -- all others")
     assert killed == [(str(third.id), "default.t", "DELETE WHERE v = 3", "killed")]
-    assert world.rows("KILL MUTATION WHERE kind = 'columns'") == []
+    nothing = world.run("KILL MUTATION WHERE kind = 'columns'")
+    assert (nothing.table.num_rows, nothing.message) == (0, "nothing was killed: no pending mutation matches")
     assert [entry.state for entry in entries(world)] == [
         MutationState.PENDING,
         MutationState.KILLED,
@@ -221,6 +278,160 @@ def test_kill_by_id_and_by_condition(world: SqlWorld) -> None:
     ]
     assert world.rows("SELECT count(*) FROM system.mutations WHERE is_killed AND end_time IS NOT NULL") == [(2,)]
     assert "KILL MUTATION" in [event.verb for event in world.catalog.audit.recent(10)]
+
+
+def outcomes(world: SqlWorld, verb: str) -> list[str]:
+    """Of the audit log, oldest first."""
+    return [event.outcome for event in reversed(world.catalog.audit.recent(20)) if event.verb == verb]
+
+
+def test_kill_tells_how_far_it_came(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x'), (2, '2020-01-02', 2, 'x')")
+    world.run("ALTER TABLE t DELETE WHERE v = 3")
+    (entry,) = entries(world)
+    world.maintenance.progress = [running(entry, parts_to_do=1, parts_done=1)]
+    assert world.rows("SELECT parts_to_do, parts_done FROM system.mutations") == [(1, 1)]
+    first, _ = world.catalog.parts.snapshot(entry.table).parts
+    commit(world, AcceptMutation(table=entry.table, parts=(first.name,), mutation=entry.id))
+    answer = world.run(f"KILL MUTATION '{entry.id}'")
+    left = "1 of 2 parts were done before and stay so"
+    assert answer.message == f"mutation {entry.id} of default.t was killed: {left}"
+    [(to_do, done, reason)] = world.rows("SELECT parts_to_do, parts_done, state_reason FROM system.mutations")
+    assert (to_do, done) == (1, 1)
+    assert str(reason).endswith(f"; {left}")
+    world.run("ALTER TABLE t ADD COLUMN n Int64")
+    told = world.run("KILL MUTATION WHERE kind = 'columns'").message
+    assert told.endswith("was killed: the new columns stay in force, and 0 of 2 parts were done before and stay so")
+
+
+def test_a_mutation_is_killed_once(world: SqlWorld) -> None:
+    world.run("ALTER TABLE t DELETE WHERE v = 1")
+    world.run("ALTER TABLE t DELETE WHERE v = 2")
+    first, second = entries(world)
+    world.catalog.mutations.finish(first.table, first.id)
+    answer = world.run(f"KILL MUTATION '{first.id}'")
+    assert answer.table.column("state").to_pylist() == ["done"]
+    assert answer.message == f"nothing was killed: mutation {first.id} of default.t is done already"
+    world.run(f"KILL MUTATION '{second.id}'")
+    answer = world.run(f"KILL MUTATION '{second.id}'")
+    assert answer.message == f"nothing was killed: mutation {second.id} of default.t was killed already"
+    told = outcomes(world, "KILL MUTATION")
+    assert [outcome.split(":")[0] for outcome in told] == ["MUTATION_ENDED", "done", "MUTATION_ENDED"]
+    assert "state=done" in told[0]
+
+
+def test_mutations_of_a_dropped_table_are_named_and_left(world: SqlWorld) -> None:
+    world.run("ALTER TABLE t DELETE WHERE v = 1")
+    world.run("ALTER TABLE t DELETE WHERE v = 2")
+    done, pending = entries(world)
+    world.catalog.mutations.finish(done.table, done.id)
+    world.run("DROP TABLE t")
+    answer = world.run(f"KILL MUTATION '{done.id}'")
+    assert answer.table.column("table").to_pylist() == ["default.t"]
+    error = refused(world, f"KILL MUTATION '{pending.id}'")
+    assert (error.code, error.facts["table"]) == ("TABLE_NOT_FOUND", "default.t")
+    answer = world.run("KILL MUTATION WHERE true")
+    assert answer.table.column("state").to_pylist() == ["pending"]
+    assert answer.message == f"nothing was killed: default.t, the table of mutation {pending.id}, was dropped"
+
+
+def running(entry: Mutation, *, parts_to_do: int = 1, parts_done: int = 0, **told: object) -> MutationProgress:
+    made = MutationProgress(
+        uuid=entry.table, id=entry.id, parts_to_do=parts_to_do, parts_done=parts_done, running=0, state_reason="waits"
+    )
+    return replace(made, **told)  # type: ignore[arg-type]
+
+
+def commit(world: SqlWorld, update: Update) -> None:
+    txn = world.catalog.transactions.begin("test")
+    world.catalog.transactions.commit_or_raise(txn.id, [update])
+
+
+def failing(world: SqlWorld, told: Callable[[list[Mutation]], list[MutationProgress]]) -> None:
+    """From the first sleep on, maintenance says this of the pending mutations."""
+    sleep = world.clock.sleep
+
+    def sleeping(seconds: float) -> None:
+        sleep(seconds)
+        world.maintenance.progress = told(world.catalog.mutations.pending(table(world).uuid))
+
+    world.clock.sleep = sleeping  # type: ignore[method-assign]
+
+
+def test_who_waits_is_told_at_once_of_a_part_that_fails_for_good(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    failing(world, lambda pending: [running(pending[0], lasting_failure="part p_1: it does not fit")])
+    started = world.clock.monotonic()
+    error = refused(world, "UPDATE t SET v = v + 1 WHERE true")
+    assert world.clock.monotonic() - started < 5
+    (entry,) = entries(world)
+    assert entry.state is MutationState.PENDING
+    assert (error.code, error.kind) == ("MUTATION_FAILED", ErrorKind.CONFLICT)
+    assert (error.facts["mutation"], error.facts["why"]) == (str(entry.id), "part p_1: it does not fit")
+    assert f"KILL MUTATION '{entry.id}'" in error.hint
+    assert "later mutations" in error.hint
+
+
+def test_a_failure_that_waiting_may_heal_is_waited_for(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    failing(world, lambda pending: [running(pending[0], latest_failed_part="p_1", latest_fail_reason="no answer")])
+    error = refused(world, "UPDATE t SET v = v + 1 WHERE true", {"mutations_wait_timeout_seconds": "30"})
+    assert (error.code, error.facts["why"]) == ("MUTATION_NOT_DONE", "part p_1: no answer")
+    assert world.clock.monotonic() >= 30
+
+
+def test_who_waits_behind_one_that_fails_is_told_which(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    world.run("ALTER TABLE t UPDATE v = 1 WHERE true")
+    (first,) = entries(world)
+    failing(world, lambda pending: [running(first, lasting_failure="part p_1: bad"), *map(running, pending[1:])])
+    error = refused(world, "UPDATE t SET v = v + 1 WHERE true", {"mutations_wait_timeout_seconds": "30"})
+    assert error.code == "MUTATION_NOT_DONE"
+    assert error.facts["why"] == f"mutation {first.id} comes first and fails: part p_1: bad"
+    assert error.hint.startswith(f"KILL MUTATION '{first.id}'")
+
+
+@pytest.mark.parametrize("where", ["MUTATIONS t", "MUTATIONS"])
+def test_nobody_waits_for_mutations_that_are_stopped(world: SqlWorld, where: str) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    world.run(f"SYSTEM STOP {where} BECAUSE 'the disk is being changed'")
+    started = world.clock.monotonic()
+    error = refused(world, "DELETE FROM t WHERE v = 2")
+    assert world.clock.monotonic() - started < 1
+    assert (error.code, error.kind) == ("MUTATION_NOT_DONE", ErrorKind.CONFLICT)
+    assert error.facts["because"] == "the disk is being changed"
+    assert error.facts["stopped_until"] == "SYSTEM START MUTATIONS default.t"
+    assert "do not send the statement again" in error.hint
+    assert [entry.state for entry in entries(world)] == [MutationState.PENDING]
+    answer = world.run("ALTER TABLE t DELETE WHERE v = 3")
+    assert "has begun" in answer.message
+
+
+def test_a_stop_that_ends_in_time_is_waited_for(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    world.run("SYSTEM STOP MUTATIONS t FOR 20 SECOND")
+    error = refused(world, "DELETE FROM t WHERE v = 2", {"mutations_wait_timeout_seconds": "10"})
+    assert error.facts["stopped_until"] == "2026-01-01 00:00:20 UTC"
+    assert world.clock.monotonic() < 1
+    error = refused(world, "DELETE FROM t WHERE v = 2", {"mutations_wait_timeout_seconds": "30"})
+    assert "nobody works on it yet" in error.message
+    assert world.clock.monotonic() >= 30
+
+
+def test_what_runs_when_mutations_are_stopped_is_waited_for(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
+    failing(world, lambda pending: [running(pending[0], running=1 if world.clock.monotonic() < 3 else 0)])
+    sleep = world.clock.sleep
+
+    def stopping(seconds: float) -> None:
+        sleep(seconds)
+        if not world.catalog.services.all():
+            world.run("SYSTEM STOP MUTATIONS t")
+
+    world.clock.sleep = stopping  # type: ignore[method-assign]
+    error = refused(world, "DELETE FROM t WHERE v = 2")
+    assert "stopped_until" in error.facts
+    assert 3 <= world.clock.monotonic() < 5
 
 
 def test_a_column_under_change_is_left_alone_unless_told(world: SqlWorld) -> None:

@@ -23,6 +23,8 @@ def world(tmp_path: Path) -> SqlWorld:
     made.run("INSERT INTO t VALUES (1, '2020-01-01'), (2, '2020-01-02')")
     made.run("INSERT INTO t VALUES (3, '2020-01-01')")
     made.run("ALTER TABLE t DROP PARTITION '2020-01-02'")
+    made.run("CREATE TABLE gone (a Int64) ENGINE = MergeTree ORDER BY a")
+    made.run("DROP TABLE gone")
     made.run("ALTER TABLE t ADD COLUMN s String")
     made.run("CREATE TABLE k (a Int64) ENGINE = Kafka('b:9092', 'topic', 'g', 'JSONEachRow')")
     kafka = made.catalog.tables.get("default", "k").uuid

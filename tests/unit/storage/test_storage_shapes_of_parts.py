@@ -112,3 +112,15 @@ def test_columns_are_matched_by_id() -> None:
         "CAST(1 + 1 AS int) AS `n`",
     ]
     assert quoted("a`b") == "`a``b`"
+
+
+def test_a_later_default_is_not_for_rows_that_are_there() -> None:
+    table = _table(
+        _schema((1, "k", INT)),
+        _schema((1, "k", INT), (2, "v", INT, "5"), (3, "w", INT)),
+        _schema((1, "k", INT), (2, "v", INT, "6"), (3, "w", INT, "7")),
+    )
+    first, second = groups_of(table, [_part(1, 1), _part(2, 2), _part(3, 3)])
+    assert [column.default for column in first.wanted.columns] == [None, "5", None]
+    assert expressions(first.stored, first.wanted)[1:] == ["CAST(5 AS int) AS `v`", "CAST(NULL AS int) AS `w`"]
+    assert [file.name for file in second.files] == ["2.parquet", "3.parquet"]

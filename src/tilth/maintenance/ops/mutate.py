@@ -100,8 +100,6 @@ class MutateOp:
         #: A loss that is no part's fault: until it is over nothing new is chosen.
         self._loss: Failure | None = None
         self._to_do: set[str] = set()
-        #: Parts done by this process, by entry.
-        self._done: dict[int, int] = {}
         self._refusals: tuple[str, ...] = ()
         self._has_news = True
         #: Whether the last look found a batch.
@@ -268,10 +266,15 @@ class MutateOp:
 
     def progress(self) -> list[MutationProgress]:
         """How far each pending entry is, oldest first, as of now."""
+        with self._watch.lock:
+            head = self._head
         view, pending = self._view(self._clock.now_ms())
         if not pending:
             return []
         view = replace(view, pending=pending)
+        if pending[0].id != head:
+            # What has failed of the one before is nothing of this one.
+            view = replace(view, failures={}, suspects=frozenset())
         selection = select_mutations(view, self._watch.knobs.mutate)
         return [self._progress_of(entry, view, selection) for entry in pending]
 
@@ -373,8 +376,6 @@ class MutateOp:
             self._to_do = set(selection.to_do)
             self._suspects &= selection.to_do
             self._failures = {name: failure for name, failure in self._failures.items() if name in selection.to_do}
-            kept = {entry.id for entry in self._watch.mutations}
-            self._done = {entry: count for entry, count in self._done.items() if entry in kept}
 
     def _forget(self) -> None:
         """The last entry has ended, and what has failed of it with it."""
@@ -385,7 +386,6 @@ class MutateOp:
             self._suspects.clear()
             self._loss = None
             self._to_do.clear()
-            self._done.clear()
         self._refusals = ()
 
     def _notice(self) -> None:
@@ -395,24 +395,30 @@ class MutateOp:
     def _progress_of(self, entry: Mutation, view: MutateView, selection: MutateSelection) -> MutationProgress:
         is_head = selection.head is not None and entry.id == selection.head.id
         failed = max(view.failures.items(), key=lambda item: item[1].at_ms, default=None) if is_head else None
+        lasting = newest(failure for failure in view.failures.values() if failure.is_lasting)
         reasons = [refusal.reason for refusal in selection.refusals if refusal.mutation == entry.id]
         if is_head and not self._watch.is_on(ServiceKind.MUTATE, view.now_ms):
-            reason = "stopped by the user"
+            switch = self._watch.switch(ServiceKind.MUTATE, view.now_ms)
+            because = switch.because if switch is not None else ""
+            reason = f"stopped by the user: {because}" if because else "stopped by the user"
         elif is_head and view.running:
             reason = f"{view.running} rewrites are running"
         else:
             reason = "; ".join(reasons[:3]) or "waits for a free thread"
+            if lasting is not None and not is_head:
+                reason = f"{reason}, where part {lasting.reason}"
         return MutationProgress(
             uuid=self._watch.uuid,
             id=entry.id,
             parts_to_do=sum(needs(part, entry) for part in view.parts),
-            parts_done=self._done.get(entry.id, 0),
+            parts_done=entry.parts_done,
             running=view.running if is_head else 0,
             latest_failed_part="" if failed is None else failed[0],
             latest_fail_ms=0 if failed is None else failed[1].at_ms,
-            latest_fail_reason="" if failed is None else failed[1].reason,
+            latest_fail_reason="" if failed is None else failed[1].reason.removeprefix(f"{failed[0]}: "),
             next_attempt_ms=0 if failed is None or failed[1].until_ms <= view.now_ms else failed[1].until_ms,
             state_reason=reason,
+            lasting_failure=f"part {lasting.reason}" if is_head and lasting is not None else "",
         )
 
     # --- taking and giving back ---
@@ -465,7 +471,6 @@ class MutateOp:
         names = [str(part.name) for part in rewrite.sources]
         with self._watch.lock:
             self._loss = None
-            self._done[entry] = self._done.get(entry, 0) + len(names)
             if self._head != entry:
                 return
             for name in names:
@@ -510,6 +515,7 @@ class MutateOp:
                     reason=f"{name}: {error}",
                     now_ms=now_ms,
                     longest_ms=self._watch.knobs.mutate.postpone_ms_max,
+                    is_lasting=rule_of(error) is Retry.WAIT_LONG,
                 )
         _log.warning(
             "mutation_task_failed",

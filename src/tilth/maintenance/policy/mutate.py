@@ -158,11 +158,13 @@ def delay_ms(failures: int, *, longest_ms: int) -> int:
     return min(FAILURE_BASE_MS << min(max(0, failures - 1), 40), longest_ms)
 
 
-def failed_once_more(before: Failure | None, *, reason: str, now_ms: int, longest_ms: int) -> Failure:
-    """What is remembered of a part whose rewrite failed."""
+def failed_once_more(
+    before: Failure | None, *, reason: str, now_ms: int, longest_ms: int, is_lasting: bool = False
+) -> Failure:
+    """What is remembered of a part whose rewrite failed; `is_lasting`: waiting alone heals nothing."""
     count = 1 if before is None else before.count + 1
     until_ms = now_ms + delay_ms(count, longest_ms=longest_ms)
-    return Failure(count=count, reason=reason, at_ms=now_ms, until_ms=until_ms)
+    return Failure(count=count, reason=reason, at_ms=now_ms, until_ms=until_ms, is_lasting=is_lasting)
 
 
 def blame(parts: Sequence[str], culprits: Collection[str]) -> Blame:

@@ -9,9 +9,11 @@ from tilth.sql.grammar.create import parse_ttl
 from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.literals import parse_partition, parse_settings, take_settings
 from tilth.sql.grammar.phrases import (
+    at_description,
     at_settings,
     parse_assignments,
     parse_column,
+    parse_description,
     parse_table_name,
     parse_where,
     take_if_exists,
@@ -22,6 +24,7 @@ from tilth.sql.grammar.statements import (
     AlterOperation,
     AlterTable,
     ColumnOperation,
+    DescribeColumn,
     DropColumn,
     DropPartition,
     ModifyColumn,
@@ -42,6 +45,18 @@ _REFUSED = {
     "PROJECTION": "write to a second table by a second view",
     "ORDER": "create a table with the new sort key, then INSERT .. SELECT",
     "STATISTICS": "",
+}
+_VERBS = ("ADD", "DROP", "MODIFY", "COMMENT", "RENAME", "RESET", "REMOVE", "UPDATE", "DELETE", "UNDROP")
+#: What ClickHouse's ALTER begins with, too.
+_VERBS_REFUSED = {
+    "CLEAR": "UPDATE t SET column = NULL WHERE true; for a partition, ALTER TABLE t DROP PARTITION p",
+    "FREEZE": "files of parts never change: copy those that system.parts lists",
+    "ATTACH": "INSERT INTO t SELECT .. FROM another table",
+    "DETACH": "ALTER TABLE t DROP PARTITION p, and UNDROP PARTITION to have it back",
+    "REPLACE": "DROP PARTITION p, then INSERT INTO t SELECT .. FROM the other table",
+    "MOVE": "INSERT INTO the other table SELECT .. FROM t, then DROP PARTITION p",
+    "FETCH": "INSERT INTO t SELECT .. FROM another table",
+    "MATERIALIZE": "UPDATE t SET column = .. WHERE true",
 }
 
 
@@ -65,7 +80,10 @@ def _check_combines(cursor: Cursor, operation: AlterOperation, token: Token) -> 
 
 
 def _operation(cursor: Cursor) -> AlterOperation:
-    verb = cursor.choose("ADD", "DROP", "MODIFY", "RENAME", "RESET", "REMOVE", "UPDATE", "DELETE", "UNDROP")
+    for word, hint in _VERBS_REFUSED.items():
+        if cursor.at(word):
+            raise cursor.refused(f"ALTER TABLE .. {word} is not supported", hint=hint)
+    verb = cursor.choose(*_VERBS)
     if verb in ("ADD", "DROP", "MODIFY"):
         for word, hint in _REFUSED.items():
             if cursor.at(word):
@@ -77,6 +95,8 @@ def _operation(cursor: Cursor) -> AlterOperation:
             return _drop(cursor)
         case "MODIFY":
             return _modify(cursor)
+        case "COMMENT":
+            return _comment(cursor)
         case "RENAME":
             return _rename(cursor)
         case "RESET":
@@ -91,6 +111,9 @@ def _operation(cursor: Cursor) -> AlterOperation:
             cursor.expect("PARTITION")
             return UndropPartition(partition=parse_partition(cursor))
         case _:
+            if cursor.at("IN", "PARTITION"):
+                hint = "name the partition's columns in WHERE, or ALTER TABLE t DROP PARTITION p for all of its rows"
+                raise cursor.refused("DELETE IN PARTITION is not supported", hint=hint)
             return MutateDelete(predicate=parse_where(cursor))
 
 
@@ -110,15 +133,24 @@ def _drop(cursor: Cursor) -> DropColumn | DropPartition:
     return DropColumn(column=cursor.name("a column"), if_exists=if_exists)
 
 
-def _modify(cursor: Cursor) -> ModifyColumn | ModifySetting | ModifyTtl:
+def _modify(cursor: Cursor) -> ModifyColumn | DescribeColumn | ModifySetting | ModifyTtl:
     match cursor.choose("COLUMN", "SETTING", "TTL"):
         case "COLUMN":
             if_exists = take_if_exists(cursor)
+            if at_description(cursor):
+                return parse_description(cursor, if_exists=if_exists)
             return ModifyColumn(column=parse_column(cursor), if_exists=if_exists)
         case "SETTING":
             return ModifySetting(settings=parse_settings(cursor))
         case _:
             return ModifyTtl(ttl=parse_ttl(cursor, at_settings))
+
+
+def _comment(cursor: Cursor) -> DescribeColumn:
+    cursor.expect("COLUMN")
+    if_exists = take_if_exists(cursor)
+    name = cursor.name("a column")
+    return DescribeColumn(column=name, comment=cursor.string("a comment"), if_exists=if_exists)
 
 
 def _rename(cursor: Cursor) -> RenameColumn:

@@ -207,7 +207,11 @@ def _exists(cursor: Cursor) -> ExistsTable:
 
 
 def _undrop(cursor: Cursor) -> UndropTable:
-    cursor.expect("UNDROP", "TABLE")
+    cursor.expect("UNDROP")
+    if cursor.at("DATABASE") or cursor.at("SCHEMA"):
+        hint = "CREATE DATABASE it, then UNDROP TABLE each table; system.dropped_tables lists them"
+        raise cursor.refused("UNDROP DATABASE is not supported", hint=hint)
+    cursor.expect("TABLE")
     return UndropTable(name=parse_table_name(cursor))
 
 
@@ -215,7 +219,11 @@ def _truncate(cursor: Cursor) -> TruncateTable:
     cursor.expect("TRUNCATE")
     cursor.take("TABLE")
     if_exists = take_if_exists(cursor)
-    return TruncateTable(name=parse_table_name(cursor), if_exists=if_exists)
+    name = parse_table_name(cursor)
+    if cursor.at("PARTITION"):
+        hint = "ALTER TABLE t DROP PARTITION p empties one partition"
+        raise cursor.refused("TRUNCATE of a partition is not supported", hint=hint)
+    return TruncateTable(name=name, if_exists=if_exists)
 
 
 def _rename(cursor: Cursor) -> RenameTable:
@@ -249,11 +257,20 @@ def _explain(cursor: Cursor) -> Statement:
     if cursor.is_word("MERGE", 1) and not cursor.is_word("INTO", 2):
         cursor.expect("EXPLAIN", "MERGE")
         name = parse_name(cursor)
+        _refuse_partition(cursor, "EXPLAIN MERGE")
         return ExplainMerge(name=name, policy=cursor.name("a policy") if cursor.take("POLICY") else None)
     if cursor.is_word("GC", 1):
         cursor.expect("EXPLAIN", "GC")
-        return ExplainGc(name=parse_name(cursor))
+        name = parse_name(cursor)
+        _refuse_partition(cursor, "EXPLAIN GC")
+        return ExplainGc(name=name)
     return _query(cursor)
+
+
+def _refuse_partition(cursor: Cursor, what: str) -> None:
+    if cursor.at("PARTITION"):
+        hint = "leave it out: the answer has a row for each partition, with its name in the column partition"
+        raise cursor.refused(f"{what} of one partition is not supported", hint=hint)
 
 
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilth.sql.grammar.cursor import Cursor
-from tilth.sql.grammar.statements import ColumnSpec, Name
+from tilth.sql.grammar.statements import ColumnSpec, DescribeColumn, Name
 from tilth.sql.grammar.tokens import TokenKind
 from tilth.sql.grammar.types import parse_type
 
@@ -132,6 +132,31 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
     return ColumnSpec(
         name=name, type=data_type, nullable=not not_null, default=default, codec=codec, comment=comment or ""
     )
+
+
+def parse_description(cursor: Cursor, *, if_exists: bool) -> DescribeColumn:
+    """`name [DEFAULT expression] [COMMENT 'text']` or `name REMOVE DEFAULT | COMMENT`: the column keeps its type."""
+    name = cursor.name("a column")
+    if cursor.take("REMOVE"):
+        if cursor.choose("DEFAULT", "COMMENT") == "DEFAULT":
+            return DescribeColumn(column=name, no_default=True, if_exists=if_exists)
+        return DescribeColumn(column=name, comment="", if_exists=if_exists)
+    default: str | None = None
+    comment: str | None = None
+    while True:
+        if default is None and cursor.take("DEFAULT"):
+            default = cursor.expression("an expression", _ends_default, stop_at_comma=True)
+        elif comment is None and cursor.take("COMMENT"):
+            comment = cursor.string("a comment")
+        else:
+            break
+    _refuse_column_clauses(cursor)
+    return DescribeColumn(column=name, default=default, comment=comment, if_exists=if_exists)
+
+
+def at_description(cursor: Cursor) -> bool:
+    """Whether a column's name comes next, and no type behind it."""
+    return cursor.is_name() and any(cursor.is_word(word, 1) for word in ("DEFAULT", "COMMENT", "REMOVE"))
 
 
 def _at_nullability(cursor: Cursor) -> bool:

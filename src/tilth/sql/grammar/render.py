@@ -25,6 +25,7 @@ from tilth.sql.grammar.statements import (
     CreateView,
     DeleteRows,
     Describe,
+    DescribeColumn,
     DropColumn,
     DropDatabase,
     DropPartition,
@@ -280,6 +281,8 @@ def _operation(operation: AlterOperation) -> str:
             return f"DROP COLUMN {_if_exists(if_exists)}{quoted_name(name)}"
         case ModifyColumn(column=column, if_exists=if_exists):
             return f"MODIFY COLUMN {_if_exists(if_exists)}{_column(column)}"
+        case DescribeColumn():
+            return _described(operation)
         case RenameColumn(old=old, new=new, if_exists=if_exists):
             return f"RENAME COLUMN {_if_exists(if_exists)}{quoted_name(old)} TO {quoted_name(new)}"
         case ModifySetting(settings=settings):
@@ -338,6 +341,15 @@ def _settings(settings: SettingTexts) -> str:
 
 def _own_settings(settings: SettingTexts) -> str:
     return f" SETTINGS {_settings(settings)}" if settings else ""
+
+
+def _described(operation: DescribeColumn) -> str:
+    text = f"MODIFY COLUMN {_if_exists(operation.if_exists)}{quoted_name(operation.column)}"
+    if operation.no_default:
+        return f"{text} REMOVE DEFAULT"
+    if operation.default is not None:
+        text += f" DEFAULT {operation.default}"
+    return text if operation.comment is None else f"{text} COMMENT {quoted_string(operation.comment)}"
 
 
 def _assignment(assignment: tuple[str, str]) -> str:

@@ -241,6 +241,19 @@ class ModifyColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeColumn:
+    """MODIFY COLUMN without a type, COMMENT COLUMN: what is not said stays; at least one thing is said."""
+
+    column: str
+    default: str | None = None
+    #: REMOVE DEFAULT; then it says nothing else.
+    no_default: bool = False
+    #: Empty: there is none any more.
+    comment: str | None = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenameColumn:
     old: str
     new: str
@@ -284,7 +297,7 @@ class UndropPartition:
     partition: Partition
 
 
-ColumnOperation = AddColumn | DropColumn | ModifyColumn | RenameColumn
+ColumnOperation = AddColumn | DropColumn | ModifyColumn | DescribeColumn | RenameColumn
 AlterOperation = (
     ColumnOperation
     | ModifySetting

@@ -78,11 +78,22 @@ def _switch(cursor: Cursor, verb: SwitchVerb) -> SwitchService:
     name = None
     if verb is SwitchVerb.RESTART or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
         name = parse_name(cursor)
-    duration_ms = None
-    if verb is not SwitchVerb.RESTART and cursor.take("FOR"):
-        duration_ms = _duration(cursor)
-    because = cursor.string("the reason") if cursor.take("BECAUSE") else ""
-    return SwitchService(verb=verb, service=service, name=name, duration_ms=duration_ms, because=because)
+    duration_ms: int | None = None
+    because: str | None = None
+    while True:
+        if duration_ms is None and verb is not SwitchVerb.RESTART and cursor.take("FOR"):
+            duration_ms = _duration(cursor)
+        elif because is None and cursor.take("BECAUSE"):
+            because = _reason(cursor)
+        else:
+            break
+    return SwitchService(verb=verb, service=service, name=name, duration_ms=duration_ms, because=because or "")
+
+
+def _reason(cursor: Cursor) -> str:
+    if not cursor.is_string():
+        raise cursor.expected("the reason", hint="put it in single quotes: BECAUSE 'a benchmark runs'")
+    return cursor.string("the reason")
 
 
 def _duration(cursor: Cursor) -> int:

@@ -43,13 +43,17 @@ def _rows(services: Services) -> Iterator[Row]:
 
 
 def _progress(entry: Mutation, now: MutationProgress | None) -> Row:
+    done = _known(entry.parts_done)
     if entry.state is not MutationState.PENDING:
-        return 0, None, 0, None, None, None, None, entry.reason
+        is_killed = entry.state is MutationState.KILLED
+        left = _known(entry.parts_left) if is_killed else 0
+        reason = f"{entry.reason}; {entry.told_parts}" if is_killed else entry.reason
+        return left, done, 0, None, None, None, None, reason
     if now is None:
-        return None, None, 0, None, None, None, None, "nobody works on it yet"
+        return None, done, 0, None, None, None, None, "nobody works on it yet"
     return (
         now.parts_to_do,
-        now.parts_done,
+        _known(now.parts_done),
         now.running,
         now.latest_failed_part or None,
         time_of_ms(now.latest_fail_ms),
@@ -57,6 +61,10 @@ def _progress(entry: Mutation, now: MutationProgress | None) -> Row:
         time_of_ms(now.next_attempt_ms),
         now.state_reason,
     )
+
+
+def _known(count: int) -> int | None:
+    return count if count >= 0 else None
 
 
 TABLE = SystemTable(
@@ -75,8 +83,16 @@ TABLE = SystemTable(
         ColumnDoc("is_done", FLAG, "Whether no visible part needs it any more."),
         ColumnDoc("is_killed", FLAG, "Whether KILL MUTATION ended it; what was rewritten before stays so."),
         ColumnDoc("end_time", TIME, "When it was done or killed."),
-        ColumnDoc("parts_to_do", INTEGER, "Visible parts that still need it; NULL: not counted yet."),
-        ColumnDoc("parts_done", INTEGER, "Parts that were rewritten since this server works on it."),
+        ColumnDoc(
+            "parts_to_do",
+            INTEGER,
+            "Visible parts that still need it, of a killed one those that it never reached; NULL: not counted.",
+        ),
+        ColumnDoc(
+            "parts_done",
+            INTEGER,
+            "Parts that it has reached: rewritten, or found without a row that it changes; NULL: not counted.",
+        ),
         ColumnDoc("running", INTEGER, "Its tasks under way."),
         ColumnDoc("latest_failed_part", TEXT, "The part that failed last."),
         ColumnDoc("latest_fail_time", TIME, "When."),
