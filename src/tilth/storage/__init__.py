@@ -18,6 +18,7 @@ from tilth.storage.errors import (
     PartFileCorruptError,
     PartFileNotFoundError,
     PartShapeUnknownError,
+    StoreAwayError,
     UnmappedTypeError,
 )
 from tilth.storage.merge import Expiry, MergeResult, merge_parts
@@ -48,6 +49,7 @@ __all__ = [
     "PartWriter",
     "Partitioned",
     "Place",
+    "StoreAwayError",
     "TableLayout",
     "UnmappedTypeError",
     "arrow_schema",

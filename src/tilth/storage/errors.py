@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import CorruptError, InvalidInputError, RetryError
+import os
+
+from tilth.base.errors import CorruptError, InvalidInputError, RetryError, UnavailableError
 
 
 class PartFileCorruptError(CorruptError):
@@ -15,6 +17,20 @@ class PartFileNotFoundError(CorruptError):
     """a part file is missing"""
 
     code = "PART_FILE_NOT_FOUND"
+
+
+class StoreAwayError(UnavailableError):
+    """the folder of a table's files is not there"""
+
+    code = "STORE_AWAY"
+
+
+def missing(path: str, because: str = "") -> PartFileNotFoundError | StoreAwayError:
+    """What a file that is not there means: its bytes are lost, or the store is away with all its files."""
+    facts = {"because": because} if because else {}
+    if os.path.isdir(os.path.dirname(path.removeprefix("file:"))):
+        return PartFileNotFoundError(file=path, **facts)
+    return StoreAwayError(file=path, **facts, hint="see whether the store is mounted; the same is tried again")
 
 
 class PartShapeUnknownError(CorruptError):

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.arrow import FIELD_ID, conform
 from tilth.storage.bounds import join_ranges, range_of
-from tilth.storage.errors import PartFileCorruptError, PartFileNotFoundError
+from tilth.storage.errors import PartFileCorruptError, missing
 from tilth.storage.files import SummingFile, checksum_of, make_folder, sync_folder
 from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.partition import partition_ids
@@ -179,7 +179,7 @@ def check_file(folder: str, file: DataFile) -> None:
     try:
         size, checksum = checksum_of(path)
     except FileNotFoundError as error:
-        raise PartFileNotFoundError(file=path) from error
+        raise missing(path) from error
     if (size, checksum) != (file.size, file.checksum):
         raise PartFileCorruptError(
             file=path, size=size, expected_size=file.size, checksum=checksum, expected_checksum=file.checksum
@@ -203,7 +203,7 @@ def opened(folder: str, file: DataFile, *, dictionaries: Sequence[str] = ()) -> 
     try:
         size = os.path.getsize(path)
     except FileNotFoundError as error:
-        raise PartFileNotFoundError(file=path) from error
+        raise missing(path) from error
     if size != file.size:
         raise PartFileCorruptError(file=path, size=size, expected_size=file.size)
     try:

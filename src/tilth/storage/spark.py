@@ -31,7 +31,7 @@ from tilth.model.part import DataFile
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType
-from tilth.storage.errors import PartFileCorruptError, PartFileNotFoundError
+from tilth.storage.errors import PartFileCorruptError, PartFileNotFoundError, StoreAwayError, missing
 from tilth.storage.paths import data_folder
 from tilth.storage.shapes import expressions, groups_of
 
@@ -90,7 +90,7 @@ def files_frame(session: SparkSession, *, folder: str, files: Sequence[DataFile]
     return reader.parquet(*(f"{folder}/{file.name}" for file in files))
 
 
-def file_error(error: BaseException) -> PartFileCorruptError | PartFileNotFoundError | None:
+def file_error(error: BaseException) -> PartFileCorruptError | PartFileNotFoundError | StoreAwayError | None:
     """What is wrong with which file, if that is why a query failed; None if it failed for another reason."""
     text = str(error)
     found = _FAILED_FILE.search(text)
@@ -101,7 +101,7 @@ def file_error(error: BaseException) -> PartFileCorruptError | PartFileNotFoundE
     because = causes[-1] if causes else ""
     path = unquote(found[1])
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
-        return PartFileNotFoundError(file=path, because=because)
+        return missing(path, because)
     return PartFileCorruptError(file=path, because=because)
 
 

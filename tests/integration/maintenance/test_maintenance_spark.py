@@ -188,7 +188,7 @@ def test_a_store_that_is_away_is_told_and_loses_nothing(node: Node) -> None:
     os.rename(folder, f"{folder}.away")
     node.start()
     wait_until(lambda: node.service(ServiceKind.MERGE).state == "failed")
-    assert "a part file is missing" in node.service(ServiceKind.MERGE).reason
+    assert "the folder of a table's files is not there" in node.service(ServiceKind.MERGE).reason
     os.rename(f"{folder}.away", folder)
     wait_until(lambda: node.count() == 1)
     assert node.rows() == before

@@ -415,7 +415,7 @@ def test_a_flipped_bit_in_a_page_is_found(world: SparkWorld) -> None:
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(content)
-    error = world.refused("SELECT sum(a) FROM flipped")
+    error = world.refused("SELECT max(a) FROM flipped")
     assert error.code == "PART_FILE_CORRUPT"
     assert part.file.name in str(error)
     assert "CRC" in str(error), "the checksum has found it"
