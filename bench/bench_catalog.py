@@ -13,8 +13,6 @@ import os
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from bench.fresh_process import fresh_process, peak_memory_mib
 from bench.report import Figure, print_report
 
 #: Before the imports of what is measured: they are a part of getting ready.
@@ -67,7 +66,7 @@ def main() -> None:
     try:
         built_s = _build(folder, partitions=arguments.partitions)
         size_mib = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 2**20
-        passes = [_fresh_process(folder) for _ in range(arguments.passes)]
+        passes = [Pass(**fresh_process("bench.bench_catalog", ["--measure", folder])) for _ in range(arguments.passes)]
         _report(passes, partitions=arguments.partitions, built_s=built_s, size_mib=size_mib)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -97,12 +96,6 @@ def _build(folder: str, *, partitions: int) -> float:
     return time.perf_counter() - started
 
 
-def _fresh_process(folder: str) -> Pass:
-    command = [sys.executable, "-m", "bench.bench_catalog", "--measure", folder]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return Pass(**json.loads(done.stdout.splitlines()[-1]))
-
-
 def _measure(folder: str) -> dict[str, float]:
     imported = time.perf_counter()
     kv = RocksKV(folder)
@@ -125,15 +118,8 @@ def _measure(folder: str) -> dict[str, float]:
         "plan_p99_ms": _p99(plans),
         "commit_ms": statistics.median(commits),
         "commit_p99_ms": _p99(commits),
-        "rss_mib": _peak_memory_mib(),
+        "rss_mib": peak_memory_mib(),
     }
-
-
-def _peak_memory_mib() -> float:
-    """Of this process alone; `getrusage` starts from what its parent had."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return int(peak) / 1024
 
 
 def _plan_ms(catalog: Catalog, table: str, partition: str) -> float:

@@ -21,7 +21,6 @@ import os
 import pstats
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from bench.fresh_process import fresh_process, peak_memory_mib
 from bench.report import Figure, print_report
 
 #: Before the imports of what is measured: they are a part of getting ready.
@@ -95,7 +95,8 @@ def main() -> None:
     folder = tempfile.mkdtemp(prefix="maintenance-", dir=arguments.work)
     try:
         built_s = _build(folder, tables=arguments.tables)
-        passes = [_fresh_process(folder, profiles=arguments.profile) for _ in range(arguments.passes)]
+        given = ["--measure", folder, *(["--profile"] if arguments.profile else [])]
+        passes = [Pass(**fresh_process("bench.bench_maintenance", given)) for _ in range(arguments.passes)]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     figures = {"idle_pass_10k_ms": min(each.idle_max_ms for each in passes)}
@@ -154,14 +155,6 @@ def _written(partition: int, part: int) -> WrittenPart:
     return WrittenPart(partition=name, values=(name,), rows=1000, file=file, ranges=ranges)
 
 
-def _fresh_process(folder: str, *, profiles: bool) -> Pass:
-    command = [sys.executable, "-m", "bench.bench_maintenance", "--measure", folder]
-    done = subprocess.run(
-        [*command, *(["--profile"] if profiles else [])], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return Pass(**json.loads(done.stdout.splitlines()[-1]))
-
-
 def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
     imported = time.perf_counter()
     kv = RocksKV(folder)
@@ -195,7 +188,7 @@ def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
         "idle_max_ms": max(idle),
         "idle_p99_ms": sorted(idle)[int(len(idle) * 0.99)],
         "idle_median_ms": statistics.median(idle),
-        "rss_mib": _peak_memory_mib(),
+        "rss_mib": peak_memory_mib(),
     }
 
 
@@ -251,13 +244,6 @@ def _tell(profile: cProfile.Profile | None) -> None:
     if profile is not None:
         profile.disable()
         pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(25)
-
-
-def _peak_memory_mib() -> float:
-    """Of this process alone; `getrusage` starts from what its parent had."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return int(peak) / 1024
 
 
 def _report(passes: list[Pass], figures: dict[str, float], *, tables: int, built_s: float) -> None:

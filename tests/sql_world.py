@@ -7,8 +7,9 @@ from itertools import count
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from tilth.base.errors import UnavailableError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import Check, ConsumeEvent, ConsumeEventKind, ConsumerStats, OffsetReset, PartitionStats, VerifyReport
 from tilth.maintenance import (
@@ -25,6 +26,7 @@ from tilth.maintenance import (
 from tilth.maintenance.op import OpKind
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
+from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.sql import Answer, SqlEngine
 from tilth.sql.protocol import CheckTask, NamesTask, WorkerTask
@@ -295,3 +297,17 @@ class SqlWorld:
         """The answer's rows as tuples."""
         table = self.run(text, database=database).table
         return [tuple(column[row].as_py() for column in table.columns) for row in range(table.num_rows)]
+
+
+def table_of(world: SqlWorld, name: str = "t") -> TableDef:
+    """The table of that name in `default`."""
+    found = world.catalog.tables.get("default", name)
+    assert isinstance(found, TableDef)
+    return found
+
+
+def refused(world: SqlWorld, text: str, settings: Mapping[str, str] | None = None) -> TilthError:
+    """The error that the statement ends with."""
+    with pytest.raises(TilthError) as caught:
+        world.run(text, settings=settings)
+    return caught.value

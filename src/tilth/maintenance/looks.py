@@ -14,7 +14,7 @@ from tilth.base.logs import Log
 from tilth.maintenance.op import Op, OpStats
 from tilth.maintenance.state import Failure, failed_again
 
-_NOT_LOOKED_AT = OpStats(is_runnable=False, about="not looked at yet")
+_NOT_LOOKED_AT = OpStats.idle("not looked at yet")
 
 _log = Log("maintenance")
 
@@ -32,11 +32,11 @@ class Looks:
         """What the op says now; it is left alone while it waits after a failure."""
         failure = self.failure(op)
         if failure is not None and self._clock.now_ms() < failure.until_ms:
-            return OpStats(is_runnable=False, about=f"failed: {failure.reason}")
+            return OpStats.idle(f"failed: {failure.reason}")
         try:
-            stats = op.stats() or OpStats(is_runnable=False, about="cancelled")
+            stats = op.stats() or OpStats.idle("cancelled")
         except TilthError as error:
-            stats = OpStats(is_runnable=False, about=f"failed: {self.failed(op, error).reason}")
+            stats = OpStats.idle(f"failed: {self.failed(op, error).reason}")
         else:
             # One that is runnable has shown nothing yet: preparing it may fail again.
             if not stats.is_runnable:

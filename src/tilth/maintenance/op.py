@@ -60,6 +60,11 @@ class OpStats:
     #: Why it is not runnable, or what it would do; for the status.
     about: str = ""
 
+    @staticmethod
+    def idle(about: str) -> OpStats:
+        """Of an op that cannot run now, with the reason."""
+        return OpStats(is_runnable=False, about=about)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpView:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.retry import Retry, backoff_ms, retry_rule
@@ -83,6 +84,42 @@ def is_on(switch: Switch | None, *, now_ms: int) -> bool:
     if switch is None or switch.state is SwitchState.RUNNING:
         return True
     return 0 < switch.until_ms <= now_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceWork:
+    """What a service has to do, in numbers and in its own words."""
+
+    running: int
+    waiting: int
+    failure: Failure | None
+    running_reason: str
+    waiting_reason: str
+    idle_reason: str
+
+
+def service_told(switch: Switch | None, work: ServiceWork, *, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+    """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
+    failure = work.failure
+    state = service_state(
+        is_switched_on=is_on(switch, now_ms=now_ms), running=work.running, failure=failure, waiting=work.waiting
+    )
+    match state:
+        case ServiceState.STOPPED:
+            reason = (switch.because if switch is not None else "") or "stopped by the user"
+        case ServiceState.RUNNING:
+            reason = work.running_reason
+        case ServiceState.FAILED:
+            assert failure is not None
+            wait = max(0, failure.until_ms - now_ms) / 1000
+            reason = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
+        case ServiceState.WAITING:
+            reason = work.waiting_reason
+        case ServiceState.IDLE:
+            reason = work.idle_reason
+        case _:
+            assert_never(state)
+    return state, reason, failure
 
 
 def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:

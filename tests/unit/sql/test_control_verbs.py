@@ -9,12 +9,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tests.sql_world import SqlWorld
+from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import TilthError
 from tilth.catalog import Requirement, StartMutation, Update
 from tilth.model.mutation import MutationKind
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
-from tilth.model.table import Column, Schema, TableDef
+from tilth.model.table import Column, Schema
 from tilth.model.task import TaskSpec
 from tilth.model.types import Kind, Simple
 from tilth.sql.protocol import InsertResult
@@ -33,18 +33,6 @@ def world(tmp_path: Path) -> SqlWorld:
     return made
 
 
-def table(world: SqlWorld) -> TableDef:
-    found = world.catalog.tables.get("default", "t")
-    assert isinstance(found, TableDef)
-    return found
-
-
-def refused(world: SqlWorld, text: str) -> TilthError:
-    with pytest.raises(TilthError) as caught:
-        world.run(text)
-    return caught.value
-
-
 @pytest.mark.parametrize(
     ("word", "service"), [("MERGES", ServiceKind.MERGE), ("MUTATIONS", ServiceKind.MUTATE), ("GC", ServiceKind.GC)]
 )
@@ -52,8 +40,8 @@ def test_every_service_of_a_table_is_switched_and_shown(world: SqlWorld, word: s
     answer = world.run(f"SYSTEM STOP {word} t FOR 10 minutes BECAUSE 'backup'")
     assert answer.message == f"{word} stopped for 600 s: default.t"
     now_ms = world.clock.now_ms()
-    assert world.catalog.services.switch(table(world).uuid, service) == Switch(
-        table=table(world).uuid,
+    assert world.catalog.services.switch(table_of(world).uuid, service) == Switch(
+        table=table_of(world).uuid,
         service=service,
         state=SwitchState.STOPPED,
         since_ms=now_ms,
@@ -61,9 +49,9 @@ def test_every_service_of_a_table_is_switched_and_shown(world: SqlWorld, word: s
         because="backup",
         query_id=answer.query_id,
     )
-    assert ("wake", table(world).uuid) in world.maintenance.calls
+    assert ("wake", table_of(world).uuid) in world.maintenance.calls
     world.run(f"SYSTEM START {word} t")
-    started = world.catalog.services.switch(table(world).uuid, service)
+    started = world.catalog.services.switch(table_of(world).uuid, service)
     assert started is not None
     assert (started.state, started.since_ms) == (SwitchState.RUNNING, now_ms + 1)
 
@@ -73,9 +61,9 @@ def test_a_word_to_all_tables_is_kept_for_those_that_come_later(world: SqlWorld)
     stopped = world.catalog.services.switch(ALL_TABLES, ServiceKind.MERGE)
     assert stopped is not None
     assert (stopped.state, stopped.because, stopped.until_ms) == (SwitchState.STOPPED, "migration", 0)
-    assert world.catalog.services.switch(table(world).uuid, ServiceKind.MERGE) is None
+    assert world.catalog.services.switch(table_of(world).uuid, ServiceKind.MERGE) is None
     world.run("SYSTEM START MERGES t")
-    own = world.catalog.services.switch(table(world).uuid, ServiceKind.MERGE)
+    own = world.catalog.services.switch(table_of(world).uuid, ServiceKind.MERGE)
     assert own is not None
     assert own.since_ms > stopped.since_ms
     world.run("SYSTEM STOP CONSUME FOR 1 hour")
@@ -91,7 +79,7 @@ def test_services_of_later_work_cannot_be_switched_yet(world: SqlWorld, text: st
 
 def test_gc_of_a_partition_and_without_lifetimes(world: SqlWorld) -> None:
     world.run("INSERT INTO t (a) VALUES (1)")
-    uuid = table(world).uuid
+    uuid = table_of(world).uuid
     assert "partition 1 of default.t" in world.run("SYSTEM GC t PARTITION 1").message
     world.run("SYSTEM FORCE GC t")
     assert [call for call in world.maintenance.calls if call[0] == "gc"] == [
@@ -140,14 +128,14 @@ def test_limits_that_contradict_each_other_are_refused_when_they_are_made(world:
     """POLICIES.md 12, pitfalls."""
     assert refused(world, f"CREATE TABLE u (a Int64) ENGINE = MergeTree SETTINGS {settings}").code == "BAD_SETTING"
     assert refused(world, f"ALTER TABLE t MODIFY SETTING {settings}").code == "BAD_SETTING"
-    assert table(world).settings == {}
+    assert table_of(world).settings == {}
 
 
 def test_limits_are_checked_against_those_that_the_table_has(world: SqlWorld) -> None:
     world.run("ALTER TABLE t MODIFY SETTING parts_to_delay_insert = 10")
     world.run("ALTER TABLE t MODIFY SETTING parts_to_throw_insert = 20")
     assert refused(world, "ALTER TABLE t RESET SETTING parts_to_delay_insert").code == "BAD_SETTING"
-    assert table(world).settings == {"parts_to_delay_insert": "10", "parts_to_throw_insert": "20"}
+    assert table_of(world).settings == {"parts_to_delay_insert": "10", "parts_to_throw_insert": "20"}
 
 
 def test_inserts_wait_and_are_refused_by_the_partition_that_they_write_to(world: SqlWorld) -> None:
@@ -179,7 +167,7 @@ def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) 
         if len(done) < len(schemas):
             schema = schemas[len(done)]
             done.append(txn)
-            now = table(world)
+            now = table_of(world)
             begun = transactions.begin("alter")
             start = StartMutation(
                 table=now.uuid,
@@ -202,8 +190,8 @@ def schema(*columns: tuple[int, str, Kind]) -> Schema:
 
 def stored(world: SqlWorld, root: Path) -> list[dict[str, object]]:
     """All rows of the table."""
-    folder = data_folder(str(root), table(world).uuid)
-    parts = world.catalog.parts.snapshot(table(world).uuid).parts
+    folder = data_folder(str(root), table_of(world).uuid)
+    parts = world.catalog.parts.snapshot(table_of(world).uuid).parts
     return [row for part in parts for row in read_part(folder, part.file).to_pylist()]
 
 
@@ -214,7 +202,7 @@ RENAMED = schema((1, "a", Kind.INT64), (3, "new", Kind.INT32), (2, "c", Kind.STR
 def test_an_insert_that_a_new_default_overtook_is_taken_as_it_is(
     world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    columns = table(world).schema.columns
+    columns = table_of(world).schema.columns
     described = Schema(columns=(columns[0], msgspec.structs.replace(columns[1], default="'z'", comment="new")))
     altered(world, monkeypatch, described)
     world.run("INSERT INTO t (a) VALUES (1)")
@@ -247,7 +235,7 @@ def test_arrow_rows_go_into_the_same_columns_too(
 def test_an_insert_whose_column_is_gone_is_refused(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     altered(world, monkeypatch, schema((1, "a", Kind.INT64)))
     assert refused(world, "INSERT INTO t VALUES (1, 'y')").code == "SCHEMA_CHANGED"
-    assert world.catalog.parts.snapshot(table(world).uuid).parts == ()
+    assert world.catalog.parts.snapshot(table_of(world).uuid).parts == ()
 
 
 def test_an_insert_is_tried_once_more_and_not_twice(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:

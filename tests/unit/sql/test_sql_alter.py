@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tests.sql_world import SqlWorld, answer_view_tasks
+from tests.sql_world import SqlWorld, answer_view_tasks, refused, table_of
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.catalog import AcceptMutation, SchemaChangedError, Update
 from tilth.maintenance import MutationProgress
@@ -46,26 +46,14 @@ def worker(spec: TaskSpec) -> bytes:
     return b""
 
 
-def table(world: SqlWorld, name: str = "t") -> TableDef:
-    found = world.catalog.tables.get("default", name)
-    assert isinstance(found, TableDef)
-    return found
-
-
 def entries(world: SqlWorld) -> list[Mutation]:
-    return world.catalog.mutations.all(table(world).uuid)
-
-
-def refused(world: SqlWorld, text: str, settings: Mapping[str, str] | None = None) -> TilthError:
-    with pytest.raises(TilthError) as caught:
-        world.run(text, settings=settings)
-    return caught.value
+    return world.catalog.mutations.all(table_of(world).uuid)
 
 
 def test_columns_change_at_once_and_as_one(world: SqlWorld) -> None:
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
     answer = world.run("ALTER TABLE t ADD COLUMN n Int64 DEFAULT 5 AFTER a, RENAME COLUMN v TO w, DROP COLUMN s")
-    now = table(world)
+    now = table_of(world)
     assert now.schema.names == ("a", "n", "d", "w")
     assert (now.schema_version, now.next_column_id) == (2, 6)
     (entry,) = entries(world)
@@ -83,7 +71,7 @@ def test_a_default_or_comment_changes_without_a_mutation(world: SqlWorld) -> Non
     for text in ("v Int32 DEFAULT 8", "v Int32 COMMENT 'how many'", "a Int64 COMMENT 'the key'"):
         answer = world.run(f"ALTER TABLE t MODIFY COLUMN {text} SETTINGS mutations_sync = 1")
         assert answer.message == "columns changed: default.t"
-    now = table(world)
+    now = table_of(world)
     assert now.schema.find("v") == Column(id=3, name="v", type=Simple(Kind.INT32), default="8", comment="how many")
     assert (now.schema_version, now.columns_commit_ts) == (4, 0)
     assert [entry.kind for entry in entries(world)] == [MutationKind.UPDATE]
@@ -111,10 +99,10 @@ def test_consumers_are_told_of_a_new_default(world: SqlWorld) -> None:
 
 
 def test_what_is_refused_leaves_nothing(world: SqlWorld) -> None:
-    before = table(world)
+    before = table_of(world)
     for text in ("DROP COLUMN a", "ADD COLUMN n Int64, RENAME COLUMN x TO y", "MODIFY COLUMN v Int8"):
         refused(world, f"ALTER TABLE t {text}")
-    assert table(world) == before
+    assert table_of(world) == before
     assert entries(world) == []
     assert world.catalog.transactions.unfinished() == []
     verbs = [(event.verb, event.outcome.split(":")[0]) for event in world.catalog.audit.recent(10)]
@@ -162,7 +150,7 @@ def test_rows_change_by_what_the_worker_has_fixed(world: SqlWorld) -> None:
         "d < 'fixed'",
     )
     assert entry.command == "UPDATE V = v + 1 WHERE d < now()"
-    assert table(world).mutation_ts == entry.commit_ts
+    assert table_of(world).mutation_ts == entry.commit_ts
 
 
 @pytest.mark.parametrize(
@@ -229,7 +217,7 @@ def test_delete_and_update_wait_until_they_are_done(world: SqlWorld) -> None:
 
     def finishing(seconds: float) -> None:
         sleep(seconds)
-        for each in world.catalog.mutations.pending(table(world, "e").uuid):
+        for each in world.catalog.mutations.pending(table_of(world, "e").uuid):
             world.catalog.mutations.finish(each.table, each.id)
 
     world.clock.sleep = finishing  # type: ignore[method-assign]
@@ -353,7 +341,7 @@ def failing(world: SqlWorld, told: Callable[[list[Mutation]], list[MutationProgr
 
     def sleeping(seconds: float) -> None:
         sleep(seconds)
-        world.maintenance.progress = told(world.catalog.mutations.pending(table(world).uuid))
+        world.maintenance.progress = told(world.catalog.mutations.pending(table_of(world).uuid))
 
     world.clock.sleep = sleeping  # type: ignore[method-assign]
 
@@ -438,23 +426,23 @@ def test_a_column_under_change_is_left_alone_unless_told(world: SqlWorld) -> Non
     world.run("ALTER TABLE t UPDATE v = 1 WHERE s = 'x'")
     assert refused(world, "ALTER TABLE t RENAME COLUMN s TO z").code == "COLUMN_BUSY"
     world.run("ALTER TABLE t RENAME COLUMN s TO z", settings={"force_alter_conflict_check": "0"})
-    assert table(world).schema.names == ("a", "d", "v", "z")
+    assert table_of(world).schema.names == ("a", "d", "v", "z")
 
 
 def test_ttl(world: SqlWorld) -> None:
     world.run("ALTER TABLE t MODIFY TTL d + INTERVAL 30 DAY DELETE")
-    assert table(world).ttl == "d + INTERVAL 30 DAY"
+    assert table_of(world).ttl == "d + INTERVAL 30 DAY"
     assert world.rows("SELECT ttl FROM system.tables WHERE name = 't'") == [("d + INTERVAL 30 DAY",)]
     assert "TTL d + INTERVAL 30 DAY" in str(world.rows("SHOW CREATE TABLE t"))
     world.run("ALTER TABLE t REMOVE TTL")
-    assert table(world).ttl is None
+    assert table_of(world).ttl is None
     world.run("CREATE TABLE u (a Int64, d Date) ENGINE = MergeTree ORDER BY a TTL d + INTERVAL 1 MONTH")
-    assert table(world, "u").ttl == "d + INTERVAL 1 MONTH"
+    assert table_of(world, "u").ttl == "d + INTERVAL 1 MONTH"
 
 
 def test_a_dropped_partition_comes_back(world: SqlWorld) -> None:
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x'), (2, '2020-01-02', 2, 'x')")
-    uuid = table(world).uuid
+    uuid = table_of(world).uuid
     world.run("ALTER TABLE t DROP PARTITION '2020-01-01'")
     assert ("cancel", uuid, "2020-01-01") in world.maintenance.calls
     assert world.catalog.parts.snapshot(uuid).rows == 1
@@ -471,7 +459,7 @@ def test_a_dropped_partition_comes_back(world: SqlWorld) -> None:
 def test_a_view_goes_with_its_columns(world: SqlWorld) -> None:
     world.run(KAFKA)
     world.run("CREATE TABLE e (a Int64, s String, x Int64) ENGINE = MergeTree ORDER BY a")
-    target = table(world, "e")
+    target = table_of(world, "e")
     filled = [("A", 1), ("s", 2)]
 
     def answer(spec: TaskSpec) -> bytes:
@@ -495,7 +483,7 @@ def test_a_view_goes_with_its_columns(world: SqlWorld) -> None:
     assert world.consume.calls[-1] == ("wake", view.source)
     ((shown,),) = world.rows("SHOW CREATE TABLE w")
     assert str(shown).endswith("AS SELECT `A` AS `a`, `s` AS `note` FROM (SELECT a, s FROM k)")
-    assert table(world, "e").uuid == target.uuid
+    assert table_of(world, "e").uuid == target.uuid
 
 
 def test_a_query_begins_anew_when_columns_change_under_it(world: SqlWorld) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sql_world import SqlWorld
-from tilth.base.errors import TilthError
+from tests.sql_world import SqlWorld, refused, table_of
 from tilth.maintenance import OptimizeReport
-from tilth.model.table import TableDef
 from tilth.model.types import Decimal, Kind, Simple
 from tilth.sql.coerce import is_narrowed
 from tilth.sql.spark_errors import from_spark
@@ -23,18 +21,6 @@ def world(tmp_path: Path) -> SqlWorld:
     made = SqlWorld(tmp_path)
     made.run(TABLE)
     return made
-
-
-def table(world: SqlWorld) -> TableDef:
-    found = world.catalog.tables.get("default", "t")
-    assert isinstance(found, TableDef)
-    return found
-
-
-def refused(world: SqlWorld, text: str) -> TilthError:
-    with pytest.raises(TilthError) as caught:
-        world.run(text)
-    return caught.value
 
 
 def told_moment(world: SqlWorld, seconds: int) -> str:
@@ -69,7 +55,7 @@ def test_what_is_dropped_is_listed_until_it_is_gone(world: SqlWorld) -> None:
     assert (
         f"back until {told_moment(world, 10_800)} UTC" in world.run("ALTER TABLE t DROP PARTITION '2020-01-01'").message
     )
-    uuid = table(world).uuid
+    uuid = table_of(world).uuid
     answer = world.run("DROP TABLE t").message
     ((database, name, found, until, is_going),) = world.rows(
         "SELECT database, name, uuid, kept_until, is_going FROM system.dropped_tables"
@@ -85,7 +71,7 @@ def test_what_is_dropped_is_listed_until_it_is_gone(world: SqlWorld) -> None:
 def test_a_column_is_described_without_its_type(world: SqlWorld) -> None:
     world.run("ALTER TABLE t MODIFY COLUMN v DEFAULT 8 COMMENT 'x', COMMENT COLUMN a 'the key'")
     assert world.run("ALTER TABLE t COMMENT COLUMN d 'the day'").message == "columns changed: default.t"
-    now = table(world)
+    now = table_of(world)
     assert [(column.default, column.comment) for column in now.schema.columns] == [
         (None, "the key"),
         (None, "the day"),
@@ -93,7 +79,7 @@ def test_a_column_is_described_without_its_type(world: SqlWorld) -> None:
     ]
     assert world.catalog.mutations.all(now.uuid) == []
     world.run("ALTER TABLE t MODIFY COLUMN v REMOVE DEFAULT, MODIFY COLUMN IF EXISTS nope COMMENT 'x'")
-    assert table(world).schema.columns[2].default is None
+    assert table_of(world).schema.columns[2].default is None
     assert "MODIFY COLUMN" in world.catalog.audit.recent(1)[0].verb
     assert refused(world, "ALTER TABLE t COMMENT COLUMN nope 'x'").code == "UNKNOWN_COLUMN"
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sql_world import SqlWorld, answer_view_tasks
-from tilth.base.errors import TilthError
+from tests.sql_world import SqlWorld, answer_view_tasks, refused, table_of
 from tilth.model.service import ServiceKind, SwitchState
 from tilth.model.table import KafkaDef, TableDef, ViewDef
 from tilth.sql.grammar import parse
@@ -23,25 +22,13 @@ def world(tmp_path: Path) -> SqlWorld:
     return SqlWorld(tmp_path)
 
 
-def table(world: SqlWorld, name: str) -> TableDef:
-    found = world.catalog.tables.get("default", name)
-    assert isinstance(found, TableDef)
-    return found
-
-
-def refused(world: SqlWorld, text: str) -> TilthError:
-    with pytest.raises(TilthError) as caught:
-        world.run(text)
-    return caught.value
-
-
 def test_a_table_is_made_as_it_was_said(world: SqlWorld) -> None:
     answer = world.run(
         "CREATE TABLE t (a Int64 NOT NULL, `Day` Date DEFAULT '2020-01-31', s String COMMENT 'x') ENGINE = MergeTree "
         "PARTITION BY toYYYYMM(day) ORDER BY (A, day) SETTINGS parquet_row_group_rows = 1000"
     )
     assert answer.message == "table created: default.t"
-    made = table(world, "t")
+    made = table_of(world, "t")
     assert [(c.id, c.name, c.nullable) for c in made.schema.columns] == [
         (1, "a", False),
         (2, "Day", True),
@@ -85,7 +72,7 @@ def test_a_kafka_table_comes_with_its_dead_letters(world: SqlWorld) -> None:
     world.run(KAFKA)
     kafka = world.catalog.tables.get("default", "k")
     assert isinstance(kafka, KafkaDef)
-    assert table(world, "k_dead_letters").order_by
+    assert table_of(world, "k_dead_letters").order_by
     assert ("wake", kafka.uuid) in world.consume.calls
 
 
@@ -212,7 +199,7 @@ def test_show_and_describe(world: SqlWorld) -> None:
 def test_switches_and_work_at_once(world: SqlWorld) -> None:
     world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")
     world.run(KAFKA)
-    uuid, kafka = table(world, "t").uuid, world.catalog.tables.get("default", "k").uuid
+    uuid, kafka = table_of(world, "t").uuid, world.catalog.tables.get("default", "k").uuid
     world.run("SYSTEM STOP MERGES t FOR 10 minutes BECAUSE 'backup'")
     switch = world.catalog.services.switch(uuid, ServiceKind.MERGE)
     assert switch is not None

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tests.sql_world import SqlWorld
+from tests.sql_world import SqlWorld, refused
 from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
 from tilth.model.task import TaskSpec
@@ -37,12 +37,6 @@ def stored(world: SqlWorld, tmp_path: Path) -> list[dict[str, object]]:
     parts = world.catalog.parts.snapshot(table.uuid).parts
     tables = [read_part(data_folder(str(tmp_path), table.uuid), part.file) for part in parts]
     return pa.concat_tables(tables).to_pylist() if tables else []
-
-
-def refused(world: SqlWorld, text: str) -> TilthError:
-    with pytest.raises(TilthError) as caught:
-        world.run(text)
-    return caught.value
 
 
 def test_values_of_every_type(world: SqlWorld, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """MERGE of one table: choose ranges of parts, merge each in one task, commit.
 
 Covers: looking, taking parts, running, the wait after failures, OPTIMIZE. Does not cover: which ranges are worth it
-(merge_choice.py, policy), one merge and its commit (merge_attempt.py), EXPLAIN (merge_explain.py), the slot it runs in
-(manager.py).
+(merge_choice.py, policy), one merge and its commit (merge_work.py, attempt.py), EXPLAIN (merge_explain.py), the slot it
+runs in (manager.py).
 Always holds: a part is taken by one merge at a time and given back when its outcome is known; the set of taken parts is
 copied before parts are read (POLICIES.md 3.1); bytes first, truth second.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import assert_never
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnknownOutcomeError
@@ -21,9 +20,10 @@ from tilth.base.retry import Retry
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.ops.merge_attempt import Merge, MergeAttempts
+from tilth.maintenance.ops.attempt import Attempts
 from tilth.maintenance.ops.merge_choice import MergeChoice
 from tilth.maintenance.ops.merge_explain import MergeMoment, explain_history, explain_now, policy_named
+from tilth.maintenance.ops.merge_work import Merge, MergeRecipe
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import (
     EVENTS_MAX,
@@ -41,11 +41,12 @@ from tilth.maintenance.policy import (
 from tilth.maintenance.state import (
     Failure,
     ServiceState,
+    ServiceWork,
     failed_again,
     is_failure,
     newest,
     rule_of,
-    service_state,
+    service_told,
 )
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.tally import Tally
@@ -97,9 +98,8 @@ class MergeOp:
         self._rng = rng
         self._watch = watch
         self._choice = MergeChoice(watch, workers)
-        self._attempts = MergeAttempts(
-            clock, catalog, dispatcher, root, watch=watch, owner=owner, cleaner=cleaner, ttl=lambda: self._choice.ttl
-        )
+        recipe = MergeRecipe(clock, root, watch=watch, ttl=lambda: self._choice.ttl)
+        self._attempts = Attempts(clock, catalog, dispatcher, root, recipe, watch=watch, owner=owner, cleaner=cleaner)
         self._workers = workers
         self._told = told
         self._tally = tally
@@ -141,15 +141,15 @@ class MergeOp:
 
     @property
     def live_txns(self) -> set[int]:
-        """Transactions whose outcome this op still has to find out."""
-        return self._attempts.unknown_txns
+        """Transactions that this op works on, or whose outcome it still has to find out."""
+        return self._attempts.txns
 
     @property
     def due_ms(self) -> int:
         """When `stats` may say something new, if nothing is noticed before."""
         with self._watch.lock:
             is_open = bool(self._pending)
-        if self._attempts.unknown_txns or is_open:
+        if self._attempts.has_unknown or is_open:
             return 0
         if self._watch.knobs.merge.is_disabled:
             return FAR_MS
@@ -176,7 +176,7 @@ class MergeOp:
             self._pending = [merge for merge in self._pending if merge not in gone]
         for merge in gone:
             self._give_back(merge)
-        return self._attempts.cancel(partition)
+        return self._attempts.cancel(lambda merge: partition in (None, merge.spec.partition))
 
     def stats(self) -> OpStats | None:
         now_ms = self._clock.now_ms()
@@ -184,21 +184,21 @@ class MergeOp:
             return None
         if not self._watch.is_on(ServiceKind.MERGE, now_ms):
             self._release_pending()
-            return _idle("stopped by the user")
+            return OpStats.idle("stopped by the user")
         self._resolve_unknown()
         if self._watch.knobs.merge.is_disabled:
             self._release_pending()
-            return _idle(_DISABLED)
+            return OpStats.idle(_DISABLED)
         if self._is_look_due(now_ms):
             self._look(now_ms)
         with self._watch.lock:
             spec = self._pending[0].spec if self._pending else None
         if spec is None:
-            return _idle("nothing worth merging")
+            return OpStats.idle("nothing worth merging")
         # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
         if room == 0:
-            return _idle(f"{self._running} merges are running, more are not allowed")
+            return OpStats.idle(f"{self._running} merges are running, more are not allowed")
         return OpStats(
             is_runnable=True,
             perf_improvement=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=now_ms / 1000),
@@ -232,38 +232,20 @@ class MergeOp:
                 self._running -= 1
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
-        switch = self._watch.switch(ServiceKind.MERGE, now_ms)
         with self._watch.lock:
             failure = newest(self._failures.values())
-            waiting = len(self._pending)
+            running, waiting = self._running, len(self._pending)
             refusals = list(self._refusals.values())
-            running = self._running
-        state = service_state(
-            is_switched_on=self._watch.is_on(ServiceKind.MERGE, now_ms),
+        idle_reason = f"{refusals[0].partition}: {refusals[0].reason}" if refusals else "nothing worth merging"
+        work = ServiceWork(
             running=running,
-            failure=failure,
             waiting=waiting,
+            failure=failure,
+            running_reason=f"{running} merges are running, {waiting} are waiting",
+            waiting_reason=f"{waiting} merges wait for a free thread",
+            idle_reason=_DISABLED if self._watch.knobs.merge.is_disabled else idle_reason,
         )
-        match state:
-            case ServiceState.STOPPED:
-                reason = (switch.because if switch is not None else "") or "stopped by the user"
-            case ServiceState.RUNNING:
-                reason = f"{running} merges are running, {waiting} are waiting"
-            case ServiceState.FAILED:
-                assert failure is not None
-                wait = max(0, failure.until_ms - now_ms) / 1000
-                reason = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
-            case ServiceState.WAITING:
-                reason = f"{waiting} merges wait for a free thread"
-            case ServiceState.IDLE:
-                told = refusals[0] if refusals else None
-                reason = f"{told.partition}: {told.reason}" if told else "nothing worth merging"
-                if self._watch.knobs.merge.is_disabled:
-                    reason = _DISABLED
-            case _:
-                assert_never(state)
-        return state, reason, failure
+        return service_told(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
 
     def explain(self, policy: str | None = None) -> list[MergeCandidateRow]:
         """Every candidate as of now: what would be merged, what is not and why.
@@ -546,7 +528,3 @@ class MergeOp:
 def _work_of(prepared: Prepared) -> Merge:
     assert isinstance(prepared.work, Merge)
     return prepared.work
-
-
-def _idle(about: str) -> OpStats:
-    return OpStats(is_runnable=False, about=about)

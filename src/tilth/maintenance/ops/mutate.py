@@ -1,7 +1,7 @@
 """MUTATE of one table: bring the parts to what ALTER asked for, entry by entry, a batch of parts a task.
 
 Covers: looking, taking parts, running, the wait after failures, the end of an entry. Does not cover: which parts are
-next (policy/mutate.py), one task and its commit (mutate_attempt.py), the slot it runs in (manager.py).
+next (policy/mutate.py), one task and its commit (mutate_work.py, attempt.py), the slot it runs in (manager.py).
 Always holds: a part is taken by one mutation or merge at a time and given back when the outcome is known; the set of
 taken parts is copied before parts are read, and entries are read after them (POLICIES.md 3.1); an entry is begun when
 the one before it has ended.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnknownOutcomeError
@@ -21,7 +20,8 @@ from tilth.base.retry import Retry
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.ops.mutate_attempt import Rewrite, RewriteAttempts
+from tilth.maintenance.ops.attempt import Attempts
+from tilth.maintenance.ops.mutate_work import Rewrite, RewriteRecipe
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy.mutate import (
     MutateSelection,
@@ -35,11 +35,12 @@ from tilth.maintenance.policy.mutate import (
 from tilth.maintenance.state import (
     Failure,
     ServiceState,
+    ServiceWork,
     failed_again,
     is_failure,
     newest,
     rule_of,
-    service_state,
+    service_told,
 )
 from tilth.maintenance.stats import MutationProgress
 from tilth.maintenance.tally import Tally
@@ -84,7 +85,8 @@ class MutateOp:
         self._clock = clock
         self._catalog = catalog
         self._watch = watch
-        self._attempts = RewriteAttempts(clock, catalog, dispatcher, root, watch=watch, owner=owner, cleaner=cleaner)
+        recipe = RewriteRecipe(root, watch=watch)
+        self._attempts = Attempts(clock, catalog, dispatcher, root, recipe, watch=watch, owner=owner, cleaner=cleaner)
         self._tally = tally
         self._workers = workers
         self._told = told
@@ -179,19 +181,19 @@ class MutateOp:
             return None
         self._resolve_unknown()
         if not self._watch.is_on(ServiceKind.MUTATE, now_ms):
-            return _idle("stopped by the user")
+            return OpStats.idle("stopped by the user")
         if not self._watch.mutations:
             self._forget()
-            return _idle("no mutation is pending")
+            return OpStats.idle("no mutation is pending")
         if now_ms >= self._look_due_ms():
             self._look(now_ms)
         with self._watch.lock:
             spec = self._pending[0] if self._pending else None
             running = self._running
         if spec is None:
-            return _idle(self._refusals[0] if self._refusals else "nothing to rewrite")
+            return OpStats.idle(self._refusals[0] if self._refusals else "nothing to rewrite")
         if running >= self._watch.knobs.mutate.running_max:
-            return _idle(f"{running} rewrites are running, more are not allowed")
+            return OpStats.idle(f"{running} rewrites are running, more are not allowed")
         return OpStats(
             is_runnable=True,
             perf_improvement=mutation_gain(spec.mutation, now_ms=now_ms),
@@ -236,33 +238,18 @@ class MutateOp:
             self._notice()
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
-        switch = self._watch.switch(ServiceKind.MUTATE, now_ms)
         with self._watch.lock:
             failure = newest([*self._failures.values(), *([self._loss] if self._loss else [])])
-            waiting, running = len(self._pending), self._running
-        state = service_state(
-            is_switched_on=self._watch.is_on(ServiceKind.MUTATE, now_ms),
+            running, waiting = self._running, len(self._pending)
+        work = ServiceWork(
             running=running,
-            failure=failure,
             waiting=waiting,
+            failure=failure,
+            running_reason=f"{running} rewrites are running, {waiting} are waiting",
+            waiting_reason=f"{waiting} rewrites wait for a free thread",
+            idle_reason=self._refusals[0] if self._refusals else "no mutation is pending",
         )
-        match state:
-            case ServiceState.STOPPED:
-                reason = (switch.because if switch is not None else "") or "stopped by the user"
-            case ServiceState.RUNNING:
-                reason = f"{running} rewrites are running, {waiting} are waiting"
-            case ServiceState.FAILED:
-                assert failure is not None
-                wait = max(0, failure.until_ms - now_ms) / 1000
-                reason = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
-            case ServiceState.WAITING:
-                reason = f"{waiting} rewrites wait for a free thread"
-            case ServiceState.IDLE:
-                reason = self._refusals[0] if self._refusals else "no mutation is pending"
-            case _:
-                assert_never(state)
-        return state, reason, failure
+        return service_told(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
 
     def progress(self) -> list[MutationProgress]:
         """How far each pending entry is, oldest first, as of now."""
@@ -549,10 +536,6 @@ class MutateOp:
 def _work_of(prepared: Prepared) -> Rewrite:
     assert isinstance(prepared.work, Rewrite)
     return prepared.work
-
-
-def _idle(about: str) -> OpStats:
-    return OpStats(is_runnable=False, about=about)
 
 
 def _named(entry: int) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import assert_never
 
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
@@ -28,7 +27,7 @@ from tilth.maintenance.ops.gc_move import MovePhase
 from tilth.maintenance.ops.gc_round import GcTable, Round
 from tilth.maintenance.ops.gc_trash import TrashPhase
 from tilth.maintenance.owner import Owner
-from tilth.maintenance.state import Failure, ServiceState, failed_again, is_failure, rule_of, service_state
+from tilth.maintenance.state import Failure, ServiceState, ServiceWork, failed_again, is_failure, rule_of, service_told
 from tilth.maintenance.stats import GcReport, GcRow
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import TableWatch
@@ -140,17 +139,17 @@ class PartGcOp:
             return None
         now_ms = self._clock.now_ms()
         if not self._watch.is_on(ServiceKind.GC, now_ms):
-            return OpStats(is_runnable=False, about="stopped by the user")
+            return OpStats.idle("stopped by the user")
         if self._failure is not None and now_ms < self._failure.until_ms:
-            return OpStats(is_runnable=False, about=f"failed: {self._failure.reason}")
+            return OpStats.idle(f"failed: {self._failure.reason}")
         if now_ms < self._rests_until_ms:
-            return OpStats(is_runnable=False, about="the last round was out of date")
+            return OpStats.idle("the last round was out of date")
         if self._running:
-            return OpStats(is_runnable=False, about="a round is running")
+            return OpStats.idle("a round is running")
         self._begin(now_ms)
         is_move, is_removal = self._due(now_ms)
         if not is_move and not is_removal:
-            return OpStats(is_runnable=False, about="nothing is due")
+            return OpStats.idle("nothing is due")
         return OpStats(
             is_runnable=True,
             io=IoUsage.HIGH if is_removal else IoUsage.LOW,
@@ -211,29 +210,15 @@ class PartGcOp:
         return f"{expired}{done.moved} to the trash, {done.removed} files removed, {done.kept + done.in_trash} stay"
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        switch = self._watch.switch(ServiceKind.GC)
-        state = service_state(
-            is_switched_on=self._watch.is_on(ServiceKind.GC, now_ms),
+        work = ServiceWork(
             running=self._running,
-            failure=self._failure,
             waiting=int(any(self._due(now_ms))),
+            failure=self._failure,
+            running_reason="a round is running",
+            waiting_reason="a round is due and waits for a free thread",
+            idle_reason=self._last_reason or "nothing is hidden",
         )
-        match state:
-            case ServiceState.STOPPED:
-                reason = (switch.because if switch is not None else "") or "stopped by the user"
-            case ServiceState.RUNNING:
-                reason = "a round is running"
-            case ServiceState.FAILED:
-                assert self._failure is not None
-                wait = max(0, self._failure.until_ms - now_ms) / 1000
-                reason = f"{self._failure.reason}; failed {self._failure.count} times, next try in {wait:.0f} s"
-            case ServiceState.WAITING:
-                reason = "a round is due and waits for a free thread"
-            case ServiceState.IDLE:
-                reason = self._last_reason or "nothing is hidden"
-            case _:
-                assert_never(state)
-        return state, reason, self._failure
+        return service_told(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
 
     def run_now(self, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
         """Both phases for the table or one partition at once, as far as readers and transactions allow.

@@ -1,0 +1,106 @@
+"""A rewrite for a mutation as work for a worker: its task, what its commit changes, what is told of it.
+
+Covers: what is particular to a rewrite. Does not cover: which parts are rewritten (mutate.py), the way from files to
+commit (attempt.py), how a part is rewritten (spark.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from tilth.catalog import AcceptMutation, RewritePart, SchemaChangedError, Update
+from tilth.maintenance.ops.attempt import Job
+from tilth.maintenance.policy.mutate import MutateSpec
+from tilth.maintenance.spark import MutateFacts, MutateSource, MutateTask, decode_mutate_facts, encode_mutate_task
+from tilth.maintenance.watch import TableWatch
+from tilth.model.part import Part
+from tilth.model.table import TableDef, full_name
+from tilth.model.task import TaskKind
+from tilth.storage import layout_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """A spec whose parts are taken."""
+
+    spec: MutateSpec
+    #: Those of the spec's parts that are still there and still need it.
+    sources: tuple[Part, ...]
+
+
+class RewriteRecipe:
+    """`tilth.maintenance.ops.attempt.Recipe` for the rewrites of one table."""
+
+    verb = "mutate"
+    noun = "mutation"
+    task_kind = TaskKind.MUTATE
+
+    def __init__(self, root: str, *, watch: TableWatch) -> None:
+        self._root = root
+        self._watch = watch
+
+    def job(self, work: Rewrite) -> Job:
+        definition, mutation = self._watch.definition, work.spec.mutation
+        task = MutateTask(
+            layout=layout_of(definition, self._root, mutation.schema.schema),
+            sources=tuple(_source(definition, part) for part in work.sources),
+            txn=0,
+            kind=mutation.kind,
+            assignments=mutation.assignments,
+            predicate=mutation.predicate,
+        )
+        return Job(
+            payload=lambda txn: encode_mutate_task(msgspec.structs.replace(task, txn=txn)),
+            tasks=len(work.sources),
+            input_bytes=sum(part.bytes for part in work.sources),
+            rows=sum(part.rows for part in work.sources),
+        )
+
+    def facts(self, payload: bytes) -> MutateFacts:
+        return decode_mutate_facts(payload)
+
+    def updates(self, work: Rewrite, facts: MutateFacts, duration_ms: int) -> list[Update]:
+        mutation = work.spec.mutation.id
+        names = {str(part.name): part.name for part in work.sources}
+        assert names.keys() == {result.name for result in facts.results}
+        updates: list[Update] = [
+            RewritePart(
+                table=self._watch.uuid,
+                source=names[result.name],
+                written=result.written,
+                mutation=mutation,
+                duration_ms=duration_ms,
+                reason=work.spec.reason,
+            )
+            for result in facts.results
+            if not result.is_untouched
+        ]
+        untouched = tuple(names[result.name] for result in facts.results if result.is_untouched)
+        if untouched:
+            updates.append(AcceptMutation(table=self._watch.uuid, parts=untouched, mutation=mutation))
+        return updates
+
+    def files(self, facts: MutateFacts) -> list[str]:
+        return [result.written.file.name for result in facts.results if result.written is not None]
+
+    def told(self, work: Rewrite, facts: MutateFacts, duration_ms: int) -> str:
+        untouched = sum(result.is_untouched for result in facts.results)
+        rewritten = len(facts.results) - untouched
+        return f"{rewritten} parts rewritten, {untouched} without a match, in {duration_ms} ms"
+
+
+def _source(definition: TableDef, part: Part) -> MutateSource:
+    schema = definition.schema_of(part.schema_version)
+    if schema is None:
+        raise SchemaChangedError(
+            "the columns that the part was written with are not known yet",
+            table=full_name(definition),
+            part=part.name,
+            schema_version=part.schema_version,
+            hint="it is tried again when the table's definition has been read anew",
+        )
+    return MutateSource(
+        name=str(part.name), file=part.file, schema=schema, partition=part.name.partition, values=part.values
+    )
