@@ -31,6 +31,7 @@ from tilth.ingest.rounds import RoundFacts, RoundJob, WrittenTo, joined_ranges
 from tilth.ingest.settings import ErrorMode
 from tilth.ingest.views import FusedPlan, Picked, SqlPlan, spark_ddl
 from tilth.model.offset import LedgerRange, OffsetRange
+from tilth.model.types import quoted
 from tilth.storage import TableLayout, arrow_schema, conform, write_parts
 
 #: A task sorts and writes what it has when it holds this much; more: larger parts, more memory.
@@ -90,7 +91,7 @@ def _run_computed(session: SparkSession, job: RoundJob, plan: SqlPlan, *, first_
 
     tasks = len(job.groups)
     decoded = session.range(0, tasks, 1, tasks).mapInArrow(source, spark_ddl(job.schema, columns))
-    decoded.createOrReplaceTempView(f"`{job.name.replace('`', '``')}`")
+    decoded.createOrReplaceTempView(quoted(job.name))
     computed = session.sql(plan.text)
     named = computed.toDF(*[f"o{i}" for i in range(len(computed.columns))]).selectExpr(*plan.projection)
     # As many writers at most as task numbers were reserved, whatever the view shuffles.

@@ -17,7 +17,7 @@ from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, column_type
 from tilth.ingest.errors import ViewError
 from tilth.ingest.settings import ErrorMode, read_config
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
-from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
+from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
 
 
 class BadDefaultError(InvalidInputError):
@@ -144,7 +144,7 @@ def _offered(kafka: KafkaDef, select: str) -> list[str]:
 
 def spark_ddl(schema: Schema, columns: Sequence[str]) -> str:
     """The decoded columns in Spark's words; all may be null, for a broken message of stream mode has no values."""
-    return ", ".join(f"{_quoted(name)} {spark_name(column_type(schema, name))}" for name in columns)
+    return ", ".join(f"{quoted(name)} {spark_name(column_type(schema, name))}" for name in columns)
 
 
 def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> None:
@@ -154,11 +154,11 @@ def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> No
     if read_config(kafka).error_mode is ErrorMode.STREAM:
         required = set()
     ddl = ", ".join(
-        f"{_quoted(name)} {spark_name(column_type(kafka.schema, name))}{' NOT NULL' if name in required else ''}"
+        f"{quoted(name)} {spark_name(column_type(kafka.schema, name))}{' NOT NULL' if name in required else ''}"
         for name in columns
     )
     frame = session.createDataFrame(session.sparkContext.emptyRDD(), ddl)
-    frame.createOrReplaceTempView(_quoted(kafka.name))
+    frame.createOrReplaceTempView(quoted(kafka.name))
 
 
 def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) -> str:
@@ -175,7 +175,7 @@ def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) 
     text = select
     for parts, start, stop in sorted(_relations(nodes), key=lambda found: -found[1]):
         if [part.lower() for part in parts] == [kafka.database.lower(), kafka.name.lower()]:
-            text = text[:start] + _quoted(kafka.name) + text[stop + 1 :]
+            text = text[:start] + quoted(kafka.name) + text[stop + 1 :]
     return text
 
 
@@ -346,7 +346,7 @@ def _arrow_casts(given: DataType, wanted: DataType) -> bool:
 
 def _projected(column: Column, position: int | None) -> str:
     value = column.default or "NULL" if position is None else f"o{position}"
-    return f"CAST({value} AS {spark_name(column.type)}) AS {_quoted(column.name)}"
+    return f"CAST({value} AS {spark_name(column.type)}) AS {quoted(column.name)}"
 
 
 def _check_projection(frame: Any, projection: Sequence[str], outputs: int, view: str) -> None:
@@ -391,10 +391,6 @@ def _evaluate(session: Any, text: str, column: Column) -> object:
         raise BadDefaultError(column=column.name, default=text, why=_first_line(error)) from error
     value: object = table["v"][0].as_py()
     return value
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _refused(view: str, kafka: KafkaDef, error: Exception) -> ViewError:

@@ -22,7 +22,7 @@ from tilth.model.mutation import MutationKind
 from tilth.model.part import Bound, DataFile, WrittenPart
 from tilth.model.table import Schema
 from tilth.model.task import Cost
-from tilth.model.types import spark_name
+from tilth.model.types import quoted, spark_name
 from tilth.storage import (
     Expiry,
     PartFileCorruptError,
@@ -31,7 +31,6 @@ from tilth.storage import (
     expressions,
     footer_rows,
     merge_parts,
-    quoted,
     rewrite_part,
 )
 from tilth.warehouse import Runner, TaskContext, TaskFailedError, TaskResult, run_in_task

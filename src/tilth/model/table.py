@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tilth.model.types import DataType, spark_name
+from tilth.model.types import DataType, quoted, spark_name
 
 
 class Engine(StrEnum):
@@ -79,8 +79,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     def spark_ddl(self) -> str:
         """The schema in Spark's words."""
         return ", ".join(
-            f"`{c.name.replace('`', '``')}` {spark_name(c.type)}{'' if c.nullable else ' NOT NULL'}"
-            for c in self.columns
+            f"{quoted(c.name)} {spark_name(c.type)}{'' if c.nullable else ' NOT NULL'}" for c in self.columns
         )
 
 

@@ -73,10 +73,15 @@ def spark_name(data_type: DataType) -> str:
         case Map(key=key, value=value):
             return f"map<{spark_name(key)},{spark_name(value)}>"
         case Struct(fields=fields):
-            inner = ",".join(f"{_quoted(field.name)}:{spark_name(field.type)}" for field in fields)
+            inner = ",".join(f"{_field_name(field.name)}:{spark_name(field.type)}" for field in fields)
             return f"struct<{inner}>"
     assert_never(data_type)
 
 
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+def quoted(name: str) -> str:
+    """The name in backticks, as Spark SQL writes any name."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _field_name(name: str) -> str:
+    return name if name.isidentifier() else quoted(name)

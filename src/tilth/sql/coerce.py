@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
 
-_INTEGERS = {Kind.INT8: 3, Kind.INT16: 5, Kind.INT32: 10, Kind.INT64: 19}
+#: Decimal digits that every value fits into.
+INTEGER_DIGITS = {Kind.INT8: 3, Kind.INT16: 5, Kind.INT32: 10, Kind.INT64: 19}
 _FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
 
 
@@ -20,11 +21,11 @@ def is_assignable(source: DataType, target: DataType) -> bool:
         case Simple(kind=given), Simple(kind=wanted):
             return _is_assignable_kind(given, wanted)
         case Simple(kind=given), Decimal():
-            return given in _INTEGERS
+            return given in INTEGER_DIGITS
         case Decimal(scale=scale), Decimal(scale=wanted_scale):
             return scale <= wanted_scale
         case Decimal(scale=scale), Simple(kind=wanted):
-            return wanted in (Kind.FLOAT64, Kind.STRING) or (scale == 0 and wanted in _INTEGERS)
+            return wanted in (Kind.FLOAT64, Kind.STRING) or (scale == 0 and wanted in INTEGER_DIGITS)
         case Array(element=given_element), Array(element=wanted_element):
             return is_assignable(given_element, wanted_element)
         case Map(key=given_key, value=given_value), Map(key=wanted_key, value=wanted_value):
@@ -39,18 +40,18 @@ def is_assignable(source: DataType, target: DataType) -> bool:
 
 def is_narrowed(source: DataType, target: DataType) -> bool:
     """Whether whole numbers go into a column of whole numbers that does not hold all of them."""
-    if not isinstance(target, Simple) or target.kind not in _INTEGERS:
+    if not isinstance(target, Simple) or target.kind not in INTEGER_DIGITS:
         return False
     if isinstance(source, Decimal):
-        return source.precision - source.scale >= _INTEGERS[target.kind]
-    return isinstance(source, Simple) and _INTEGERS.get(source.kind, 0) > _INTEGERS[target.kind]
+        return source.precision - source.scale >= INTEGER_DIGITS[target.kind]
+    return isinstance(source, Simple) and INTEGER_DIGITS.get(source.kind, 0) > INTEGER_DIGITS[target.kind]
 
 
 def _is_assignable_kind(given: Kind, wanted: Kind) -> bool:
     if wanted is Kind.STRING:
         return given is not Kind.BINARY
-    if given in _INTEGERS:
-        return wanted in _INTEGERS or wanted in _FLOATS
+    if given in INTEGER_DIGITS:
+        return wanted in INTEGER_DIGITS or wanted in _FLOATS
     if given is Kind.FLOAT32:
         return wanted is Kind.FLOAT64
     if given is Kind.DATE:

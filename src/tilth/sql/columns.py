@@ -17,6 +17,7 @@ from tilth.model.mutation import Mutation
 from tilth.model.table import Column, Schema, TableDef, full_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
+from tilth.sql.coerce import INTEGER_DIGITS
 from tilth.sql.errors import BadAlterError, ColumnBusyError, UnknownColumnError
 from tilth.sql.grammar import (
     AddColumn,
@@ -30,7 +31,6 @@ from tilth.sql.grammar import (
 )
 from tilth.sql.values import check_default
 
-_DIGITS = {Kind.INT8: 3, Kind.INT16: 5, Kind.INT32: 10, Kind.INT64: 19}
 _FLOATS_OF = {Kind.FLOAT32: (Kind.INT8, Kind.INT16), Kind.FLOAT64: (Kind.INT8, Kind.INT16, Kind.INT32, Kind.FLOAT32)}
 _WIDENING_HINT = (
     "allowed: tinyint, smallint, int, bigint in this direction; the first two to float, the first three and float to "
@@ -116,11 +116,11 @@ def is_widening(old: DataType, new: DataType) -> bool:
         return True
     match old, new:
         case Simple(kind=given), Simple(kind=wanted):
-            if given in _DIGITS and wanted in _DIGITS:
-                return _DIGITS[given] < _DIGITS[wanted]
+            if given in INTEGER_DIGITS and wanted in INTEGER_DIGITS:
+                return INTEGER_DIGITS[given] < INTEGER_DIGITS[wanted]
             return given in _FLOATS_OF.get(wanted, ()) or (given, wanted) == (Kind.DATE, Kind.TIMESTAMP_NTZ)
         case Simple(kind=given), Decimal(precision=precision, scale=scale):
-            return given in _DIGITS and precision - scale >= _DIGITS[given]
+            return given in INTEGER_DIGITS and precision - scale >= INTEGER_DIGITS[given]
         case Decimal(), Decimal():
             return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
         case Array(), Array():

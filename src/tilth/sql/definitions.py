@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilth.model.table import Column, Engine, KafkaDef, Relation, TableDef, ViewDef
+from tilth.model.types import quoted
 from tilth.sql.grammar import ColumnSpec, CreateTable, CreateView, Name, render
-from tilth.sql.rewrite import quoted
 from tilth.sql.services import Services
 
 

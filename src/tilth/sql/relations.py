@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tilth.model.types import quoted
 from tilth.sql.errors import BadQueryError, NotSupportedYetError
-from tilth.sql.rewrite import Edit, quoted
+from tilth.sql.rewrite import Edit
 
 # A handle of a Java object of Spark's internals; py4j gives it no type.
 Java = Any

@@ -50,8 +50,3 @@ def rewrite(text: str, edits: list[Edit]) -> Rewritten:
         anchors.append((length, at))
     pieces.append(text[at:])
     return Rewritten("".join(pieces), tuple(anchors))
-
-
-def quoted(name: str) -> str:
-    """The name in backticks."""
-    return f"`{name.replace('`', '``')}`"

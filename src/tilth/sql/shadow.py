@@ -13,9 +13,8 @@ from typing import Any
 
 from tilth.base.logs import Log
 from tilth.model.table import Schema
-from tilth.model.types import spark_name
+from tilth.model.types import quoted, spark_name
 from tilth.sql.predicates import Predicate, Unknown, leaf_name, predicates_of
-from tilth.sql.rewrite import quoted
 
 #: The optimizer leaves IN lists as lists up to this length while it is asked.
 IN_LIST_MAX = 100_000

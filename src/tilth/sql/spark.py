@@ -31,7 +31,7 @@ from tilth.base.logs import Log
 from tilth.model.part import WrittenPart
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.task import Cost
-from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, spark_name
+from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.model.wire import ColumnInfo
 from tilth.sql.coerce import is_assignable
 from tilth.sql.errors import BadDefinitionError, BadValueError, ResultTooLargeError
@@ -52,7 +52,7 @@ from tilth.sql.protocol import (
     WorkerTask,
 )
 from tilth.sql.relations import TIME_WORDS, Relations, find_relations, frozen_times, long_references
-from tilth.sql.rewrite import Edit, quoted, rewrite
+from tilth.sql.rewrite import Edit, rewrite
 from tilth.sql.shadow import ask_predicates, create_views, make_active
 from tilth.sql.spark_errors import from_spark
 from tilth.storage import TableLayout, conform, layout_of, write_parts

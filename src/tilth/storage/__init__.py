@@ -34,7 +34,7 @@ from tilth.storage.parts import PartWriter, check_file, footer_rows, read_part, 
 from tilth.storage.paths import TableLayout, data_folder, file_name, layout_of, table_folder
 from tilth.storage.rewrite import Place, rewrite_part
 from tilth.storage.settings import TABLE_SETTINGS
-from tilth.storage.shapes import expressions, quoted
+from tilth.storage.shapes import expressions
 
 __all__ = [
     "TABLE_SETTINGS",
@@ -68,7 +68,6 @@ __all__ = [
     "merge_parts",
     "partition_id",
     "partition_ids",
-    "quoted",
     "read_part",
     "remove_file",
     "result_type",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from tilth.base.errors import CorruptError, InvalidInputError, RetryError, UnavailableError
 
 
@@ -23,14 +21,6 @@ class StoreAwayError(UnavailableError):
     """the folder of a table's files is not there"""
 
     code = "STORE_AWAY"
-
-
-def missing(path: str, because: str = "") -> PartFileNotFoundError | StoreAwayError:
-    """What a file that is not there means: its bytes are lost, or the store is away with all its files."""
-    facts = {"because": because} if because else {}
-    if os.path.isdir(os.path.dirname(path.removeprefix("file:"))):
-        return PartFileNotFoundError(file=path, **facts)
-    return StoreAwayError(file=path, **facts, hint="see whether the store is mounted; the same is tried again")
 
 
 class PartShapeUnknownError(CorruptError):

@@ -1,6 +1,7 @@
 """Bytes on a local disk: written once under their final name, summed, on the disk before they count.
 
-Covers: writing one file, its checksum, removing, waiting for the disk. Does not cover: what the bytes mean (parts.py).
+Covers: writing one file, its checksum, removing, waiting for the disk, what it means that one is
+missing. Does not cover: what the bytes mean (parts.py).
 Always holds: an existing file is never written to again.
 """
 
@@ -11,6 +12,7 @@ import zlib
 from pathlib import Path
 
 from tilth.model.part import DataFile
+from tilth.storage.errors import PartFileNotFoundError, StoreAwayError
 
 _READ_BYTES = 1 << 20
 
@@ -99,3 +101,11 @@ def remove(path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def missing(path: str, because: str = "") -> PartFileNotFoundError | StoreAwayError:
+    """What a file that is not there means: its bytes are lost, or the store is away with all its files."""
+    facts = {"because": because} if because else {}
+    if os.path.isdir(os.path.dirname(path.removeprefix("file:"))):
+        return PartFileNotFoundError(file=path, **facts)
+    return StoreAwayError(file=path, **facts, hint="see whether the store is mounted; the same is tried again")

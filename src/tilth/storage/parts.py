@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.arrow import FIELD_ID, conform
 from tilth.storage.bounds import join_ranges, range_of
-from tilth.storage.errors import PartFileCorruptError, missing
-from tilth.storage.files import SummingFile, checksum_of, make_folder, sync_folder
+from tilth.storage.errors import PartFileCorruptError
+from tilth.storage.files import SummingFile, checksum_of, make_folder, missing, sync_folder
 from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.partition import partition_ids
 from tilth.storage.paths import TableLayout, file_name

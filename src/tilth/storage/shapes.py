@@ -14,7 +14,7 @@ import msgspec
 
 from tilth.model.part import DataFile, Part
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, full_name
-from tilth.model.types import spark_name
+from tilth.model.types import quoted, spark_name
 from tilth.storage.errors import PartShapeUnknownError
 
 
@@ -99,11 +99,6 @@ def expressions(stored: Schema, wanted: Schema) -> list[str]:
     """For each wanted column what it is made of, as Spark SQL over the stored columns."""
     known = {column.id: column for column in stored.columns}
     return [_expression(known.get(column.id), column) for column in wanted.columns]
-
-
-def quoted(name: str) -> str:
-    """The name as Spark SQL writes any name."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def _as_it_came(column: Column, versions: list[SchemaVersion]) -> Column:

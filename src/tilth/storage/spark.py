@@ -31,7 +31,8 @@ from tilth.model.part import DataFile
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType
-from tilth.storage.errors import PartFileCorruptError, PartFileNotFoundError, StoreAwayError, missing
+from tilth.storage.errors import PartFileCorruptError, PartFileNotFoundError, StoreAwayError
+from tilth.storage.files import missing
 from tilth.storage.paths import data_folder
 from tilth.storage.shapes import expressions, groups_of
 

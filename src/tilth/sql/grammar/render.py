@@ -13,7 +13,7 @@ from typing import TypeVar, assert_never
 
 from tilth.model.service import ServiceKind
 from tilth.model.table import Transform, TransformKind
-from tilth.model.types import spark_name
+from tilth.model.types import quoted, spark_name
 from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
@@ -120,7 +120,7 @@ def quoted_name(name: str) -> str:
     """The name, in backticks if it needs them."""
     if _SIMPLE_NAME.fullmatch(name) and name.upper() not in _KEYWORDS:
         return name
-    return f"`{name.replace('`', '``')}`"
+    return quoted(name)
 
 
 def quoted_string(text: str) -> str:
