@@ -8,7 +8,7 @@ PY = $(ENV) .venv/bin/python
 PYTEST = $(PY) -m pytest
 
 .PHONY: help setup java broker-jars lint format test test-fast demo bench bench-ingest bench-merge bench-catalog \
-	bench-query bench-maintenance docs lock clean clean-all
+	bench-query bench-maintenance bench-hot docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -42,7 +42,7 @@ test: setup broker-jars test-fast ## everything: lane 1, then simulation and acc
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo
 
-bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance ## all benchmarks, one after the other
+bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot ## all benchmarks, one after the other
 
 bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
 	@$(PY) -m bench.bench_ingest
@@ -58,6 +58,9 @@ bench-query: setup java ## a query over plain parts, beside Spark over the same 
 
 bench-maintenance: setup broker-jars ## ten thousand tables, the key_range policy, twenty minutes of ingestion
 	@$(PY) -m bench.bench_maintenance
+
+bench-hot: setup broker-jars ## memory table, small inserts, fresh rows and upserts, beside the sinks and upserts of others
+	@$(PY) -m bench.bench_hot
 
 docs: setup ## write docs/reference from the code
 	@$(PY) -m tools.make_docs

@@ -32,13 +32,19 @@ from rich.table import Table
 from bench.own_spark import own_spark
 from bench.report import Figure, print_report
 from bench.rivals import Rival, add_kit_arguments, kit_of
-from tilth.model.part import DataFile
+from tilth.model.delta import PartSource
+from tilth.model.part import DataFile, PartName
 from tilth.storage import TableLayout, merge_parts, schema_from_arrow
 
 ORDER = ("user_id", "ts")
 CORES = 2
 RIVALS = {"iceberg sort": "ratio_iceberg_sort", "delta optimize": "ratio_delta_optimize"}
 TARGETS = {"ratio_iceberg_sort": 5.0, "ratio_delta_optimize": 4.0}
+
+
+def plain(layout: TableLayout, file: DataFile) -> PartSource:
+    """The file as a part that nothing has changed."""
+    return PartSource(name=PartName("all", 1, 1, 0, 1), file=file, rows=0, is_segment=False, schema=layout.schema)
 
 
 def merge_in_spark(session: SparkSession, layout: TableLayout, groups: Sequence[Sequence[DataFile]], txn: int) -> float:
@@ -52,7 +58,8 @@ def merge_in_spark(session: SparkSession, layout: TableLayout, groups: Sequence[
             os.sched_setaffinity(0, {max(cores)})
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                result = merge_parts(layout, groups[number], "all", (), txn=txn, task=number, attempt=0)
+                sources = [plain(layout, file) for file in groups[number]]
+                result = merge_parts(layout, sources, "all", (), txn=txn, task=number, attempt=0, has_map=True)
                 yield pa.record_batch({"rows": pa.array([result.rows_in], pa.int64())})
         os.sched_setaffinity(0, cores)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
 
+from msgspec.structs import replace
+
 from tilth.base.clock import Clock
 from tilth.catalog import (
     AcceptMutation,
+    AddDelta,
     Catalog,
     InsertPart,
     KeyValue,
@@ -19,6 +22,7 @@ from tilth.catalog import (
 )
 from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.catalog.visibility import end_times, visible
+from tilth.model.delta import Delta, DeltaKind, Seen, Target, WrittenDelta
 from tilth.model.mutation import Mutation, MutationKind, needs
 from tilth.model.part import DataFile, Part, PartName, WrittenPart
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
@@ -72,6 +76,38 @@ class World:
             InsertPart(table=table or self.t, written=self.written(each, rows=rows)) for each in partitions or ("all",)
         ]
         return self.commit(*updates)
+
+    def segment(self, partition: str = "all", *, rows: int = 10) -> WrittenPart:
+        """Like `written`, a row segment."""
+        written = self.written(partition, rows=rows)
+        file = replace(written.file, name=written.file.name.replace(".parquet", ".arrow"))
+        return replace(written, file=file, is_segment=True)
+
+    def delta(
+        self,
+        *targets: tuple[Part, int],
+        kind: DeltaKind = DeltaKind.CHANGES,
+        columns: tuple[int, ...] = (),
+        change_ts: int = 0,
+    ) -> WrittenDelta:
+        """That deletes so many rows of these parts; with `columns` it gives one row of each new values too."""
+        return WrittenDelta(
+            kind=kind,
+            partition=targets[0][0].name.partition,
+            file=DataFile(name=f"d{next(self._files)}.arrow", size=50, checksum=7),
+            targets=tuple(
+                Target(file=part.file.name, deleted=rows, updated=1 if columns else 0) for part, rows in targets
+            ),
+            columns=columns,
+            change_ts=change_ts,
+        )
+
+    def delete(self, *targets: tuple[Part, int], seen: Seen = ()) -> Delta:
+        """Deletes so many rows of these parts."""
+        written = self.delta(*targets)
+        self.commit(AddDelta(table=self.t, written=written, seen=seen))
+        [delta] = [each for each in self.catalog.parts.deltas(self.t) if each.file == written.file]
+        return delta
 
     def merge(self, sources: list[Part], *, table: str | None = None) -> Part:
         rows = sum(part.rows for part in sources)

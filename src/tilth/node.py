@@ -23,13 +23,21 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
+from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import SettingGroup, value_of
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
-from tilth.maintenance import MaintenanceManager, manager_settings, merge_runner, mutate_runner
+from tilth.maintenance import (
+    MaintenanceManager,
+    delta_runner,
+    flush_runner,
+    manager_settings,
+    merge_runner,
+    mutate_runner,
+)
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
@@ -173,6 +181,7 @@ class Node:
             ingest_settings(_of(INGEST_SETTINGS, given)),
             root=root,
             server=self._server,
+            memory=lambda: self._maintenance.memory(),
         )
         self._maintenance = MaintenanceManager(
             self._clock,
@@ -198,8 +207,9 @@ class Node:
             server=self._server,
             settings=given,
             upper_settings=SERVER_SETTINGS.all,
+            memory=MemoryGate(self._maintenance.memory, new_rng()),
         )
-        self._pins = Pins(self.catalog, root=root, server=self._server)
+        self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(
             MetricSources(
                 catalog=self.catalog.stats,
@@ -208,13 +218,16 @@ class Node:
                 consumers=self._consume.kafka_tables,
                 tasks=self._dispatcher.tasks,
                 maintenance=self._maintenance.numbers,
+                inserts=self.engine.insert_stats,
             )
         )
         self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
         self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
         self._worker.register(TaskKind.CONSUME, consume_runner(self._clock, self._consume))
+        self._worker.register(TaskKind.FLUSH, flush_runner())
         self._worker.register(TaskKind.MERGE, merge_runner())
         self._worker.register(TaskKind.MUTATE, mutate_runner())
+        self._worker.register(TaskKind.DELTA, delta_runner())
         self._start(self._worker.start, self._worker.stop)
         self._start(self._dispatcher.start, self._dispatcher.stop)
         self._start(self.engine.start, self.engine.stop)

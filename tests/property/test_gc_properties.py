@@ -24,9 +24,9 @@ from tilth.maintenance.op import Prepared
 from tilth.maintenance.ops import gc_trash
 from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.maintenance.owner import Owner
-from tilth.maintenance.policy.gc import ahm
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import TableWatch
+from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.model.mutation import MutationKind
 from tilth.model.part import DataFile, Part, PartName
@@ -106,7 +106,7 @@ class GcWorld(World):
 
     def check(self) -> None:
         """Whatever may still be read is read as it was, from files that are there."""
-        mark = ahm(pack(self.clock.now_ms()), HISTORY_SECONDS)
+        mark = ancient_mark(pack(self.clock.now_ms()), HISTORY_SECONDS)
         assert mark is not None
         needed = [*self.shown()]
         for _, parts in self.held:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.part_sources import plain_source
 from tilth.maintenance.policy.candidates import CandidatePart, Effort, KeyRangeSettings, MergeSelection, MergeSettings
 from tilth.maintenance.policy.key_bytes import key_bounds
 from tilth.maintenance.policy.key_range import KeyRangePolicy
@@ -85,8 +86,8 @@ def test_merges_change_no_row(inserts: list[list[tuple[int, str | None, float | 
                 txn += 1
                 assert txn <= 1000 + started, "each merge makes fewer parts"
                 sources = [parts.pop(name) for name in spec.parts]
-                files = [source.file for source in sources]
-                merged = merge_parts(layout, files, spec.partition, sources[0].values, txn=txn, task=0, attempt=0)
+                read = [plain_source(source.file, SCHEMA) for source in sources]
+                merged = merge_parts(layout, read, spec.partition, sources[0].values, txn=txn, task=0, attempt=0)
                 assert merged.written is not None
                 parts[f"{spec.partition}_{txn}_{txn}_1_{txn}"] = merged.written
             assert rows_of(folder, list(parts.values())) == before

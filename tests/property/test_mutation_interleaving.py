@@ -36,7 +36,7 @@ class Case:
         self.rows[partition] += rows
 
     def delete(self, predicate: str) -> None:
-        self.world.delete(predicate)
+        self.world.alter_delete(predicate)
         self._apply(MutationKind.DELETE, predicate)
 
     def update(self, expression: str, predicate: str) -> None:

@@ -45,8 +45,10 @@ class FakeRooms:
     def insert_arrow(self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str]) -> Answer:
         return self._answered("insert_arrow", database, table, data.to_pylist(), dict(settings))
 
-    def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
-        self._answered("pin", database, table, as_of_ms)
+    def pin(
+        self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None
+    ) -> tuple[Snapshot, ReaderLease, str]:
+        self._answered("pin", database, table, *([as_of_ms] if version is None else [as_of_ms, version]))
         definition = TableDef(uuid="u", database=database, name=table, schema=Schema(columns=()))
         lease = ReaderLease(id="r1", table="u", snapshot_ts=5, holder="h", expires_ms=9)
         return Snapshot(table=definition, ts=5, version=1, parts=()), lease, "/data"

@@ -7,7 +7,9 @@ from tilth.base.ids import IdSource
 from tilth.catalog.audit import Audit
 from tilth.catalog.clock import HybridClock
 from tilth.catalog.commit import Committer
+from tilth.catalog.history import History
 from tilth.catalog.kv import KeyValue
+from tilth.catalog.labels import Labels
 from tilth.catalog.leases import Leases
 from tilth.catalog.mutations import Mutations
 from tilth.catalog.offsets import Offsets
@@ -17,6 +19,7 @@ from tilth.catalog.readers import Readers
 from tilth.catalog.saved import SavedState
 from tilth.catalog.services import Services
 from tilth.catalog.settings import COMMIT_ATTEMPTS_MAX
+from tilth.catalog.shown import ShownParts
 from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables import Tables
 from tilth.catalog.throttle import Throttle
@@ -25,7 +28,9 @@ from tilth.catalog.trash import Trash
 
 
 class Catalog:
-    """What is true. Opening it reads a handful of keys, however many parts there are; nothing is kept in memory."""
+    """What is true. Opening it reads a handful of keys, however many parts there are; in memory is no more than what
+    was asked for lately (shown.py).
+    """
 
     def __init__(
         self,
@@ -42,12 +47,15 @@ class Catalog:
         self._counters = Counters()
         #: Where transaction ids, block ids and commit timestamps come from.
         self.clock = HybridClock(clock)
+        shown = ShownParts()
         committer = Committer(
-            clock, self.clock, kv, self._counters, attempts_max=commit_attempts_max, is_checking=is_checking
+            clock, self.clock, kv, self._counters, shown, attempts_max=commit_attempts_max, is_checking=is_checking
         )
         self.transactions = Transactions(clock, self.clock, kv, committer, server=server)
         self.tables = Tables(clock, kv, ids=ids)
-        self.parts = Parts(clock, self.clock, kv)
+        self.parts = Parts(clock, self.clock, kv, shown)
+        self.history = History(clock, kv)
+        self.labels = Labels(clock, kv)
         self.mutations = Mutations(clock, kv)
         self.trash = Trash(clock, self.clock, kv)
         self.offsets = Offsets(clock, kv)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilth.catalog.records import PartitionRecord, TableVersion
+from tilth.catalog.records import LabelRecord, PartitionRecord, TableVersion
+from tilth.model.delta import Delta
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry, TopicPartition
 from tilth.model.part import DropRange, Entry, Part, PartEvent, PartName, TrashItem
@@ -24,12 +25,20 @@ class TableState:
     version: TableVersion
     #: By partition, of those that the updates look into.
     entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    #: By partition, of those of which the updates need no more than what is visible.
+    shown: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
+    #: Of the version, as the store numbers it.
+    stored: int = 0
     #: Records of the partitions that the updates change; new partitions have none.
     partitions: Mapping[str, PartitionRecord] = field(default_factory=dict)
     #: In the order of their commits, where the updates look at them.
     mutations: Sequence[Mutation] = ()
     #: By partition, of those that an UNDROP looks into: what can come back.
     trash: Mapping[str, tuple[TrashItem, ...]] = field(default_factory=dict)
+    #: By partition, of those that the updates look into: those that have not ended.
+    deltas: Mapping[str, tuple[Delta, ...]] = field(default_factory=dict)
+    #: Of the labels that the updates bring those that are taken.
+    labels: Mapping[str, LabelRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +86,34 @@ class TableChange:
     partitions: dict[str, PartitionRecord] = field(default_factory=dict)
     #: New ones, and those whose state or count changes, by id.
     mutations: dict[int, Mutation] = field(default_factory=dict)
+    deltas_added: list[Delta] = field(default_factory=list)
+    #: With the time at which they end.
+    deltas_ended: list[Delta] = field(default_factory=list)
+    labels: dict[str, LabelRecord] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
-        return not (self.added or self.accepted or self.restored or self.removed or self.mutations)
+        return not (
+            self.added
+            or self.accepted
+            or self.restored
+            or self.removed
+            or self.mutations
+            or self.deltas_added
+            or self.deltas_ended
+            or self.labels
+        )
 
     def entries_after(self, entries: Iterable[Entry]) -> list[Entry]:
         """All entries after the commit, given those before it; partitions may be left out of both."""
         removed = {entry.name for entry in self.removed}
         everything = [entry for entry in (*entries, *self.added, *self.restored) if entry.name not in removed]
         return [self.accepted.get(entry.name, entry) for entry in everything]
+
+    def deltas_after(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """Those that are open after the commit, given those before it."""
+        over = {delta.file.name for delta in self.deltas_ended}
+        return [delta for delta in (*deltas, *self.deltas_added) if delta.file.name not in over]
 
 
 @dataclass(slots=True, kw_only=True)

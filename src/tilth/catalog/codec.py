@@ -13,7 +13,8 @@ import msgspec
 from tilth.base.errors import CorruptError
 from tilth.catalog.errors import NewerFormatError
 from tilth.catalog.keys import describe
-from tilth.catalog.records import DatabaseRecord, DroppedTable, FinishedTxn, PartitionRecord, TableVersion
+from tilth.catalog.records import DatabaseRecord, DroppedTable, FinishedTxn, LabelRecord, PartitionRecord, TableVersion
+from tilth.model.delta import Delta
 from tilth.model.lease import Lease, ReaderLease
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry
@@ -60,6 +61,8 @@ ENTRIES: Codec[Entry] = Codec(msgspec.msgpack.Decoder[Entry](Entry))
 DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))
 VERSIONS = Codec(msgspec.msgpack.Decoder(TableVersion))
 PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
+DELTAS = Codec(msgspec.msgpack.Decoder(Delta))
+LABELS = Codec(msgspec.msgpack.Decoder(LabelRecord))
 TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
 MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))

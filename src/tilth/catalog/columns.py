@@ -7,18 +7,32 @@ there are parts without the column.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 
 from tilth.model.mutation import Mutation
 from tilth.model.part import Part
-from tilth.model.table import TableDef
+from tilth.model.table import SchemaVersion, TableDef
 
 
-def without_unused(definition: TableDef, parts: Iterable[Part], pending: Iterable[Mutation]) -> TableDef:
-    """Without the older columns that nobody needs; `parts`: all that are there, those in the trash too."""
+def without_unused(
+    definition: TableDef, parts: Iterable[Part], pending: Iterable[Mutation], *, keep_ts: int | None = None
+) -> TableDef:
+    """Without the older columns that nobody needs; `parts`: all that are there, those in the trash too.
+
+    `keep_ts`: reads as of this hybrid time and later find the columns of their time; None: no such reads are promised.
+    """
     used = {part.schema_version for part in parts} | {each.schema.version for each in pending}
     kept = used | _origins(definition, used)
+    if keep_ts is not None:
+        followed = pairwise((*definition.older_schemas, definition.schema_now))
+        # Of those that came with the same commit the newest is read.
+        kept |= {
+            each.version
+            for each, following in followed
+            if each.columns_commit_ts < following.columns_commit_ts >= keep_ts
+        }
     older = tuple(each for each in definition.older_schemas if each.version in kept)
     return msgspec.structs.replace(definition, older_schemas=older)
 
@@ -36,3 +50,26 @@ def _origins(definition: TableDef, used: set[int]) -> set[int]:
         known |= columns
         is_used = is_used or each.version in used
     return origins
+
+
+def columns_as_of(definition: TableDef, at: int) -> TableDef:
+    """The table with the columns that it had at a hybrid time: the newest of those that came at or before it, or the
+    oldest ones known.
+    """
+    if definition.columns_commit_ts <= at:
+        return definition
+    older = definition.older_schemas
+    then = max((each for each in older if each.columns_commit_ts <= at), key=_version, default=None)
+    if then is None:
+        then = min(older, key=_version, default=definition.schema_now)
+    return msgspec.structs.replace(
+        definition,
+        schema=then.schema,
+        schema_version=then.version,
+        columns_commit_ts=then.columns_commit_ts,
+        older_schemas=tuple(each for each in older if each.version < then.version),
+    )
+
+
+def _version(each: SchemaVersion) -> int:
+    return each.version

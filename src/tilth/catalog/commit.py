@@ -14,32 +14,37 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
+import msgspec
+
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import codec, state
 from tilth.catalog.change import UNKNOWNS_MAX, read, unchanged, wait_before_retry
-from tilth.catalog.changes import Changes, CommitState, CommitTimes, TableChange
+from tilth.catalog.changes import Changes, CommitState, CommitTimes, TableChange, TableState
 from tilth.catalog.clock import HybridClock
 from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.fold import fold
 from tilth.catalog.invariants import check_commit
-from tilth.catalog.keys import Space, entry_key, pack
+from tilth.catalog.keys import Space, delta_key, entry_key, pack
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown
 from tilth.catalog.load import Batch, load_state, pin_fences
 from tilth.catalog.part_log import put_events
 from tilth.catalog.records import FinishedTxn
 from tilth.catalog.requirements import (
     FenceHeld,
+    NoRowsSince,
     PartsBelow,
     PartsVisible,
     Requirement,
     SchemaIs,
     TableExists,
+    check_no_rows_since,
     check_parts,
     check_schema,
     check_visible,
 )
+from tilth.catalog.shown import ShownParts
 from tilth.catalog.stats import Counters
 from tilth.catalog.updates import (
     InsertPart,
@@ -81,6 +86,8 @@ class _Ready:
     """A folded commit, and what it answers when the batch lands."""
 
     batch: Batch
+    before: CommitState
+    changes: Changes
     committed: Committed
 
 
@@ -93,6 +100,7 @@ class Committer:
         hybrid: HybridClock,
         kv: KeyValue,
         counters: Counters,
+        shown: ShownParts,
         *,
         attempts_max: int,
         is_checking: bool,
@@ -101,6 +109,7 @@ class Committer:
         self._hybrid = hybrid
         self._kv = kv
         self._counters = counters
+        self._shown = shown
         self._attempts_max = attempts_max
         self._is_checking = is_checking
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
@@ -147,7 +156,10 @@ class Committer:
                 # Folding found a reason that the batch of an earlier, unknown try must meet too.
                 return Conflicted(error)
             match outcome:
-                case Landed():
+                case Landed(version=version):
+                    for table, change in ready.changes.tables.items():
+                        before = ready.before.tables[table].stored
+                        self._shown.landed(table, change, before=before, after=version)
                     return ready.committed
                 case Conflict():
                     self._counters.count_conflict()
@@ -172,7 +184,7 @@ class Committer:
         state.check_running(txn)
         batch = Batch(preconditions=[unchanged(key, found)], deletes=[key])
         pin_fences(view, batch, txn, requirements)
-        before = load_state(view, batch, updates, requirements, is_checking=self._is_checking)
+        before = load_state(view, batch, updates, requirements, self._shown, is_checking=self._is_checking)
         _check_requirements(before, requirements)
         versions = [each.version for each in before.tables.values()] + [each.version for each in before.kafka.values()]
         last = max((version.last_commit_ts for version in versions), default=0)
@@ -186,7 +198,7 @@ class Committer:
         finished = FinishedTxn(txn=state.finish(txn, commit_ts=commit_ts), parts=tuple(changes.parts))
         batch.puts[pack(Space.FINISHED_TXN, txn_id)] = codec.FINISHED_TXNS.encode(finished)
         _write(batch, before, changes)
-        return _Ready(batch, Committed(commit_ts=commit_ts, parts=finished.parts))
+        return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
 
     @contextmanager
     def _turn(self, tables: Iterable[str]) -> Iterator[None]:
@@ -211,13 +223,25 @@ def _check_requirements(before: CommitState, requirements: Iterable[Requirement]
             case SchemaIs(table=table):
                 check_schema(before.tables[table].definition, requirement)
             case PartsVisible(table=table, names=names):
-                entries = [entry for group in before.tables[table].entries.values() for entry in group]
-                check_visible(before.tables[table].definition, {each.name: each for each in visible(entries)}, names)
+                shown = {part.name: part for part in _shown(before.tables[table])}
+                check_visible(before.tables[table].definition, shown, names)
+            case NoRowsSince(table=table, partitions=partitions):
+                parts = _shown(before.tables[table], partitions)
+                check_no_rows_since(before.tables[table].definition, parts, requirement)
             case FenceHeld() | TableExists() | PartsBelow():
                 # Checked when the state was loaded, and when it is known what the commit makes of it.
                 pass
             case _:
                 assert_never(requirement)
+
+
+def _shown(table: TableState, partitions: Iterable[str] | None = None) -> list[Part]:
+    """What was visible before, in these partitions; None: in all that were looked into."""
+    found: list[Part] = []
+    for partition in {*table.entries, *table.shown} if partitions is None else partitions:
+        known = table.shown.get(partition)
+        found += visible(table.entries.get(partition, ())) if known is None else known
+    return found
 
 
 def _check_pressure(
@@ -259,12 +283,18 @@ def _write_table(batch: Batch, table: str, change: TableChange) -> None:
     puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(change.version)
     if change.definition is not None:
         puts[pack(Space.RELATION, table)] = codec.RELATIONS.encode(change.definition)
-    for record in change.partitions.values():
-        puts[pack(Space.PARTITION, table, record.partition)] = codec.PARTITIONS.encode(record)
+    for partition in change.partitions.values():
+        puts[pack(Space.PARTITION, table, partition.partition)] = codec.PARTITIONS.encode(partition)
     for mutation in change.mutations.values():
         puts[pack(Space.MUTATION, table, mutation.id)] = codec.MUTATIONS.encode(mutation)
     # In this order: what was accepted may have been added or restored by the same commit.
     for entry in (*change.added, *change.restored, *change.accepted.values()):
         puts[entry_key(table, entry.name)] = codec.ENTRIES.encode(entry)
+    for delta in (*change.deltas_added, *change.deltas_ended):
+        puts[delta_key(table, delta)] = codec.DELTAS.encode(delta)
+    for label, record in change.labels.items():
+        puts[pack(Space.LABEL, table, label)] = codec.LABELS.encode(record)
+    puts[pack(Space.VERSION_TIME, table, change.version.counter)] = codec.INTEGERS.encode(change.version.last_commit_ts)
+    batch.deletes.extend(delta_key(table, msgspec.structs.replace(each, end_ts=0)) for each in change.deltas_ended)
     batch.deletes.extend(entry_key(table, part.name, space=Space.TRASH) for part in change.restored)
     batch.deletes.extend(entry_key(table, entry.name) for entry in change.removed)

@@ -122,6 +122,30 @@ class PartsGoneError(ConflictError):
     code = "PARTS_GONE"
 
 
+class PartsChangedError(ConflictError):
+    """rows of parts that the commit builds on have changed meanwhile"""
+
+    code = "PARTS_CHANGED"
+
+
+class DeltasGoneError(ConflictError):
+    """deltas that the commit builds on are not in use any more"""
+
+    code = "DELTAS_GONE"
+
+
+class ColumnsPendingError(RetryError):
+    """parts do not have the table's present columns yet"""
+
+    code = "COLUMNS_PENDING"
+
+
+class LabelTakenError(ConflictError):
+    """an insert with this label is committed already"""
+
+    code = "INSERT_LABEL_TAKEN"
+
+
 class SchemaChangedError(ConflictError):
     """the table's columns have changed meanwhile"""
 

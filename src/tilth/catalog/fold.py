@@ -16,7 +16,8 @@ import msgspec
 from tilth.base.errors import InvalidInputError
 from tilth.catalog.changes import Changes, CommitState, CommitTimes, KafkaChange
 from tilth.catalog.errors import OffsetsMovedError
-from tilth.catalog.fold_table import TableFold, raised
+from tilth.catalog.fold_state import raised
+from tilth.catalog.fold_table import TableFold
 from tilth.catalog.updates import (
     AddGap,
     AddLedger,

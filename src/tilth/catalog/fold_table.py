@@ -1,33 +1,48 @@
 """What the updates of one table make of its state. Pure; see fold.py.
 
-Covers: inserts, merges, drops and their undoing, mutations. Does not cover: who may commit (requirements.py).
+Covers: inserts, merges, changes of rows, drops and their undoing, mutations. Does not cover: who may commit
+(requirements.py), looking deltas up (fold_deltas.py).
 Always holds: a part is replaced only while it is visible; what is not visible any more is counted out of its partition;
 rows that a mutation found in the table get it once, in the order of the mutations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
 
 from tilth.base.errors import ConflictError, InvalidInputError
-from tilth.catalog.changes import CommitTimes, TableChange, TableState
+from tilth.catalog.changes import CommitTimes, TableState
 from tilth.catalog.errors import (
     BadMergeError,
+    DeltasGoneError,
+    LabelTakenError,
     MutationEndedError,
     MutationNotFoundError,
     NothingToUndropError,
     PartsGoneError,
 )
-from tilth.catalog.records import PartitionRecord, TableVersion
+from tilth.catalog.fold_deltas import (
+    check_columns,
+    check_compacted,
+    check_seen,
+    delta_of,
+    ended,
+    targeted,
+)
+from tilth.catalog.fold_state import TableNow
+from tilth.catalog.records import LabelRecord
 from tilth.catalog.requirements import check_planned, check_visible
 from tilth.catalog.updates import (
     AcceptMutation,
+    AddDelta,
     DropPartition,
     ExpirePartition,
+    InsertLabel,
     InsertPart,
+    ReplaceDeltas,
     ReplaceParts,
     RewritePart,
     StartMutation,
@@ -35,13 +50,11 @@ from tilth.catalog.updates import (
     TruncateTable,
     UndropPartition,
 )
-from tilth.catalog.visibility import visible
+from tilth.catalog.visibility import lasting
+from tilth.model.delta import Delta, Seen
 from tilth.model.mutation import Mutation, MutationKind, MutationState, first_needed, needs
 from tilth.model.part import (
-    Bound,
-    ColumnRange,
     DropRange,
-    Entry,
     Mark,
     Part,
     PartEvent,
@@ -50,7 +63,6 @@ from tilth.model.part import (
     drop_range,
     mark_of,
 )
-from tilth.model.table import TableDef, full_name
 
 
 class TableFold:
@@ -67,21 +79,25 @@ class TableFold:
         parts: list[tuple[str, Part]],
     ) -> None:
         """Block ids are drawn from the commit's, events and new parts are added to the commit's."""
-        self.change = TableChange(version=raised(state.version, times.commit_ts))
+        self._now = TableNow(uuid, state, times, events=events, parts=parts)
+        self.change = self._now.change
         self._uuid = uuid
         self._state = state
         self._times = times
         self._blocks = blocks
         self._events = events
-        self._parts = parts
-        #: By partition, of those looked into so far: what is visible now.
-        self._shown: dict[str, dict[PartName, Part]] = {}
         self._mutations = {mutation.id: mutation for mutation in state.mutations}
 
     def apply(self, update: TableUpdate) -> None:
         match update:
             case InsertPart():
                 self._insert(update)
+            case InsertLabel():
+                self._label(update)
+            case AddDelta():
+                self._change(update)
+            case ReplaceDeltas():
+                self._compact(update)
             case ReplaceParts():
                 self._replace(update)
             case DropPartition(partition=partition):
@@ -109,7 +125,7 @@ class TableFold:
         written, commit_ts = update.written, self._times.commit_ts
         block = next(self._blocks)
         assert block < commit_ts
-        definition = self._definition
+        definition = self._now.definition
         part = _part(
             PartName(written.partition, block, block, 0, self._times.txn),
             written,
@@ -120,22 +136,43 @@ class TableFold:
             columns_commit_ts=definition.columns_commit_ts,
             mutation_ts=definition.mutation_ts,
         )
-        self._add_part(part)
-        self._count_parts(part.name.partition, 1, written.values)
-        self._count_rows(inserted=written.rows)
+        self._now.add_part(part)
+        self._now.count_parts(part.name.partition, added=(part,), values=written.values)
+        self._now.count_rows(inserted=written.rows)
         key = written.ranges.get(definition.order_by[0]) if definition.order_by else None
-        self._tell("new", part.name, rows=part.rows, size=part.bytes, key=key)
+        self._now.tell("new", part.name, rows=part.rows, size=part.bytes, key=key)
+
+    def _label(self, update: InsertLabel) -> None:
+        taken = self.change.labels.get(update.label) or self._state.labels.get(update.label)
+        if taken is not None:
+            hint = "the insert is stored already: leave it, or give another one another label"
+            raise LabelTakenError(
+                table=self._now.told,
+                label=update.label,
+                rows=taken.rows,
+                txn=taken.txn,
+                commit_ts=taken.commit_ts,
+                hint=hint,
+            )
+        record = LabelRecord(txn=self._times.txn, commit_ts=self._times.commit_ts, rows=update.rows)
+        self.change.labels[update.label] = record
 
     def _replace(self, update: ReplaceParts) -> None:
-        name = _merged_name(update, txn=self._times.txn, table=self._told)
-        shown = self._visible(name.partition)
-        sources = check_visible(self._definition, shown, update.sources)
+        name = _merged_name(update, txn=self._times.txn, table=self._now.told)
+        shown = self._now.visible(name.partition)
+        sources = check_visible(self._now.definition, shown, update.sources)
         self._check_alike(sources)
+        self._check_unchanged(sources, update.seen)
+        live = sum(self._now.deltas.live_rows(source) for source in sources)
         written, commit_ts = update.written, self._times.commit_ts
+        # A source with the result's blocks is in one chain with it, and hidden by it; a mark would hide the result.
+        below = next((source for source in sources if source.name.blocks == name.blocks), None)
         for source in sources:
-            mark = mark_of(source.name, txn=self._times.txn)
-            self.change.added.append(msgspec.structs.replace(mark, commit_ts=commit_ts))
+            if source is not below:
+                mark = mark_of(source.name, txn=self._times.txn)
+                self.change.added.append(msgspec.structs.replace(mark, commit_ts=commit_ts))
             del shown[source.name]
+        result: list[Part] = []
         if written is None:
             self.change.added.append(Mark(name=name, commit_ts=commit_ts))
         else:
@@ -148,13 +185,16 @@ class TableFold:
                 commit_ts=commit_ts,
                 columns_commit_ts=sources[0].columns_commit_ts,
                 mutation_ts=max(source.mutation_ts for source in sources),
+                is_rewritten=below is not None,
             )
-            self._add_part(part)
+            self._now.add_part(part)
+            result.append(part)
         rows, size = (0, 0) if written is None else (written.rows, written.file.size)
-        self._count_parts(name.partition, (written is not None) - len(sources))
-        self._count_rows(removed=sum(source.rows for source in sources) - rows)
-        self._tell(
-            "merge",
+        self._now.count_parts(name.partition, added=result, gone=sources)
+        self._now.count_rows(removed=live - rows)
+        self._end_lost(sources)
+        self._now.tell(
+            update.event,
             name,
             rows=rows,
             size=size,
@@ -166,32 +206,32 @@ class TableFold:
     def _check_alike(self, sources: Sequence[Part]) -> None:
         # Schema versions may differ in defaults and comments.
         if len({part.columns_commit_ts for part in sources}) > 1:
-            raise BadMergeError("parts of different columns cannot be merged", table=self._told)
+            raise BadMergeError("parts of different columns cannot be merged", table=self._now.told)
         pending = self._pending()
         needed = [first_needed(part, pending) for part in sources]
         if len({None if mutation is None else mutation.id for mutation in needed}) > 1:
             # The result would either get the mutation for rows that came after it, or not at all.
             hint = "merge them when the mutation is done"
             told = next(mutation.id for mutation in needed if mutation is not None)
-            raise BadMergeError("a mutation stands between these parts", table=self._told, mutation=told, hint=hint)
+            raise BadMergeError("a mutation stands between these parts", table=self._now.told, mutation=told, hint=hint)
 
     def _expire(self, update: ExpirePartition) -> None:
-        definition = self._definition
+        definition = self._now.definition
         if definition.ttl != update.ttl:
             hint = "judge the partition anew"
-            raise ConflictError("the TTL has changed meanwhile", table=self._told, ttl=definition.ttl, hint=hint)
-        shown = self._visible(update.partition)
+            raise ConflictError("the TTL has changed meanwhile", table=self._now.told, ttl=definition.ttl, hint=hint)
+        shown = self._now.visible(update.partition)
         parts = check_visible(definition, shown, update.parts)
         last = max((part.name.max_block for part in parts), default=-1)
         others = [name for name in shown.keys() - set(update.parts) if name.max_block <= last]
         if others:
             hint = "judge the partition anew"
             told = "the partition has parts that were not judged"
-            raise PartsGoneError(told, table=self._told, partition=update.partition, part=min(others), hint=hint)
+            raise PartsGoneError(told, table=self._now.told, partition=update.partition, part=min(others), hint=hint)
         self._hide(update.partition, parts, update.reason)
 
     def _drop(self, partition: str) -> None:
-        self._hide(partition, list(self._visible(partition).values()))
+        self._hide(partition, list(self._now.visible(partition).values()))
 
     def _hide(self, partition: str, parts: Sequence[Part], reason: str = "") -> None:
         """By a range. They are all visible ones up to the newest of them."""
@@ -201,46 +241,141 @@ class TableFold:
         hidden = drop_range(partition, max_block=last, txn=self._times.txn, parts=len(parts))
         self.change.added.append(msgspec.structs.replace(hidden, commit_ts=self._times.commit_ts))
         for part in parts:
-            del self._visible(partition)[part.name]
-        self._count_parts(partition, -len(parts))
-        rows = sum(part.rows for part in parts)
-        self._count_rows(removed=rows)
+            del self._now.visible(partition)[part.name]
+        self._now.count_parts(partition, gone=parts)
+        rows = sum(self._now.deltas.live_rows(part) for part in parts)
+        self._now.count_rows(removed=rows)
         size = sum(part.bytes for part in parts)
-        self._tell("hide", hidden.name, rows=rows, size=size, sources=len(parts), reason=reason)
+        self._now.tell("hide", hidden.name, rows=rows, size=size, sources=len(parts), reason=reason)
 
     def _undrop(self, partition: str) -> None:
         """Only the newest drop: what it hid is what was visible, so nothing else can hide it once the range is gone."""
-        entries = self._entries(partition)
+        entries = self._now.entries(partition)
         ranges = [entry for entry in entries if isinstance(entry, DropRange)]
         trash = self._state.trash.get(partition, ())
         drops = [each.commit_ts for each in ranges] + [item.end_ts for item in trash]
         if not drops:
             hint = "the trash keeps dropped parts for ttl_for_trash_items"
-            raise NothingToUndropError(table=self._told, partition=partition, hint=hint)
+            raise NothingToUndropError(table=self._now.told, partition=partition, hint=hint)
         newest = max(drops)
         gone = [each for each in ranges if each.commit_ts == newest]
         items = [item for item in trash if item.end_ts == newest]
-        before = self._visible(partition)
+        before = self._now.visible(partition)
+        if self._now.definition.unique_key and before:
+            hint = "insert what is missing anew: newer rows with the same keys may have come"
+            raise NothingToUndropError(
+                "rows have come into the partition since it was dropped, and keys must stay unique",
+                table=self._now.told,
+                partition=partition,
+                hint=hint,
+            )
         self.change.removed.extend(gone)
         self.change.restored.extend(item.part for item in items)
-        self._shown[partition] = after = {part.name: part for part in visible(self._entries(partition))}
+        after = self._now.look_again(partition)
         back = [part for name, part in after.items() if name not in before]
         hidden = max((*(each.parts for each in gone), *(item.dropped_parts for item in items)), default=0)
         if not back or len(back) < hidden:
             raise NothingToUndropError(
                 "files of what was dropped last are being removed already",
-                table=self._told,
+                table=self._now.told,
                 partition=partition,
                 dropped=hidden,
                 left=len(back),
                 hint="the trash keeps dropped parts for ttl_for_trash_items",
             )
         self._ask_again(back)
-        self._count_parts(partition, len(back), back[0].values)
-        rows = sum(part.rows for part in back)
-        self._count_rows(removed=-rows)
+        self._now.count_parts(partition, added=back, values=back[0].values)
+        rows = sum(self._now.deltas.live_rows(part) for part in back)
+        self._now.count_rows(removed=-rows)
         name = drop_range(partition, max_block=max(part.name.max_block for part in back), txn=self._times.txn).name
-        self._tell("undrop", name, rows=rows, size=sum(part.bytes for part in back), sources=len(back))
+        self._now.tell("undrop", name, rows=rows, size=sum(part.bytes for part in back), sources=len(back))
+
+    # --- deltas ---
+
+    def _change(self, update: AddDelta) -> None:
+        written = update.written
+        delta = delta_of(written, commit_ts=self._times.commit_ts, txn=self._times.txn)
+        parts = targeted(self._now.definition, written.targets, self._now.shown_files(written.partition))
+        # Parts of this commit are as their writer made them.
+        older = [part for part in parts if part.commit_ts < self._times.commit_ts]
+        newest = {part.file.name: self._now.deltas.newest_before(written.partition, part.file.name) for part in older}
+        check_seen(self._now.definition, newest, update.seen)
+        check_columns(self._now.definition, written, older)
+        self._add_delta(delta)
+        deleted = sum(target.deleted for target in delta.targets)
+        self._now.count_rows(removed=deleted)
+        self._now.tell("delete", parts[0].name, rows=deleted, size=delta.bytes, sources=len(parts))
+
+    def _compact(self, update: ReplaceDeltas) -> None:
+        sources: list[Delta] = []
+        if not update.sources:
+            raise InvalidInputError("nothing to compact", table=self._now.told, partition=update.partition)
+        for name in update.sources:
+            found = self._now.deltas.find(update.partition, name)
+            if found is None or found in sources:
+                hint = "they were compacted, or their parts are gone: choose again"
+                raise DeltasGoneError(table=self._now.told, partition=update.partition, file=name, hint=hint)
+            sources.append(found)
+        parts = self._now.lasting_files(update.partition)
+        changed = self._check_compactions(update, parts)
+        made = [delta_of(each, commit_ts=self._times.commit_ts, txn=self._times.txn) for each in update.written]
+        check_compacted(self._now.definition, sources, made, parts)
+        for source in sources:
+            self._end_delta(source)
+        for delta in made:
+            self._add_delta(delta)
+        self._events.append(
+            PartEvent(
+                event=update.event,
+                at_ms=self._times.now_ms,
+                table=self._uuid,
+                part=str(changed[0].name) if changed else sources[0].file.name,
+                rows=sum(target.deleted for delta in made for target in delta.targets),
+                bytes=sum(delta.bytes for delta in made),
+                sources=len(sources),
+                duration_ms=update.duration_ms,
+                reason=update.reason,
+            )
+        )
+
+    def _check_compactions(self, update: ReplaceDeltas, parts: Mapping[str, Part]) -> list[Part]:
+        """Those of these parts that the written deltas change; raises PartsGoneError for a delta of none."""
+        changed: list[Part] = []
+        for written in update.written:
+            if written.partition != update.partition or not written.change_ts:
+                hint = "it has the partition and time of its sources"
+                raise InvalidInputError("not a compacted delta", file=written.file.name, hint=hint)
+            kept = [parts[target.file] for target in written.targets if target.file in parts]
+            changed += kept or targeted(self._now.definition, written.targets, parts)
+        return changed
+
+    def _add_delta(self, delta: Delta) -> None:
+        self._now.deltas.add(delta)
+        self.change.deltas_added.append(delta)
+
+    def _end_delta(self, delta: Delta) -> None:
+        self._now.deltas.end(delta)
+        if delta in self.change.deltas_added:
+            # Nobody has seen it, so it has no past; its record is kept for the sake of its file.
+            self.change.deltas_added.remove(delta)
+        self.change.deltas_ended.append(ended(delta, self._times.commit_ts))
+
+    def _end_lost(self, sources: Sequence[Part]) -> None:
+        """Ends the deltas of replaced parts that change nothing which is visible, or may be again after an UNDROP."""
+        changing = {delta.file.name: delta for source in sources for delta in self._now.deltas.changing(source)}
+        if not changing:
+            return
+        partition = sources[0].name.partition
+        entries = self._now.entries(partition)
+        kept = {part.file.name for part in lasting(entries)}
+        lost = {entry.file.name for entry in entries if isinstance(entry, Part)} - kept
+        for delta in changing.values():
+            if lost.issuperset(target.file for target in delta.targets):
+                self._end_delta(delta)
+
+    def _check_unchanged(self, sources: Sequence[Part], seen: Seen) -> None:
+        """Raises PartsChangedError, for what this commit itself has changed too."""
+        check_seen(self._now.definition, {part.file.name: self._now.deltas.newest(part) for part in sources}, seen)
 
     # --- mutations ---
 
@@ -249,7 +384,7 @@ class TableFold:
 
         Pending ones are written as they are: whoever is about to end one has not seen these parts.
         """
-        definition = self._definition
+        definition = self._now.definition
         for mutation in self._mutations.values():
             if mutation.state is MutationState.KILLED or not any(needs(part, mutation) for part in back):
                 continue
@@ -261,10 +396,10 @@ class TableFold:
                 self.change.definition = definition
 
     def _start(self, update: StartMutation) -> None:
-        definition, commit_ts = self._definition, self._times.commit_ts
+        definition, commit_ts = self._now.definition, self._times.commit_ts
         check_planned(definition, update.from_version)
         if self._times.txn in self._mutations:
-            raise InvalidInputError("a transaction starts one mutation of a table only", table=self._told)
+            raise InvalidInputError("a transaction starts one mutation of a table only", table=self._now.told)
         if (update.kind is MutationKind.COLUMNS) != (update.schema is not None):
             raise InvalidInputError("a mutation of columns brings the new ones, others do not", kind=update.kind)
         if update.schema is None:
@@ -296,13 +431,15 @@ class TableFold:
     def _rewrite(self, update: RewritePart) -> None:
         mutation = self._running(update.mutation)
         [source] = self._needing(mutation, (update.source,))
+        self._check_unchanged([source], update.seen)
+        live = self._now.deltas.live_rows(source)
         written, commit_ts = update.written, self._times.commit_ts
         old = source.name
         name = PartName(old.partition, old.min_block, old.max_block, old.level + 1, self._times.txn)
-        del self._visible(old.partition)[old]
+        del self._now.visible(old.partition)[old]
+        result: list[Part] = []
         if written is None:
             self.change.added.append(Mark(name=name, commit_ts=commit_ts))
-            self._count_parts(old.partition, -1)
         else:
             if written.partition != old.partition:
                 raise InvalidInputError("a rewritten part stays in its partition", part=old, now=written.partition)
@@ -317,23 +454,28 @@ class TableFold:
                 mutation_ts=_mutated_ts(source, mutation),
                 is_rewritten=True,
             )
-            self._add_part(part)
+            self._now.add_part(part)
+            result.append(part)
         rows, size = (0, 0) if written is None else (written.rows, written.file.size)
-        self._count_rows(removed=source.rows - rows)
+        self._now.count_parts(old.partition, added=result, gone=(source,))
+        self._now.count_rows(removed=live - rows)
+        self._end_lost((source,))
         self._count_done(mutation, 1)
-        self._tell(
+        self._now.tell(
             "mutate", name, rows=rows, size=size, sources=1, duration_ms=update.duration_ms, reason=update.reason
         )
 
     def _accept(self, update: AcceptMutation) -> None:
         mutation = self._running(update.mutation)
         if mutation.kind is MutationKind.COLUMNS:
-            raise InvalidInputError("new columns need a part to be rewritten", table=self._told, mutation=mutation.id)
+            raise InvalidInputError(
+                "new columns need a part to be rewritten", table=self._now.told, mutation=mutation.id
+            )
         parts = self._needing(mutation, update.parts)
         for part in parts:
             accepted = msgspec.structs.replace(part, mutation_ts=_mutated_ts(part, mutation))
             self.change.accepted[part.name] = accepted
-            self._visible(part.name.partition)[part.name] = accepted
+            self._now.visible(part.name.partition)[part.name] = accepted
         self._count_done(mutation, len(parts))
 
     def _count_done(self, mutation: Mutation, parts: int) -> None:
@@ -346,10 +488,10 @@ class TableFold:
         """Raises MutationEndedError, MutationNotFoundError."""
         mutation = self._mutations.get(mutation_id)
         if mutation is None:
-            raise MutationNotFoundError(table=self._told, mutation=mutation_id, hint="it ended long ago")
+            raise MutationNotFoundError(table=self._now.told, mutation=mutation_id, hint="it ended long ago")
         if mutation.state is not MutationState.PENDING:
             raise MutationEndedError(
-                table=self._told, mutation=mutation_id, state=mutation.state, hint="drop what was written for it"
+                table=self._now.told, mutation=mutation_id, state=mutation.state, hint="drop what was written for it"
             )
         return mutation
 
@@ -358,13 +500,13 @@ class TableFold:
         pending = self._pending()
         found: list[Part] = []
         for name in names:
-            found += check_visible(self._definition, self._visible(name.partition), (name,))
+            found += check_visible(self._now.definition, self._now.visible(name.partition), (name,))
         for part in found:
             if first_needed(part, pending) != mutation:
                 hint = "look at the part again: it has the mutation already, or an older one comes first"
                 raise PartsGoneError(
                     "a part does not wait for the mutation",
-                    table=self._told,
+                    table=self._now.told,
                     part=part.name,
                     mutation=mutation.id,
                     hint=hint,
@@ -374,83 +516,6 @@ class TableFold:
     def _pending(self) -> list[Mutation]:
         pending = (each for each in self._mutations.values() if each.state is MutationState.PENDING)
         return sorted(pending, key=lambda each: each.commit_ts)
-
-    # --- the state so far ---
-
-    @property
-    def _definition(self) -> TableDef:
-        return self.change.definition or self._state.definition
-
-    @property
-    def _told(self) -> str:
-        return full_name(self._definition)
-
-    def _entries(self, partition: str) -> list[Entry]:
-        """Those before the commit, and what it has made of them so far."""
-        everything = self.change.entries_after(self._state.entries.get(partition, ()))
-        return [entry for entry in everything if entry.name.partition == partition]
-
-    def _visible(self, partition: str) -> dict[PartName, Part]:
-        """What is visible now, to be changed by whoever changes it."""
-        shown = self._shown.get(partition)
-        if shown is None:
-            self._shown[partition] = shown = {part.name: part for part in visible(self._entries(partition))}
-        return shown
-
-    def _add_part(self, part: Part) -> None:
-        self.change.added.append(part)
-        self._parts.append((self._uuid, part))
-        if part.name.partition in self._shown:
-            self._shown[part.name.partition][part.name] = part
-        version = self.change.version
-        self.change.version = msgspec.structs.replace(version, parts_added=version.parts_added + 1)
-
-    def _count_parts(self, partition: str, more: int, values: tuple[Bound, ...] = ()) -> None:
-        record = self.change.partitions.get(partition) or self._state.partitions.get(partition)
-        if record is None:
-            record = PartitionRecord(partition=partition, values=values, created_ts=self._times.commit_ts, parts=0)
-        self.change.partitions[partition] = msgspec.structs.replace(record, parts=record.parts + more)
-        version = self.change.version
-        self.change.version = msgspec.structs.replace(version, parts=version.parts + more)
-
-    def _count_rows(self, *, inserted: int = 0, removed: int = 0) -> None:
-        version = self.change.version
-        self.change.version = msgspec.structs.replace(
-            version, inserted_rows=version.inserted_rows + inserted, removed_rows=version.removed_rows + removed
-        )
-
-    def _tell(
-        self,
-        event: str,
-        name: PartName,
-        *,
-        rows: int,
-        size: int,
-        sources: int = 0,
-        duration_ms: int = 0,
-        reason: str = "",
-        key: ColumnRange | None = None,
-    ) -> None:
-        self._events.append(
-            PartEvent(
-                event=event,
-                at_ms=self._times.now_ms,
-                table=self._uuid,
-                part=str(name),
-                rows=rows,
-                bytes=size,
-                sources=sources,
-                duration_ms=duration_ms,
-                reason=reason,
-                key=key,
-            )
-        )
-
-
-def raised(version: TableVersion, commit_ts: int) -> TableVersion:
-    """The version after one more commit."""
-    assert commit_ts > version.last_commit_ts
-    return msgspec.structs.replace(version, counter=version.counter + 1, last_commit_ts=commit_ts)
 
 
 def _mutated_ts(part: Part, mutation: Mutation) -> int:
@@ -471,10 +536,6 @@ def _merged_name(update: ReplaceParts, *, txn: int, table: str) -> PartName:
     if len(set(sources)) < len(sources):
         raise BadMergeError("a part is named twice", table=table)
     low, high = sources[0].min_block, max(source.max_block for source in sources)
-    same = [source for source in sources if source.blocks == (low, high)]
-    if same:
-        # The result would be in one chain with that source's mark, and hidden by it.
-        raise BadMergeError("the result would have the blocks of one source", table=table, source=same[0])
     level = max(source.level for source in sources) + 1
     return PartName(sources[0].partition, low, high, level, txn)
 
@@ -504,4 +565,5 @@ def _part(
         columns_commit_ts=columns_commit_ts,
         mutation_ts=mutation_ts,
         is_rewritten=is_rewritten,
+        is_segment=written.is_segment,
     )

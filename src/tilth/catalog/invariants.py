@@ -9,7 +9,8 @@ from collections import Counter
 
 from tilth.catalog.changes import Changes, CommitState, TableChange, TableState
 from tilth.catalog.errors import InvariantError
-from tilth.catalog.visibility import visible
+from tilth.catalog.visibility import lasting, visible
+from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import DropRange, Entry, Mark, Part
 
 
@@ -45,32 +46,79 @@ def _check_table(uuid: str, before: TableState, change: TableChange, commit_ts: 
             _require(entry.name.max_block < commit_ts, "a drop range hides the past only", uuid)
     everything = [entry for group in before.entries.values() for entry in group]
     check_entries(uuid, everything)
+    for partition, shown in before.shown.items():
+        _require(list(shown) == visible(before.entries[partition]), "what is kept is what is visible", uuid)
     check_entries(uuid, change.entries_after(everything))
     _check_rows(uuid, before, everything, change)
+    _check_deltas(uuid, before, everything, change, commit_ts)
     _check_counts(uuid, before, everything, change)
     _check_marks(uuid, everything, change)
     _check_columns(uuid, before, change)
 
 
 def _check_rows(uuid: str, before: TableState, everything: list[Entry], change: TableChange) -> None:
-    """Visible rows change by what was inserted and removed."""
-    shown = sum(part.rows for part in visible(everything))
-    shown_after = sum(part.rows for part in visible(change.entries_after(everything)))
+    """Visible rows, without those that deltas delete, change by what was inserted and removed."""
+    deltas = [delta for group in before.deltas.values() for delta in group]
+    shown = visible(everything)
+    shown_after = visible(change.entries_after(everything))
+    more = _live_rows(uuid, shown_after, change.deltas_after(deltas)) - _live_rows(uuid, shown, deltas)
     inserted = change.version.inserted_rows - before.version.inserted_rows
     removed = change.version.removed_rows - before.version.removed_rows
-    _require(shown_after - shown == inserted - removed, "rows are counted", uuid)
+    _require(more == inserted - removed, "rows are counted", uuid)
+
+
+def _live_rows(uuid: str, shown: list[Part], deltas: list[Delta]) -> int:
+    changes = by_file(deltas)
+    live = 0
+    for part in shown:
+        deleted = deleted_rows(part.file.name, changes.get(part.file.name, ()))
+        _require(deleted <= part.rows, "no more rows are deleted than there are", uuid)
+        live += part.rows - deleted
+    return live
+
+
+def _check_deltas(uuid: str, before: TableState, everything: list[Entry], change: TableChange, commit_ts: int) -> None:
+    """Deltas change parts of their partition that are there, end once, and no two have one file."""
+    added, ended = change.deltas_added, change.deltas_ended
+    _require(all(each.commit_ts == commit_ts and not each.end_ts for each in added), "deltas are new", uuid)
+    _require(all(each.change_ts <= commit_ts for each in added), "deltas change the past", uuid)
+    _require(all(each.end_ts == commit_ts for each in ended), "deltas end with the commit", uuid)
+    deltas = [delta for group in before.deltas.values() for delta in group]
+    known = {each.file.name for each in deltas}
+    _require(all(each.file.name in known for each in ended), "what ends was there", uuid)
+    _require(len({each.file.name for each in (*deltas, *added)}) == len(deltas) + len(added), "one delta a file", uuid)
+    # A part may have been replaced after it was changed, by the same commit.
+    parts = [*visible(everything), *visible(change.entries_after(everything))]
+    shown = {(part.name.partition, part.file.name) for part in parts}
+    parts += [*lasting(everything), *(item.part for group in before.trash.values() for item in group)]
+    kept = {(part.name.partition, part.file.name) for part in parts}
+    for delta in added:
+        files = [(delta.partition, target.file) for target in delta.targets]
+        if delta.change_ts == commit_ts:
+            _require(shown.issuperset(files), "new changes are of what is visible", uuid)
+        _require(not kept.isdisjoint(files), "a delta changes what is visible or may come back", uuid)
 
 
 def _check_counts(uuid: str, before: TableState, everything: list[Entry], change: TableChange) -> None:
-    """The records of partitions say how many parts are visible."""
-    shown = Counter(part.name.partition for part in visible(everything))
-    shown_after = Counter(part.name.partition for part in visible(change.entries_after(everything)))
+    """The records of partitions say how many parts and segments are visible."""
+    shown = _counted(everything)
+    shown_after = _counted(change.entries_after(everything))
     for partition, record in before.partitions.items():
-        _require(record.parts == shown[partition], f"parts of {partition} are counted before", uuid)
+        _require(record.parts == shown[partition, False], f"parts of {partition} are counted before", uuid)
+        _require(record.segments == shown[partition, True], f"segments of {partition} are counted before", uuid)
     for partition, record in change.partitions.items():
-        _require(record.parts == shown_after[partition], f"parts of {partition} are counted", uuid)
-    more = sum(shown_after.values()) - sum(shown.values())
-    _require(change.version.parts - before.version.parts == more, "all parts are counted", uuid)
+        _require(record.parts == shown_after[partition, False], f"parts of {partition} are counted", uuid)
+        _require(record.segments == shown_after[partition, True], f"segments of {partition} are counted", uuid)
+    shown_after.subtract(shown)
+    parts = sum(count for (_, is_segment), count in shown_after.items() if not is_segment)
+    segments = sum(count for (_, is_segment), count in shown_after.items() if is_segment)
+    _require(change.version.parts - before.version.parts == parts, "all parts are counted", uuid)
+    _require(change.version.segments - before.version.segments == segments, "all segments are counted", uuid)
+
+
+def _counted(entries: list[Entry]) -> Counter[tuple[str, bool]]:
+    """Visible parts by partition, and whether they are segments."""
+    return Counter((part.name.partition, part.is_segment) for part in visible(entries))
 
 
 def _check_columns(uuid: str, before: TableState, change: TableChange) -> None:
@@ -88,12 +136,12 @@ def _check_columns(uuid: str, before: TableState, change: TableChange) -> None:
 
 def _check_marks(uuid: str, everything: list[Entry], change: TableChange) -> None:
     """Each mark hides one part; or it is the empty result of a merge, which hides nothing."""
-    hidden = {(*part.name.blocks, part.name.partition, part.name.level) for part in visible(everything)}
+    hidden = {(part.name.partition, *part.name.blocks): part.name.level for part in visible(everything)}
     for entry in change.added:
         if isinstance(entry, Mark):
-            covers = [*entry.name.blocks, entry.name.partition, entry.name.level - 1]
+            level = hidden.get((entry.name.partition, *entry.name.blocks), entry.name.level)
             is_result = all(other.name.blocks != entry.name.blocks for other in everything)
-            _require(tuple(covers) in hidden or is_result, "a mark hides one part", uuid)
+            _require(level < entry.name.level or is_result, "a mark hides one part", uuid)
 
 
 def _require(holds: bool, rule: str, table: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from enum import Enum
 
 from tilth.base.errors import CorruptError
+from tilth.model.delta import Delta
 from tilth.model.part import PartName
 
 _END = b"\x00\x01"
@@ -40,6 +41,14 @@ class Space(Enum):
     ENTRY = b"E"
     #: like ENTRY -> TrashItem
     TRASH = b"T"
+    #: table, partition, time of the newest change, file -> Delta, of those that readers of now see
+    DELTA = b"e"
+    #: like DELTA -> Delta, of those that have ended
+    ENDED_DELTA = b"f"
+    #: table, commit counter -> commit_ts
+    VERSION_TIME = b"v"
+    #: table, label -> LabelRecord
+    LABEL = b"b"
     #: table, id -> Mutation
     MUTATION = b"m"
     #: running and aborted transactions: id -> Txn
@@ -119,6 +128,12 @@ def unpack(key: bytes, kinds: str) -> list[str | int]:
 def entry_key(table: str, name: PartName, *, space: Space = Space.ENTRY) -> bytes:
     """The key of a part, mark or drop range (or, with Space.TRASH, of what was one)."""
     return pack(space, table, name.partition, name.min_block, name.max_block, name.level, name.mutation)
+
+
+def delta_key(table: str, delta: Delta) -> bytes:
+    """The key of a delta, which moves when it ends."""
+    space = Space.ENDED_DELTA if delta.end_ts else Space.DELTA
+    return pack(space, table, delta.partition, delta.change_ts, delta.file.name)
 
 
 def describe(key: bytes) -> str:

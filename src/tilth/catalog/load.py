@@ -7,7 +7,7 @@ version pins all that only its commits change: entries, offsets, gaps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,13 +18,17 @@ from tilth.catalog.changes import CommitState, KafkaState, TableState
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.keys import Space, pack, span, unpack
 from tilth.catalog.kv import Precondition, ReadView
-from tilth.catalog.records import PartitionRecord, TableVersion
-from tilth.catalog.requirements import FenceHeld, PartsVisible, Requirement, check_fences, required_tables
+from tilth.catalog.records import LabelRecord, PartitionRecord, TableVersion
+from tilth.catalog.requirements import FenceHeld, NoRowsSince, PartsVisible, Requirement, check_fences, required_tables
+from tilth.catalog.shown import ShownParts
 from tilth.catalog.updates import (
     AcceptMutation,
+    AddDelta,
     DropPartition,
     ExpirePartition,
+    InsertLabel,
     InsertPart,
+    ReplaceDeltas,
     RewritePart,
     StartMutation,
     TableUpdate,
@@ -37,10 +41,11 @@ from tilth.catalog.updates import (
     tables_of,
 )
 from tilth.catalog.visibility import visible
+from tilth.model.delta import Delta
 from tilth.model.lease import Lease
 from tilth.model.mutation import Mutation
 from tilth.model.offset import TopicPartition
-from tilth.model.part import Entry, TrashItem
+from tilth.model.part import Entry, Part, TrashItem
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 from tilth.model.txn import Txn
 
@@ -71,6 +76,7 @@ def load_state(
     batch: Batch,
     updates: Sequence[Update],
     requirements: Sequence[Requirement],
+    shown: ShownParts,
     *,
     is_checking: bool = False,
 ) -> CommitState:
@@ -81,7 +87,7 @@ def load_state(
     tables: dict[str, TableState] = {}
     for table in sorted(tables_of(updates) | required_tables(requirements)):
         mine = [update for update in updates if isinstance(update, TableUpdate) and update.table == table]
-        tables[table] = _load_table(view, batch, table, mine, requirements, is_checking=is_checking)
+        tables[table] = _load_table(view, batch, table, mine, requirements, shown, is_checking=is_checking)
     kafka: dict[str, KafkaState] = {}
     for table in sorted(kafka_tables_of(updates)):
         definition = _load_relation(view, batch, table)
@@ -90,7 +96,7 @@ def load_state(
         gaps = read_all(view, codec.GAPS, Space.GAP, table)
         kafka[table] = KafkaState(
             definition=definition,
-            version=_load_version(view, batch, table),
+            version=_load_version(view, batch, table)[0],
             offsets=load_offsets(view, table),
             open_gaps=tuple(gap for gap in gaps if not gap.resolution),
         )
@@ -107,8 +113,21 @@ def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, int]:
     return offsets
 
 
+def load_shown(view: ReadView, table: str, partition: str, shown: ShownParts, *, stored: int) -> tuple[Part, ...]:
+    """The visible parts of a partition, in the order of their names, and kept for who asks next. `stored`: the view's
+    number of the table's version.
+    """
+    known = shown.find(table, partition, stored=stored)
+    if known is None:
+        known = tuple(visible(read_all(view, codec.ENTRIES, Space.ENTRY, table, partition)))
+        shown.keep(table, partition, known, stored=stored)
+    return known
+
+
 def count_parts(view: ReadView, table: str, record: PartitionRecord) -> int:
-    """The visible parts of a partition; looked through where an older program did not count them."""
+    """The visible parts of a partition; looked through where an older program, which had no segments, did not count
+    them.
+    """
     if record.parts >= 0:
         return record.parts
     return len(visible(read_all(view, codec.ENTRIES, Space.ENTRY, table, record.partition)))
@@ -126,34 +145,64 @@ def _load_table(
     table: str,
     updates: Sequence[TableUpdate],
     requirements: Iterable[Requirement],
+    shown: ShownParts,
     *,
     is_checking: bool,
 ) -> TableState:
     definition = _load_relation(view, batch, table)
     if not isinstance(definition, TableDef):
         raise WrongEngineError("not a table of rows", table=full_name(definition), engine=definition.engine)
-    version = _load_version(view, batch, table)
+    version, stored = _load_version(view, batch, table)
     if updates and version.parts < 0:
         version = msgspec.structs.replace(version, parts=sum(count_all_parts(view, table).values()))
-    needed = set().union(*(partitions_looked_into(update) for update in updates))
+    changed = {update.written.partition for update in updates if isinstance(update, AddDelta)}
+    others = [update for update in updates if not isinstance(update, AddDelta)]
+    needed: set[str] = set().union(*(partitions_looked_into(update) for update in others))
     if any(isinstance(update, TruncateTable) for update in updates):
         needed.update(each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
-    changed = needed.union(*(partitions_written(update) for update in updates))
-    for requirement in requirements:
-        if isinstance(requirement, PartsVisible) and requirement.table == table:
-            needed.update(name.partition for name in requirement.names)
+    counted = needed.union(*(partitions_written(update) for update in updates))
+    # Whoever changes rows or requires something only asks what is visible.
+    asked = (changed | _asked(view, table, version, requirements)) - needed
     undropped = {update.partition for update in updates if isinstance(update, UndropPartition)}
+    compacted = {update.partition for update in updates if isinstance(update, ReplaceDeltas)}
+    sources = {name for update in updates if isinstance(update, ReplaceDeltas) for name in update.sources}
+    everything = sorted(needed | counted | asked)
     return TableState(
         definition=definition,
         version=version,
+        stored=stored,
         entries={
             partition: tuple(_load_entries(view, batch, table, partition, is_pinned=partition in undropped))
-            for partition in sorted(needed | changed if is_checking else needed)
+            for partition in (everything if is_checking else sorted(needed))
         },
-        partitions=_load_partitions(view, batch, table, changed),
+        shown={partition: load_shown(view, table, partition, shown, stored=stored) for partition in sorted(asked)},
+        deltas={
+            partition: tuple(_load_deltas(view, batch, table, partition, sources))
+            for partition in (everything if is_checking else sorted(needed | changed))
+        },
+        labels=_load_labels(view, batch, table, updates),
+        partitions=_load_partitions(view, batch, table, counted),
         mutations=_load_mutations(view, batch, table, updates),
-        trash={partition: tuple(_load_trash(view, batch, table, partition)) for partition in sorted(undropped)},
+        trash={
+            partition: tuple(_load_trash(view, batch, table, partition, is_pinned=partition in undropped))
+            for partition in sorted(undropped | compacted)
+        },
     )
+
+
+def _asked(view: ReadView, table: str, version: TableVersion, requirements: Iterable[Requirement]) -> set[str]:
+    """The partitions that the requirements look into."""
+    asked: set[str] = set()
+    for requirement in requirements:
+        if isinstance(requirement, PartsVisible) and requirement.table == table:
+            asked.update(name.partition for name in requirement.names)
+        if isinstance(requirement, NoRowsSince) and requirement.table == table:
+            # Nothing has come in where nothing was committed: then nobody has to look.
+            if version.last_commit_ts <= requirement.ts:
+                continue
+            every = (each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
+            asked.update(every if requirement.partitions is None else requirement.partitions)
+    return asked
 
 
 def _load_relation(view: ReadView, batch: Batch, uuid: str) -> Relation:
@@ -165,12 +214,14 @@ def _load_relation(view: ReadView, batch: Batch, uuid: str) -> Relation:
     return codec.RELATIONS.decode(key, found.value)
 
 
-def _load_version(view: ReadView, batch: Batch, uuid: str) -> TableVersion:
-    """Pinning the version pins everything that only commits to the table change: entries, offsets, gaps."""
+def _load_version(view: ReadView, batch: Batch, uuid: str) -> tuple[TableVersion, int]:
+    """With the store's number of it. Pinning the version pins everything that only commits to the table change:
+    entries, offsets, gaps.
+    """
     key = pack(Space.VERSION, uuid)
     found = view.get(key)
     batch.preconditions.append(unchanged(key, found))
-    return TableVersion() if found is None else codec.VERSIONS.decode(key, found.value)
+    return (TableVersion(), 0) if found is None else (codec.VERSIONS.decode(key, found.value), found.version)
 
 
 def _load_entries(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[Entry]:
@@ -183,12 +234,37 @@ def _load_entries(view: ReadView, batch: Batch, table: str, partition: str, *, i
         yield codec.ENTRIES.decode(key, found.value)
 
 
-def _load_trash(view: ReadView, batch: Batch, table: str, partition: str) -> Iterator[TrashItem]:
-    """What a drop hid and whose files are all there; GC changes an item before it removes its file."""
+def _load_deltas(view: ReadView, batch: Batch, table: str, partition: str, pinned: Collection[str]) -> Iterator[Delta]:
+    """Those that have not ended. GC takes away those whose parts are gone without raising the version."""
+    for key, found in view.scan(*span(Space.DELTA, table, partition)):
+        delta = codec.DELTAS.decode(key, found.value)
+        if delta.file.name in pinned:
+            batch.preconditions.append(unchanged(key, found))
+        yield delta
+
+
+def _load_labels(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, LabelRecord]:
+    """Those that are taken. Pinned, for the cleaner forgets old ones."""
+    taken: dict[str, LabelRecord] = {}
+    for update in updates:
+        if isinstance(update, InsertLabel):
+            key = pack(Space.LABEL, table, update.label)
+            found = view.get(key)
+            batch.preconditions.append(unchanged(key, found))
+            if found is not None:
+                taken[update.label] = codec.LABELS.decode(key, found.value)
+    return taken
+
+
+def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[TrashItem]:
+    """What a drop hid and whose files are all there; GC changes an item before it removes its file. Pinned where it
+    is brought back.
+    """
     for key, found in view.scan(*span(Space.TRASH, table, partition)):
         item = codec.TRASH.decode(key, found.value)
         if item.is_dropped and not item.is_going:
-            batch.preconditions.append(unchanged(key, found))
+            if is_pinned:
+                batch.preconditions.append(unchanged(key, found))
             yield item
 
 
@@ -209,7 +285,16 @@ def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[
     """In the order of their commits. Those that an update relies on or revives are pinned: they end without raising
     the version.
     """
-    without = InsertPart | DropPartition | ExpirePartition | TruncateTable | StartMutation
+    without = (
+        InsertPart
+        | InsertLabel
+        | AddDelta
+        | ReplaceDeltas
+        | DropPartition
+        | ExpirePartition
+        | TruncateTable
+        | StartMutation
+    )
     if all(isinstance(update, without) for update in updates):
         return ()
     is_undrop = any(isinstance(update, UndropPartition) for update in updates)

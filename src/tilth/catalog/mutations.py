@@ -53,11 +53,11 @@ class Mutations:
         """Raises MutationNotFoundError."""
         return _mutation(self._kv, table, id)
 
-    def finish(self, table: str, id: int) -> bool:
+    def finish(self, table: str, id: int, *, keep_ts: int | None = None) -> bool:
         """True when the entry is done: no visible part needs it and no older entry is pending. False: not yet.
 
-        Older columns that no part has any more are forgotten with it. Raises MutationNotFoundError,
-        TableNotFoundError. Reads every entry of the table.
+        Older columns that no part has any more are forgotten with it, but not those that a read as of `keep_ts` or
+        later finds. Raises MutationNotFoundError, TableNotFoundError. Reads every entry of the table.
         """
         key, relation_key = pack(Space.MUTATION, table, id), pack(Space.RELATION, table)
         now_ms = self._clock.now_ms()
@@ -83,7 +83,7 @@ class Mutations:
             if definition.older_schemas:
                 trash = (item.part for item in read_all(view, codec.TRASH, Space.TRASH, table))
                 parts = [*trash, *(entry for entry in entries if isinstance(entry, Part))]
-                kept = without_unused(definition, parts, pending[1:])
+                kept = without_unused(definition, parts, pending[1:], keep_ts=keep_ts)
                 if kept != definition:
                     puts[relation_key] = codec.RELATIONS.encode(kept)
             return Plan(result=True, preconditions=preconditions, puts=puts)

@@ -1,4 +1,4 @@
-"""What tables consist of: versions, partitions, entries, snapshots; and the way of ended entries into the trash.
+"""What tables consist of: versions, partitions, entries, deltas, snapshots; the way of ended entries into the trash.
 
 Covers: reading, and phase 1 of GC. Does not cover: making parts (fold.py), which entries have ended (visibility.py).
 Always holds: partitions are known from their records, never by looking through parts; a snapshot is read from one view.
@@ -15,13 +15,16 @@ from tilth.base.clock import Clock
 from tilth.catalog import codec, visibility
 from tilth.catalog.change import Plan, change, read, read_all, unchanged
 from tilth.catalog.clock import HybridClock
+from tilth.catalog.columns import columns_as_of
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
-from tilth.catalog.keys import Space, entry_key, pack, span
+from tilth.catalog.keys import Space, delta_key, entry_key, pack, span
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
-from tilth.catalog.load import count_all_parts
+from tilth.catalog.load import count_all_parts, load_shown
 from tilth.catalog.part_log import part_event, put_events
 from tilth.catalog.records import TableVersion
+from tilth.catalog.shown import ShownParts
 from tilth.catalog.state import check_fence
+from tilth.model.delta import Delta, applied_order
 from tilth.model.lease import Fence
 from tilth.model.part import DropRange, Entry, Mark, Part, PartEvent, PartName, TrashItem
 from tilth.model.snapshot import Snapshot
@@ -34,10 +37,11 @@ TRASH_BATCH = 1000
 class Parts:
     """`catalog.parts`."""
 
-    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue) -> None:
+    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue, shown: ShownParts) -> None:
         self._clock = clock
         self._hybrid = hybrid
         self._kv = kv
+        self._shown = shown
 
     def version(self, table: str) -> TableVersion:
         """All zeros before the first commit."""
@@ -62,7 +66,12 @@ class Parts:
 
     def visible(self, table: str, partition: str, at: int | None = None) -> list[Part]:
         """What a reader at `at` (None: now) sees of a partition, in the order of the names."""
-        return visibility.visible(self.entries(table, partition), at)
+        if at is not None:
+            return visibility.visible(self.entries(table, partition), at)
+        with self._kv.view() as view:
+            found = view.get(pack(Space.VERSION, table))
+            stored = 0 if found is None else found.version
+            return list(load_shown(view, table, partition, self._shown, stored=stored))
 
     def snapshot(
         self,
@@ -76,7 +85,8 @@ class Parts:
 
         Repeatable: nothing can commit at or before the snapshot's `ts` later, unless `at` lies after the newest commit.
         Its `version` is the commit counter; of an older snapshot it is `-ts`, which names its content just as well.
-        Only the given partitions are read; `keep` says which parts are wanted. Raises TableNotFoundError.
+        Only the given partitions are read; `keep` says which parts are wanted. An older snapshot has the columns that
+        the table had then. Raises TableNotFoundError.
         """
         with self._kv.view() as view:
             definition = read(view, pack(Space.RELATION, table_uuid), codec.RELATIONS)
@@ -85,19 +95,54 @@ class Parts:
             if not isinstance(definition, TableDef):
                 told = full_name(definition)
                 raise WrongEngineError("only tables of rows have parts", table=told, engine=definition.engine)
-            version = read(view, pack(Space.VERSION, table_uuid), codec.VERSIONS) or TableVersion()
-            is_old = at is not None and at < version.last_commit_ts
+            version_key = pack(Space.VERSION, table_uuid)
+            found = view.get(version_key)
+            version = TableVersion() if found is None else codec.VERSIONS.decode(version_key, found.value)
+            # None where the newest content is read, which needs no look at what has ended.
+            past = at if at is not None and at < version.last_commit_ts else None
             shown: list[Part] = []
             pruned = 0
-            for entries in _groups(view, table_uuid, partitions):
-                parts = visibility.visible(entries, at)
-                wanted = parts if keep is None else [part for part in parts if keep(part)]
+            groups: Iterable[Sequence[Part]]
+            if past is None:
+                groups = self._shown_groups(view, table_uuid, partitions, stored=found.version if found else 0)
+            else:
+                groups = (visibility.visible(each, past) for each in _groups(view, table_uuid, partitions))
+            for parts in groups:
+                wanted = list(parts) if keep is None else [part for part in parts if keep(part)]
                 shown.extend(wanted)
                 pruned += len(parts) - len(wanted)
+            deltas = _deltas(view, table_uuid, partitions, at=past) if shown else []
         ts = version.last_commit_ts if at is None else at
         return Snapshot(
-            table=definition, ts=ts, version=-ts if is_old else version.counter, parts=tuple(shown), pruned=pruned
+            table=definition if past is None else columns_as_of(definition, past),
+            ts=ts,
+            version=version.counter if past is None else -ts,
+            parts=tuple(shown),
+            deltas=tuple(visibility.deltas_of(shown, deltas)),
+            pruned=pruned,
         )
+
+    def deltas(
+        self, table: str, partition: str | None = None, *, at: int | None = None, is_all: bool = False
+    ) -> list[Delta]:
+        """What changes rows of a table, or of one partition, in the order in which it applies: what a reader of now
+        sees, or one at a hybrid time, or with `is_all` also what has ended. Those whose parts are hidden are among
+        them.
+        """
+        partitions = None if partition is None else (partition,)
+        with self._kv.view() as view:
+            if is_all:
+                return applied_order(_stored_deltas(view, table, partitions, (Space.DELTA, Space.ENDED_DELTA)))
+            return _deltas(view, table, partitions, at=at)
+
+    def remove_deltas(self, table: str, deltas: Sequence[Delta], *, fence: Fence | None = None) -> int:
+        """Forgets deltas whose files are gone; returns how many were there. In batches of bounded size, each carrying
+        the fence; raises FencedError, then earlier batches stay removed.
+        """
+        removed = 0
+        for first in range(0, len(deltas), TRASH_BATCH):
+            removed += self._remove_deltas(table, deltas[first : first + TRASH_BATCH], fence)
+        return removed
 
     def move_to_trash(
         self, table: str, moves: Sequence[tuple[Entry, int]], *, fence: Fence | None = None, now_ms: int
@@ -113,14 +158,14 @@ class Parts:
         return moved
 
     def drop_partition_record(self, table: str, partition: str) -> bool:
-        """Removes the record of a partition without entries and without trash; False when there still are some."""
+        """Removes the record of a partition without entries, trash and deltas; False when there still are some."""
         key, version_key = pack(Space.PARTITION, table, partition), pack(Space.VERSION, table)
 
         def plan(view: ReadView) -> Plan[bool]:
             found = view.get(key)
             if found is None:
                 return Plan(result=True)
-            for space in (Space.ENTRY, Space.TRASH):
+            for space in (Space.ENTRY, Space.TRASH, Space.DELTA, Space.ENDED_DELTA):
                 start, end = span(space, table, partition)
                 if any(True for _ in view.scan(start, end, limit=1)):
                     return Plan(result=False)
@@ -130,15 +175,47 @@ class Parts:
 
         return change(self._kv, self._clock, plan)
 
+    def _shown_groups(
+        self, view: ReadView, table: str, partitions: Collection[str] | None, *, stored: int
+    ) -> Iterator[Sequence[Part]]:
+        """What is visible now of each partition, in the order of the partitions."""
+        if partitions is not None:
+            for partition in sorted(set(partitions)):
+                yield load_shown(view, table, partition, self._shown, stored=stored)
+            return
+        names = [record.partition for record in read_all(view, codec.PARTITIONS, Space.PARTITION, table)]
+        known = [self._shown.find(table, partition, stored=stored) for partition in names]
+        if all(each is not None for each in known):
+            yield from (each for each in known if each is not None)
+            return
+        # One look at all entries costs less than one at each partition.
+        found = {group[0].name.partition: group for group in _groups(view, table, None)}
+        for partition in names:
+            parts = tuple(visibility.visible(found.get(partition, ())))
+            self._shown.keep(table, partition, parts, stored=stored)
+            yield parts
+
+    def _remove_deltas(self, table: str, deltas: Sequence[Delta], fence: Fence | None) -> int:
+        def plan(view: ReadView) -> Plan[int]:
+            preconditions = _fenced(view, fence)
+            deletes: list[bytes] = []
+            for delta in deltas:
+                # It may have ended since it was read.
+                for end_ts in (0, max(delta.end_ts, 1)):
+                    key = delta_key(table, msgspec.structs.replace(delta, end_ts=end_ts))
+                    found = view.get(key)
+                    if found is not None:
+                        preconditions.append(unchanged(key, found))
+                        deletes.append(key)
+            return Plan(result=len(deletes), preconditions=preconditions, deletes=deletes)
+
+        return change(self._kv, self._clock, plan)
+
     def _move_batch(self, table: str, moves: Iterable[tuple[Entry, int]], *, fence: Fence | None, now_ms: int) -> int:
         ts = self._hybrid.now()
 
         def plan(view: ReadView) -> Plan[int]:
-            preconditions: list[Precondition] = []
-            if fence is not None:
-                lease_key = pack(Space.LEASE, fence.name)
-                preconditions.append(unchanged(lease_key, view.get(lease_key)))
-                check_fence(read(view, lease_key, codec.LEASES), fence)
+            preconditions = _fenced(view, fence)
             puts: dict[bytes, bytes] = {}
             deletes: list[bytes] = []
             events: list[PartEvent] = []
@@ -169,6 +246,32 @@ class Parts:
             return Plan(result=len(deletes), preconditions=preconditions, puts=puts, deletes=deletes)
 
         return change(self._kv, self._clock, plan)
+
+
+def _fenced(view: ReadView, fence: Fence | None) -> list[Precondition]:
+    """The precondition that the fence is held; raises FencedError."""
+    if fence is None:
+        return []
+    lease_key = pack(Space.LEASE, fence.name)
+    check_fence(read(view, lease_key, codec.LEASES), fence)
+    return [unchanged(lease_key, view.get(lease_key))]
+
+
+def _deltas(view: ReadView, table: str, partitions: Collection[str] | None, *, at: int | None) -> list[Delta]:
+    """Those that a reader at `at` (None: now) sees, in the order in which they apply."""
+    spaces = (Space.DELTA,) if at is None else (Space.DELTA, Space.ENDED_DELTA)
+    return visibility.open_deltas(_stored_deltas(view, table, partitions, spaces), at)
+
+
+def _stored_deltas(
+    view: ReadView, table: str, partitions: Collection[str] | None, spaces: Iterable[Space]
+) -> Iterator[Delta]:
+    for space in spaces:
+        if partitions is None:
+            yield from read_all(view, codec.DELTAS, space, table)
+        else:
+            for partition in sorted(set(partitions)):
+                yield from read_all(view, codec.DELTAS, space, table, partition)
 
 
 def _groups(view: ReadView, table: str, partitions: Collection[str] | None) -> Iterator[list[Entry]]:

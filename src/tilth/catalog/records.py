@@ -32,12 +32,14 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     last_commit_ts: int = 0
     #: Rows of all inserts so far.
     inserted_rows: int = 0
-    #: Rows hidden by drops, or left out by merges and rewrites, so far, without those that UNDROP brought back.
+    #: Rows deleted, hidden by drops, or left out by merges and rewrites, so far, without what UNDROP brought back.
     removed_rows: int = 0
     #: Parts made so far, by inserts, merges and rewrites.
     parts_added: int = 0
-    #: Visible parts of all partitions; -1: not counted yet.
+    #: Visible parts of all partitions, without segments; -1: not counted yet.
     parts: int = -1
+    #: Visible segments of all partitions.
+    segments: int = 0
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +49,19 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: One for each element of PARTITION BY.
     values: tuple[Bound, ...]
     created_ts: int
-    #: Visible parts; -1: not counted yet.
+    #: Visible parts, without segments; -1: not counted yet.
     parts: int = -1
+    #: Visible segments.
+    segments: int = 0
+
+
+class LabelRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Says that the insert with a label is committed."""
+
+    txn: int
+    commit_ts: int
+    #: Rows of the insert.
+    rows: int
 
 
 class FinishedTxn(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tilth.catalog.changes import TableChange
-from tilth.catalog.errors import PartsGoneError, SchemaChangedError, TooManyPartsError
+from tilth.catalog.errors import PartsChangedError, PartsGoneError, SchemaChangedError, TooManyPartsError
 from tilth.catalog.pressure import TOO_MANY_HINT
 from tilth.catalog.state import check_fence
 from tilth.model.lease import Fence, Lease
@@ -61,7 +61,18 @@ class PartsBelow:
     total: int
 
 
-Requirement = SchemaIs | FenceHeld | PartsVisible | TableExists | PartsBelow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRowsSince:
+    """No rows have come in since: whoever looked for the rows of unique keys has seen them all."""
+
+    table: str
+    #: Hybrid time of the snapshot that was looked through.
+    ts: int
+    #: Where keys were looked for; None: in the whole table.
+    partitions: tuple[str, ...] | None = None
+
+
+Requirement = SchemaIs | FenceHeld | PartsVisible | TableExists | PartsBelow | NoRowsSince
 
 
 def required_tables(requirements: Iterable[Requirement]) -> set[str]:
@@ -117,6 +128,20 @@ def check_parts(definition: TableDef, change: TableChange, inserted: Iterable[st
             parts=change.version.parts,
             max_parts_in_total=requirement.total,
             hint=TOO_MANY_HINT,
+        )
+
+
+def check_no_rows_since(definition: TableDef, parts: Iterable[Part], requirement: NoRowsSince) -> None:
+    """Raises PartsChangedError naming files with rows that came in since; `parts` are the visible ones."""
+    files = [part.file.name for part in parts if part.max_row_ts > requirement.ts]
+    if files:
+        told = ", ".join(sorted(files)[:_NAMES_TOLD_MAX])
+        raise PartsChangedError(
+            "rows have come in since the table was looked through",
+            table=full_name(definition),
+            files=told,
+            count=len(files),
+            hint="look again",
         )
 
 

@@ -199,12 +199,13 @@ class Tables:
 
         return change(self._kv, self._clock, plan)
 
-    def describe_columns(self, uuid: str, from_version: int, schema: Schema) -> TableDef:
+    def describe_columns(self, uuid: str, from_version: int, schema: Schema, *, keep_ts: int | None = None) -> TableDef:
         """The table with other defaults and comments, which are for rows to come: parts stay as they are.
 
         `from_version`: the schema version that the statement was checked against. Older columns that no part has are
-        forgotten. Reads every entry of the table. Raises TableNotFoundError, WrongEngineError, SchemaChangedError, and
-        InvalidInputError where the new columns are not stored as the old ones.
+        forgotten, but not those that a read as of `keep_ts` or later finds. Reads every entry of the table. Raises
+        TableNotFoundError, WrongEngineError, SchemaChangedError, and InvalidInputError where the new columns are not
+        stored as the old ones.
         """
         key = pack(Space.RELATION, uuid)
 
@@ -223,7 +224,7 @@ class Tables:
             )
             trash = (item.part for item in read_all(view, codec.TRASH, Space.TRASH, uuid))
             parts = (entry for entry in read_all(view, codec.ENTRIES, Space.ENTRY, uuid) if isinstance(entry, Part))
-            changed = without_unused(changed, (*trash, *parts), pending_in(view, uuid))
+            changed = without_unused(changed, (*trash, *parts), pending_in(view, uuid), keep_ts=keep_ts)
             pinned = unchanged(key, view.get(key))
             return Plan(result=changed, preconditions=[pinned], puts={key: codec.RELATIONS.encode(changed)})
 

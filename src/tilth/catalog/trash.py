@@ -5,7 +5,7 @@ Always holds: what was claimed never comes back, and what was not claimed has it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,12 +14,12 @@ from tilth.base.clock import Clock
 from tilth.catalog import codec
 from tilth.catalog.change import REMOVE_BATCH, Plan, change, read, unchanged
 from tilth.catalog.clock import HybridClock
-from tilth.catalog.keys import Space, pack, span, unpack
+from tilth.catalog.keys import Space, entry_key, pack, span, unpack
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.part_log import part_event, put_events
 from tilth.catalog.state import check_fence
 from tilth.model.lease import Fence
-from tilth.model.part import PartEvent, TrashItem
+from tilth.model.part import PartEvent, PartName, TrashItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,17 @@ class Trash:
             for key, found in self._kv.scan(start, end, limit=limit)
         ]
         return items, items[-1].key if items and len(items) == limit else None
+
+    def find(self, table: str, names: Iterable[PartName]) -> list[TrashedPart]:
+        """Those of the table's parts of these names that are in the trash."""
+        found = []
+        with self._kv.view() as view:
+            for name in names:
+                key = entry_key(table, name, space=Space.TRASH)
+                item = read(view, key, codec.TRASH)
+                if item is not None:
+                    found.append(TrashedPart(key=key, table=table, item=item))
+        return found
 
     def claim(self, table: str, items: Sequence[TrashedPart], *, fence: Fence | None = None) -> list[TrashedPart]:
         """Those items that are still in the trash and from now on cannot come back, so that their files may go.

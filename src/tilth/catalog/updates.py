@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Literal, assert_never
 
+from tilth.model.delta import Seen, WrittenDelta
 from tilth.model.mutation import MutationKind
 from tilth.model.offset import IngestGap, LedgerEntry, OffsetRange, TopicPartition
 from tilth.model.part import PartName, WrittenPart
@@ -24,8 +25,48 @@ class InsertPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertLabel:
+    """The insert of this commit has a label. Requires that no insert into the table had it."""
+
+    table: str
+    label: str
+    #: That the insert brings.
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddDelta:
+    """Changes of rows. Requires that every part that it changes is visible (it may be made by this commit) and has no
+    newer changes than were seen, and for new values that it has the table's present columns.
+    """
+
+    table: str
+    written: WrittenDelta
+    #: Of each data file that it changes the newest change that its writer knew of; none: no change.
+    seen: Seen = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceDeltas:
+    """A compaction: other deltas that say the same. Requires that every source is in use, that each written one has a
+    part, and that every part loses as many rows as before. Parts are those that are visible or may come back.
+    """
+
+    table: str
+    partition: str
+    #: Names of the deltas' files.
+    sources: tuple[str, ...]
+    written: tuple[WrittenDelta, ...]
+    event: Literal["flush_deltas", "minor_delta", "major_delta"]
+    duration_ms: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceParts:
-    """A merge: one part instead of several. Requires that every source is still visible."""
+    """One part instead of one or several. Requires that every source is still visible and has no newer changes than
+    were seen.
+    """
 
     table: str
     sources: tuple[PartName, ...]
@@ -33,6 +74,10 @@ class ReplaceParts:
     written: WrittenPart | None
     duration_ms: int = 0
     reason: str = ""
+    #: Of each source's data file the newest change that is in the result; none: it had no change.
+    seen: Seen = ()
+    #: What the part log calls it.
+    event: Literal["merge", "flush", "remove_deleted"] = "merge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +137,8 @@ class StartMutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePart:
-    """What a mutation made of a part. Requires that the mutation is pending, and that the part is visible and needs it
-    before any other.
+    """What a mutation made of a part. Requires that the mutation is pending, and that the part is visible, needs it
+    before any other, and has no newer changes than were seen.
     """
 
     table: str
@@ -104,13 +149,15 @@ class RewritePart:
     mutation: int
     duration_ms: int = 0
     reason: str = ""
+    #: Of the source's data file the newest change that is in the result; none: it had no change.
+    seen: Seen = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptMutation:
     """These parts have no row that an UPDATE or DELETE touches: they stay as they are and do not need it any more.
 
-    Requires what RewritePart does.
+    Requires what RewritePart does, whatever has changed of their rows.
     """
 
     table: str
@@ -166,6 +213,9 @@ class ResolveGaps:
 
 TableUpdate = (
     InsertPart
+    | InsertLabel
+    | AddDelta
+    | ReplaceDeltas
     | ReplaceParts
     | DropPartition
     | ExpirePartition
@@ -209,13 +259,16 @@ def partitions_looked_into(update: TableUpdate) -> set[str]:
             return {source.partition}
         case AcceptMutation(parts=parts):
             return {part.partition for part in parts}
+        case AddDelta(written=written):
+            return {written.partition}
         case (
-            DropPartition(partition=partition)
+            ReplaceDeltas(partition=partition)
+            | DropPartition(partition=partition)
             | ExpirePartition(partition=partition)
             | UndropPartition(partition=partition)
         ):
             return {partition}
-        case InsertPart() | StartMutation() | TruncateTable():
+        case InsertPart() | InsertLabel() | StartMutation() | TruncateTable():
             return set()
         case _:
             assert_never(update)

@@ -1,4 +1,4 @@
-"""What a reader sees of a table's entries, and since when nobody needs them (POLICIES.md 1.2, 1.3). Pure.
+"""What a reader sees of a table's entries and deltas, and since when nobody needs them (POLICIES.md 1.2, 1.3). Pure.
 
 Always holds: what hides is a mark or a newer version of the same blocks, which hide the chain below them, or a drop
 range; an entry's own commit is visible at its timestamp. See also: catalog/parts.py, which reads the entries.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from tilth.model.delta import Delta, applied_order
 from tilth.model.part import DropRange, Entry, Mark, Part
 
 #: Entries with the same blocks, newest first.
@@ -30,6 +31,26 @@ def visible_chains(entries: Iterable[Entry], at: int | None = None) -> list[Chai
         shown = [entry for entry in rest if entry.name.max_block > hidden_up_to]
         found.extend(chain for chain in _chains(shown) if isinstance(chain[0], Part))
     return found
+
+
+def lasting(entries: Iterable[Entry]) -> list[Part]:
+    """What is visible, and what would be if nothing had been dropped: all that an UNDROP may bring back. Those parts
+    that are left out were replaced, which is for good.
+    """
+    return visible(entry for entry in entries if not isinstance(entry, DropRange))
+
+
+def open_deltas(deltas: Iterable[Delta], at: int | None = None) -> list[Delta]:
+    """The deltas that a reader at `at` (None: now) sees, in the order in which they apply."""
+    if at is None:
+        return applied_order(delta for delta in deltas if not delta.end_ts)
+    return applied_order(delta for delta in deltas if delta.commit_ts <= at and (not delta.end_ts or at < delta.end_ts))
+
+
+def deltas_of(parts: Iterable[Part], deltas: Iterable[Delta]) -> list[Delta]:
+    """Those that change one of these parts, in the order in which they were given."""
+    files = {part.file.name for part in parts}
+    return [delta for delta in deltas if any(target.file in files for target in delta.targets)]
 
 
 def end_times(entries: Iterable[Entry]) -> list[tuple[Entry, int]]:

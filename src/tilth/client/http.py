@@ -164,9 +164,15 @@ class Connection:
         """Prometheus' text."""
         return self._call("GET", "/metrics").text
 
-    def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
-        """A snapshot, the lease that keeps its files until it is renewed no more, and the root of the files."""
-        parameters = {} if as_of_ms is None else {"as_of_ms": str(as_of_ms)}
+    def pin(
+        self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None
+    ) -> tuple[Snapshot, ReaderLease, str]:
+        """A snapshot, the lease that keeps its files until it is renewed no more, and the root of the files.
+
+        The newest, or as of a time in milliseconds since 1970, or of a version.
+        """
+        given = {"as_of_ms": as_of_ms, "version": version}
+        parameters = {name: str(value) for name, value in given.items() if value is not None}
         path = f"/v1/snapshot/{_segment(database)}/{_segment(table)}"
         response = self._call("GET", path, params=parameters)
         return msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])

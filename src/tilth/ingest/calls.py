@@ -1,8 +1,8 @@
 """What a consumer on a worker and the manager on the server say to each other.
 
 Covers: the order a consumer gets, its calls and their answers. Does not cover: how they travel (in embedded mode by a
-function call). Always holds: every call carries the consumer's fence; an error with kind FENCED or CONFLICT means: drop
-what you hold and end.
+function call). Always holds: every call carries the consumer's fence; an error with kind FENCED or CONFLICT means,
+unless the call says otherwise: drop what you hold and end.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Protocol
 
 import msgspec
 
-from tilth.ingest.rounds import RoundFacts
+from tilth.ingest.rounds import RoundFacts, Scope, TableChanges
 from tilth.model.lease import Fence
 from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, TableDef, ViewDef
 
 
@@ -67,6 +68,22 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
+class LookAtTables(msgspec.Struct, frozen=True, kw_only=True):
+    """A round has rows for tables with unique keys, and must know what is there."""
+
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    #: The round's transaction: as long as it runs no file goes that is visible now.
+    txn: int
+    scopes: tuple[Scope, ...]
+
+
+class TablesNow(msgspec.Struct, frozen=True, kw_only=True):
+    #: One for each scope.
+    snapshots: tuple[Snapshot, ...]
+
+
 class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     kafka_table: str
     consumer: int
@@ -75,6 +92,8 @@ class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     facts: RoundFacts
     schemas: tuple[SchemaVersion, ...]
     seconds: float
+    #: Of tables with unique keys: what the new rows replace.
+    changes: tuple[TableChanges, ...] = ()
 
 
 class RoundCommitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +115,15 @@ class ConsumerCalls(Protocol):
     def begin(self, call: BeginRound) -> BeginGranted:
         """A transaction for a round. Raises FencedError when the consumer has been replaced."""
 
+    def look(self, call: LookAtTables) -> TablesNow:
+        """What is in tables with unique keys now."""
+
     def commit(self, call: RoundDone) -> RoundCommitted:
-        """Makes the round true, all of it or nothing."""
+        """Makes the round true, all of it or nothing.
+
+        Raises PartsChangedError and PartsGoneError where the tables are not any more as they were looked at: then
+        nothing is true, and the same transaction may commit again.
+        """
 
     def heard(self, call: Heard) -> None:
         """Tells how far the partitions reach."""

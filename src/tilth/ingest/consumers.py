@@ -16,11 +16,13 @@ from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError
 from tilth.base.logs import Log
 from tilth.catalog import (
+    AddDelta,
     AddLedger,
     AdvanceOffsets,
     Catalog,
     InsertDelay,
     InsertPart,
+    NoRowsSince,
     Requirement,
     SchemaIs,
     TxnFinishedError,
@@ -33,9 +35,11 @@ from tilth.ingest.calls import (
     BeginRound,
     ConsumeOrder,
     Heard,
+    LookAtTables,
     Position,
     RoundCommitted,
     RoundDone,
+    TablesNow,
 )
 from tilth.ingest.definitions import Definitions
 from tilth.ingest.stats import ConsumeEventKind, ConsumerStats, PartitionStats
@@ -254,8 +258,14 @@ class Consumers:
             known.slowed = "" if worst is None else f"slowed: {worst.reason}"
         return 0.0 if worst is None else worst.milliseconds
 
+    def look(self, call: LookAtTables) -> TablesNow:
+        """What is visible stays on the disk until the round is over: it has been seen by a transaction that runs."""
+        self._current(call.consumer, call.fence)
+        snapshots = (self._catalog.parts.snapshot(each.table, partitions=each.partitions) for each in call.scopes)
+        return TablesNow(snapshots=tuple(snapshots))
+
     def commit(self, call: RoundDone) -> RoundCommitted:
-        """Rows, offsets and the ledger's line in one transaction."""
+        """Rows, what they replace, offsets and the ledger's line in one transaction."""
         known = self._current(call.consumer, call.fence)
         requirements = self._requirements(call)
         with self._lock:
@@ -290,6 +300,9 @@ class Consumers:
             table = self._catalog.tables.by_id(each.table)
             if each.table in written and isinstance(table, TableDef):
                 requirements.append(self._catalog.throttle.requirement(table))
+        for change in call.changes:
+            scope = change.scope
+            requirements.append(NoRowsSince(table=scope.table, ts=change.ts, partitions=scope.partitions))
         return requirements
 
     def _updates(self, call: RoundDone) -> list[Update]:
@@ -306,6 +319,11 @@ class Consumers:
         )
         return [
             *(InsertPart(table=written.table, written=written.part) for written in facts.parts),
+            *(
+                AddDelta(table=change.scope.table, written=delta, seen=change.seen)
+                for change in call.changes
+                for delta in change.deltas
+            ),
             AdvanceOffsets(kafka_table=self._kafka.uuid, ranges=ranges),
             AddLedger(entry=entry),
         ]

@@ -14,14 +14,18 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from enum import Enum, auto
 from itertools import chain, repeat
 from typing import Annotated, Any, Protocol, TypedDict, assert_never
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from tilth.ingest.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS, ENVELOPE_NAMES, debezium_reader, envelope_fields
 from tilth.ingest.errors import FormatError
-from tilth.ingest.settings import ErrorMode, Format, KafkaConfig
+from tilth.ingest.ops import bad_ops
+from tilth.ingest.settings import Envelope, ErrorMode, Format, KafkaConfig
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
 from tilth.storage import arrow_type
@@ -96,11 +100,34 @@ class Decoded:
     broken: tuple[Broken, ...]
 
 
+class Wanted(Enum):
+    #: A value.
+    PRESENT = auto()
+    #: A word that says what the row does.
+    OP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """What a column's values must be; a message with others is broken."""
+
+    column: str
+    wanted: Wanted
+    #: Because of whom, in words.
+    because: str
+
+
 class Decoder:
     """Decodes messages of one Kafka table."""
 
     def __init__(
-        self, schema: Schema, config: KafkaConfig, *, columns: Sequence[str], defaults: Mapping[str, object]
+        self,
+        schema: Schema,
+        config: KafkaConfig,
+        *,
+        columns: Sequence[str],
+        defaults: Mapping[str, object],
+        checks: Sequence[RowCheck] = (),
     ) -> None:
         """`columns`: what to return, virtual columns among them. `defaults`: values of columns that have one.
 
@@ -108,10 +135,15 @@ class Decoder:
         """
         check_format(schema, config)
         self._schema = schema
+        self._checks = tuple(checks)
         self._record = _record_type(schema, config, defaults)
-        self._empty = msgspec.defstruct("Empty", [(f"c{i}", Any, None) for i, _ in enumerate(schema.columns)])()
+        has_envelope = config.envelope is Envelope.DEBEZIUM
+        fields = [(f"c{i}", Any, None) for i, _ in enumerate(schema.columns)]
+        self._empty = msgspec.defstruct("Empty", [*fields, *(envelope_fields() if has_envelope else ())])()
         self._read = _reader(schema, config, self._record)
-        self._is_json = config.format is Format.JSON
+        #: Reads what has an envelope around it; None: nothing has.
+        self._read_event = _event_reader(schema, config, defaults) if has_envelope else None
+        self._is_json = config.format is Format.JSON and not has_envelope
         self._is_streaming = config.error_mode is ErrorMode.STREAM
         self._columns = tuple(columns)
         self._defaults = defaults
@@ -119,44 +151,73 @@ class Decoder:
         self._places = {column.name: i for i, column in enumerate(schema.columns)}
         # Those that may overflow are converted even when nobody wants them: whether a message is broken must not depend
         # on what the views select.
-        self._converted = [pair for pair in by_name.values() if pair[1].name in self._columns or _may_overflow(pair[1])]
+        wanted = {*self._columns, *(check.column for check in checks)}
+        self._converted = [pair for pair in by_name.values() if pair[1].name in wanted or _may_overflow(pair[1])]
         self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
 
     def decode(self, topic: str, partition: int, messages: Sequence[Message]) -> Decoded:
         """The rows of these messages, in order, and the broken ones."""
-        values = list(map(_value_of, messages))
-        records, counts, reasons = self._read_all(values)
+        records, counts, reasons = self._read_all(messages)
         try:
             arrays = self._arrays(records)
         except (pa.ArrowException, OverflowError, ValueError):
-            records, counts, reasons = self._without_misfits(values)
+            records, counts, reasons = self._without_misfits(messages)
             arrays = self._arrays(records)
-        broken = tuple(_broken(topic, partition, messages[i], reason) for i, reason in reasons.items())
         sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
-        for name in self._columns:
-            if name not in arrays:
+        for name in (*self._columns, *(check.column for check in self._checks)):
+            if name not in arrays and self._read_event is not None and name in ENVELOPE_FIELDS:
+                values = list(map(operator.attrgetter(ENVELOPE_FIELDS[name]), records))
+                arrays[name] = _array(values, ENVELOPE_COLUMNS[name])
+            elif name not in arrays:
                 arrays[name] = _virtual(name, topic, partition, sources, reasons, messages)
         rows = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], schema=self.arrow_schema)
+        if self._checks:
+            rows, reasons = self._checked(rows, arrays, counts, reasons)
+        broken = tuple(_broken(topic, partition, messages[i], reason) for i, reason in reasons.items())
         return Decoded(rows=rows, messages=len(messages), broken=broken)
 
-    def _read_all(self, values: list[bytes | None]) -> tuple[list[Record], list[int] | None, dict[int, str]]:
+    def _checked(
+        self, rows: pa.RecordBatch, arrays: Mapping[str, pa.Array], counts: list[int] | None, reasons: dict[int, str]
+    ) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Without the messages that have a row with a value that is not as it must be."""
+        wrong: dict[int, str] = {}
+        for check in self._checks:
+            array = arrays[check.column]
+            found = array.is_null() if check.wanted is Wanted.PRESENT else bad_ops(array)
+            for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
+                wrong.setdefault(row, f"column `{check.column}`: {_shown(array[row].as_py())}, but {check.because}")
+        if not wrong:
+            return rows, reasons
+        owners = np.repeat(np.arange(len(counts)), counts) if counts is not None else np.arange(rows.num_rows)
+        broken = reasons | {int(owners[row]): reason for row, reason in wrong.items()}
+        return rows.filter(pa.array(~np.isin(owners, list(broken)))), dict(sorted(broken.items()))
+
+    def _read_all(self, messages: Sequence[Message]) -> tuple[list[Record], list[int] | None, dict[int, str]]:
         """Records, rows by message (None: one each) and reasons by index of a broken message."""
+        values = list(map(_value_of, messages))
         if self._is_json:
             try:
                 # Nearly always every message is one object: the whole list in C.
                 return list(map(self._record.decode_one, values)), None, {}
             except (ValueError, TypeError, RecursionError):
                 pass
-        return self._read_each(values)
+        return self._read_each(values, messages)
 
-    def _read_each(self, values: Sequence[bytes | None]) -> tuple[list[Record], list[int], dict[int, str]]:
+    def _read_each(
+        self, values: Sequence[bytes | None], messages: Sequence[Message]
+    ) -> tuple[list[Record], list[int], dict[int, str]]:
         records: list[Record] = []
         counts: list[int] = []
         reasons: dict[int, str] = {}
         for index, value in enumerate(values):
             try:
                 # A message without a value is Kafka's tombstone: no rows, and nothing wrong with it.
-                found = self._read(value) if value else []
+                if not value:
+                    found = []
+                elif self._read_event is None:
+                    found = self._read(value)
+                else:
+                    found = self._read_event(value, messages[index].key())
             except (ValueError, TypeError, RecursionError, csv.Error) as error:
                 reasons[index] = _reason(error, self._schema)
                 found = [self._empty] if self._is_streaming else []
@@ -164,9 +225,9 @@ class Decoder:
             counts.append(len(found))
         return records, counts, reasons
 
-    def _without_misfits(self, values: Sequence[bytes | None]) -> tuple[list[Record], list[int], dict[int, str]]:
+    def _without_misfits(self, messages: Sequence[Message]) -> tuple[list[Record], list[int], dict[int, str]]:
         """As `_read_each`, with those messages broken whose values the column types cannot hold (rare, slow)."""
-        records, counts, reasons = self._read_each(values)
+        records, counts, reasons = self._read_each(list(map(_value_of, messages)), messages)
         kept: list[Record] = []
         start = 0
         for index, count in enumerate(counts):
@@ -215,7 +276,7 @@ def column_type(schema: Schema, name: str) -> DataType:
     column = schema.find(name)
     if column is not None:
         return column.type
-    return VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS[name]
+    return VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS.get(name) or ENVELOPE_COLUMNS[name]
 
 
 # --- reading one message ---------------------------------------------------------------------------------------------
@@ -228,6 +289,15 @@ def check_format(schema: Schema, config: KafkaConfig) -> None:
         if not fits:
             hint = "declare exactly one column, of type STRING or BINARY"
             raise FormatError(table=config.table, format=config.format.value, columns=len(schema.columns), hint=hint)
+    if config.envelope is not Envelope.NONE and config.format is not Format.JSON:
+        hint = "set kafka_format = 'JSONEachRow', or leave kafka_envelope out"
+        raise FormatError(
+            "an envelope is JSON",
+            table=config.table,
+            format=config.format.value,
+            envelope=config.envelope.value,
+            hint=hint,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,25 +309,43 @@ class _RecordType:
 
 
 def _record_type(schema: Schema, config: KafkaConfig, defaults: Mapping[str, object]) -> _RecordType:
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    for index, column in enumerate(schema.columns):
-        has_default = column.name in defaults
-        kind = _python_type(column.type)
-        if column.nullable or has_default:
-            fields.append((f"c{index}", kind | None, defaults.get(column.name)))
-        else:
-            fields.append((f"c{index}", kind))
-    made = msgspec.defstruct(
-        "Record",
-        fields,
-        rename={f"c{index}": column.name for index, column in enumerate(schema.columns)},
-        kw_only=True,
-        gc=False,
-        forbid_unknown_fields=not config.skip_unknown,
-    )
+    made = _record_struct(schema, config, defaults)
     decoder = msgspec.json.Decoder(made, strict=not config.numbers_in_strings)
     # A message without a value raises TypeError, which the caller expects.
     return _RecordType(made, decoder.decode)  # type: ignore[arg-type]  # None, as said
+
+
+# Any: a struct type made at run time.
+def _record_struct(
+    schema: Schema, config: KafkaConfig, defaults: Mapping[str, object], *, is_older: bool = False
+) -> Any:
+    """`is_older`: of a row that is deleted, of which anything may be missing."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for index, column in enumerate(schema.columns):
+        kind = _python_type(column.type)
+        if is_older:
+            fields.append((f"c{index}", kind | None, None))
+        elif column.nullable or column.name in defaults:
+            fields.append((f"c{index}", kind | None, defaults.get(column.name)))
+        else:
+            fields.append((f"c{index}", kind))
+    names = {f"c{index}": column.name for index, column in enumerate(schema.columns)}
+    if config.envelope is Envelope.DEBEZIUM:
+        fields += envelope_fields()
+        names |= ENVELOPE_NAMES
+    return msgspec.defstruct(
+        "Record", fields, rename=names, kw_only=True, gc=False, forbid_unknown_fields=not config.skip_unknown
+    )
+
+
+def _event_reader(
+    schema: Schema, config: KafkaConfig, defaults: Mapping[str, object]
+) -> Callable[[bytes, bytes | None], list[Record]]:
+    return debezium_reader(
+        _record_struct(schema, config, defaults),
+        _record_struct(schema, config, defaults, is_older=True),
+        is_strict=not config.numbers_in_strings,
+    )
 
 
 def _reader(schema: Schema, config: KafkaConfig, record: _RecordType) -> Callable[[bytes], list[Record]]:
@@ -388,7 +476,8 @@ def _reason(error: Exception, schema: Schema) -> str:
     if not at:
         return text
     inner = path.rstrip("`").lstrip(".")
-    names = sorted((name for name in schema.names if inner.startswith(name)), key=len, reverse=True)
+    in_event = inner.removeprefix("payload.").removeprefix("after.")
+    names = sorted((n for n in schema.names if inner.startswith(n) or in_event.startswith(n)), key=len, reverse=True)
     return f"column `{names[0] if names else inner}`: {what[:1].lower()}{what[1:]}"
 
 

@@ -8,13 +8,23 @@ Always holds: switches are persisted before they act. See also: DESIGN.md 7, POL
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, InvalidInputError, NotFoundError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.base.pressure import MemoryReading
 from tilth.catalog import Catalog
-from tilth.ingest.calls import BeginGranted, BeginRound, Heard, RoundCommitted, RoundDone
+from tilth.ingest.calls import (
+    BeginGranted,
+    BeginRound,
+    Heard,
+    LookAtTables,
+    RoundCommitted,
+    RoundDone,
+    TablesNow,
+)
 from tilth.ingest.reset import OffsetReset
 from tilth.ingest.service import KafkaService
 from tilth.ingest.settings import IngestSettings
@@ -48,8 +58,10 @@ class ConsumeManager:
         *,
         root: str,
         server: str,
+        memory: Callable[[], MemoryReading] = MemoryReading,
     ) -> None:
-        """`root`: the folder of all tables. Register `consume_runner(clock, manager)` with the workers."""
+        """`root`: the folder of all tables; `memory` tells what is in use, by which rounds wait. Register
+        `consume_runner(clock, manager)` with the workers."""
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
@@ -57,6 +69,7 @@ class ConsumeManager:
         self._settings = settings
         self._root = root
         self._server = server
+        self._memory = memory
         self._events = EventLog(events_max=settings.log_events_max)
         self._lock = threading.Lock()
         self._services: dict[str, KafkaService] = {}
@@ -151,6 +164,9 @@ class ConsumeManager:
     def begin(self, call: BeginRound) -> BeginGranted:
         return self._for_call(call.kafka_table).begin(call)
 
+    def look(self, call: LookAtTables) -> TablesNow:
+        return self._for_call(call.kafka_table).look(call)
+
     def commit(self, call: RoundDone) -> RoundCommitted:
         return self._for_call(call.kafka_table).commit(call)
 
@@ -192,6 +208,7 @@ class ConsumeManager:
             root=self._root,
             server=self._server,
             interval_seconds=self._settings.manager_interval,
+            memory=self._memory,
         )
         self._services[kafka.uuid] = service
         return service

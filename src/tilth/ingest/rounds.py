@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tilth.ingest.decode import RowCheck
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.views import FusedPlan, SqlPlan, ViewPlan
+from tilth.model.delta import Seen, WrittenDelta
 from tilth.model.offset import LedgerRange, OffsetRange
 from tilth.model.part import WrittenPart
 from tilth.model.table import Schema
@@ -41,6 +43,8 @@ class RoundJob:
     layouts: dict[str, TableLayout]
     #: None: broken messages are rows, or fail the round.
     dead_letters: DeadLetters | None
+    #: Tables whose keys are unique across partitions: of rows with one key that come together the newest is stored.
+    keyed_across: frozenset[str] = frozenset()
     txn: int
     #: By Spark task; a long range may be cut into several tasks.
     groups: tuple[tuple[OffsetRange, ...], ...]
@@ -48,6 +52,11 @@ class RoundJob:
     @property
     def fused(self) -> tuple[FusedPlan, ...]:
         return tuple(plan for plan in self.plans if isinstance(plan, FusedPlan))
+
+    @property
+    def checks(self) -> tuple[RowCheck, ...]:
+        """The same in every pass of the round: a message that one view cannot take is broken for all."""
+        return tuple(dict.fromkeys(check for plan in self.plans for check in plan.checks))
 
     @property
     def computed(self) -> tuple[SqlPlan, ...]:
@@ -60,6 +69,25 @@ class WrittenTo(msgspec.Struct, frozen=True, kw_only=True):
     #: The table's uuid.
     table: str
     part: WrittenPart
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the rows of unique keys are looked for."""
+
+    #: The table's uuid.
+    table: str
+    #: None: in all of them.
+    partitions: tuple[str, ...] | None
+
+
+class TableChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rows that a round wrote to a table with a unique key replace, as far as it was looked."""
+
+    scope: Scope
+    #: Hybrid time of the snapshot that was looked at.
+    ts: int
+    deltas: tuple[WrittenDelta, ...]
+    seen: Seen
 
 
 class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,16 +10,27 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import assert_never
+
+import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
+from tilth.base.pressure import MemoryPressureError, MemoryReading, reject_chance
 from tilth.base.retry import Retry, retry_rule
 from tilth.catalog import Catalog, SchemaChangedError
-from tilth.ingest.calls import BeginGranted, BeginRound, Heard, RoundCommitted, RoundDone
+from tilth.ingest.calls import (
+    BeginGranted,
+    BeginRound,
+    Heard,
+    LookAtTables,
+    RoundCommitted,
+    RoundDone,
+    TablesNow,
+)
 from tilth.ingest.consumers import Consumers, Ended
 from tilth.ingest.definitions import Definitions, kafka_definition, read_definitions
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
@@ -46,6 +57,11 @@ from tilth.warehouse import Dispatcher, TaskCancelledError
 TROUBLE_SECONDS = 1.0
 #: A cancelled consumer has this long to end before a caller gives up waiting for it.
 STOP_SECONDS_MAX = 30.0
+#: What a round waits before it writes where memory is just below its hard limit.
+MEMORY_WAIT_MS_MAX = 1000.0
+#: So long a round waits for memory before its consumer is dispatched anew, after a back-off.
+MEMORY_WAIT_SECONDS_MAX = 10.0
+_MEMORY_LOOK_SECONDS = 0.25
 _WAIT_SECONDS_MIN = 0.01
 #: Later than any time.
 _FAR_MS = 1 << 62
@@ -66,6 +82,7 @@ class KafkaService:
         root: str,
         server: str,
         interval_seconds: float,
+        memory: Callable[[], MemoryReading] = MemoryReading,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
@@ -74,6 +91,9 @@ class KafkaService:
         self._root = root
         self._server = server
         self._interval_seconds = interval_seconds
+        self._memory = memory
+        #: Why rounds wait for memory; empty: they do not.
+        self._pressed = ""
         self._positions = Positions(clock, catalog, kafka.uuid)
         self._teller = Teller(clock, events, kafka)
         self._consumers = Consumers(clock, catalog, dispatcher, self._teller, kafka, server=server)
@@ -159,7 +179,7 @@ class KafkaService:
                 until_ms=0 if switch is None else switch.until_ms,
                 asked_by="" if switch is None else switch.query_id,
                 state=self._heart.state.value,
-                reason="; ".join(filter(None, (self._heart.reason, slowed))),
+                reason="; ".join(filter(None, (self._heart.reason, slowed, self._pressed))),
                 wakeups=self._wakeups,
                 last_wakeup_ms=self._last_wakeup_ms,
                 running_tasks=running,
@@ -179,7 +199,16 @@ class KafkaService:
     # --- for the consumers -------------------------------------------------------------------------------------------
 
     def begin(self, call: BeginRound) -> BeginGranted:
-        return self._consumers.begin(call)
+        """Waits while memory is at its limit, and lets the round wait a little where it comes near.
+
+        Raises MemoryPressureError if that lasts.
+        """
+        chance = self._wait_for_memory()
+        granted = self._consumers.begin(call)
+        return msgspec.structs.replace(granted, wait_ms=max(granted.wait_ms, chance * MEMORY_WAIT_MS_MAX))
+
+    def look(self, call: LookAtTables) -> TablesNow:
+        return self._consumers.look(call)
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         committed = self._consumers.commit(call)
@@ -189,6 +218,21 @@ class KafkaService:
 
     def heard(self, call: Heard) -> None:
         self._consumers.heard(call)
+
+    def _wait_for_memory(self) -> float:
+        """How likely other writers are refused now; a round waits instead. POLICIES.md 12.1."""
+        until = self._clock.monotonic() + MEMORY_WAIT_SECONDS_MAX
+        while True:
+            reading = self._memory()
+            chance = reject_chance(reading)
+            self._pressed = f"slowed: memory is at {reading.percent:.0f} % of its limit" if chance else ""
+            if chance < 1:
+                return chance
+            if self._stopping.is_set() or self._clock.monotonic() >= until:
+                raise MemoryPressureError(
+                    "the round waits for memory", table=full_name(self._kafka), percent=f"{reading.percent:.0f}"
+                )
+            self._clock.wait(self._stopping, _MEMORY_LOOK_SECONDS)
 
     # --- the thread --------------------------------------------------------------------------------------------------
 

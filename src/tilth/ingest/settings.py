@@ -45,6 +45,14 @@ class ErrorMode(StrEnum):
     THROW = "throw"
 
 
+class Envelope(StrEnum):
+    """What is around the row of a message."""
+
+    NONE = "none"
+    #: A change event of Debezium: `before`, `after`, `op`.
+    DEBEZIUM = "debezium"
+
+
 class OffsetStart(StrEnum):
     """Where the first round starts on a partition that has no stored offset."""
 
@@ -115,6 +123,17 @@ FORMAT: Setting[Format] = Setting(
     allowed="JSONEachRow, CSV, Raw, RawBLOB, LineAsString",
     doc="What a message holds. Required.",
     aliases=("format",),
+)
+ENVELOPE: Setting[Envelope] = Setting(
+    name="kafka_envelope",
+    scope=Scope.KAFKA,
+    default=Envelope.NONE,
+    parse=_one_of({name.value: name for name in Envelope}),
+    allowed="none, debezium",
+    doc="debezium: a message is a change event of Debezium in JSON, with its schema or without. A row is its `after`, "
+    "or of a delete its `before`; the virtual columns `_op`, `_ts_ms` and `_source` tell the rest. A view into a table "
+    "with a UNIQUE KEY applies the changes: `_op` goes with the row. Messages without a value (tombstones) are passed "
+    "over.",
 )
 CONSUMERS: Setting[int] = Setting(
     name="kafka_num_consumers",
@@ -327,6 +346,7 @@ KAFKA_SETTINGS = SettingGroup(
             TOPICS,
             GROUP,
             FORMAT,
+            ENVELOPE,
             CONSUMERS,
             BLOCK_ROWS,
             BLOCK_BYTES,
@@ -392,6 +412,7 @@ class KafkaConfig:
     topics: tuple[str, ...]
     group: str
     format: Format
+    envelope: Envelope
     consumers: int
     block_rows: int
     block_bytes: int
@@ -427,6 +448,7 @@ def read_config(kafka: KafkaDef) -> KafkaConfig:
         topics=topics,
         group=value_of(values, GROUP) or f"tilth.{full_name(kafka)}",
         format=value_of(values, FORMAT),
+        envelope=value_of(values, ENVELOPE),
         consumers=value_of(values, CONSUMERS),
         block_rows=value_of(values, BLOCK_ROWS),
         block_bytes=value_of(values, BLOCK_BYTES),

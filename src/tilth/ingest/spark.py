@@ -27,12 +27,14 @@ from tilth.ingest.dead import dead_letter_rows
 from tilth.ingest.decode import Broken, Decoded, Decoder
 from tilth.ingest.errors import RoundStorageError
 from tilth.ingest.kafka import fetch
+from tilth.ingest.ops import ops_of
 from tilth.ingest.rounds import RoundFacts, RoundJob, WrittenTo, joined_ranges
 from tilth.ingest.settings import ErrorMode
 from tilth.ingest.views import FusedPlan, Picked, SqlPlan, spark_ddl
 from tilth.model.offset import LedgerRange, OffsetRange
+from tilth.model.row_op import OP_COLUMN
 from tilth.model.types import quoted
-from tilth.storage import TableLayout, arrow_schema, conform, write_parts
+from tilth.storage import TableLayout, arrow_schema, newest_rows, write_rows
 
 #: A task sorts and writes what it has when it holds this much; more: larger parts, more memory.
 HELD_BYTES_MAX = 128 * MIB
@@ -108,7 +110,7 @@ def _fused_task(job: RoundJob, task: int, attempt: int) -> RoundFacts:
     """Everything for one group of ranges."""
     columns = tuple(dict.fromkeys(name for plan in job.fused for name in plan.needed))
     reading = _Reading(job, columns, job.groups[task])
-    writer = _PartWriter(job.txn, task, attempt)
+    writer = _PartWriter(job, task, attempt)
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for decoded, size in reading:
@@ -143,7 +145,7 @@ def _writing_task(
     job: RoundJob, plan: SqlPlan, batches: Iterable[pa.RecordBatch], task: int, attempt: int
 ) -> RoundFacts:
     """Sorts and writes what the view computed."""
-    writer = _PartWriter(job.txn, task, attempt)
+    writer = _PartWriter(job, task, attempt)
     layout = job.layouts[plan.target]
     held: list[pa.RecordBatch] = []
     held_bytes = 0
@@ -151,10 +153,10 @@ def _writing_task(
         held.append(batch)
         held_bytes += batch.nbytes
         if held_bytes >= HELD_BYTES_MAX:
-            writer.write(plan.target, layout, _conformed(pa.Table.from_batches(held), layout, plan.view))
+            writer.write(plan.target, layout, _said(pa.Table.from_batches(held), layout), plan.view)
             held, held_bytes = [], 0
     if held:
-        writer.write(plan.target, layout, _conformed(pa.Table.from_batches(held), layout, plan.view))
+        writer.write(plan.target, layout, _said(pa.Table.from_batches(held), layout), plan.view)
     return RoundFacts(parts=tuple(writer.written))
 
 
@@ -164,7 +166,7 @@ class _Reading:
     def __init__(self, job: RoundJob, columns: Sequence[str], ranges: Sequence[OffsetRange]) -> None:
         self._job = job
         self._ranges = ranges
-        self._decoder = Decoder(job.schema, job.config, columns=columns, defaults=job.defaults)
+        self._decoder = Decoder(job.schema, job.config, columns=columns, defaults=job.defaults, checks=job.checks)
         self._counts = {(each.topic, each.partition): [0, 0, 0] for each in ranges}
         self._bytes = 0
         self._first_broken = ""
@@ -218,18 +220,28 @@ class _Reading:
 class _PartWriter:
     """Writes parts under one task's names; numbers run on within a table."""
 
-    def __init__(self, txn: int, task: int, attempt: int) -> None:
-        self._txn = txn
+    def __init__(self, job: RoundJob, task: int, attempt: int) -> None:
+        self._keyed_across = job.keyed_across
+        self._txn = job.txn
         self._task = task
         self._attempt = attempt
         self._next: dict[str, int] = {}
         self.written: list[WrittenTo] = []
 
-    def write(self, table: str, layout: TableLayout, rows: pa.Table) -> None:
+    def write(self, table: str, layout: TableLayout, rows: pa.Table, view: str = "") -> None:
         if rows.num_rows == 0:
             return
         first = self._next.get(table, 0)
-        parts = write_parts(layout, rows, txn=self._txn, task=self._task, attempt=self._attempt, first_n=first)
+        try:
+            if table in self._keyed_across:
+                rows = newest_rows(layout, rows)
+            parts = write_rows(layout, rows, txn=self._txn, task=self._task, attempt=self._attempt, first_n=first)
+        except TilthError as error:
+            # Which column, storage says; which view, only we know.
+            if view:
+                error.facts["view"] = view
+                error.message = f"{error.message} view={view}"
+            raise
         self._next[table] = first + len(parts)
         self.written.extend(WrittenTo(table=table, part=part) for part in parts)
 
@@ -240,13 +252,16 @@ def _write_fused(job: RoundJob, writer: _PartWriter, held: Sequence[pa.RecordBat
     table = pa.Table.from_batches(held)
     for plan in job.fused:
         layout = job.layouts[plan.target]
-        writer.write(plan.target, layout, _conformed(_project(table, plan, layout), layout, plan.view))
+        writer.write(plan.target, layout, _project(table, plan, layout), plan.view)
 
 
 def _project(table: pa.Table, plan: FusedPlan, layout: TableLayout) -> pa.Table:
     types = arrow_schema(layout.schema, field_ids=False)
     arrays = [_pick(table, each, types.field(each.target).type) for each in plan.columns]
-    return pa.table(arrays, names=[each.target for each in plan.columns])
+    names = [each.target for each in plan.columns]
+    if plan.op is None:
+        return pa.table(arrays, names=names)
+    return pa.table([*arrays, ops_of(table[plan.op])], names=[*names, OP_COLUMN])
 
 
 def _pick(table: pa.Table, picked: Picked, data_type: pa.DataType) -> pa.ChunkedArray:
@@ -255,14 +270,12 @@ def _pick(table: pa.Table, picked: Picked, data_type: pa.DataType) -> pa.Chunked
     return table[picked.source]
 
 
-def _conformed(rows: pa.Table, layout: TableLayout, view: str) -> pa.Table:
-    try:
-        return conform(rows, layout.schema)
-    except TilthError as error:
-        # Which column, storage says; which view, only we know.
-        error.facts["view"] = view
-        error.message = f"{error.message} view={view}"
-        raise
+def _said(rows: pa.Table, layout: TableLayout) -> pa.Table:
+    """What Spark computed; its last column may say what rows do."""
+    if rows.num_columns == len(layout.schema.columns):
+        return rows
+    last = rows.num_columns - 1
+    return rows.set_column(last, OP_COLUMN, ops_of(rows.column(last)))
 
 
 def _write_broken(job: RoundJob, writer: _PartWriter, reading: _Reading) -> None:

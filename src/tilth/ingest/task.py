@@ -8,16 +8,22 @@ from what the catalog says. See also: POLICIES.md 10.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+
+import msgspec
 
 from tilth.base.clock import Clock
+from tilth.base.errors import ConflictError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
+from tilth.catalog import PartsChangedError, PartsGoneError, TooManyConflictsError
 from tilth.ingest.calls import (
     ORDER_DECODER,
     BeginRound,
     ConsumeOrder,
     ConsumerCalls,
     Heard,
+    LookAtTables,
     Position,
     RoundDone,
     SchemaVersion,
@@ -25,14 +31,24 @@ from tilth.ingest.calls import (
 from tilth.ingest.errors import BrokenMessageError, OffsetGapError, UnreadRangesError
 from tilth.ingest.kafka import BrokerClient
 from tilth.ingest.policy.ranges import backlog, message_budget, plan_round, split, task_count
-from tilth.ingest.rounds import DeadLetters, RoundFacts, RoundJob, tasks_reserved
+from tilth.ingest.rounds import DeadLetters, RoundFacts, RoundJob, TableChanges, tasks_reserved
 from tilth.ingest.settings import ErrorMode, read_config
 from tilth.ingest.spark import run_round
+from tilth.ingest.upserts import (
+    HERE_BYTES_MAX,
+    TRIES_MAX,
+    Lookup,
+    keyed_across,
+    lookups_of,
+    remove_refused,
+    resolved,
+    scopes_of,
+)
 from tilth.ingest.views import ViewPlan, check_view, constant_defaults
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.model.table import TableDef, full_name
 from tilth.storage import layout_of
-from tilth.warehouse import Runner, TaskContext, TaskResult
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 #: What a message is taken to weigh before any was seen.
 FIRST_MESSAGE_BYTES = 1024.0
@@ -76,12 +92,15 @@ class ResidentConsumer:
         broker = BrokerClient(self._config)
         try:
             while not self._context.is_cancelled():
+                looked = self._clock.monotonic()
                 ranges = self._due(broker.ends(self._positions))
                 if ranges:
                     self._round(ranges, plans, defaults)
                     broker.commit(self._positions)
+                    # What the round left has come since, and waits since then at the earliest.
+                    self._waiting_since = looked
                 else:
-                    self._clock.wait(self._context.cancelled, self._poll_seconds())
+                    self._clock.wait(self._context.cancelled, self._wait_seconds())
         finally:
             broker.close()
 
@@ -115,7 +134,7 @@ class ResidentConsumer:
         is_old = (now - self._waiting_since) * 1000 >= self._config.flush_interval_ms
         if waiting < budget and not is_old and not self._is_behind:
             return ()
-        self._waiting_since, self._is_behind = None, waiting > budget
+        self._is_behind = waiting > budget
         return plan_round(positions=self._positions, ends=ends, messages_max=budget)
 
     def _round(self, ranges: tuple[OffsetRange, ...], plans: tuple[ViewPlan, ...], defaults: dict[str, object]) -> None:
@@ -124,12 +143,14 @@ class ResidentConsumer:
         cores = self._config.round_tasks_max or self._context.session.sparkContext.defaultParallelism
         groups = split(ranges, tasks=task_count(ranges, tasks_max=cores))
         tables = self._tables()
+        # Each try to find what new rows replace has a task number of its own, behind those of the round's jobs.
+        tasks = tasks_reserved(len(groups), plans)
         granted = self._calls.begin(
             BeginRound(
                 kafka_table=order.kafka.uuid,
                 consumer=order.consumer,
                 fence=order.fence,
-                tasks=tasks_reserved(len(groups), plans),
+                tasks=tasks + TRIES_MAX * any(table.unique_key for table in tables.values()),
                 tables=tuple(tables),
                 ranges=ranges,
             )
@@ -146,6 +167,7 @@ class ResidentConsumer:
             plans=plans,
             layouts={uuid: layout_of(table, order.root) for uuid, table in tables.items()},
             dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layout_of(dead, order.root)),
+            keyed_across=keyed_across(tables.values()),
             txn=granted.txn,
             groups=groups,
         )
@@ -165,13 +187,57 @@ class ResidentConsumer:
             schemas=tuple(SchemaVersion(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
             seconds=self._clock.monotonic() - started,
         )
-        hit("round.before_commit")
-        self._calls.commit(done)
+        self._commit(done, tables, first_task=tasks)
         hit("round.after_commit")
         for each in ranges:
             self._positions[TopicPartition(each.topic, each.partition)] = each.end
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
+
+    def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], *, first_task: int) -> None:
+        """Commits the round; of tables with unique keys with what its rows replace, found anew as often as others
+        change the same tables between.
+        """
+        scopes = scopes_of(tables.values(), done.facts.parts)
+        if not scopes:
+            hit("round.before_commit")
+            self._calls.commit(done)
+            return
+        order = self._order
+        look = LookAtTables(
+            kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, txn=done.txn, scopes=scopes
+        )
+        why: ConflictError | None = None
+        for number in range(TRIES_MAX):
+            self._context.raise_if_cancelled()
+            now = self._calls.look(look)
+            lookups = lookups_of(
+                tables,
+                done.facts.parts,
+                scopes,
+                now.snapshots,
+                root=order.root,
+                txn=done.txn,
+                task=first_task + number,
+            )
+            changes = tuple(self._resolved(lookups))
+            hit("round.before_commit")
+            try:
+                self._calls.commit(msgspec.structs.replace(done, changes=changes))
+            except (PartsChangedError, PartsGoneError) as error:
+                _log.info("round_again", cause_id=str(done.txn), table=self._config.table, tries=number + 1, why=error)
+                why = error
+                remove_refused(order.root, changes)
+                continue
+            return
+        hint = "others write to the same rows all the time; the round is tried again by itself"
+        raise TooManyConflictsError(table=self._config.table, txn=done.txn, tries=TRIES_MAX, hint=hint) from why
+
+    def _resolved(self, lookups: list[Lookup]) -> list[TableChanges]:
+        """Right here where there is little to read, else in a Spark task."""
+        if sum(each.bytes for each in lookups) <= HERE_BYTES_MAX:
+            return resolved(lookups, attempt=0)
+        return run_in_task(self._context.session, partial(resolved, lookups))
 
     def _tables(self) -> dict[str, TableDef]:
         """The tables that rounds write to, by uuid."""
@@ -217,7 +283,10 @@ class ResidentConsumer:
         order = self._order
         self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=told))
 
-    def _poll_seconds(self) -> float:
-        """Often enough for the flush interval to mean something."""
+    def _wait_seconds(self) -> float:
+        """Often enough for the flush interval to mean something; until the next round is due if messages wait."""
         wanted = min(self._config.poll_interval_ms, self._config.flush_interval_ms / _POLLS_OF_INTERVAL) / 1000
+        if self._waiting_since is not None:
+            due = self._waiting_since + self._config.flush_interval_ms / 1000
+            wanted = min(wanted, due - self._clock.monotonic())
         return max(_POLL_SECONDS_MIN, wanted)

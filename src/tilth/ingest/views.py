@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilth.base.errors import InvalidInputError
-from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, column_type
+from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, RowCheck, Wanted, column_type
+from tilth.ingest.envelope import ENVELOPE_COLUMNS
 from tilth.ingest.errors import ViewError
-from tilth.ingest.settings import ErrorMode, read_config
+from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig, read_config
+from tilth.model.row_op import OP_COLUMN, is_op_name
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
 
@@ -48,11 +50,16 @@ class FusedPlan:
     columns: tuple[Picked, ...]
     #: The names of the view's columns with the ids of the target's columns that they fill.
     outputs: tuple[tuple[str, int], ...] = ()
+    #: The column of the Kafka table that tells what rows do; None: all become the row of their key.
+    op: str | None = None
+    #: What a message must have so that its rows can be stored.
+    checks: tuple[RowCheck, ...] = ()
 
     @property
     def needed(self) -> tuple[str, ...]:
         """The columns of the Kafka table that it reads."""
-        return tuple(dict.fromkeys(each.source for each in self.columns if each.source is not None))
+        sources = (*(each.source for each in self.columns), self.op)
+        return tuple(dict.fromkeys(source for source in sources if source is not None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +70,12 @@ class SqlPlan:
     target: str
     #: Spark SQL over a temporary view of the Kafka table's name.
     text: str
-    #: Spark SQL for each column of the target, over the columns o0, o1, ... of the text.
+    #: Spark SQL for each column of the target, over the columns o0, o1, ... of the text; behind them perhaps `_op`.
     projection: tuple[str, ...]
     needed: tuple[str, ...]
     #: As in FusedPlan.
     outputs: tuple[tuple[str, int], ...] = ()
+    checks: tuple[RowCheck, ...] = ()
 
 
 ViewPlan = FusedPlan | SqlPlan
@@ -95,7 +103,8 @@ def check_view(
     now; without it by name.
     Raises ViewError naming the view and the column that does not fit, BadDefaultError, or an error of the settings.
     """
-    columns = _offered(kafka, select)
+    config = read_config(kafka)
+    columns = _offered(kafka, config, select)
     _register_empty(session, kafka, columns)
     text = _over_temporary_view(session, kafka, select, view)
     try:
@@ -103,18 +112,34 @@ def check_view(
         outputs = [(field.name, field.dataType.simpleString(), field.nullable) for field in frame.schema.fields]
     except Exception as error:
         raise _refused(view, kafka, error) from error
-    matched = _match(outputs, target, view, target_columns)
+    op = _op_position(outputs, target, view)
+    matched = _match(outputs, target, view, target_columns, op=op)
     ids = {column.name: column.id for column in target.schema.columns}
     filled = tuple((outputs[position][0], ids[name]) for name, position in matched.items())
     plan = frame._jdf.queryExecution().optimizedPlan()
-    picked = _picked(session, plan, [name for name, _, _ in outputs], matched, target, kafka)
-    if picked is not None:
-        return FusedPlan(view=view, target=target.uuid, columns=picked, outputs=filled)
+    sources = _sources(plan)
+    picked = _picked(session, sources, len(outputs), matched, target, kafka)
+    if picked is not None and sources is not None:
+        told = None if op is None else _as_declared(kafka, sources[op])
+        fused = FusedPlan(view=view, target=target.uuid, columns=picked, outputs=filled, op=told)
+        return _keyed(fused, kafka, config, target)
+    checks = _key_checks(plan, outputs, matched, target, view, kafka=kafka, config=config)
+    if _has_events(config, kafka, target) and op is None:
+        hint = "select `_op` too: without it a row that was deleted would come back"
+        raise ViewError("the view leaves out what the events do", view=view, column=OP_COLUMN, hint=hint)
     projection = tuple(_projected(column, matched.get(column.name)) for column in target.schema.columns)
+    if op is not None:
+        projection = (*projection, f"CAST(o{op} AS STRING) AS {quoted(OP_COLUMN)}")
     _check_projection(frame, projection, len(outputs), view)
     needed = _needed(plan, columns) or columns[:1]
     return SqlPlan(
-        view=view, target=target.uuid, text=text, projection=projection, needed=tuple(needed), outputs=filled
+        view=view,
+        target=target.uuid,
+        text=text,
+        projection=projection,
+        needed=tuple(needed),
+        outputs=filled,
+        checks=checks,
     )
 
 
@@ -133,13 +158,101 @@ def constant_defaults(session: Any, kafka: KafkaDef) -> dict[str, object]:
     return values
 
 
-def _offered(kafka: KafkaDef, select: str) -> list[str]:
+def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableDef) -> FusedPlan:
+    """The plan with what a unique key asks for: events bring what they do, and a message without a key is broken."""
+    if not target.unique_key:
+        return plan
+    op = plan.op
+    if op is None and _has_events(config, kafka, target):
+        op = OP_COLUMN
+    key = {column.name for name in target.unique_key if (column := target.schema.find(name)) is not None}
+    checks = []
+    for each in plan.columns:
+        if each.target in key and each.source is None:
+            hint = "select a column of the Kafka table for each column of the UNIQUE KEY"
+            raise ViewError("a column of the unique key is not filled", view=plan.view, column=each.target, hint=hint)
+        if each.target in key and each.source is not None:
+            _check_stream(plan.view, each.target, config)
+            because = f"it is in the unique key of {full_name(target)}"
+            checks.append(RowCheck(each.source, Wanted.PRESENT, because))
+    if op is not None:
+        checks.append(RowCheck(op, Wanted.OP, f"{full_name(target)} must know what the row does"))
+    return replace(plan, op=op, checks=tuple(checks))
+
+
+def _check_stream(view: str, column: str, config: KafkaConfig) -> None:
+    if config.error_mode is ErrorMode.STREAM:
+        hint = f"write WHERE {column} IS NOT NULL, and take the broken messages by another view"
+        raise ViewError("a broken message would have no unique key", view=view, column=column, hint=hint)
+
+
+def _key_checks(
+    plan: Any,
+    outputs: Sequence[tuple[str, str, bool]],
+    matched: Mapping[str, int],
+    target: TableDef,
+    view: str,
+    *,
+    kafka: KafkaDef,
+    config: KafkaConfig,
+) -> tuple[RowCheck, ...]:
+    """What messages must have so that computed rows have a unique key. Raises ViewError where they might lack it and
+    nobody could tell of which message they came.
+    """
+    checks = []
+    traced = _traced(plan) if target.unique_key else []
+    for name in target.unique_key:
+        column = target.schema.find(name)
+        position = None if column is None else matched.get(column.name)
+        if position is None:
+            hint = "select a value for each column of the UNIQUE KEY"
+            raise ViewError("a column of the unique key is not filled", view=view, column=name, hint=hint)
+        if not outputs[position][2]:
+            continue
+        source = traced[position] if position < len(traced) else None
+        if source is None:
+            hint = f"declare what it is made of NOT NULL in the Kafka table, or write WHERE {name} IS NOT NULL"
+            raise ViewError("a column of the unique key may get NULL", view=view, column=name, hint=hint)
+        _check_stream(view, name, config)
+        because = f"it is in the unique key of {full_name(target)}"
+        checks.append(RowCheck(_as_declared(kafka, source), Wanted.PRESENT, because))
+    return tuple(checks)
+
+
+def _traced(plan: Any) -> list[str | None]:
+    """By position the column of the Kafka table that is null where the view's column is; None: there is no such one.
+
+    Known where each row of the view is made of one message, and each message makes one.
+    """
+    if _class(plan) != "Project" or _class(plan.child()) != "LogicalRDD":
+        return []
+    names: list[str | None] = []
+    for expression in _listed(plan.projectList()):
+        inner = expression
+        while _class(inner) in ("Alias", "Cast"):
+            inner = inner.child()
+        names.append(inner.name() if _class(inner) == "AttributeReference" else None)
+    return names
+
+
+def _has_events(config: KafkaConfig, kafka: KafkaDef, target: TableDef) -> bool:
+    """Whether messages say what their rows do to the target."""
+    return config.envelope is Envelope.DEBEZIUM and bool(target.unique_key) and kafka.schema.find(OP_COLUMN) is None
+
+
+def _offered(kafka: KafkaDef, config: KafkaConfig, select: str) -> list[str]:
     """The columns of the temporary view: those of the table, and the virtual ones that the text names."""
     names = list(kafka.schema.names)
     virtual = [*VIRTUAL_COLUMNS]
-    if read_config(kafka).error_mode is ErrorMode.STREAM:
+    if config.error_mode is ErrorMode.STREAM:
         virtual += ERROR_COLUMNS
-    return names + [name for name in virtual if kafka.schema.find(name) is None and re.search(rf"\b{name}\b", select)]
+    if config.envelope is Envelope.DEBEZIUM:
+        virtual += ENVELOPE_COLUMNS
+    named = [name for name in virtual if kafka.schema.find(name) is None and re.search(rf"\b{name}\b", select)]
+    if config.envelope is Envelope.DEBEZIUM and kafka.schema.find(OP_COLUMN) is None and OP_COLUMN not in named:
+        # `*` stands for it: whoever takes events as they are must not turn deletes into rows.
+        named.append(OP_COLUMN)
+    return names + named
 
 
 def spark_ddl(schema: Schema, columns: Sequence[str]) -> str:
@@ -222,16 +335,42 @@ def _class(node: Any) -> str:
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
+def _op_position(outputs: Sequence[tuple[str, str, bool]], target: TableDef, view: str) -> int | None:
+    """Which of the view's columns says what rows do; None: they say nothing, or the target has no unique key."""
+    if not target.unique_key:
+        return None
+    found = [
+        position
+        for position, (name, _, _) in enumerate(outputs)
+        if is_op_name(name) and target.schema.find(name) is None
+    ]
+    if len(found) > 1:
+        raise ViewError("two columns say what rows do", view=view, column=outputs[found[1]][0])
+    for position in found:
+        name, given, _ = outputs[position]
+        if given not in ("string", "boolean", *_INTEGERS):
+            raise ViewError("wrong type of a column", view=view, column=name, given=given, target="string")
+    return found[0] if found else None
+
+
 def _match(
-    outputs: Sequence[tuple[str, str, bool]], target: TableDef, view: str, known: Sequence[tuple[str, int]]
+    outputs: Sequence[tuple[str, str, bool]],
+    target: TableDef,
+    view: str,
+    known: Sequence[tuple[str, int]],
+    *,
+    op: int | None,
 ) -> dict[str, int]:
     """By column of the target, the position of the view's column that fills it."""
     matched: dict[str, int] = {}
+    key = {name.lower() for name in target.unique_key}
     ids = {name.lower(): identity for name, identity in known}
     for position, (name, given, may_be_null) in enumerate(outputs):
+        if position == op:
+            continue
         column = _filled(target.schema, name, ids)
         if column is None:
-            if name in VIRTUAL_COLUMNS or name in ERROR_COLUMNS:
+            if name in VIRTUAL_COLUMNS or name in ERROR_COLUMNS or name in ENVELOPE_COLUMNS:
                 # `*` stands for virtual columns too when the text names one; they were not meant.
                 continue
             hint = f"columns of {full_name(target)}: {', '.join(target.schema.names)}; rename it with AS"
@@ -242,7 +381,7 @@ def _match(
             wanted = spark_name(column.type)
             hint = f"write CAST({name} AS {wanted}) AS {name}"
             raise ViewError("wrong type of a column", view=view, column=name, given=given, target=wanted, hint=hint)
-        if may_be_null and not column.nullable:
+        if may_be_null and not column.nullable and column.name.lower() not in key:
             hint = f"declare it NOT NULL in the Kafka table, or write coalesce({name}, ..) AS {name}"
             raise ViewError("a NOT NULL column of the target may get NULL", view=view, column=name, hint=hint)
         matched[column.name] = position
@@ -286,11 +425,15 @@ def fits(given: str, wanted: DataType) -> bool:
 
 
 def _picked(
-    session: Any, plan: Any, outputs: Sequence[str], matched: Mapping[str, int], target: TableDef, kafka: KafkaDef
+    session: Any,
+    sources: Sequence[str] | None,
+    outputs: int,
+    matched: Mapping[str, int],
+    target: TableDef,
+    kafka: KafkaDef,
 ) -> tuple[Picked, ...] | None:
     """The target's columns if the plan only picks; None if Spark has to compute."""
-    sources = _sources(plan)
-    if sources is None or len(sources) != len(outputs):
+    if sources is None or len(sources) != outputs:
         return None
     picked = []
     for column in target.schema.columns:

@@ -4,19 +4,21 @@ Covers: the maintenance manager, its ops, their policies and settings. Does not 
 where tasks run (warehouse), what is true (catalog).
 Always holds: maintenance never aborts ingestion and is never aborted by it, unless its inputs were dropped; nothing is
 deleted that a reader or a running transaction may need; every choice and every refusal has its reason.
-See also: POLICIES.md 2, 3, 5, 9; docs/operate for tuning.
+See also: POLICIES.md 2, 3, 5, 6, 7, 9; docs/operate for tuning.
 """
 
+from tilth.maintenance.compaction.spark import delta_runner
 from tilth.maintenance.knobs import ManagerSettings, check_table_settings, gc_settings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
 from tilth.maintenance.policy.expiry import is_expired, ttl_of
 from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.settings import TABLE_SETTINGS
 from tilth.maintenance.settings import NODE_SETTINGS
-from tilth.maintenance.spark import merge_runner, mutate_runner
+from tilth.maintenance.spark import flush_runner, merge_runner, mutate_runner
 from tilth.maintenance.stats import (
     RUN_MILLISECONDS,
     ChoiceRow,
+    FlushReport,
     GcReport,
     GcRow,
     MaintenanceNumbers,
@@ -34,6 +36,7 @@ __all__ = [
     "RUN_MILLISECONDS",
     "TABLE_SETTINGS",
     "ChoiceRow",
+    "FlushReport",
     "GcReport",
     "GcRow",
     "GcSettings",
@@ -48,6 +51,8 @@ __all__ = [
     "OpRun",
     "OptimizeReport",
     "check_table_settings",
+    "delta_runner",
+    "flush_runner",
     "gc_settings",
     "is_expired",
     "manager_settings",

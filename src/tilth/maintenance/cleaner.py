@@ -33,6 +33,8 @@ FORGET_BATCH = 10
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
+#: So long an insert with the same label is known (POLICIES.md 9.1).
+LABEL_KEPT_MS = 16_800_000
 #: So long, and among so many of its Kafka table, a round has an entry of its own in the ledger; older ones are folded.
 LEDGER_KEPT_MS = 86_400_000
 LEDGER_KEPT_MAX = 10_000
@@ -177,8 +179,9 @@ class Cleaner:
         events = self._catalog.part_log.trim(max(0, now_ms - PART_LOG_KEPT_MS))
         tables = {mutation.table for mutation in self._catalog.mutations.all()}
         mutations = sum(self._catalog.mutations.trim(table) for table in tables)
-        if txns or events or mutations:
-            _log.info("records_trimmed", transactions=txns, events=events, mutations=mutations)
+        labels = self._catalog.labels.trim(pack(max(0, now_ms - LABEL_KEPT_MS)))
+        if txns or events or mutations or labels:
+            _log.info("records_trimmed", transactions=txns, events=events, mutations=mutations, labels=labels)
 
     def _fold_ledgers(self, now_ms: int) -> None:
         for relation in self._catalog.tables.all():

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from tilth.base.settings import BadSettingError, value_of
 from tilth.maintenance import settings as given
+from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy import settings as of_table
 from tilth.maintenance.policy.candidates import KeyRangeSettings, MergeSettings
+from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
 from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
@@ -35,6 +37,23 @@ class ManagerSettings:
     memory_limit_hard: int = given.MEMORY_LIMIT_HARD_BYTES.default
     memory_limit_warn_percentage: float = given.MEMORY_LIMIT_WARN_PERCENTAGE.default
     workload: WorkloadSettings = field(default_factory=WorkloadSettings)
+    #: Of rows, and of changes of rows.
+    flush: FlushSettings = field(default_factory=FlushSettings)
+    deltas: DeltaSettings = field(default_factory=DeltaSettings)
+    #: Of each op that does not run on this node, the setting that says so.
+    switched_off: Mapping[OpKind, str] = field(default_factory=dict)
+
+
+#: Which setting lets which op run.
+_SWITCHES = {
+    OpKind.FLUSH: given.ENABLE_FLUSH_MEMROWSET,
+    OpKind.FLUSH_DELTAS: given.ENABLE_FLUSH_DELTAMEMSTORES,
+    OpKind.MINOR_DELTA: given.ENABLE_MINOR_DELTA_COMPACTION,
+    OpKind.MAJOR_DELTA: given.ENABLE_MAJOR_DELTA_COMPACTION,
+    OpKind.LOG_GC: given.ENABLE_LOG_GC,
+    OpKind.HISTORY_GC: given.ENABLE_UNDO_DELTA_BLOCK_GC,
+    OpKind.DELETED_PART_GC: given.ENABLE_DELETED_ROWSET_GC,
+}
 
 
 def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
@@ -63,6 +82,16 @@ def manager_settings(values: Mapping[str, object]) -> ManagerSettings:
             hot_scans_per_second=value_of(values, given.HOT_SCANS_PER_SECOND),
             hot_rows_per_second=value_of(values, given.HOT_ROWS_PER_SECOND),
         ),
+        flush=FlushSettings(
+            threshold_mb=value_of(values, given.FLUSH_THRESHOLD_MB),
+            threshold_secs=value_of(values, given.FLUSH_THRESHOLD_SECS),
+            upper_bound_ms=value_of(values, given.FLUSH_UPPER_BOUND_MS),
+        ),
+        deltas=DeltaSettings(
+            minor_files_max=value_of(values, given.MINOR_DELTA_FILES),
+            major_ratio_min=value_of(values, given.MAJOR_DELTA_RATIO),
+        ),
+        switched_off={kind: switch.name for kind, switch in _SWITCHES.items() if not value_of(values, switch)},
     )
 
 

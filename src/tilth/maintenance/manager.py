@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
+from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
@@ -24,6 +25,11 @@ from tilth.maintenance.lookout import Lookout
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.memory import MemoryMeter, ProcessMemory, limit_of
 from tilth.maintenance.op import Choice, ChoiceRule, NotPrepared, Op, OpKind, OpView, Prepared, op_name
+from tilth.maintenance.ops.attempt import Translator, translation_of
+from tilth.maintenance.ops.build import Surroundings, delta_ops, gc_ops
+from tilth.maintenance.ops.flush import FlushOp
+from tilth.maintenance.ops.gc_op import GcOp
+from tilth.maintenance.ops.gc_round import joined
 from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.ops.mutate import MutateOp
 from tilth.maintenance.ops.part_gc import PartGcOp
@@ -35,6 +41,7 @@ from tilth.maintenance.runs import Runs, Slot
 from tilth.maintenance.scheduler import choose, passed_over
 from tilth.maintenance.stats import (
     ChoiceRow,
+    FlushReport,
     GcReport,
     GcRow,
     MaintenanceNumbers,
@@ -59,6 +66,8 @@ CLEAN_PERIOD_MS = 5_000
 STOP_SECONDS_MAX = 30.0
 #: While it is disabled, the log says so this often.
 DISABLED_LOG_SECONDS = 300.0
+#: Ops whose waiting bytes are told as numbers.
+_TOLD_WAITING = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
 
 _log = Log("maintenance")
 
@@ -79,10 +88,11 @@ class MaintenanceManager:
         live_txns: Callable[[], Collection[int]] = frozenset,
         build: Callable[[TableWatch], tuple[Op, ...]] | None = None,
         memory: Callable[[], int] | None = None,
+        translator: Translator = translation_of,
     ) -> None:
         """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
         work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` tells the bytes
-        in use, none: asks the system.
+        in use, none: asks the system; `translator` brings over what changes in parts while they are made anew.
         """
         self._clock = clock
         self._catalog = catalog
@@ -92,6 +102,7 @@ class MaintenanceManager:
         self._rng = rng
         self._server = server
         self._others_live_txns = live_txns
+        self._translator = translator
         self._owner = Owner(clock, catalog, server)
         self._tally = Tally(clock)
         self._looks = Looks(clock)
@@ -187,14 +198,21 @@ class MaintenanceManager:
         """A row for each service of every table."""
         now_ms = self._clock.now_ms()
         return [
-            service_stats(table.watch, op, now_ms, server=self._server, unseen=self._looks.failure(op))
+            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._looks.failure)
             for table in self._registry.all()
-            for op in table.ops
+            for ops in table.by_service()
         ]
 
     def numbers(self) -> MaintenanceNumbers:
-        """What was done since the start."""
-        return self._tally.numbers()
+        """What was done since the start, and what waits now."""
+        waiting: dict[OpKind, int] = {}
+        for table in self._registry.all():
+            for op in table.ops:
+                if op.kind in _TOLD_WAITING:
+                    said = self._looks.said(op)
+                    size = said.ram_anchored_bytes if op.kind is OpKind.FLUSH else said.data_retained_bytes
+                    waiting[op.kind] = waiting.get(op.kind, 0) + size
+        return self._tally.numbers(waiting)
 
     def ops(self) -> list[OpRow]:
         """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
@@ -211,6 +229,12 @@ class MaintenanceManager:
     def choices(self) -> list[ChoiceRow]:
         """The last thousand choices and refusals, newest first."""
         return self._record.rows()
+
+    def memory(self) -> MemoryReading:
+        """Memory in use, as of at most 50 ms ago, and the limits: what writers are slowed and refused by."""
+        use = self._memory.use()
+        soft = int((use.hard_limit or 0) * self._settings.scheduler.memory_limit_soft_percentage / 100)
+        return MemoryReading(used=use.consumption, hard=use.hard_limit, soft=soft)
 
     def status(self) -> ManagerStatus:
         """Ops, runs and slots at this moment. POLICIES.md 5.4."""
@@ -247,20 +271,41 @@ class MaintenanceManager:
         """What is kept and what goes, and what holds it. Raises TableNotFoundError."""
         return self._registry.get(table_uuid).op(PartGcOp).explain()
 
+    def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport:
+        """Makes parts of all row segments that are visible now, of the partition or of all; returns when it is done.
+
+        Raises TableNotFoundError, what a flush failed with, and UnavailableError where other work holds segments.
+        """
+        return self._registry.get(table_uuid).op(FlushOp).flush_now(partition)
+
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
-        """Merges the parts of the partition, or of all, as far as the limits allow; returns when it is done.
+        """Flushes and merges what the partition has, or all have, as far as the limits allow; returns when it is done.
 
         Raises TableNotFoundError, NotFoundError for a partition without parts, and what a merge failed with.
         """
         table = self._registry.get(table_uuid)
-        return optimize_table(self._clock, self._catalog, table.op(MergeOp), table.watch, partition, is_final=final)
+        return optimize_table(
+            self._clock,
+            self._catalog,
+            table.op(MergeOp),
+            table.op(FlushOp),
+            table.watch,
+            partition,
+            is_final=final,
+        )
 
     def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
         """Both phases of collecting for the table, or one partition, at once. Raises TableNotFoundError.
 
         `is_forced` takes the lifetimes for 0; readers with a lease and running transactions are still waited for.
         """
-        return self._registry.get(table_uuid).op(PartGcOp).run_now(partition, is_forced=is_forced)
+        table = self._registry.get(table_uuid)
+        parts = table.op(PartGcOp)
+        parts.check_partition(partition)
+        # Segments first: what hid them is ended then. What changed rows of parts last, when they are gone.
+        order = (OpKind.DELETED_PART_GC, OpKind.LOG_GC, OpKind.PART_GC, OpKind.HISTORY_GC)
+        found = {op.kind: op for op in table.ops if isinstance(op, GcOp | PartGcOp)}
+        return joined(found[kind].run_now(partition, is_forced=is_forced) for kind in order if kind in found)
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
         """Asks what runs in the partition, or anywhere in the table, to end; returns how many runs.
@@ -435,6 +480,7 @@ class MaintenanceManager:
                 op_name(kind, watch.name), watch.name, f"{partition}: {reason}"
             )
 
+        around = self._surroundings()
         return (
             MergeOp(
                 self._clock,
@@ -448,6 +494,7 @@ class MaintenanceManager:
                 workers=self._workers,
                 told=told(OpKind.MERGE),
                 tally=self._tally,
+                translator=self._translator,
             ),
             MutateOp(
                 self._clock,
@@ -460,18 +507,45 @@ class MaintenanceManager:
                 tally=self._tally,
                 workers=self._workers,
                 told=told(OpKind.MUTATE),
+                translator=self._translator,
             ),
-            PartGcOp(
+            FlushOp(
                 self._clock,
                 self._catalog,
+                self._dispatcher,
                 self._root,
-                self._rng,
+                settings=self._settings.flush,
+                switched_off_by=self._settings.switched_off.get(OpKind.FLUSH, ""),
                 watch=watch,
                 owner=self._owner,
+                cleaner=self._cleaner,
+                told=told(OpKind.FLUSH),
                 tally=self._tally,
-                table_count=self._registry.count,
+                translator=self._translator,
             ),
+            *delta_ops(around, watch, told),
+            *gc_ops(around, watch),
         )
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            clock=self._clock,
+            catalog=self._catalog,
+            dispatcher=self._dispatcher,
+            root=self._root,
+            rng=self._rng,
+            settings=self._settings,
+            owner=self._owner,
+            cleaner=self._cleaner,
+            tally=self._tally,
+            table_count=self._registry.count,
+            used_percent=self._used_under_pressure,
+        )
+
+    def _used_under_pressure(self) -> float:
+        """Percent of the memory in use where that presses, else 0."""
+        used = self._memory.last.percent
+        return used if used >= self._settings.scheduler.memory_pressure_percentage else 0.0
 
     def _live_txns(self) -> set[int]:
         live = {task.txn for task in self._dispatcher.tasks() if task.ended_ms == 0}

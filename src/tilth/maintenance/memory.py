@@ -9,6 +9,7 @@ for each of them, so the number is rather too high than too low.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,7 @@ _log = Log("maintenance")
 
 
 class MemoryMeter:
-    """What the manager asks before each choice. For one thread."""
+    """What the manager asks before each choice, and who slows writers; from any thread."""
 
     def __init__(
         self, clock: Clock, *, hard_limit: int | None, warn_percentage: float, read: Callable[[], int]
@@ -43,6 +44,7 @@ class MemoryMeter:
         self._warn_percentage = warn_percentage
         self._read = read
         self._use = MemoryUse(consumption=0, hard_limit=hard_limit)
+        self._lock = threading.Lock()
         self._sampled: float | None = None
         self._has_warned = False
 
@@ -55,12 +57,13 @@ class MemoryMeter:
         """As of at most `SAMPLE_SECONDS` ago."""
         if self._hard_limit is None:
             return self._use
-        now = self._clock.monotonic()
-        if self._sampled is None or now - self._sampled >= SAMPLE_SECONDS:
-            self._sampled = now
-            self._use = MemoryUse(consumption=self._read(), hard_limit=self._hard_limit)
-            self._warn()
-        return self._use
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._sampled is None or now - self._sampled >= SAMPLE_SECONDS:
+                self._sampled = now
+                self._use = MemoryUse(consumption=self._read(), hard_limit=self._hard_limit)
+                self._warn()
+            return self._use
 
     def _warn(self) -> None:
         """Once for each time that it comes so near."""

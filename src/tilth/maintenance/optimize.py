@@ -1,4 +1,4 @@
-"""OPTIMIZE: the merges of a table at a user's word, waited for."""
+"""OPTIMIZE: the flush and the merges of a table at a user's word, waited for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.catalog import Catalog
+from tilth.maintenance.ops.flush import FlushOp
 from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.stats import OptimizeReport
@@ -18,11 +19,18 @@ OPTIMIZE_WAIT_MS = 600_000
 
 
 def optimize_table(
-    clock: Clock, catalog: Catalog, op: MergeOp, watch: TableWatch, partition: str | None, *, is_final: bool
+    clock: Clock,
+    catalog: Catalog,
+    op: MergeOp,
+    flush: FlushOp,
+    watch: TableWatch,
+    partition: str | None,
+    *,
+    is_final: bool,
 ) -> OptimizeReport:
-    """Merges the parts of the partition, or of all, as far as the limits allow.
+    """Makes parts of the segments of the partition, or of all, and merges the parts as far as the limits allow.
 
-    Raises NotFoundError for a partition without parts, and what a merge failed with.
+    Raises NotFoundError for a partition without parts, and what a flush or a merge failed with.
     """
     started = clock.monotonic()
     known = catalog.parts.partitions(watch.uuid)
@@ -33,6 +41,7 @@ def optimize_table(
     deadline_ms = clock.now_ms() + OPTIMIZE_WAIT_MS
     before = _count_parts(catalog, watch.uuid, partitions)
     merges: list[tuple[int, int, int]] = []
+    flush.flush_now(partition)
     if partitions:
         with ThreadPoolExecutor(min(OPTIMIZE_THREADS, len(partitions)), thread_name_prefix="tilth-optimize") as pool:
             for done in pool.map(lambda name: op.optimize(name, effort, deadline_ms=deadline_ms), partitions):

@@ -18,7 +18,7 @@ from tilth.catalog import Catalog, TableNotFoundError
 from tilth.maintenance.op import Op
 from tilth.maintenance.watch import TableWatch
 from tilth.model.mutation import Mutation, MutationState
-from tilth.model.service import ALL_TABLES, Switch
+from tilth.model.service import ALL_TABLES, ServiceKind, Switch
 from tilth.model.table import TableDef, full_name
 
 OpT = TypeVar("OpT", bound=Op)
@@ -34,6 +34,13 @@ class TableOps:
     def op(self, kind: type[OpT]) -> OpT:
         """The op of this class. Every table has one of each."""
         return next(op for op in self.ops if isinstance(op, kind))
+
+    def by_service(self) -> list[list[Op]]:
+        """The ops, those of one service together."""
+        found: dict[ServiceKind, list[Op]] = {}
+        for op in self.ops:
+            found.setdefault(op.service, []).append(op)
+        return list(found.values())
 
 
 class Registry:

@@ -1,7 +1,7 @@
 """The knobs of the node's maintenance manager; those of each table are in policy/settings.py.
 
-Covers: names (the ones users of Kudu and ByConity know), defaults, checks, what each direction costs. Does not cover:
-flushes and deltas. See also: knobs.py, which makes values of them.
+Covers: names (the ones users of Kudu and ByConity know), defaults, checks, what each direction costs.
+See also: knobs.py, which makes values of them.
 """
 
 from __future__ import annotations
@@ -184,6 +184,91 @@ HOT_ROWS_PER_SECOND = _node(
     "busiest do.",
 )
 
+# Flushes, compactions of deltas and collecting on a node.
+
+FLUSH_THRESHOLD_MB = _node(
+    "flush_threshold_mb",
+    1024,
+    int,
+    *at_least(1),
+    "Rows, or changes of rows, that wait for a flush, from which on their size alone is a reason to flush. Less: "
+    "queries read fewer unsorted rows and changes. More: fewer, larger parts.",
+    "MiB",
+)
+FLUSH_THRESHOLD_SECS = _node(
+    "flush_threshold_secs",
+    120,
+    int,
+    *at_least(0),
+    "Age from which on rows or changes of rows are flushed however few they are. Shorter: queries read fewer unsorted "
+    "rows and changes. Longer: fewer, larger parts.",
+    "s",
+)
+FLUSH_UPPER_BOUND_MS = _node(
+    "flush_upper_bound_ms",
+    3_600_000,
+    int,
+    *at_least(1),
+    "Age at which the gain of a flush is 1, as much as age can give. Shorter: old rows go before merges sooner. "
+    "Longer: merges go first for longer.",
+    "ms",
+)
+ENABLE_FLUSH_MEMROWSET = switch(
+    Scope.NODE,
+    "enable_flush_memrowset",
+    True,
+    "Off: row segments are not flushed into parts, and queries read more and more unsorted rows.",
+)
+ENABLE_FLUSH_DELTAMEMSTORES = switch(
+    Scope.NODE,
+    "enable_flush_deltamemstores",
+    True,
+    "Off: change segments are not made into deltas of their parts, and queries read more and more of them.",
+)
+ENABLE_MINOR_DELTA_COMPACTION = switch(
+    Scope.NODE,
+    "enable_minor_delta_compaction",
+    True,
+    "Off: the deltas of a part are not made into one, and each flush of changes adds a file that queries read.",
+)
+ENABLE_MAJOR_DELTA_COMPACTION = switch(
+    Scope.NODE,
+    "enable_major_delta_compaction",
+    True,
+    "Off: updates are not written into columns, and queries patch each row that was updated.",
+)
+ENABLE_LOG_GC = switch(
+    Scope.NODE, "enable_log_gc", True, "Off: row segments that were flushed stay on the disk for ever."
+)
+ENABLE_UNDO_DELTA_BLOCK_GC = switch(
+    Scope.NODE,
+    "enable_undo_delta_block_gc",
+    True,
+    "Off: deltas that were compacted, or whose parts are gone, stay on the disk for ever.",
+)
+ENABLE_DELETED_ROWSET_GC = switch(
+    Scope.NODE,
+    "enable_deleted_rowset_gc",
+    True,
+    "Off: parts whose rows are all deleted stay until a merge takes them.",
+)
+MINOR_DELTA_FILES = _node(
+    "tablet_delta_store_minor_compact_max",
+    1000,
+    int,
+    *at_least(1),
+    "Delta files of one part and kind at which making them one gains as much as it can. Fewer: queries open fewer "
+    "files. More: changes are written again less often.",
+)
+MAJOR_DELTA_RATIO = _node(
+    "tablet_delta_store_major_compact_min_ratio",
+    0.1,
+    float,
+    *between(0, 1),
+    "Share of a part's bytes that its deltas must have before its updated columns are written anew. Less: queries "
+    "patch fewer rows. More: columns are written again less often.",
+)
+
 DROPPED_TABLE_KEEP = _node(
     "dropped_table_keep_seconds",
     259_200.0,
@@ -214,6 +299,18 @@ NODE_SETTINGS = SettingGroup(
         WORKLOAD_SCORE_UPPER_BOUND,
         HOT_SCANS_PER_SECOND,
         HOT_ROWS_PER_SECOND,
+        FLUSH_THRESHOLD_MB,
+        FLUSH_THRESHOLD_SECS,
+        FLUSH_UPPER_BOUND_MS,
+        ENABLE_FLUSH_MEMROWSET,
+        ENABLE_FLUSH_DELTAMEMSTORES,
+        ENABLE_MINOR_DELTA_COMPACTION,
+        ENABLE_MAJOR_DELTA_COMPACTION,
+        ENABLE_LOG_GC,
+        ENABLE_UNDO_DELTA_BLOCK_GC,
+        ENABLE_DELETED_ROWSET_GC,
+        MINOR_DELTA_FILES,
+        MAJOR_DELTA_RATIO,
         DROPPED_TABLE_KEEP,
     ]
 )

@@ -1,10 +1,13 @@
-"""Merges and mutations as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
+"""Flushes, merges and mutations as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
 
-Covers: the messages of both, their runners, the rewrite of parts by Spark SQL. Does not cover: choice and commit
-(ops/), the bytes (tilth.storage).
-Always holds: a file is on the disk before anybody hears its name; a mutation changes no order of rows.
+Covers: their messages, their runners, the rewrite of parts by Spark SQL. Does not cover: choice and commit (ops/), the
+bytes (tilth.storage).
+Always holds: a file is on the disk before anybody hears its name, its row map beside it; what was deleted or changed
+in a part before is so in what becomes of it; a mutation changes no order of rows, but that of a segment, which it
+sorts.
 
 A mutation's job has one Spark partition for each file, so that rows keep their order and each file becomes one file.
+Parts without changes are Spark's own scan; of others storage's kernel reads the rows, in Python.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tilth.base.errors import InvalidInputError, TilthError
+from tilth.model.delta import PartSource, deleted_rows
 from tilth.model.mutation import MutationKind
 from tilth.model.part import Bound, DataFile, WrittenPart
 from tilth.model.table import Schema
@@ -29,6 +34,7 @@ from tilth.storage import (
     Place,
     TableLayout,
     expressions,
+    flush_segments,
     footer_rows,
     merge_parts,
     rewrite_part,
@@ -64,11 +70,11 @@ class MutationExpressionError(InvalidInputError):
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker must know to merge parts of one partition."""
+    """What a worker must know to make one part of several, or of segments, of one partition."""
 
     layout: TableLayout
-    #: In the order of the parts.
-    files: tuple[DataFile, ...]
+    #: In the order of the parts; of a merge no segments, of a flush nothing else.
+    sources: tuple[PartSource, ...]
     partition: str
     values: tuple[Bound, ...]
     txn: int
@@ -77,7 +83,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker reports of a merge that it did."""
+    """What a worker reports of a merge or flush that it did."""
 
     #: None: no row was left.
     written: WrittenPart | None
@@ -85,18 +91,29 @@ class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
     bytes_in: int
     #: Left out because their time had passed.
     rows_expired: int = 0
+    #: Left out because they were deleted before.
+    rows_deleted: int = 0
 
 
 class MutateSource(msgspec.Struct, frozen=True, kw_only=True):
     """One part that a mutation rewrites."""
 
-    #: The part's name.
-    name: str
-    file: DataFile
-    #: The columns that the file has.
-    schema: Schema
-    partition: str
+    source: PartSource
     values: tuple[Bound, ...]
+
+    @property
+    def name(self) -> str:
+        """The part's."""
+        return str(self.source.name)
+
+    @property
+    def file(self) -> DataFile:
+        return self.source.file
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its rows are those of a Parquet file."""
+        return not (self.source.is_segment or self.source.deltas)
 
 
 class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +143,7 @@ class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
     written: WrittenPart | None
     #: True: no row matched, so nothing was written.
     is_untouched: bool
+    #: Without those that were deleted before.
     rows_in: int
     rows_out: int
 
@@ -180,6 +198,11 @@ def merge_runner() -> Runner:
     return _merge
 
 
+def flush_runner() -> Runner:
+    """The runner of TaskKind.FLUSH: one Spark task reads segments, sorts, writes; else like `merge_runner`."""
+    return _flush
+
+
 def mutate_runner() -> Runner:
     """The runner of TaskKind.MUTATE: one Spark job counts what matches, a second one rewrites the files that have it.
 
@@ -191,18 +214,45 @@ def mutate_runner() -> Runner:
 
 def _merge(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
-    result = run_in_task(
-        context.session,
-        partial(merge_parts, task.layout, task.files, task.partition, task.values, txn=task.txn, expired=task.expired),
+    merge = partial(
+        merge_parts,
+        task.layout,
+        task.sources,
+        task.partition,
+        task.values,
+        txn=task.txn,
+        expired=task.expired,
+        has_map=True,
     )
-    facts = MergeFacts(
-        written=result.written,
-        rows_in=result.rows_in,
-        bytes_in=result.bytes_in,
-        rows_expired=result.rows_expired,
+    result = run_in_task(context.session, merge)
+    return _made(
+        MergeFacts(
+            written=result.written,
+            rows_in=result.rows_in,
+            bytes_in=result.bytes_in,
+            rows_expired=result.rows_expired,
+            rows_deleted=result.rows_deleted,
+        )
     )
-    output_bytes = 0 if result.written is None else result.written.file.size
-    return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=result.bytes_in, output_bytes=output_bytes))
+
+
+def _flush(context: TaskContext) -> TaskResult:
+    task = decode_task(context.spec.payload)
+    flush = partial(flush_segments, task.layout, task.sources, task.partition, task.values, txn=task.txn)
+    result = run_in_task(context.session, flush)
+    return _made(
+        MergeFacts(
+            written=result.written,
+            rows_in=result.rows_in,
+            bytes_in=result.bytes_in,
+            rows_deleted=result.rows_deleted,
+        )
+    )
+
+
+def _made(facts: MergeFacts) -> TaskResult:
+    output_bytes = 0 if facts.written is None else facts.written.file.size
+    return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=facts.bytes_in, output_bytes=output_bytes))
 
 
 def _mutate(context: TaskContext) -> TaskResult:
@@ -212,7 +262,7 @@ def _mutate(context: TaskContext) -> TaskResult:
     task = decode_mutate_task(context.spec.payload)
     for name, value in _SESSION_CONF.items():
         context.session.conf.set(name, value)
-    rows = {source.name: footer_rows(task.layout.folder, source.file) for source in task.sources}
+    rows = {each.name: _present_rows(task.layout.folder, each.source) for each in task.sources}
     try:
         matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task)
         context.raise_if_cancelled()
@@ -238,10 +288,16 @@ def _mutate(context: TaskContext) -> TaskResult:
             )
         )
     cost = Cost(
-        input_bytes=sum(task.sources[place].file.size for place in places),
+        input_bytes=sum(task.sources[place].source.bytes for place in places),
         output_bytes=sum(part.file.size for part in written.values()),
     )
     return TaskResult(payload=encode_mutate_facts(MutateFacts(results=tuple(results))), actual=cost)
+
+
+def _present_rows(folder: str, source: PartSource) -> int:
+    """Rows that no delta deletes, by the file's own count."""
+    rows = source.rows if source.is_segment else footer_rows(folder, source.file)
+    return rows - deleted_rows(source.file.name, source.deltas)
 
 
 def _is_written(task: MutateTask, source: MutateSource, rows: dict[str, int], matched: dict[str, int] | None) -> bool:
@@ -256,16 +312,16 @@ def _matched(session: SparkSession, task: MutateTask) -> dict[str, int]:
     """By file how many rows the predicate is true for; files without are left out."""
     from pyspark.sql import functions as f
 
-    file = _free_name(task, "file")
-    frame = _rows_of(session, task, task.sources, file).where(f.expr(task.predicate))
-    return {row[0]: row[1] for row in frame.groupBy(quoted(file)).count().collect()}
+    names = _Names.of(task)
+    frame = _rows_of(session, task, task.sources, names).where(f.expr(task.predicate))
+    return {row[0]: row[1] for row in frame.groupBy(quoted(names.file)).count().collect()}
 
 
 def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> dict[str, WrittenPart]:
     """Rewrites the sources at these places; by file what was written for it, nothing where no row was left."""
     by_file = {
         task.sources[place].file.name: Place(
-            task=place, partition=task.sources[place].partition, values=task.sources[place].values
+            task=place, partition=task.sources[place].source.name.partition, values=task.sources[place].values
         )
         for place in places
     }
@@ -289,8 +345,8 @@ def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> 
         columns = [pyarrow.array([is_error]), pyarrow.array([pickle.dumps(answer)], pyarrow.binary())]
         yield pyarrow.RecordBatch.from_arrays(columns, names=["is_error", "answer"])
 
-    file = _free_name(task, "file")
-    frame = _changed(task, _rows_of(session, task, [task.sources[place] for place in places], file), file)
+    names = _Names.of(task)
+    frame = _changed(task, _rows_of(session, task, [task.sources[place] for place in places], names), names)
     written: dict[str, WrittenPart] = {}
     for row in frame.mapInArrow(write, _ANSWER).collect():
         answer = pickle.loads(bytes(row["answer"]))
@@ -302,25 +358,41 @@ def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> 
     return written
 
 
-def _rows_of(session: SparkSession, task: MutateTask, sources: Sequence[MutateSource], file: str) -> DataFrame:
-    """The sources' rows in the new files' columns, and last the name of the file that each is from."""
+def _rows_of(session: SparkSession, task: MutateTask, sources: Sequence[MutateSource], names: _Names) -> DataFrame:
+    """The sources' present rows in the new files' columns, then the name of the file that each is from and its index
+    there."""
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as f
 
-    from tilth.storage.spark import files_frame
+    from tilth.storage.spark import files_frame, ordered_rows
 
-    by_schema: dict[Schema, list[DataFile]] = {}
-    for source in sources:
-        by_schema.setdefault(source.schema, []).append(source.file)
+    by_shape: dict[tuple[Schema, bool], list[PartSource]] = {}
+    for each in sources:
+        by_shape.setdefault((each.source.schema, each.is_plain), []).append(each.source)
     frames = []
-    for schema, files in by_schema.items():
-        frame = files_frame(session, folder=task.layout.folder, files=files, schema=schema)
+    for (schema, is_plain), group in by_shape.items():
         columns = [f.expr(text) for text in expressions(schema, task.layout.schema)]
-        frames.append(frame.select(*columns, frame.metadataColumn("_metadata")["file_name"].alias(file)))
+        if is_plain:
+            frame = files_frame(
+                session, folder=task.layout.folder, files=[source.file for source in group], schema=schema
+            )
+            found = frame.metadataColumn("_metadata")
+            file, row = found["file_name"].alias(names.file), found["row_index"].alias(names.row)
+        else:
+            frame = ordered_rows(
+                session,
+                layout=task.layout,
+                sources=group,
+                stored=schema,
+                file_column=names.file,
+                row_column=names.row,
+            )
+            file, row = f.col(quoted(names.file)), f.col(quoted(names.row))
+        frames.append(frame.select(*columns, file, row))
     return reduce(DataFrame.union, frames)
 
 
-def _changed(task: MutateTask, frame: DataFrame, file: str) -> DataFrame:
+def _changed(task: MutateTask, frame: DataFrame, names: _Names) -> DataFrame:
     """The rows after the mutation, their order unchanged."""
     from pyspark.sql import functions as f
 
@@ -330,7 +402,6 @@ def _changed(task: MutateTask, frame: DataFrame, file: str) -> DataFrame:
     matches = f.coalesce(f.expr(task.predicate), f.lit(False))
     if task.kind is MutationKind.DELETE:
         return frame.where(~matches)
-    name = _free_name(task, "matches")
     assigned = {column.lower(): text for column, text in task.assignments}
     columns: list[Column] = []
     for column in task.layout.schema.columns:
@@ -338,18 +409,32 @@ def _changed(task: MutateTask, frame: DataFrame, file: str) -> DataFrame:
         text = assigned.pop(column.name.lower(), None)
         if text is not None:
             new = f.expr(f"CAST(({text}) AS {spark_name(column.type)})")
-            old = f.when(f.col(quoted(name)), new).otherwise(old).alias(column.name)
+            old = f.when(f.col(quoted(names.matches)), new).otherwise(old).alias(column.name)
         columns.append(old)
     if assigned:
         raise MutationExpressionError("the table has no such column", column=next(iter(assigned)))
-    return frame.withColumn(name, matches).select(*columns, f.col(quoted(file)))
+    kept = (f.col(quoted(names.file)), f.col(quoted(names.row)))
+    return frame.withColumn(names.matches, matches).select(*columns, *kept)
 
 
-def _free_name(task: MutateTask, name: str) -> str:
-    """A name that no column has, so that expressions mean the table's own."""
-    while task.layout.schema.find(name) is not None or name in ("file", "matches"):
-        name = f"_{name}"
-    return name
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Of columns beside the table's own; no column of the table has one of them, now or in its files."""
+
+    file: str
+    row: str
+    matches: str
+
+    @staticmethod
+    def of(task: MutateTask) -> _Names:
+        schemas = (task.layout.schema, *(each.source.schema for each in task.sources))
+
+        def free(name: str) -> str:
+            while any(schema.find(name) is not None for schema in schemas):
+                name = f"_{name}"
+            return name
+
+        return _Names(free("_file"), free("_row"), free("_matches"))
 
 
 # Any: what py4j and Spark raise has many shapes.

@@ -138,6 +138,20 @@ class MutationProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlushReport:
+    """What SYSTEM FLUSH did."""
+
+    segments: int
+    #: That were made of them; none of segments whose rows are all deleted.
+    parts: int
+    #: Of those parts.
+    rows: int
+    #: Of the segments, with what had changed in them.
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeReport:
     """What OPTIMIZE did."""
 
@@ -177,9 +191,10 @@ class GcRow:
     """One line of EXPLAIN GC."""
 
     partition: str
-    #: The name of the part, mark or range, or of the dropped table.
+    #: The name of the part, mark or range, of the delta's file, or of the dropped table.
     entry: str
-    #: `part`, `mark`, `range`, `trash`, `dropped table`; empty in a last line that says that there are more.
+    #: `part`, `segment`, `mark`, `range`, `delta`, `trash`, `dropped table`; empty in a last line that says that there
+    #: are more.
     kind: str
     #: `visible`, `in force` (a mark or range that still hides something), `hidden`, `in trash`, `removable`.
     state: str
@@ -213,6 +228,24 @@ class MaintenanceNumbers:
     mutations: OpNumbers
     #: Rounds of collecting.
     collections: OpNumbers
+    #: Of rows, and of changes of rows.
+    flushes: OpNumbers = OpNumbers()
+    delta_flushes: OpNumbers = OpNumbers()
+    minor_compactions: OpNumbers = OpNumbers()
+    major_compactions: OpNumbers = OpNumbers()
+    #: Rounds of collecting flushed segments, what only reads of the past need, and parts without rows.
+    log_collections: OpNumbers = OpNumbers()
+    history_collections: OpNumbers = OpNumbers()
+    deleted_part_collections: OpNumbers = OpNumbers()
+    #: Bytes of the parts that flushes made.
+    flushed_bytes: int = 0
+    #: Bytes of deltas that are gone, and of parts without rows that were hidden.
+    history_bytes: int = 0
+    deleted_part_bytes: int = 0
+    #: Bytes at this moment: of visible row segments, of deltas and parts without rows that wait for collecting.
+    segment_bytes: int = 0
+    history_waiting_bytes: int = 0
+    deleted_part_waiting_bytes: int = 0
     #: Partitions whose rows had all expired, and that were dropped.
     expired: int = 0
     #: Records that were moved to the trash.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -43,6 +43,9 @@ class _Counts:
     moved: int = 0
     removed: int = 0
     removed_bytes: int = 0
+    #: Bytes that rounds of the other kinds of collecting freed.
+    freed: defaultdict[OpKind, int] = field(default_factory=lambda: defaultdict(int))
+    flushed_bytes: int = 0
     prepare_failed: int = 0
     choices: int = 0
     choosing_microseconds: float = 0.0
@@ -78,6 +81,20 @@ class Tally:
             self._counts.removed += report.removed
             self._counts.removed_bytes += report.removed_bytes
 
+    def freed(self, kind: OpKind, report: GcReport) -> None:
+        """What a round of another kind of collecting did, also one that broke off."""
+        with self._lock:
+            self._counts.freed[kind] += report.removed_bytes
+            if kind is not OpKind.DELETED_PART_GC:
+                self._counts.moved += report.moved
+                self._counts.removed += report.removed
+                self._counts.removed_bytes += report.removed_bytes
+
+    def flushed(self, size: int) -> None:
+        """A flush made parts of so many bytes."""
+        with self._lock:
+            self._counts.flushed_bytes += size
+
     def chose(self, seconds: float) -> None:
         """One look with its choice or refusal took so long."""
         with self._lock:
@@ -89,13 +106,27 @@ class Tally:
         with self._lock:
             self._counts.prepare_failed += 1
 
-    def numbers(self) -> MaintenanceNumbers:
+    def numbers(self, waiting: Mapping[OpKind, int]) -> MaintenanceNumbers:
+        """`waiting`: bytes at this moment, by the kind of op that is for them."""
         with self._lock:
             counts = self._counts
             return MaintenanceNumbers(
                 merges=counts.runs[OpKind.MERGE].numbers(),
                 mutations=counts.runs[OpKind.MUTATE].numbers(),
                 collections=counts.runs[OpKind.PART_GC].numbers(),
+                flushes=counts.runs[OpKind.FLUSH].numbers(),
+                delta_flushes=counts.runs[OpKind.FLUSH_DELTAS].numbers(),
+                minor_compactions=counts.runs[OpKind.MINOR_DELTA].numbers(),
+                major_compactions=counts.runs[OpKind.MAJOR_DELTA].numbers(),
+                log_collections=counts.runs[OpKind.LOG_GC].numbers(),
+                history_collections=counts.runs[OpKind.HISTORY_GC].numbers(),
+                deleted_part_collections=counts.runs[OpKind.DELETED_PART_GC].numbers(),
+                flushed_bytes=counts.flushed_bytes,
+                history_bytes=counts.freed[OpKind.HISTORY_GC],
+                deleted_part_bytes=counts.freed[OpKind.DELETED_PART_GC],
+                segment_bytes=waiting.get(OpKind.FLUSH, 0),
+                history_waiting_bytes=waiting.get(OpKind.HISTORY_GC, 0),
+                deleted_part_waiting_bytes=waiting.get(OpKind.DELETED_PART_GC, 0),
                 expired=counts.expired,
                 moved=counts.moved,
                 removed=counts.removed,

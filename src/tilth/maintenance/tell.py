@@ -1,13 +1,24 @@
-"""What is told of one op: its row among the ops, and its service's row. Values in, rows out."""
+"""What is told of ops: the row of one among the ops, and the row of a service. Values in, rows out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tilth.maintenance.op import Op, OpStats
 from tilth.maintenance.scheduler import SchedulerSettings, adjusted_score
-from tilth.maintenance.state import Failure, ServiceState
+from tilth.maintenance.state import Failure, ServiceState, newest
 from tilth.maintenance.stats import OpRow
 from tilth.maintenance.watch import TableWatch
 from tilth.model.service import ServiceStats, SwitchState
+
+#: Of the states of a service's ops the one that is told.
+_MOST_TELLING = (
+    ServiceState.STOPPED,
+    ServiceState.RUNNING,
+    ServiceState.FAILED,
+    ServiceState.WAITING,
+    ServiceState.IDLE,
+)
 
 
 def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
@@ -31,30 +42,43 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
     )
 
 
-def service_stats(watch: TableWatch, op: Op, now_ms: int, *, server: str, unseen: Failure | None) -> ServiceStats:
-    """`unseen`: a failure to look at the op, of which the op itself does not know."""
-    state, reason, failure = op.state(now_ms)
-    if unseen is not None and state is not ServiceState.STOPPED:
-        wait = max(0, unseen.until_ms - now_ms) / 1000
-        state, failure = ServiceState.FAILED, unseen
-        reason = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
-    switch = watch.switch(op.service, now_ms)
+def service_stats(
+    watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: str, unseen: Callable[[Op], Failure | None]
+) -> ServiceStats:
+    """Of the ops of one service; `unseen`: a failure to look at an op, of which the op itself does not know."""
+    told = [_state_of(op, unseen(op), now_ms) for op in ops]
+    state, reason, _ = min(told, key=lambda each: _MOST_TELLING.index(each[0]))
+    if state is ServiceState.IDLE and len(told) > 1:
+        reason = "; ".join(f"{op.kind}: {why}" for op, (_, why, _) in zip(ops, told, strict=True) if why)
+    failures = [failure for _, _, failure in told if failure is not None]
+    last = newest(failures)
+    service = ops[0].service
+    switch = watch.switch(service, now_ms)
     return ServiceStats(
         database=watch.definition.database,
         table=watch.definition.name,
         uuid=watch.uuid,
-        service=op.service,
+        service=service,
         switch=SwitchState.RUNNING if switch is None else switch.state,
         because="" if switch is None else switch.because,
         state=state.value,
         reason=reason,
-        wakeups=op.wakeups,
-        last_wakeup_ms=op.last_wakeup_ms,
-        running_tasks=op.running,
-        failures=0 if failure is None else failure.count,
-        last_exception="" if failure is None else failure.reason,
-        last_exception_ms=0 if failure is None else failure.at_ms,
+        wakeups=sum(op.wakeups for op in ops),
+        last_wakeup_ms=max(op.last_wakeup_ms for op in ops),
+        running_tasks=sum(op.running for op in ops),
+        failures=sum(failure.count for failure in failures),
+        last_exception="" if last is None else last.reason,
+        last_exception_ms=0 if last is None else last.at_ms,
         server=server,
         until_ms=0 if switch is None else switch.until_ms,
         asked_by="" if switch is None else switch.query_id,
     )
+
+
+def _state_of(op: Op, unseen: Failure | None, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+    state, reason, failure = op.state(now_ms)
+    if unseen is not None and state is not ServiceState.STOPPED:
+        wait = max(0, unseen.until_ms - now_ms) / 1000
+        told = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
+        return ServiceState.FAILED, told, unseen
+    return state, reason, failure

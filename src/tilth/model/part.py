@@ -74,8 +74,10 @@ class WrittenPart(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[Bound, ...]
     rows: int
     file: DataFile
-    #: By column name: partition columns and sort key at least.
+    #: By column name: partition columns, sort key and unique key at least.
     ranges: dict[str, ColumnRange]
+    #: True: a row segment, an Arrow IPC file whose rows are in the order in which they came.
+    is_segment: bool = False
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, tag="p"):
@@ -98,6 +100,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, tag="p"):
     mutation_ts: int = 0
     #: True: made by rewriting the part below it in its chain, of which no later reader needs anything.
     is_rewritten: bool = False
+    #: True: a row segment: rows that are committed and readable, not sorted into a Parquet file yet.
+    is_segment: bool = False
 
     @property
     def bytes(self) -> int:
@@ -151,7 +155,8 @@ class TrashItem(msgspec.Struct, frozen=True, kw_only=True):
 class PartEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `system.part_log`."""
 
-    #: `new`, `merge`, `mutate`, `hide`, `undrop`, `trash`, `remove`.
+    #: `new`, `merge`, `flush`, `remove_deleted`, `mutate`, `delete`, `flush_deltas`, `minor_delta`, `major_delta`,
+    #: `hide`, `undrop`, `trash`, `remove`.
     event: str
     at_ms: int
     table: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tilth.model.delta import Delta
 from tilth.model.part import Part
 from tilth.model.table import TableDef
 
@@ -17,12 +18,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     #: In the order of their names.
     parts: tuple[Part, ...]
+    #: Those that change these parts, in the order in which they apply.
+    deltas: tuple[Delta, ...] = ()
     #: Parts that the predicates ruled out, for EXPLAIN and metrics.
     pruned: int = 0
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+        """Without those that are deleted."""
+        files = {part.file.name for part in self.parts}
+        deleted = sum(target.deleted for delta in self.deltas for target in delta.targets if target.file in files)
+        return sum(part.rows for part in self.parts) - deleted
 
     @property
     def bytes(self) -> int:

@@ -112,7 +112,10 @@ class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
     partition_by: tuple[Transform, ...] = ()
     #: The sort key; may be empty.
     order_by: tuple[str, ...] = ()
+    #: Of rows with equal values of these only the newest is left; empty: rows are what they are.
     unique_key: tuple[str, ...] = ()
+    #: Of a table with a unique key: of two rows the one with the greater value here is the newer; None: the later one.
+    version_column: str | None = None
     ttl: str | None = None
     #: As given, by canonical name.
     settings: dict[str, str] = {}

@@ -12,8 +12,12 @@ class TaskKind(StrEnum):
     CONSUME = "consume"
     CONSUME_ROUND = "consume_round"
     INSERT = "insert"
+    #: Row segments become a part.
+    FLUSH = "flush"
     MERGE = "merge"
     MUTATE = "mutate"
+    #: Deltas of parts become fewer.
+    DELTA = "delta"
     QUERY = "query"
 
 

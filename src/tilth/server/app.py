@@ -81,7 +81,9 @@ class Statements(Protocol):
 class Snapshots(Protocol):
     """What the doors need for readers that bring a Spark session of their own."""
 
-    def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
+    def pin(
+        self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None
+    ) -> tuple[Snapshot, ReaderLease, str]:
         """A snapshot, the lease that keeps its files, and the root below which they are."""
 
     def renew(self, lease_id: str) -> None: ...
@@ -184,11 +186,12 @@ class _Api:
         return await self._run_long(run)
 
     async def insert(self, request: Request) -> Response:
-        """Adds the rows in the body to a table; they are readable once the answer is there.
+        """Adds the rows in the body to a table; they are readable once the answer is there. Small inserts that come at
+        about the same time may share a commit; each is answered for itself.
 
         The body's `Content-Type` is `application/x-ndjson` (also `application/json`: one object, or one a line),
         `text/csv` (no line of names, columns in the table's order) or `application/vnd.apache.arrow.stream`. Parameters
-        are session settings.
+        are session settings; `?insertion_label=` is a name for these rows: sent again, they are not stored again.
         """
         settings = dict(request.query_params)
         body = await self._body(request)
@@ -212,17 +215,16 @@ class _Api:
     async def snapshot(self, request: Request) -> Response:
         """Pins a snapshot for a reader with a Spark session of its own, as `tilth.read` does.
 
-        It is the newest: `?as_of_ms=`, for the table as it was then, is refused by `NOT_SUPPORTED_YET`. The answer is
-        MessagePack: the snapshot, the lease that keeps its files until it expires, and the folder below which they are.
+        It is the newest, or with `?as_of_ms=` (milliseconds since 1970) or `?version=` the table as it was then. The
+        answer is MessagePack: the snapshot, the lease that keeps its files until it expires, and the folder below which
+        they are.
         """
-        as_of = request.query_params.get("as_of_ms")
-        if as_of is not None and not (as_of.isascii() and as_of.isdecimal()):
-            raise BadRequestError("as_of_ms is not a number of milliseconds since 1970", as_of_ms=as_of)
+        as_of_ms = _number(request, "as_of_ms", "a number of milliseconds since 1970")
+        version = _number(request, "version", "the number of a version")
         database, table = request.path_params["database"], request.path_params["table"]
-        as_of_ms = None if as_of is None else int(as_of)
 
         def run() -> Response:
-            pinned = self._doors.snapshots.pin(database, table, as_of_ms)
+            pinned = self._doors.snapshots.pin(database, table, as_of_ms, version=version)
             return Response(msgspec.msgpack.encode(pinned), media_type="application/msgpack")
 
         return await self._run_short(run)
@@ -274,6 +276,13 @@ class _Api:
             if len(body) > limit:
                 raise _too_large(len(body), limit)
         return bytes(body)
+
+
+def _number(request: Request, name: str, what: str) -> int | None:
+    text = request.query_params.get(name)
+    if text is not None and not (text.isascii() and text.isdecimal()):
+        raise BadRequestError(f"{name} is not {what}", **{name: text})
+    return None if text is None else int(text)
 
 
 def _too_large(size: int, limit: int) -> BodyTooLargeError:

@@ -30,6 +30,7 @@ from tilth.maintenance import RUN_MILLISECONDS
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
 from tilth.server.stats import SECONDS, HttpCounters, HttpStats
+from tilth.sql import InsertStats
 from tilth.warehouse import WarehouseStats
 
 _log = Log("server")
@@ -113,6 +114,11 @@ DELAYED = Metric(
     "tilth_inserts_delayed_total", _COUNTER, (), "Writes that were slowed because a partition had many parts."
 )
 DELAY_TIME = Metric("tilth_inserts_delay_seconds_total", _COUNTER, (), "By how much they were slowed, in all.")
+GROUPED = Metric("tilth_inserts_grouped_total", _COUNTER, (), "INSERTs that shared a commit, or might have.")
+GROUPS = Metric("tilth_insert_groups_total", _COUNTER, (), "Commits of such INSERTs.")
+MEMORY_REJECTIONS = Metric(
+    "tilth_leader_memory_pressure_rejections_total", _COUNTER, (), "Writes that were refused because memory was scarce."
+)
 UNKNOWN = Metric("tilth_transactions_unknown_total", _COUNTER, (), "Transactions whose outcome could not be found out.")
 CONFLICTS = Metric("tilth_commit_conflicts_total", _COUNTER, (), "Commits folded again after another's commit.")
 COMMIT_TIME = Metric("tilth_commit_seconds_total", _COUNTER, (), "Time spent in commits.")
@@ -130,6 +136,56 @@ MUTATE_RUNNING = Metric("mutate_running", _GAUGE, (), "Rewrites of parts for mut
 MUTATE_DURATION = Metric("mutate_duration", MetricType.HISTOGRAM, (), "How long such rewrites took, in milliseconds.")
 GC_RUNNING = Metric("part_gc_running", _GAUGE, (), "Collections of parts under way.")
 GC_DURATION = Metric("part_gc_duration", MetricType.HISTOGRAM, (), "How long collections took, in milliseconds.")
+FLUSH_RUNNING = Metric("flush_mrs_running", _GAUGE, (), "Flushes of row segments under way.")
+FLUSH_DURATION = Metric("flush_mrs_duration", MetricType.HISTOGRAM, (), "How long flushes took, in milliseconds.")
+DELTA_FLUSH_RUNNING = Metric("flush_dms_running", _GAUGE, (), "Flushes of change segments under way.")
+DELTA_FLUSH_DURATION = Metric(
+    "flush_dms_duration", MetricType.HISTOGRAM, (), "How long flushes of change segments took, in milliseconds."
+)
+MINOR_RUNNING = Metric("delta_minor_compact_rs_running", _GAUGE, (), "Compactions of a part's deltas under way.")
+MINOR_DURATION = Metric(
+    "delta_minor_compact_rs_duration", MetricType.HISTOGRAM, (), "How long such compactions took, in milliseconds."
+)
+MAJOR_RUNNING = Metric("delta_major_compact_rs_running", _GAUGE, (), "Rewrites of updated columns under way.")
+MAJOR_DURATION = Metric(
+    "delta_major_compact_rs_duration", MetricType.HISTOGRAM, (), "How long such rewrites took, in milliseconds."
+)
+LOG_GC_RUNNING = Metric("log_gc_running", _GAUGE, (), "Collections of flushed segments under way.")
+LOG_GC_DURATION = Metric(
+    "log_gc_duration", MetricType.HISTOGRAM, (), "How long such collections took, in milliseconds."
+)
+HISTORY_GC_RUNNING = Metric("undo_delta_block_gc_running", _GAUGE, (), "Collections of ended deltas under way.")
+HISTORY_GC_DURATION = Metric(
+    "undo_delta_block_gc_perform_duration",
+    MetricType.HISTOGRAM,
+    (),
+    "How long collections of ended deltas took, in milliseconds.",
+)
+HISTORY_GC_BYTES = Metric("undo_delta_block_gc_bytes_deleted_total", _COUNTER, (), "Bytes of deltas that were removed.")
+HISTORY_WAITING = Metric(
+    "undo_delta_block_estimated_retained_bytes",
+    _GAUGE,
+    (),
+    "Bytes of ended deltas that a collection which is due would remove, as far as known.",
+)
+DELETED_GC_RUNNING = Metric("deleted_rowset_gc_running", _GAUGE, (), "Collections of parts without rows under way.")
+DELETED_GC_DURATION = Metric(
+    "deleted_rowset_gc_duration",
+    MetricType.HISTOGRAM,
+    (),
+    "How long collections of parts without rows took, in milliseconds.",
+)
+DELETED_GC_BYTES = Metric(
+    "deleted_rowset_gc_bytes_deleted_total", _COUNTER, (), "Bytes of parts that were hidden because no row was left."
+)
+DELETED_WAITING = Metric(
+    "deleted_rowset_estimated_retained_bytes",
+    _GAUGE,
+    (),
+    "Bytes of parts without rows that a collection which is due would hide, as far as known.",
+)
+SEGMENT_BYTES = Metric("memrowset_size", _GAUGE, (), "Bytes of row segments that are not flushed yet.")
+FLUSHED_BYTES = Metric("bytes_flushed_total", _COUNTER, (), "Bytes of the parts that flushes made.")
 GC_EXPIRED = Metric(
     "tilth_gc_expired_partitions_total",
     _COUNTER,
@@ -162,6 +218,7 @@ METRICS = (
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_OFFSET, INGEST_ROUNDS, INGEST_MESSAGES, INGEST_ROWS, INGEST_BYTES, INGEST_DEAD),
     *(COMMITS, REFUSED, FENCED, UNKNOWN, CONFLICTS, COMMIT_TIME, COMMIT_LONGEST, CROWDED, DELAYED, DELAY_TIME),
+    *(GROUPED, GROUPS, MEMORY_REJECTIONS),
     *(TASKS_ENDED, TASKS, WORKER_UP, WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
     *(
         MERGE_RUNNING,
@@ -170,6 +227,26 @@ METRICS = (
         MUTATE_DURATION,
         GC_RUNNING,
         GC_DURATION,
+        FLUSH_RUNNING,
+        FLUSH_DURATION,
+        DELTA_FLUSH_RUNNING,
+        DELTA_FLUSH_DURATION,
+        MINOR_RUNNING,
+        MINOR_DURATION,
+        MAJOR_RUNNING,
+        MAJOR_DURATION,
+        LOG_GC_RUNNING,
+        LOG_GC_DURATION,
+        HISTORY_GC_RUNNING,
+        HISTORY_GC_DURATION,
+        HISTORY_GC_BYTES,
+        HISTORY_WAITING,
+        DELETED_GC_RUNNING,
+        DELETED_GC_DURATION,
+        DELETED_GC_BYTES,
+        DELETED_WAITING,
+        SEGMENT_BYTES,
+        FLUSHED_BYTES,
         GC_EXPIRED,
         GC_MOVED,
         GC_REMOVED,
@@ -212,6 +289,45 @@ class MaintenanceNumbers(Protocol):
     def collections(self) -> OpNumbers: ...
 
     @property
+    def flushes(self) -> OpNumbers: ...
+
+    @property
+    def delta_flushes(self) -> OpNumbers: ...
+
+    @property
+    def minor_compactions(self) -> OpNumbers: ...
+
+    @property
+    def major_compactions(self) -> OpNumbers: ...
+
+    @property
+    def log_collections(self) -> OpNumbers: ...
+
+    @property
+    def history_collections(self) -> OpNumbers: ...
+
+    @property
+    def deleted_part_collections(self) -> OpNumbers: ...
+
+    @property
+    def flushed_bytes(self) -> int: ...
+
+    @property
+    def history_bytes(self) -> int: ...
+
+    @property
+    def deleted_part_bytes(self) -> int: ...
+
+    @property
+    def segment_bytes(self) -> int: ...
+
+    @property
+    def history_waiting_bytes(self) -> int: ...
+
+    @property
+    def deleted_part_waiting_bytes(self) -> int: ...
+
+    @property
     def expired(self) -> int: ...
 
     @property
@@ -243,6 +359,7 @@ class MetricSources:
     consumers: Callable[[], Sequence[ConsumerStats]] | None = None
     tasks: Callable[[], Sequence[TaskInfo]] | None = None
     maintenance: Callable[[], MaintenanceNumbers] | None = None
+    inserts: Callable[[], InsertStats] | None = None
 
 
 class Metrics(Collector):
@@ -274,6 +391,7 @@ class Metrics(Collector):
         yield from _of("consumers", sources.consumers, _consumers)
         yield from _of("tasks", sources.tasks, _tasks)
         yield from _of("maintenance", sources.maintenance, _maintenance)
+        yield from _of("inserts", sources.inserts, _inserts)
         yield from _of("http", self.http.stats, _http)
 
 
@@ -302,6 +420,12 @@ def _catalog(stats: CatalogStats) -> Iterator[Sample]:
     yield CONFLICTS, (), stats.conflicts
     yield COMMIT_TIME, (), stats.commit_seconds
     yield COMMIT_LONGEST, (), stats.commit_seconds_max
+
+
+def _inserts(stats: InsertStats) -> Iterator[Sample]:
+    yield GROUPED, (), stats.grouped
+    yield GROUPS, (), stats.groups
+    yield MEMORY_REJECTIONS, (), stats.memory_rejections
 
 
 def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
@@ -347,12 +471,26 @@ def _tasks(tasks: Sequence[TaskInfo]) -> Iterator[Sample]:
 
 
 def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
-    yield MERGE_RUNNING, (), numbers.merges.running
-    yield MERGE_DURATION, (), _runs(numbers.merges)
-    yield MUTATE_RUNNING, (), numbers.mutations.running
-    yield MUTATE_DURATION, (), _runs(numbers.mutations)
-    yield GC_RUNNING, (), numbers.collections.running
-    yield GC_DURATION, (), _runs(numbers.collections)
+    for running, duration, of_kind in (
+        (MERGE_RUNNING, MERGE_DURATION, numbers.merges),
+        (MUTATE_RUNNING, MUTATE_DURATION, numbers.mutations),
+        (GC_RUNNING, GC_DURATION, numbers.collections),
+        (FLUSH_RUNNING, FLUSH_DURATION, numbers.flushes),
+        (DELTA_FLUSH_RUNNING, DELTA_FLUSH_DURATION, numbers.delta_flushes),
+        (MINOR_RUNNING, MINOR_DURATION, numbers.minor_compactions),
+        (MAJOR_RUNNING, MAJOR_DURATION, numbers.major_compactions),
+        (LOG_GC_RUNNING, LOG_GC_DURATION, numbers.log_collections),
+        (HISTORY_GC_RUNNING, HISTORY_GC_DURATION, numbers.history_collections),
+        (DELETED_GC_RUNNING, DELETED_GC_DURATION, numbers.deleted_part_collections),
+    ):
+        yield running, (), of_kind.running
+        yield duration, (), _runs(of_kind)
+    yield FLUSHED_BYTES, (), numbers.flushed_bytes
+    yield SEGMENT_BYTES, (), numbers.segment_bytes
+    yield HISTORY_GC_BYTES, (), numbers.history_bytes
+    yield HISTORY_WAITING, (), numbers.history_waiting_bytes
+    yield DELETED_GC_BYTES, (), numbers.deleted_part_bytes
+    yield DELETED_WAITING, (), numbers.deleted_part_waiting_bytes
     yield GC_EXPIRED, (), numbers.expired
     yield GC_MOVED, (), numbers.moved
     yield GC_REMOVED, (), numbers.removed

@@ -14,7 +14,6 @@ from tilth.sql.errors import (
     BadQueryError,
     BadValueError,
     InsertTooLargeError,
-    NotSupportedYetError,
     QueryFailedError,
     ReadOnlyError,
     ResultTooLargeError,
@@ -24,6 +23,7 @@ from tilth.sql.errors import (
     WrongKindOfTableError,
 )
 from tilth.sql.grammar import Statement, parse, split
+from tilth.sql.insert_groups import InsertStats
 from tilth.sql.pins import Pins
 from tilth.sql.protocol import QueryCalls
 from tilth.sql.settings import SESSION_SETTINGS, all_settings
@@ -37,8 +37,8 @@ __all__ = [
     "BadDefinitionError",
     "BadQueryError",
     "BadValueError",
+    "InsertStats",
     "InsertTooLargeError",
-    "NotSupportedYetError",
     "Pins",
     "QueryCalls",
     "QueryFailedError",

@@ -17,12 +17,11 @@ from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.dead_letters import ensure_dead_letters
-from tilth.sql.errors import BadValueError, PartitionNotFoundError
+from tilth.sql.errors import BadAlterError, BadValueError, PartitionNotFoundError
 from tilth.sql.grammar import (
     AlterOperation,
     AlterTable,
     ColumnOperation,
-    DeleteRows,
     DescribeColumn,
     DropPartition,
     ModifySetting,
@@ -35,15 +34,15 @@ from tilth.sql.grammar import (
     RemoveTtl,
     ResetSetting,
     UndropPartition,
-    UpdateRows,
 )
 from tilth.sql.kept import told_time, trash_lifetime_ms
 from tilth.sql.mutations import alter_columns, alter_rows, commit
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
 from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
 from tilth.sql.ttl import check_ttl, told_expired
+from tilth.sql.unique_key import check_scope_stays
 from tilth.sql.values import to_bound
-from tilth.storage import partition_id, result_type
+from tilth.storage import PARTITION_LEVEL_UNIQUE_KEYS, partition_id, result_type, table_value
 
 
 def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcome:
@@ -72,6 +71,7 @@ def _altered(services: Services, call: Call, table: TableDef, operations: Sequen
         case (UndropPartition(partition=partition),):
             return _undrop_partition(services, table, partition)
         case (MutateUpdate() | MutateDelete() as operation,):
+            _check_mutable(table, operation)
             is_waiting = call.settings.mutations_sync > 0
             return alter_rows(services, call, table, operation, is_waiting=is_waiting)
     columns = [operation for operation in operations if isinstance(operation, ColumnOperation)]
@@ -80,17 +80,18 @@ def _altered(services: Services, call: Call, table: TableDef, operations: Sequen
     return alter_columns(services, call, table, columns)
 
 
-def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRows) -> Outcome:
-    """DELETE FROM and UPDATE: the mutations of ALTER, waited for."""
-    operation: MutateUpdate | MutateDelete
-    if isinstance(statement, UpdateRows):
-        operation = MutateUpdate(assignments=statement.assignments, predicate=statement.predicate)
-    else:
-        operation = MutateDelete(predicate=statement.predicate)
-    verb = "UPDATE" if isinstance(statement, UpdateRows) else "DELETE"
-    table = table_of(services, call, statement.name, what=verb)
-    with services.audited(call, verb=verb, table=full_name(table)):
-        return alter_rows(services, call, table, operation, is_waiting=True)
+def _check_mutable(table: TableDef, operation: MutateUpdate | MutateDelete) -> None:
+    """Raises BadAlterError for a table with a unique key: parts that are rewritten much later than the statement was
+    said would mix its effect with that of newer upserts."""
+    if table.unique_key:
+        verb, instead = (
+            ("UPDATE", "UPDATE t SET ..") if isinstance(operation, MutateUpdate) else ("DELETE", "DELETE FROM t")
+        )
+        raise BadAlterError(
+            f"ALTER TABLE .. {verb} is not for tables with a UNIQUE KEY",
+            table=full_name(table),
+            hint=f"write {instead} WHERE ..: it changes the rows at once",
+        )
 
 
 def _spelled(operation: AlterOperation) -> str:
@@ -119,6 +120,7 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             changes = TABLE_SETTINGS.canonical(given)
             reset = [TABLE_SETTINGS.find(name).name for name in names]
             check_together({name: text for name, text in relation.settings.items() if name not in reset} | changes)
+            check_scope_stays(relation, changes, reset)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.maintenance.wake()
         case KafkaDef():
@@ -155,6 +157,12 @@ def _drop_partition(services: Services, table: TableDef, partition: Partition) -
 
 
 def _undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
+    if table.unique_key and not table_value(table, PARTITION_LEVEL_UNIQUE_KEYS):
+        raise BadAlterError(
+            "UNDROP PARTITION is not for tables whose keys are unique in the whole table",
+            table=full_name(table),
+            hint="other partitions may have got rows with the same keys since: insert what is missing anew",
+        )
     if isinstance(partition, PartitionId):
         name = partition.id
     else:

@@ -82,6 +82,8 @@ def protected_columns(table: TableDef) -> dict[int, str]:
     found: dict[int, str] = {}
     named = [(table.order_by, "ORDER BY"), (table.unique_key, "UNIQUE KEY")]
     named.append((tuple(each.column for each in table.partition_by), "PARTITION BY"))
+    if table.version_column is not None:
+        named.append(((table.version_column,), "ENGINE = MergeTree(version)"))
     if table.ttl is not None:
         named.append(((read_ttl(table.ttl, table.schema).column,), "TTL"))
     for names, clause in named:

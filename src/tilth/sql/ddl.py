@@ -11,11 +11,11 @@ from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
 from tilth.ingest import read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
-from tilth.model.types import DataType, Decimal, Simple, spark_name
+from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import column_of
 from tilth.sql.dead_letters import ensure_dead_letters
-from tilth.sql.errors import BadDefinitionError, NotSupportedYetError, UnknownColumnError
+from tilth.sql.errors import BadDefinitionError, UnknownColumnError
 from tilth.sql.grammar import (
     CreateDatabase,
     CreateTable,
@@ -32,6 +32,7 @@ from tilth.sql.mutations import commit
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
 from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
 from tilth.sql.ttl import check_ttl
+from tilth.sql.unique_key import can_be_key, keyed_schema
 from tilth.sql.values import check_default
 from tilth.storage import check_partition_by
 
@@ -63,6 +64,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     schema = _schema(statement)
     if statement.engine is Engine.KAFKA:
         return _create_kafka(services, call, statement, schema)
+    schema = keyed_schema(statement, schema)
     settings = TABLE_SETTINGS.canonical(dict(statement.settings))
     check_together(settings)
     table = TableDef(
@@ -72,6 +74,8 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
         schema=schema,
         partition_by=statement.partition_by,
         order_by=tuple(_sort_column(schema, column).name for column in statement.order_by),
+        unique_key=tuple(find_column(schema, column, "UNIQUE KEY").name for column in statement.unique_key),
+        version_column=_version(schema, statement),
         ttl=statement.ttl,
         settings=settings,
         comment=statement.comment,
@@ -123,9 +127,12 @@ def _schema(statement: CreateTable) -> Schema:
     return Schema(columns=tuple(column_of(spec, identity) for identity, spec in enumerate(statement.columns, start=1)))
 
 
+def _version(schema: Schema, statement: CreateTable) -> str | None:
+    name = statement.version_column
+    return None if name is None else find_column(schema, name, "ENGINE = MergeTree(..)").name
+
+
 def _check_table(statement: CreateTable, table: TableDef) -> None:
-    if statement.unique_key:
-        raise NotSupportedYetError(statement="UNIQUE KEY", table=full_name(table))
     if statement.ttl is not None:
         check_ttl(statement.ttl, table.schema, table.created_ms)
     for transform in table.partition_by:
@@ -137,15 +144,12 @@ def _check_table(statement: CreateTable, table: TableDef) -> None:
 
 def _sort_column(schema: Schema, name: str) -> Column:
     column = find_column(schema, name, "ORDER BY")
-    if not _has_order(column.type):
+    # What can be compared can be sorted by.
+    if not can_be_key(column.type):
         raise BadDefinitionError(
             "rows cannot be sorted by a column of this type", column=column.name, type=spark_name(column.type)
         )
     return column
-
-
-def _has_order(data_type: DataType) -> bool:
-    return isinstance(data_type, Simple | Decimal)
 
 
 def find_column(schema: Schema, name: str, clause: str) -> Column:

@@ -21,6 +21,7 @@ def create_statement(services: Services, relation: Relation) -> str:
                     partition_by=relation.partition_by,
                     order_by=relation.order_by,
                     unique_key=relation.unique_key,
+                    version_column=relation.version_column,
                     ttl=relation.ttl,
                     settings=tuple(relation.settings.items()),
                     comment=relation.comment,

@@ -1,8 +1,9 @@
 """Answers what a running query asks its server: what names mean, and which files to read.
 
-Covers: names, pinned and pruned snapshots, the reader leases that keep their files. Does not cover: running queries.
+Covers: names, moments of the past, pinned and pruned snapshots, the reader leases that keep their files. Does not
+cover: running queries, which moments can be read (past.py).
 Always holds: a lease is there before its snapshot is taken, is renewed while the query runs, and is gone after it;
-all references to one table read one and the same snapshot. See also: protocol.py.
+all references to one table as of one moment read one and the same snapshot. See also: protocol.py.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.errors import BadQueryError, WrongKindOfTableError
-from tilth.sql.held import held_snapshot
+from tilth.sql.held import held_past, held_snapshot
+from tilth.sql.past import Moment, moment_of
 from tilth.sql.predicates import Predicate, Unknown
-from tilth.sql.protocol import Resolved, Source
+from tilth.sql.protocol import AsOf, Resolved, Source
 from tilth.sql.prune import keeper
 from tilth.storage import schema_from_arrow
 
@@ -38,14 +40,30 @@ _log = Log("sql")
 Keep = Callable[[Part], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a reference stands for."""
+
+    #: With the columns that it had then; the rows of a system table are taken at once.
+    table: TableDef | pa.Table
+    #: None: as it is now.
+    moment: Moment | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What references to one snapshot share."""
+        assert isinstance(self.table, TableDef)
+        return self.table.uuid, 0 if self.moment is None else self.moment.ts
+
+
 @dataclass(slots=True)
 class OpenQuery:
     """A query under way."""
 
     database: str
     prune: bool
-    #: What `resolve` found, by reference; the rows of a system table are taken at once.
-    found: list[TableDef | pa.Table] = field(default_factory=list)
+    #: What `resolve` found, by reference.
+    found: list[Found] = field(default_factory=list)
     leases: list[ReaderLease] = field(default_factory=list)
     parts_read: int = 0
     parts_pruned: int = 0
@@ -101,37 +119,59 @@ class QueryDesk:
             for lease in leases:
                 self._close(lease)
 
-    def resolve(self, query_id: str, names: list[tuple[str, ...]]) -> list[Resolved]:
+    def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
         query = self._query(query_id)
         resolved: list[Resolved] = []
-        for name in names:
+        for name, wanted in zip(names, as_of or [None] * len(names), strict=True):
             database, table = qualified(name, query.database)
             if database.lower() == SYSTEM_DATABASE:
+                if wanted is not None:
+                    raise BadQueryError("a system table tells of now only", table=f"{database}.{table}")
                 rows = self._system_table(table)
-                query.found.append(rows)
+                query.found.append(Found(rows))
                 schema = schema_from_arrow(rows.schema)
             else:
-                definition = self._readable(database, table)
-                query.found.append(definition)
-                schema = definition.schema
+                found = self._as_of(self._readable(database, table), wanted)
+                query.found.append(found)
+                schema = found.table.schema
             resolved.append(Resolved(database=database, table=table, schema=schema))
         return resolved
+
+    def _as_of(self, table: TableDef, wanted: AsOf | None) -> Found:
+        if wanted is None:
+            return Found(table)
+        moment = moment_of(self._catalog, self._clock, table, wanted)
+        return Found(self._catalog.parts.snapshot(table.uuid, at=moment.ts, partitions=()).table, moment)
 
     def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
         query = self._query(query_id)
         if not query.prune:
             predicates = [Unknown()] * len(predicates)
-        keeps: dict[str, list[Keep]] = {}
+        keeps: dict[tuple[str, int], list[Keep]] = {}
+        tables: dict[tuple[str, int], Found] = {}
         for found, predicate in zip(query.found, predicates, strict=True):
-            if isinstance(found, TableDef):
-                keeps.setdefault(found.uuid, []).append(keeper(predicate, found))
-        snapshots = {uuid: self._snapshot(query, uuid, keeps_of) for uuid, keeps_of in keeps.items()}
-        for found in query.found:
-            if isinstance(found, TableDef):
-                _check_same_columns(found, snapshots[found.uuid].table)
-        self._scanned(keeps)
-        turns = {uuid: iter(keeps_of) for uuid, keeps_of in keeps.items()}
+            if isinstance(found.table, TableDef):
+                keeps.setdefault(found.key, []).append(keeper(predicate, found.table))
+                tables[found.key] = found
+        snapshots = {key: self._snapshot(query, tables[key], keeps_of) for key, keeps_of in keeps.items()}
+        for key, found in tables.items():
+            assert isinstance(found.table, TableDef)
+            check_same_columns(found.table, snapshots[key].table)
+        self._scanned(dict.fromkeys(uuid for uuid, _ in keeps))
+        turns = {key: iter(keeps_of) for key, keeps_of in keeps.items()}
         return [self._source(found, snapshots, turns) for found in query.found]
+
+    def hold(self, query: OpenQuery, table_uuid: str, keep: Keep) -> Snapshot:
+        """The newest snapshot of a table for a statement under way, which keeps its files as long as the statement
+        runs."""
+        snapshot, lease = held_snapshot(
+            self._catalog, table_uuid, holder=self._server, ttl_ms=READER_LEASE_MS, keep=keep
+        )
+        with self._lock:
+            query.leases.append(lease)
+        query.parts_read += len(snapshot.parts)
+        query.parts_pruned += snapshot.pruned
+        return snapshot
 
     def _query(self, query_id: str) -> OpenQuery:
         with self._lock:
@@ -158,13 +198,21 @@ class QueryDesk:
             raise NotFoundError("the table behind this view is gone", view=f"{database}.{name}")
         return relation
 
-    def _snapshot(self, query: OpenQuery, uuid: str, keeps: Sequence[Keep]) -> Snapshot:
-        snapshot, lease = held_snapshot(
+    def _snapshot(self, query: OpenQuery, found: Found, keeps: Sequence[Keep]) -> Snapshot:
+        def keep(part: Part) -> bool:
+            return any(each(part) for each in keeps)
+
+        assert isinstance(found.table, TableDef)
+        if found.moment is None:
+            return self.hold(query, found.table.uuid, keep)
+        snapshot, lease = held_past(
             self._catalog,
-            uuid,
+            self._clock,
+            found.table,
+            found.moment,
             holder=self._server,
             ttl_ms=READER_LEASE_MS,
-            keep=lambda part: any(keep(part) for keep in keeps),
+            keep=keep,
         )
         with self._lock:
             query.leases.append(lease)
@@ -173,13 +221,15 @@ class QueryDesk:
         return snapshot
 
     def _source(
-        self, found: TableDef | pa.Table, snapshots: dict[str, Snapshot], turns: dict[str, Iterator[Keep]]
+        self,
+        found: Found,
+        snapshots: dict[tuple[str, int], Snapshot],
+        turns: dict[tuple[str, int], Iterator[Keep]],
     ) -> Source:
-        if not isinstance(found, TableDef):
-            return Source(rows=_stream(found))
-        snapshot, keep = snapshots[found.uuid], next(turns[found.uuid])
-        kept = tuple(part for part in snapshot.parts if keep(part))
-        return Source(snapshot=msgspec.structs.replace(snapshot, parts=kept), root=self._root)
+        if not isinstance(found.table, TableDef):
+            return Source(rows=_stream(found.table))
+        snapshot, keep = snapshots[found.key], next(turns[found.key])
+        return Source(snapshot=narrowed(snapshot, keep), root=self._root)
 
     def renew_all(self) -> None:
         """One turn: every lease of a running query is renewed. The thread calls it; tests may."""
@@ -207,7 +257,7 @@ class QueryDesk:
             _log.warning("reader_lease_left", cause_id=lease.id, table=lease.table, reason=error)
 
 
-def _check_same_columns(resolved: TableDef, pinned: TableDef) -> None:
+def check_same_columns(resolved: TableDef, pinned: TableDef) -> None:
     """Raises SchemaChangedError when an ALTER came between the look at the names and the snapshot."""
     if not resolved.schema.is_stored_as(pinned.schema):
         raise SchemaChangedError(
@@ -216,6 +266,14 @@ def _check_same_columns(resolved: TableDef, pinned: TableDef) -> None:
             now=pinned.schema_version,
             hint="run the query again",
         )
+
+
+def narrowed(snapshot: Snapshot, keep: Keep) -> Snapshot:
+    """Only those parts of a snapshot, with the deltas that change them."""
+    parts = tuple(part for part in snapshot.parts if keep(part))
+    files = {part.file.name for part in parts}
+    deltas = tuple(each for each in snapshot.deltas if any(target.file in files for target in each.targets))
+    return msgspec.structs.replace(snapshot, parts=parts, deltas=deltas)
 
 
 def qualified(name: tuple[str, ...], database: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ or a defect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -17,9 +17,11 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.base.pressure import MemoryGate, MemoryReading
+from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
 from tilth.catalog import Catalog
-from tilth.sql import alter, ddl, explain, inserts, kill_mutation, queries, show, system, views
+from tilth.sql import alter, changes, ddl, explain, inserts, kill_mutation, queries, show, system, views
 from tilth.sql.answer import Answer, Outcome, columns_of
 from tilth.sql.desk import QueryDesk
 from tilth.sql.errors import BadValueError, UnknownFormatError
@@ -58,6 +60,8 @@ from tilth.sql.grammar import (
     UseDatabase,
     parse,
 )
+from tilth.sql.insert_commit import store
+from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
@@ -89,10 +93,12 @@ class SqlEngine:
         server: str,
         settings: Mapping[str, str] | None = None,
         upper_settings: Iterable[Setting[Any]] = (),
+        memory: MemoryGate | None = None,
     ) -> None:
         """`root`: below which the tables' folders are; `settings`: the node's, as given.
 
-        `upper_settings`: those of rooms above this one, to be shown beside the others.
+        `upper_settings`: those of rooms above this one, to be shown beside the others; `memory` refuses writes when
+        there is little left, none: memory is never scarce.
         """
         self._clock = clock
         #: The worker's runners of queries and inserts ask here.
@@ -112,6 +118,8 @@ class SqlEngine:
             consume=consume,
             maintenance=maintenance,
             desk=self.desk,
+            groups=InsertGroups(clock, lambda inserts: store(self._services, inserts)),
+            memory=memory or MemoryGate(MemoryReading, new_rng()),
             root=root,
             server=server,
             started_ms=clock.now_ms(),
@@ -125,7 +133,13 @@ class SqlEngine:
         self.desk.start()
 
     def stop(self) -> None:
+        """Inserts that wait for their group are stored and answered; others are refused from now on."""
+        self._services.groups.stop()
         self.desk.stop()
+
+    def insert_stats(self) -> InsertStats:
+        """What became of INSERTs since the start."""
+        return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
 
     def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
         """Runs one statement; raises TilthErrors."""
@@ -268,7 +282,7 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case ResetConsumeOffset():
             return system.reset_offset(services, call, statement)
         case DeleteRows() | UpdateRows():
-            return alter.change_rows(services, call, statement)
+            return changes.change_rows(services, call, statement)
         case KillMutation():
             return kill_mutation.kill_mutations(services, call, statement)
         case ExplainMerge():

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, TilthError
-
-
-class NotSupportedYetError(InvalidInputError):
-    """this statement is not supported yet"""
-
-    code = "NOT_SUPPORTED_YET"
+from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError
 
 
 class UnknownColumnError(InvalidInputError):
@@ -27,6 +21,12 @@ class BadQueryError(InvalidInputError):
     """the query cannot be answered"""
 
     code = "BAD_QUERY"
+
+
+class UnknownVersionError(InvalidInputError):
+    """the table has no such version, or not any more"""
+
+    code = "UNKNOWN_VERSION"
 
 
 class QueryFailedError(TilthError):
@@ -82,6 +82,18 @@ class BadMutationError(InvalidInputError):
     """rows cannot be changed by this"""
 
     code = "BAD_MUTATION"
+
+
+class KeyColumnUpdateError(BadMutationError):
+    """UPDATE cannot change a column of UNIQUE KEY"""
+
+    code = "KEY_COLUMN_UPDATE"
+
+
+class RowsBusyError(RetryError):
+    """others changed the same rows at every try"""
+
+    code = "ROWS_BUSY"
 
 
 class MutationKilledError(ConflictError):

@@ -2,7 +2,8 @@
 
 Always holds: the lease is there before the snapshot is read, and in the end is of exactly the snapshot's time; so a
 part that is shown was committed at or before that time and ends after it, which is what GC asks of leases. Every
-commit that was answered before is shown.
+commit that was answered before is shown. Whether a moment of the past is kept is looked at once more when the lease is
+there: from then on it stays so.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from tilth.base.clock import Clock
 from tilth.catalog import Catalog
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
+from tilth.model.table import TableDef
+from tilth.sql.past import Moment, check_kept
 
 
 def held_snapshot(
@@ -32,3 +36,23 @@ def held_snapshot(
         catalog.readers.close(lease)
         raise
     return snapshot, lease
+
+
+def held_past(
+    catalog: Catalog,
+    clock: Clock,
+    table: TableDef,
+    moment: Moment,
+    *,
+    holder: str,
+    ttl_ms: int,
+    keep: Callable[[Part], bool] | None = None,
+) -> tuple[Snapshot, ReaderLease]:
+    """The table as of a moment that was found readable. The lease is the caller's. Raises SnapshotTooOldError."""
+    lease = catalog.readers.open(table.uuid, moment.ts, holder, ttl_ms)
+    try:
+        check_kept(catalog, clock, table, moment)
+        return catalog.parts.snapshot(table.uuid, at=moment.ts, keep=keep), lease
+    except BaseException:
+        catalog.readers.close(lease)
+        raise

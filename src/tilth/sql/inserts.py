@@ -1,8 +1,10 @@
-"""INSERT: rows given by value are written right here, rows of a query by Spark.
+"""INSERT: rows given by value are read and written right here, rows of a query are computed by Spark.
 
-Always holds: files first, then one commit; a failure leaves a transaction that is marked aborted, whose files the
-cleaner removes by name; when the outcome of the commit is not known nothing is deleted. Where a partition has many
-parts the writer waits before it writes, and is refused where it has too many.
+Covers: the ways in which rows come, back-pressure, labels, which inserts share a commit. Does not cover: waiting for
+each other (insert_groups.py), the transaction (insert_commit.py), unique keys (upserts.py).
+Always holds: rows that cannot be read refuse their own INSERT before anything is written, and no other; an INSERT is
+answered when it is committed. Where a partition has many parts the writer waits before it writes, and is refused where
+it has too many; a refusal for want of memory may be tried again.
 """
 
 from __future__ import annotations
@@ -15,38 +17,43 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import pyarrow as pa
 
-from tilth.base.errors import UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
-from tilth.catalog import InsertDelay, InsertPart, Requirement, SchemaChangedError, SchemaIs
+from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
 from tilth.model.part import WrittenPart
+from tilth.model.row_op import OP_COLUMN, op_of
 from tilth.model.table import Column, TableDef, full_name
 from tilth.model.task import TaskKind
-from tilth.model.txn import Txn, TxnOutput
 from tilth.sql.answer import Outcome, done
-from tilth.sql.errors import InsertTooLargeError
-from tilth.sql.formats import default_of, read_rows, table_of_rows, target_columns
+from tilth.sql.errors import BadValueError, InsertTooLargeError
+from tilth.sql.formats import OP, InsertTarget, check_deletes, read_rows, table_of_rows, target_columns, target_of
 from tilth.sql.grammar import InsertData, InsertQuery, InsertValues
+from tilth.sql.insert_commit import Writing, committed, store
+from tilth.sql.insert_groups import GroupLimits, PreparedInsert
 from tilth.sql.protocol import InsertResult, InsertTask
 from tilth.sql.services import Call, Services, table_of
+from tilth.sql.settings import ASYNC_INSERT_OF_TABLE, AUTO
 from tilth.sql.values import column_array
-from tilth.storage import clean_transaction, conform, layout_of, partition_ids, write_parts
+from tilth.storage import layout_of, partition_ids, shaped_rows
 from tilth.warehouse import QUERY_WAREHOUSE
 
 _ZONE = "spark.sql.session.timeZone"
 
 _log = Log("sql")
 
+# What an INSERT does with the table as it is now and the names of the columns that it brings.
+_Act = Callable[[TableDef, Sequence[str]], Outcome]
+
 
 def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
     table = table_of(services, call, statement.name, what="INSERT")
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
-        columns = target_columns(table.schema, names)
-        rows = table_of_rows(table.schema, columns, statement.rows, zone=_zone(call))
+        target = target_of(table)
+        rows = table_of_rows(target, target_columns(target, names), statement.rows, zone=_zone(call))
         return _stored(services, call, table, rows)
 
-    return _once_more(services, call, table, statement.columns, act)
+    return _done(services, call, table, statement.columns, act)
 
 
 def insert_data(services: Services, call: Call, statement: InsertData) -> Outcome:
@@ -54,10 +61,10 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
     _check_size(call, len(statement.data))
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
-        rows = read_rows(table.schema, tuple(names), statement.format, statement.data, zone=_zone(call))
+        rows = read_rows(target_of(table), tuple(names), statement.format, statement.data, zone=_zone(call))
         return _stored(services, call, table, rows)
 
-    return _once_more(services, call, table, statement.columns, act)
+    return _done(services, call, table, statement.columns, act)
 
 
 def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
@@ -66,54 +73,158 @@ def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table)
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         renamed = rows.rename_columns(list(names))
-        return _stored(services, call, table, _completed(table, renamed, zone=_zone(call)))
+        return _stored(services, call, table, _completed(target_of(table), renamed, zone=_zone(call)))
 
-    return _once_more(services, call, table, rows.column_names, act)
-
-
-def _completed(table: TableDef, rows: pa.Table, *, zone: tzinfo) -> pa.Table:
-    """With the defaults of the columns that are not there."""
-    target_columns(table.schema, rows.column_names)
-    given = {name.lower() for name in rows.column_names}
-    for position, column in enumerate(table.schema.columns, start=1):
-        if column.name.lower() not in given and column.default is not None:
-            values = [default_of(column)] * rows.num_rows
-            rows = rows.append_column(column.name, column_array(column, values, zone=zone, position=position))
-    return rows
-
-
-def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
-    """Writes the rows and commits them."""
-    _check_size(call, rows.nbytes)
-    conformed = conform(rows, table.schema)
-    if not conformed.num_rows:
-        return _inserted(table, 0)
-    if not services.catalog.throttle.is_calm(table):
-        partitions = partition_ids(table.schema, table.partition_by, conformed).ids
-        services.catalog.throttle.check(table, partitions)
-        _wait(services, call, services.catalog.throttle.delay(table, partitions))
-
-    def write(txn: int) -> Sequence[WrittenPart]:
-        return write_parts(layout_of(table, services.root), conformed, txn=txn, task=0, attempt=0)
-
-    return _committed(services, call, table, tasks=1, write=write)
+    return _done(services, call, table, rows.column_names, act)
 
 
 def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outcome:
     table = table_of(services, call, statement.name, what="INSERT")
-    # To which partitions the rows will go is not known before they are computed.
-    _wait(services, call, services.catalog.throttle.delay(table))
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
-        return _computed(services, call, table, statement.query, target_columns(table.schema, names))
+        # To which partitions the rows will go is not known before they are computed.
+        _wait(services, call, services.catalog.throttle.delay(table))
+        return _computed(services, call, table, statement.query, target_columns(target_of(table), names))
 
-    return _once_more(services, call, table, statement.columns, act)
+    return _done(services, call, table, statement.columns, act)
+
+
+def _done(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+    """Does the insert unless one with its label is done, or memory is scarce.
+
+    `names` are the columns that the statement names; none: all of them.
+    """
+    label = call.settings.insertion_label
+    told = _told_before(services, table, label)
+    if told is not None:
+        return told
+    services.memory.check()
+    try:
+        return _once_more(services, call, table, names, act)
+    except LabelTakenError:
+        # Sent twice at once: the other one was faster.
+        told = _told_before(services, table, label)
+        if told is None:
+            raise
+        return told
+
+
+def _told_before(services: Services, table: TableDef, label: str) -> Outcome | None:
+    """The answer to an insert whose label is taken."""
+    found = services.catalog.labels.find(table.uuid, label) if label else None
+    if found is None:
+        return None
+    return done(f"already inserted into {full_name(table)}: {found.rows} rows, label {label}; nothing was written")
+
+
+def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+    """Does it, and once more when an ALTER came in between: into the same columns, whatever they are called now."""
+    try:
+        return act(table, names)
+    except SchemaChangedError as error:
+        now = services.catalog.tables.by_id(table.uuid)
+        ids = [column.id for column in target_columns(target_of(table), names)]
+        if not isinstance(now, TableDef):
+            raise
+        by_id = {column.id: column.name for column in (*now.schema.columns, OP)}
+        if any(each not in by_id for each in ids):
+            # A column that the rows bring is gone: what becomes of its values is not for us to decide.
+            raise
+        _log.info("insert_again", cause_id=call.query_id, table=full_name(now), reason=error)
+        return act(now, [by_id[each] for each in ids])
+
+
+def _completed(target: InsertTarget, rows: pa.Table, *, zone: tzinfo) -> pa.Table:
+    """With the defaults of the columns that are not there, and what rows do as numbers."""
+    columns = target_columns(target, rows.column_names)
+    has_op = OP in columns
+    if has_op:
+        place = columns.index(OP)
+        rows = rows.set_column(place, OP_COLUMN, _op_array(rows.column(place)))
+    for position, column in enumerate(target.schema.columns, start=1):
+        if column in columns:
+            continue
+        if has_op:
+            check_deletes(target, column)
+        # Which rows delete, and what others lack, is seen when they are written.
+        if has_op and column.default is None and not target.needs(column):
+            continue
+        value = target.missing_value(column)
+        if value is not None:
+            filled = column_array(column, [value] * rows.num_rows, zone=zone, position=position)
+            rows = rows.append_column(column.name, filled)
+    return rows
+
+
+def _op_array(given: pa.ChunkedArray) -> pa.Array:
+    """What each row does; raises BadValueError telling the word that says it."""
+    # Few different words, however many rows.
+    encoded = pa.concat_arrays(given.chunks or [pa.array([], given.type)]).dictionary_encode()
+    ops: list[int] = []
+    for value in encoded.dictionary.to_pylist():
+        try:
+            ops.append(op_of(value))
+        except ValueError as error:
+            raise BadValueError(column=OP_COLUMN, given=value, why=error) from error
+    return pa.array(ops, pa.int8()).take(encoded.indices)
+
+
+def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
+    """Writes the rows and commits them, perhaps with those of others."""
+    _check_size(call, rows.nbytes)
+    shaped = shaped_rows(layout_of(table, services.root), rows)
+    if not shaped.num_rows:
+        return _inserted(table, 0)
+    if not services.catalog.throttle.is_calm(table):
+        partitions = partition_ids(table.schema, table.partition_by, shaped).ids
+        services.catalog.throttle.check(table, partitions)
+        _wait(services, call, services.catalog.throttle.delay(table, partitions))
+    settings = call.settings
+    limits = GroupLimits(
+        wait_seconds=settings.async_insert_busy_timeout_ms / 1000,
+        bytes_max=settings.async_insert_max_data_size,
+        rows_max=settings.async_insert_max_rows,
+    )
+    insert = PreparedInsert(
+        query_id=call.query_id,
+        table=table,
+        rows=shaped,
+        label=settings.insertion_label,
+        is_large=shaped.nbytes > limits.bytes_max or shaped.num_rows > limits.rows_max,
+    )
+    if insert.is_large or not _is_grouped(services, call, table):
+        store(services, [insert])
+    else:
+        services.groups.add(
+            table.uuid,
+            insert,
+            rows=shaped.num_rows,
+            size=shaped.nbytes,
+            shape=table.schema_version,
+            label=insert.label,
+            limits=limits,
+        )
+    return _inserted(table, shaped.num_rows)
+
+
+def _is_grouped(services: Services, call: Call, table: TableDef) -> bool:
+    """As the statement says, else as the table says, else where rows land in segments."""
+    said = call.settings.async_insert
+    if said == AUTO:
+        text = table.settings.get(ASYNC_INSERT_OF_TABLE.name)
+        said = AUTO if text is None else ASYNC_INSERT_OF_TABLE.read(text)
+    return layout_of(table, services.root).is_buffered if said == AUTO else said == "1"
 
 
 def _computed(services: Services, call: Call, table: TableDef, query_text: str, columns: tuple[Column, ...]) -> Outcome:
+    target = target_of(table)
     for column in table.schema.columns:
-        if column not in columns and column.default is None:
-            default_of(column)
+        if column in columns:
+            continue
+        if OP in columns:
+            check_deletes(target, column)
+        if column.default is None and (OP not in columns or target.needs(column)):
+            target.missing_value(column)
     tasks_max = call.settings.max_insert_tasks
 
     def write(txn: int) -> Sequence[WrittenPart]:
@@ -124,6 +235,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             target=table,
             root=services.root,
             columns=tuple(column.name for column in columns),
+            is_partial=target.is_partial,
             txn=txn,
             tasks_max=tasks_max,
         )
@@ -137,34 +249,17 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         result = services.dispatcher.run(spec)
         return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
 
+    label = call.settings.insertion_label
+    writing = Writing(
+        table=table,
+        actor=f"insert {call.query_id}",
+        tasks=tasks_max,
+        labels=((label, None),) if label else (),
+        may_retry=True,
+    )
     with services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts) as query:
-        outcome = _committed(services, call, table, tasks=tasks_max, write=write, may_retry=True)
-    return replace(outcome, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
-
-
-def _once_more(
-    services: Services,
-    call: Call,
-    table: TableDef,
-    names: Sequence[str],
-    act: Callable[[TableDef, Sequence[str]], Outcome],
-) -> Outcome:
-    """Does the insert, and once more when an ALTER came in between: into the same columns, whatever they are called
-    now. `names` are those that the statement names; none: all of them.
-    """
-    try:
-        return act(table, names)
-    except SchemaChangedError as error:
-        now = services.catalog.tables.by_id(table.uuid)
-        ids = [column.id for column in target_columns(table.schema, names)]
-        if not isinstance(now, TableDef):
-            raise
-        by_id = {column.id: column.name for column in now.schema.columns}
-        if any(each not in by_id for each in ids):
-            # A column that the rows bring is gone: what becomes of its values is not for us to decide.
-            raise
-        _log.info("insert_again", cause_id=call.query_id, table=full_name(now), reason=error)
-        return act(now, [by_id[each] for each in ids])
+        rows = committed(services, writing, write)
+    return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 
 def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
@@ -172,46 +267,6 @@ def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
     if delay is not None:
         _log.info("insert_delayed", cause_id=call.query_id, ms=round(delay.milliseconds, 3), reason=delay.reason)
         services.clock.sleep(delay.milliseconds / 1000)
-
-
-def _committed(
-    services: Services,
-    call: Call,
-    table: TableDef,
-    *,
-    tasks: int,
-    write: Callable[[int], Sequence[WrittenPart]],
-    may_retry: bool = False,
-) -> Outcome:
-    """Begins a transaction, writes, commits. `may_retry`: a task of the writing may have had several attempts."""
-    transactions = services.catalog.transactions
-    txn = transactions.begin(f"insert {call.query_id}", outputs=[TxnOutput(table=table.uuid, tasks=tasks)])
-    try:
-        written = write(txn.id)
-        updates = [InsertPart(table=table.uuid, written=part) for part in written]
-        requirements: list[Requirement] = [
-            SchemaIs(table=table.uuid, schema_version=table.schema_version),
-            services.catalog.throttle.requirement(table),
-        ]
-        transactions.commit_or_raise(txn.id, updates, requirements)
-    except UnknownOutcomeError:
-        raise
-    except BaseException as error:
-        transactions.abort(txn.id, f"{type(error).__name__}: {error}")
-        raise
-    services.maintenance.wake()
-    if may_retry:
-        _sweep(services, txn, written)
-    return _inserted(table, sum(part.rows for part in written))
-
-
-def _sweep(services: Services, txn: Txn, written: Sequence[WrittenPart]) -> None:
-    """Rids the table of what failed attempts of its tasks left: nobody looks for files of a finished transaction."""
-    try:
-        clean_transaction(services.root, txn, keep={part.file.name for part in written})
-    except OSError as error:
-        # The rows are committed; all that is lost is the space.
-        _log.warning("failed_attempts_left", cause_id=str(txn.id), reason=error)
 
 
 def _inserted(table: TableDef, rows: int) -> Outcome:

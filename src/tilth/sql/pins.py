@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import threading
 
-from tilth.base.errors import NotFoundError
+from tilth.base.clock import Clock
+from tilth.base.errors import InvalidInputError, NotFoundError
 from tilth.catalog import Catalog
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, ViewDef, full_name
-from tilth.sql.errors import NotSupportedYetError, WrongKindOfTableError
-from tilth.sql.held import held_snapshot
+from tilth.sql.errors import WrongKindOfTableError
+from tilth.sql.held import held_past, held_snapshot
+from tilth.sql.past import moment_of
+from tilth.sql.protocol import AsOf, AtTime, AtVersion
 
 #: Long, for such a reader may be a notebook whose owner thinks between two cells.
 PIN_MS = 600_000
@@ -23,27 +26,38 @@ PINS_MAX = 10_000
 class Pins:
     """The snapshots that readers outside hold."""
 
-    def __init__(self, catalog: Catalog, *, root: str, server: str) -> None:
+    def __init__(self, clock: Clock, catalog: Catalog, *, root: str, server: str) -> None:
+        self._clock = clock
         self._catalog = catalog
         self._root = root
         self._server = server
         self._held: dict[str, ReaderLease] = {}
         self._lock = threading.Lock()
 
-    def pin(self, database: str, table: str, as_of_ms: int | None) -> tuple[Snapshot, ReaderLease, str]:
+    def pin(
+        self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None
+    ) -> tuple[Snapshot, ReaderLease, str]:
         """A snapshot, the lease that keeps its files, and the root below which they are.
 
-        Raises NotSupportedYetError for a time in the past, whose files may have been collected.
+        The newest, or as of a time in milliseconds since 1970, or of a version. Raises SnapshotTooOldError,
+        SnapshotInFutureError and UnknownVersionError for a moment that cannot be read.
         """
+        if as_of_ms is not None and version is not None:
+            raise InvalidInputError("a table is read as of a time or of a version, not both", hint="leave one out")
+        as_of: AsOf | None = None
         if as_of_ms is not None:
-            raise NotSupportedYetError(
-                "reading the past is not supported yet", as_of_ms=as_of_ms, hint="leave as_of_ms out to read the newest"
-            )
+            as_of = AtTime(micros=as_of_ms * 1000)
+        elif version is not None:
+            as_of = AtVersion(version=version)
         relation = self._catalog.tables.get(database, table)
         found = self._catalog.tables.by_id(relation.target) if isinstance(relation, ViewDef) else relation
         if not isinstance(found, TableDef):
             raise WrongKindOfTableError("only tables of rows can be read", table=full_name(relation))
-        snapshot, lease = held_snapshot(self._catalog, found.uuid, holder=self._server, ttl_ms=PIN_MS)
+        if as_of is None:
+            snapshot, lease = held_snapshot(self._catalog, found.uuid, holder=self._server, ttl_ms=PIN_MS)
+        else:
+            moment = moment_of(self._catalog, self._clock, found, as_of)
+            snapshot, lease = held_past(self._catalog, self._clock, found, moment, holder=self._server, ttl_ms=PIN_MS)
         with self._lock:
             # Bounded: what was closed by nobody has run out long before it is pushed out here.
             while len(self._held) >= PINS_MAX:

@@ -1,8 +1,9 @@
-"""What a query asks of one table's rows, as far as it can be answered from a part's ranges. Pure.
+"""What a query asks of one table's rows, as far as it can be answered from a part's ranges, and which columns it looks
+at. Pure.
 
 Covers: the tree, and reading it out of the JSON of Spark's optimized plan. Does not cover: deciding about parts
 (prune.py). Always holds: what is not understood is Unknown, and Unknown never rules a part out; comparisons with NULL
-are never true.
+are never true; where it is not certain that a column is not looked at, it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from tilth.model.part import Bound
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAF = "LogicalRDD"
+#: Nodes of a plan that hand on what they name, with the fields where they do.
+_PROJECTIONS = {"Project": ("projectList",), "Aggregate": ("groupingExpressions", "aggregateExpressions")}
+_COLUMN_FIELDS = {"Filter": ("condition",), **_PROJECTIONS}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -114,6 +118,60 @@ def predicates_of(plan: object, occurrences: int) -> list[Predicate]:
             above = nodes[index - 1] if index else None
             found[occurrence].append(_condition(above) if above is not None else Unknown())
     return [AnyOf(tuple(items)) if items else Unknown() for items in found]
+
+
+def columns_of(plan: object, occurrences: int) -> list[frozenset[str] | None]:
+    """For each table reference the columns on whose values the query's answer depends; None: perhaps all.
+
+    `plan` as in `predicates_of`; that of a query over tables whose columns may all be NULL.
+    """
+    found: list[list[frozenset[str] | None]] = [[] for _ in range(occurrences)]
+    for nodes in _plans(plan):
+        for index, node in enumerate(nodes):
+            occurrence = _occurrence_of_leaf(node)
+            if occurrence is not None:
+                found[occurrence].append(_columns_above(nodes[:index], occurrence))
+    return [_all_of(each) for each in found]
+
+
+def _all_of(readings: list[frozenset[str] | None]) -> frozenset[str] | None:
+    if not readings or None in readings:
+        return None
+    return frozenset().union(*(reading for reading in readings if reading is not None))
+
+
+def _columns_above(nodes: list[Node], occurrence: int) -> frozenset[str] | None:
+    """What the leaf right behind these nodes hands on.
+
+    The optimizer puts a projection above a leaf of which not all is needed; between them is a filter at most, and each
+    of these has one child, so in pre-order they stand right before it.
+    """
+    fields: list[object] = []
+    for node in reversed(nodes):
+        name = _class_of(node)
+        fields += [node.get(field) for field in _COLUMN_FIELDS.get(name, ())]
+        if name in _PROJECTIONS:
+            return frozenset(_names_in(fields, occurrence))
+        if name not in _COLUMN_FIELDS:
+            return None
+    return None
+
+
+def _names_in(value: object, occurrence: int) -> Iterator[str]:
+    """The columns of a table reference at any depth."""
+    if isinstance(value, dict):
+        name = _class_of(value) if "class" in value else ""
+        if name == _LEAF:
+            return
+        if name == "AttributeReference":
+            number, colon, column = str(value["name"]).partition(":")
+            if colon and number == str(occurrence):
+                yield column
+        for inner in value.values():
+            yield from _names_in(inner, occurrence)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _names_in(inner, occurrence)
 
 
 def _plans(value: object) -> Iterator[list[Node]]:

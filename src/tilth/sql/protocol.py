@@ -15,17 +15,37 @@ over HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
+from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Schema, TableDef
-from tilth.sql.predicates import Predicate
+from tilth.sql.predicates import Predicate, Unknown
+from tilth.storage import UpsertRequest
 
 #: Under this key of an Arrow schema's metadata a result carries its columns, as JSON of `ColumnInfo`s.
 COLUMNS_KEY = b"tilth.columns"
+
+
+class AtVersion(msgspec.Struct, frozen=True, tag="version"):
+    """A table as its n-th commit left it."""
+
+    version: int
+
+
+class AtTime(msgspec.Struct, frozen=True, tag="time"):
+    """A table as it was at a time: with all that was committed in that millisecond."""
+
+    #: Microseconds since 1970, UTC.
+    micros: int
+
+
+#: A moment of a table's past.
+AsOf = AtVersion | AtTime
 
 
 class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
@@ -72,6 +92,8 @@ class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expression
     constant_defaults: tuple[str, ...] = ()
     #: The time that now() stands for.
     now_ms: int
+    #: Whether to say what the expressions need of the table.
+    asks_needs: bool = False
 
 
 class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,14 +101,41 @@ class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
 
     assignments: tuple[tuple[str, str], ...]
     predicate: str
+    #: What the predicate asks of the columns, where that was asked and is understood.
+    where: Predicate = Unknown()
+    #: The names of the columns that the expressions look at, likewise; None: perhaps all.
+    columns: tuple[str, ...] | None = None
+
+
+class ChangeTask(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
+    """Finds the rows of a DELETE or UPDATE and writes change segments; the result's payload is a `ChangeResult`."""
+
+    #: The rows are looked for in its parts.
+    snapshot: Snapshot
+    #: Below which the tables' folders are.
+    root: str
+    #: As checked.
+    predicate: str
+    #: As checked; none: the rows go.
+    assignments: tuple[tuple[str, str], ...] = ()
+    #: Those that the expressions look at; None: perhaps all.
+    columns: tuple[str, ...] | None = None
+    txn: int
+    #: The numbers that the job's tasks have in the names of files: from the first on, so many at most.
+    first_task: int
+    tasks_max: int
+
+
+class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
+    written: tuple[WrittenDelta, ...]
 
 
 #: The payload of a QUERY task.
-WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask
+WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ChangeTask
 
 
-class InsertTask(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of an INSERT task; the result's payload is an `InsertResult`."""
+class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
+    """Computes the rows of an INSERT .. SELECT and writes them; the result's payload is an `InsertResult`."""
 
     query_id: str
     #: A SELECT.
@@ -95,8 +144,10 @@ class InsertTask(msgspec.Struct, frozen=True, kw_only=True):
     target: TableDef
     #: Below which the tables' folders are.
     root: str
-    #: The target's columns that the SELECT's columns are for, by position.
+    #: The target's columns that the SELECT's columns are for, by position; `_op` may be among them.
     columns: tuple[str, ...]
+    #: Whether NULL means that the row which is there keeps its value, so that defaults are left out.
+    is_partial: bool = False
     txn: int
     #: As the transaction has declared them.
     tasks_max: int
@@ -104,6 +155,22 @@ class InsertTask(msgspec.Struct, frozen=True, kw_only=True):
 
 class InsertResult(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[WrittenPart, ...]
+
+
+class ResolveTask(msgspec.Struct, frozen=True, kw_only=True, tag="resolve"):
+    """Finds which rows must go so that written rows are the only ones with their keys; the result's payload is a
+    `ResolveResult`."""
+
+    #: One for each scope of the keys; they share a task number.
+    requests: tuple[UpsertRequest, ...]
+
+
+class ResolveResult(msgspec.Struct, frozen=True, kw_only=True):
+    changes: tuple[WrittenDelta, ...]
+
+
+#: The payload of an INSERT task.
+InsertWork = InsertTask | ResolveTask
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,8 +194,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class QueryCalls(Protocol):
     """What a worker asks its server while a query runs; both raise TilthErrors."""
 
-    def resolve(self, query_id: str, names: list[tuple[str, ...]]) -> list[Resolved]:
-        """What the names stand for, in the query's database."""
+    def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
+        """What the names stand for, in the query's database.
+
+        `as_of`: of each of them the moment that is asked for, None for now; empty: all of them now.
+        """
 
     def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
         """Snapshots of what `resolve` returned, without the parts that the predicates rule out.

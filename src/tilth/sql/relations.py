@@ -1,8 +1,8 @@
 """What a query reads and where in its text that stands, by Spark's own parser.
 
-Covers: relations with their places, references that name a database, functions that tell the time. Does not cover:
-what the names mean (desk.py). Always holds: nothing here runs a query; places are offsets in Python's text, not in
-Java's.
+Covers: relations with their places and AS OF, references that name a database, functions that tell the time. Does not
+cover: what the names and times mean (desk.py, past.py).
+Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilth.model.types import quoted
-from tilth.sql.errors import BadQueryError, NotSupportedYetError
+from tilth.sql.errors import BadQueryError
 from tilth.sql.rewrite import Edit
 
 # A handle of a Java object of Spark's internals; py4j gives it no type.
@@ -33,6 +33,22 @@ _INSTANTS = ("now", "current_timestamp")
 _DAYS = ("current_date", "curdate")
 
 
+#: What in an expression asks for rows.
+_QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What `VERSION AS OF` or `TIMESTAMP AS OF` behind a table's name says."""
+
+    #: Offsets of the whole clause in the text; the end is not included.
+    start: int
+    end: int
+    #: One of both: the version as written, without quotes; the expression of the time.
+    version: str | None = None
+    time: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """One place of a query where the name of a table stands."""
@@ -43,6 +59,8 @@ class Relation:
     end: int
     #: Where an alias may be put; None where the query gives one or none may stand.
     alias_at: int | None
+    #: None: the table as it is now.
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +69,16 @@ class Relations:
 
     text: str
     relations: list[Relation]
-    #: Every logical plan of the query, for a look at its expressions.
+    #: Every logical plan of the query, for a look at its expressions; those of AS OF are not among them.
     plans: list[Java]
+
+    @property
+    def present(self) -> str:
+        """The text with blanks in the place of AS OF and its expressions."""
+        text = self.text
+        for past in (relation.past for relation in self.relations if relation.past is not None):
+            text = text[: past.start] + " " * (past.end - past.start) + text[past.end :]
+        return text
 
 
 def find_relations(parse: Callable[[str], Java], text: str) -> Relations:
@@ -73,13 +99,19 @@ def _walk(plan: Java, hidden: frozenset[str], found: Relations, parent: tuple[st
     kind = str(plan.getClass().getSimpleName())
     if kind in _WRITES:
         raise BadQueryError("only queries may stand behind WITH and FROM", statement=kind)
+    past: Past | None = None
     if kind == "RelationTimeTravel":
-        raise NotSupportedYetError(statement="SELECT .. VERSION | TIMESTAMP AS OF")
+        past, plan = _past(plan, found.text), plan.relation()
+        kind = str(plan.getClass().getSimpleName())
     found.plans.append(plan)
     if kind == "UnresolvedRelation":
         name = tuple(_each(plan.multipartIdentifier()))
         if len(name) > 1 or name[0].lower() not in hidden:
-            found.relations.append(_relation(name, plan, found.text, parent))
+            found.relations.append(_relation(name, plan, found.text, parent, past))
+            return
+    if past is not None:
+        raise BadQueryError("only a table has a past", at=found.text[past.start : past.end])
+    if kind == "UnresolvedRelation":
         return
     if kind == "UnresolvedWith":
         for definition in _each(plan.innerChildren()):
@@ -95,15 +127,29 @@ def _walk(plan: Java, hidden: frozenset[str], found: Relations, parent: tuple[st
         _walk(query, hidden, found, None)
 
 
-def _relation(name: tuple[str, ...], plan: Java, text: str, parent: tuple[str, Java] | None) -> Relation:
+def _past(plan: Java, text: str) -> Past:
+    """Raises BadQueryError for a time that depends on rows."""
     start, end = place_of(plan)
-    alias_at: int | None = end
+    if plan.version().isDefined():
+        return Past(start=start, end=end, version=str(plan.version().get()))
+    time = plan.timestamp().get()
+    if any(str(node.getClass().getSimpleName()) in _QUERIES for node in _below(time)):
+        raise BadQueryError("the time of AS OF is a constant: no subqueries", at=text[start:end])
+    first, last = place_of(time)
+    return Past(start=start, end=end, time=text[first:last])
+
+
+def _relation(
+    name: tuple[str, ...], plan: Java, text: str, parent: tuple[str, Java] | None, past: Past | None
+) -> Relation:
+    start, end = place_of(plan)
+    alias_at: int | None = end if past is None else past.end
     if parent is not None and parent[0] == "Sample":
         alias_at = place_of(parent[1])[1]
     is_named = parent is not None and parent[0] == "SubqueryAlias"
     if is_named or _NO_ALIAS.search(text, 0, start):
         alias_at = None
-    return Relation(name=name, start=start, end=end, alias_at=alias_at)
+    return Relation(name=name, start=start, end=end, alias_at=alias_at, past=past)
 
 
 def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> list[Edit]:
@@ -128,7 +174,7 @@ def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> li
 
 def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
     """Edits that put one instant in the place of now() and its kin, or None if some of them cannot be replaced."""
-    wanted = len(TIME_WORDS.findall(found.text))
+    wanted = len(TIME_WORDS.findall(found.present))
     if not wanted:
         return []
     edits: dict[int, Edit] = {}
@@ -155,11 +201,19 @@ def _instant(function: str, now_us: int) -> str | None:
 
 
 def _expressions(found: Relations) -> Iterator[tuple[str, Java]]:
-    stack = [expression for plan in found.plans for expression in _each(plan.expressions())]
+    for plan in found.plans:
+        for expression in _each(plan.expressions()):
+            for node in _below(expression):
+                yield str(node.getClass().getSimpleName()), node
+
+
+def _below(expression: Java) -> Iterator[Java]:
+    """The expression and all in it."""
+    stack = [expression]
     while stack:
-        expression = stack.pop()
-        yield str(expression.getClass().getSimpleName()), expression
-        stack.extend(_each(expression.children()))
+        node = stack.pop()
+        yield node
+        stack.extend(_each(node.children()))
 
 
 def _each(sequence: Java) -> Iterator[Java]:

@@ -13,11 +13,13 @@ from typing import Any, Protocol
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
+from tilth.base.pressure import MemoryGate
 from tilth.base.settings import Setting
 from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
 from tilth.maintenance import (
     ChoiceRow,
+    FlushReport,
     GcReport,
     GcRow,
     MaintenanceNumbers,
@@ -34,6 +36,7 @@ from tilth.model.task import TaskInfo, TaskKind, TaskSpec
 from tilth.sql.desk import QueryDesk
 from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
 from tilth.sql.grammar import Name
+from tilth.sql.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.query_log import QueryLog
 from tilth.sql.settings import SessionSettings
 from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
@@ -96,6 +99,8 @@ class Maintenance(Protocol):
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport: ...
 
+    def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport: ...
+
     def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport: ...
 
     def explain_gc(self, table_uuid: str) -> list[GcRow]: ...
@@ -133,6 +138,10 @@ class Services:
     consume: Consume
     maintenance: Maintenance
     desk: QueryDesk
+    #: Where small inserts meet.
+    groups: InsertGroups[PreparedInsert]
+    #: What refuses writes when memory runs out.
+    memory: MemoryGate
     #: Below which the tables' folders are.
     root: str
     #: This server's name.

@@ -67,7 +67,7 @@ MUTATIONS_SYNC = Setting(
     check=lambda level: 0 <= level <= 2,
     allowed="0, 1 or 2",
     doc="0: an ALTER returns when it is committed, and parts are rewritten in the background. 1 or 2: it waits until "
-    "every part is rewritten. `DELETE FROM` and `UPDATE` always wait.",
+    "every part is rewritten. `DELETE FROM` and `UPDATE` rewrite no part: they change the rows at once.",
 )
 MUTATIONS_WAIT_TIMEOUT_SECONDS = Setting(
     name="mutations_wait_timeout_seconds",
@@ -90,6 +90,77 @@ FORCE_ALTER_CONFLICT_CHECK = Setting(
     allowed="true or false",
     doc="On: a column that an unfinished mutation names is not modified or renamed. Off: it is, and the mutation that "
     "is under way still does what it was told, with the columns as they were then.",
+)
+
+INSERT_LABEL_CHARACTERS_MAX = 256
+#: What `async_insert` says where nobody decides: tables with a memory table, yes; others, no.
+AUTO = "auto"
+
+
+def _parse_async(text: str) -> str:
+    return AUTO if text.strip().lower() == AUTO else str(int(parse_bool(text)))
+
+
+_ASYNC_DOC = (
+    "1: an INSERT shares its files and its commit with others that come at about the same time; it is answered when "
+    "they are committed, as otherwise. More inserts a second and fewer small files; a lone insert waits a moment "
+    "longer. 0: each INSERT has files and a commit of its own. auto: 1 for tables with `memory_buffer` or UNIQUE KEY."
+)
+ASYNC_INSERT = Setting(
+    name="async_insert",
+    scope=Scope.SESSION,
+    default=AUTO,
+    parse=_parse_async,
+    allowed="auto, 0 or 1",
+    doc=f"{_ASYNC_DOC} What a statement says counts more than what its table says.",
+)
+ASYNC_INSERT_OF_TABLE = Setting(
+    name="async_insert", scope=Scope.TABLE, default=AUTO, parse=_parse_async, allowed="auto, 0 or 1", doc=_ASYNC_DOC
+)
+ASYNC_INSERT_BUSY_TIMEOUT_MS = Setting(
+    name="async_insert_busy_timeout_ms",
+    scope=Scope.SESSION,
+    default=5,
+    parse=int,
+    check=lambda wait: 0 <= wait <= 60_000,
+    allowed="0 to 60000",
+    unit="ms",
+    doc="How long the first INSERT of a group waits for others. While a commit is under way the next group gathers "
+    "anyway, so that a few milliseconds are enough: they let inserts that are sent at once share the first commit, and "
+    "a lone client hardly notices. More: fewer commits and fewer, larger segments. Less: a lone insert is faster.",
+)
+ASYNC_INSERT_MAX_DATA_SIZE = Setting(
+    name="async_insert_max_data_size",
+    scope=Scope.SESSION,
+    default=10 * MIB,
+    parse=parse_bytes,
+    check=lambda size: size >= 1,
+    allowed="1 byte and up",
+    unit="bytes",
+    doc="A group of INSERTs that has so many bytes does not wait for more; an INSERT with more is none of a group. "
+    "More: fewer commits under load. Less: memory and the wait for the commit stay small.",
+)
+ASYNC_INSERT_MAX_ROWS = Setting(
+    name="async_insert_max_rows",
+    scope=Scope.SESSION,
+    default=100_000,
+    parse=int,
+    check=lambda rows: rows >= 1,
+    allowed="1 and up",
+    unit="rows",
+    doc="The same as async_insert_max_data_size, in rows.",
+)
+INSERTION_LABEL = Setting(
+    name="insertion_label",
+    scope=Scope.SESSION,
+    default="",
+    parse=str.strip,
+    check=lambda label: len(label) <= INSERT_LABEL_CHARACTERS_MAX,
+    allowed=f"a text of at most {INSERT_LABEL_CHARACTERS_MAX} characters",
+    aliases=("insert_deduplication_token",),
+    doc="A name for this INSERT, unique in its table: a second INSERT with it writes nothing and is told how many rows "
+    "the first one wrote, so that a client whose answer was lost may simply try again. Empty: it has none. A label is "
+    "remembered for a few hours.",
 )
 
 #: Whose a setting is, in words.
@@ -129,6 +200,11 @@ SESSION_SETTINGS = _KnownGroup(
         MUTATIONS_SYNC,
         MUTATIONS_WAIT_TIMEOUT_SECONDS,
         FORCE_ALTER_CONFLICT_CHECK,
+        ASYNC_INSERT,
+        ASYNC_INSERT_BUSY_TIMEOUT_MS,
+        ASYNC_INSERT_MAX_DATA_SIZE,
+        ASYNC_INSERT_MAX_ROWS,
+        INSERTION_LABEL,
     )
 )
 #: Names that go to the query's Spark session as they are.
@@ -159,7 +235,13 @@ ACCEPTED = tuple(
 
 #: What CREATE TABLE and ALTER TABLE .. MODIFY SETTING take, for tables that store rows.
 TABLE_SETTINGS = _KnownGroup(
-    (*STORAGE_TABLE_SETTINGS.all, *MAINTENANCE_TABLE_SETTINGS.all, *PRESSURE_SETTINGS.all, *ACCEPTED)
+    (
+        *STORAGE_TABLE_SETTINGS.all,
+        *MAINTENANCE_TABLE_SETTINGS.all,
+        *PRESSURE_SETTINGS.all,
+        ASYNC_INSERT_OF_TABLE,
+        *ACCEPTED,
+    )
 )
 #: The same for Kafka tables.
 KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)
@@ -182,6 +264,12 @@ class SessionSettings:
     mutations_sync: int = MUTATIONS_SYNC.default
     mutations_wait_timeout_seconds: float = MUTATIONS_WAIT_TIMEOUT_SECONDS.default
     force_alter_conflict_check: bool = FORCE_ALTER_CONFLICT_CHECK.default
+    #: `auto`, `0` or `1`.
+    async_insert: str = ASYNC_INSERT.default
+    async_insert_busy_timeout_ms: int = ASYNC_INSERT_BUSY_TIMEOUT_MS.default
+    async_insert_max_data_size: int = ASYNC_INSERT_MAX_DATA_SIZE.default
+    async_insert_max_rows: int = ASYNC_INSERT_MAX_ROWS.default
+    insertion_label: str = INSERTION_LABEL.default
     #: For the session of the query.
     spark: Mapping[str, str]
 
@@ -198,6 +286,11 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
         mutations_sync=value_of(values, MUTATIONS_SYNC),
         mutations_wait_timeout_seconds=value_of(values, MUTATIONS_WAIT_TIMEOUT_SECONDS),
         force_alter_conflict_check=value_of(values, FORCE_ALTER_CONFLICT_CHECK),
+        async_insert=value_of(values, ASYNC_INSERT),
+        async_insert_busy_timeout_ms=value_of(values, ASYNC_INSERT_BUSY_TIMEOUT_MS),
+        async_insert_max_data_size=value_of(values, ASYNC_INSERT_MAX_DATA_SIZE),
+        async_insert_max_rows=value_of(values, ASYNC_INSERT_MAX_ROWS),
+        insertion_label=value_of(values, INSERTION_LABEL),
         spark=spark,
     )
 

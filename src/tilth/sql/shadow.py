@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilth.base.logs import Log
 from tilth.model.table import Schema
 from tilth.model.types import quoted, spark_name
-from tilth.sql.predicates import Predicate, Unknown, leaf_name, predicates_of
+from tilth.sql.predicates import Predicate, Unknown, columns_of, leaf_name, predicates_of
 
 #: The optimizer leaves IN lists as lists up to this length while it is asked.
 IN_LIST_MAX = 100_000
@@ -34,16 +35,17 @@ def make_active(session: Java) -> None:
 
 
 def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema]) -> None:
-    """An empty temporary view for each table reference; its leaf's columns are called `n:column`."""
+    """An empty temporary view for each table reference; its leaf's columns are called `n:column`.
+
+    They may all be NULL, as those of the real rows may for the optimizer: else it would do without columns that it then
+    needs of those.
+    """
     context = session._sc
     jvm, gateway = session._jvm, context._gateway
     row_class = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
     empty = context._jsc.sc().emptyRDD(jvm.scala.reflect.ClassTag.apply(row_class))
     for occurrence, (name, schema) in enumerate(zip(names, schemas, strict=True)):
-        ddl = ", ".join(
-            f"{quoted(leaf_name(occurrence, c.name))} {spark_name(c.type)}{'' if c.nullable else ' NOT NULL'}"
-            for c in schema.columns
-        )
+        ddl = ", ".join(f"{quoted(leaf_name(occurrence, c.name))} {spark_name(c.type)}" for c in schema.columns)
         leaf = session._jsparkSession.internalCreateDataFrame(
             empty, jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl), False
         )
@@ -53,8 +55,22 @@ def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema])
         leaf.toDF(columns).createOrReplaceTempView(name)
 
 
-def ask_predicates(session: Java, text: str, occurrences: int) -> list[Predicate]:
-    """What the query asks of each table. The views must be there.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a query needs of each of its tables."""
+
+    predicates: list[Predicate]
+    #: By name; None: perhaps all.
+    columns: list[frozenset[str] | None]
+
+
+def nothing_known(occurrences: int) -> Needs:
+    """Every row and every column may be needed."""
+    return Needs(predicates=[Unknown()] * occurrences, columns=[None] * occurrences)
+
+
+def ask_needs(session: Java, text: str, occurrences: int) -> Needs:
+    """What the query needs of each table. The views must be there.
 
     Raises Spark's AnalysisException.
     """
@@ -62,10 +78,12 @@ def ask_predicates(session: Java, text: str, occurrences: int) -> list[Predicate
     session.conf.set(_IN_LIST, str(IN_LIST_MAX))
     try:
         execution = session._jsparkSession.sql(text).queryExecution()
+        make_active(session)
+        plan = json.loads(execution.optimizedPlan().toJSON())
+        columns = columns_of(plan, occurrences)
         if session.conf.get(_ZONE) not in _UTC:
             # The plan's JSON writes timestamps in the session's zone, where an hour may come twice.
-            return [Unknown()] * occurrences
-        make_active(session)
-        return predicates_of(json.loads(execution.optimizedPlan().toJSON()), occurrences)
+            return Needs(predicates=[Unknown()] * occurrences, columns=columns)
+        return Needs(predicates=predicates_of(plan, occurrences), columns=columns)
     finally:
         session.conf.set(_IN_LIST, keep)

@@ -13,6 +13,8 @@ import logging
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import IO, Any, Protocol, TypeVar, assert_never
 
 import msgspec
@@ -28,41 +30,52 @@ from pyspark.util import _load_from_socket
 
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
+from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
+from tilth.model.row_op import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.task import Cost
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.model.wire import ColumnInfo
 from tilth.sql.coerce import is_assignable
-from tilth.sql.errors import BadDefinitionError, BadValueError, ResultTooLargeError
+from tilth.sql.errors import BadDefinitionError, BadQueryError, BadValueError, ResultTooLargeError
 from tilth.sql.expressions import ExpressionChecker
-from tilth.sql.predicates import Predicate, Unknown
 from tilth.sql.protocol import (
     COLUMNS_KEY,
+    AsOf,
+    AtTime,
+    AtVersion,
+    ChangeResult,
+    ChangeTask,
     CheckedExpressions,
     CheckTask,
     ExpressionsTask,
     InsertResult,
     InsertTask,
+    InsertWork,
     NamesTask,
     QueryCalls,
     QueryTask,
     Resolved,
+    ResolveResult,
+    ResolveTask,
     Source,
     WorkerTask,
 )
-from tilth.sql.relations import TIME_WORDS, Relations, find_relations, frozen_times, long_references
+from tilth.sql.relations import TIME_WORDS, Past, Relations, find_relations, frozen_times, long_references
 from tilth.sql.rewrite import Edit, rewrite
-from tilth.sql.shadow import ask_predicates, create_views, make_active
+from tilth.sql.rows.spark import changed_rows
+from tilth.sql.shadow import Needs, ask_needs, create_views, make_active, nothing_known
 from tilth.sql.spark_errors import from_spark
-from tilth.storage import TableLayout, conform, layout_of, write_parts
-from tilth.storage.spark import file_error, read_snapshot
-from tilth.warehouse import TaskContext, TaskResult
+from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_segments
+from tilth.storage.spark import file_error, is_changed, read_snapshot
+from tilth.warehouse import TaskContext, TaskResult, run_in_task
 
 #: Bytes of rows that a task of an INSERT holds before it sorts and writes them.
 INSERT_BUFFER_BYTES = 256 * 1024 * 1024
 _FACTS = "facts binary"
 _VIEW_PREFIX = "__tilth_"
+_VERSION = re.compile(r"[0-9]{1,18}")
 _PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
 
 _log = Log("sql")
@@ -70,6 +83,8 @@ _log = Log("sql")
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
+#: What the query needs of its relations, with the edits that fix its time, and then the names of its columns.
+_Asked = tuple[Needs | None, list[Edit], list[str] | None]
 
 
 class CheckedView(Protocol):
@@ -120,6 +135,8 @@ class QueryRunner:
                 return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
             case ExpressionsTask():
                 return TaskResult(payload=msgspec.msgpack.encode(_expressions(context.session, task)))
+            case ChangeTask():
+                return _change(context, task)
         assert_never(task)
 
     def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
@@ -131,17 +148,48 @@ class QueryRunner:
 
 def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     try:
-        return [relation.name for relation in _parsed(session, text).relations]
+        relations = _parsed(session, text).relations
     except PySparkException as error:
         raise from_spark(error, text, lambda place: place, text) from error
+    if any(relation.past is not None for relation in relations):
+        raise BadQueryError("a view reads what comes in: AS OF has no meaning there")
+    return [relation.name for relation in relations]
 
 
 def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpressions:
     checker = ExpressionChecker(session, task, model_type)
     try:
-        return checker.check()
+        checked = checker.check()
     except PySparkException as error:
         raise from_spark(error, checker.text, checker.original, checker.sent, is_whole=False) from error
+    return _with_needs(session, task, checked) if task.asks_needs else checked
+
+
+def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedExpressions) -> CheckedExpressions:
+    """With what the expressions, which were checked, need of the table."""
+    view = f"{_VIEW_PREFIX}0"
+    values = ", ".join(f"({text})" for _, text in checked.assignments) or "1"
+    try:
+        create_views(session, [view], [task.schema])
+        needs = ask_needs(session, f"SELECT {values} FROM {view} WHERE {checked.predicate}", 1)
+    except (PySparkException, Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        _log.warning("rows_not_pruned", table=task.table, reason=f"{type(error).__name__}: {error}")
+        return checked
+    columns = None if needs.columns[0] is None else tuple(sorted(needs.columns[0]))
+    return msgspec.structs.replace(checked, where=needs.predicates[0], columns=columns)
+
+
+def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
+    try:
+        written = changed_rows(context.session, task, context.raise_if_cancelled)
+    except (PySparkException, Py4JError) as error:
+        damage = file_error(error)
+        if damage is not None:
+            raise damage from error
+        told = ", ".join(text for _, text in task.assignments) or task.predicate
+        raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
+    cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
+    return TaskResult(payload=msgspec.msgpack.encode(ChangeResult(written=tuple(written))), actual=cost)
 
 
 def _parsed(session: SparkSession, text: str) -> Relations:
@@ -158,11 +206,27 @@ class InsertRunner:
         self._calls = calls
 
     def __call__(self, context: TaskContext) -> TaskResult:
-        task = msgspec.msgpack.decode(context.spec.payload, type=InsertTask)
+        task = msgspec.msgpack.decode(context.spec.payload, type=InsertWork)
+        match task:
+            case InsertTask():
+                return self._insert(context, task)
+            case ResolveTask(requests=requests):
+                changes = run_in_task(context.session, partial(_resolved, requests))
+                size = sum(change.file.size for change in changes)
+                payload = msgspec.msgpack.encode(ResolveResult(changes=changes))
+                return TaskResult(payload=payload, actual=Cost(output_bytes=size))
+        assert_never(task)
+
+    def _insert(self, context: TaskContext, task: InsertTask) -> TaskResult:
         query = PreparedQuery(context.session, self._calls, task.query_id, task.text, task.spark)
         parts = query.guarded(lambda: inserted(query.frame(), task, context.raise_if_cancelled))
         cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
         return TaskResult(payload=msgspec.msgpack.encode(InsertResult(parts=tuple(parts))), actual=cost)
+
+
+def _resolved(requests: Sequence[UpsertRequest], *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:
+    """Runs in a task of Spark; the number in the files' names is not this task's, but that of the requests."""
+    return resolve_all(requests, attempt=attempt)
 
 
 class PreparedQuery:
@@ -198,44 +262,56 @@ class PreparedQuery:
         found = _parsed(session, self._text)
         if not found.relations:
             return session.sql(self._text)
-        resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations])
+        as_of = _moments(session, [relation.past for relation in found.relations])
+        resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
         views = [f"{_VIEW_PREFIX}{index}" for index in range(len(resolved))]
         edits = _edits(found, resolved, views)
-        predicates, times, names = self._predicates(found, resolved, views, edits)
-        sources = self._calls.pin(self._query_id, predicates)
-        for view, source, one in zip(views, sources, resolved, strict=True):
-            self._rows_of(source, one).createOrReplaceTempView(view)
+        nothing = nothing_known(len(resolved))
+        otherwise: _Asked = (nothing, [], None)
+        needs, times, names = self._answered(lambda: self._needs(found, resolved, views, edits), otherwise)
+        sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
+        if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
+            needs = self._answered(lambda: self._asked(resolved, views, edits), nothing)
+        for view, source, needed in zip(views, sources, (needs or nothing).columns, strict=True):
+            self._rows_of(source, needed).createOrReplaceTempView(view)
         self._sent = rewrite(self._text, edits + times)
         frame = session.sql(self._sent.text)
         return frame.toDF(*names) if names is not None else frame
 
-    def _predicates(
-        self, found: Relations, resolved: list[Resolved], views: list[str], edits: list[Edit]
-    ) -> tuple[list[Predicate], list[Edit], list[str] | None]:
-        """What each relation's rows must satisfy, with the edits that fix the time it holds for, and then the
-        columns' names, which must not show those edits."""
-        nothing_known: list[Predicate] = [Unknown()] * len(resolved)
+    def _needs(self, found: Relations, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> _Asked:
+        """What the query needs of each relation, with the edits that fix the time it holds for, and then the columns'
+        names, which must not show those edits. None: it was not worth asking."""
         if not _PREDICATE_WORDS.search(self._text):
-            return nothing_known, [], None
+            return None, [], None
         times = self._frozen_times(found, resolved)
-        try:
+        names = None
+        if times:
             create_views(self._session, views, [one.schema for one in resolved])
-            names = None
-            if times:
-                self._sent = rewrite(self._text, edits)
-                names = self._session.sql(self._sent.text).columns
-            self._sent = rewrite(self._text, edits + (times or []))
-            predicates = ask_predicates(self._session, self._sent.text, len(resolved))
+            self._sent = rewrite(self._text, edits)
+            names = self._session.sql(self._sent.text).columns
+        needs = self._asked(resolved, views, edits + (times or []))
+        if times is None:
+            return replace(needs, predicates=nothing_known(len(resolved)).predicates), [], None
+        return needs, times, names
+
+    def _asked(self, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> Needs:
+        create_views(self._session, views, [one.schema for one in resolved])
+        self._sent = rewrite(self._text, edits)
+        return ask_needs(self._session, self._sent.text, len(resolved))
+
+    def _answered(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What asking Spark's optimizer gives; the other where its internals do not answer as expected."""
+        try:
+            return ask()
         except PySparkException:
             raise
         except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             _log.warning("query_not_pruned", cause_id=self._query_id, reason=f"{type(error).__name__}: {error}")
-            return nothing_known, [], None
-        return (nothing_known, [], None) if times is None else (predicates, times, names)
+            return otherwise
 
     def _frozen_times(self, found: Relations, resolved: list[Resolved]) -> list[Edit] | None:
         """None: the query depends on the time in a way that cannot be fixed, so parts must not be chosen by it."""
-        if not TIME_WORDS.search(self._text):
+        if not TIME_WORDS.search(found.present):
             return []
         if any(TIME_WORDS.fullmatch(column) for one in resolved for column in one.schema.names):
             return None
@@ -243,15 +319,54 @@ class PreparedQuery:
         now = jvm.java.time.Instant.now()
         return frozen_times(found, now.getEpochSecond() * 1_000_000 + now.getNano() // 1000)
 
-    def _rows_of(self, source: Source, resolved: Resolved) -> DataFrame:
+    def _rows_of(self, source: Source, columns: frozenset[str] | None) -> DataFrame:
         if source.snapshot is not None:
             self.input_bytes += source.snapshot.bytes
-            return read_snapshot(self._session, source.snapshot, source.root)
+            return read_snapshot(self._session, source.snapshot, source.root, columns)
         assert source.rows is not None
         with pa.ipc.open_stream(source.rows) as reader:
             table = reader.read_all()
         self.input_bytes += table.nbytes
         return self._session.createDataFrame(table)
+
+
+def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[AsOf | None]:
+    """The moments that AS OF says; now() is one instant for all of them. Raises BadQueryError."""
+    times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
+    micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}
+    moments: list[AsOf | None] = []
+    for past in pasts:
+        if past is None:
+            moments.append(None)
+        elif past.time is not None:
+            moments.append(AtTime(micros=micros[past.time]))
+        else:
+            moments.append(AtVersion(version=_version(past.version or "")))
+    return moments
+
+
+def _version(text: str) -> int:
+    if not _VERSION.fullmatch(text):
+        hint = "system.table_versions lists them; for a time write TIMESTAMP AS OF '2026-01-31 12:00:00'"
+        raise BadQueryError("a version is a whole number", version=text, hint=hint)
+    return int(text)
+
+
+def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
+    """The values of constant expressions, in microseconds since 1970."""
+    told = ", ".join(times)
+    columns = ", ".join(f"unix_micros(CAST(({time}\n) AS TIMESTAMP))" for time in times)
+    try:
+        (row,) = session.sql(f"SELECT {columns}").collect()
+    except PySparkException as error:
+        hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
+        condition = error.getCondition() or type(error).__name__
+        raise BadQueryError("AS OF does not say a time", time=told, reason=condition, hint=hint) from error
+    # Of a Row, `in` asks for the names of its fields.
+    values = list(row)
+    if None in values:
+        raise BadQueryError("AS OF does not say a time", time=told, hint="its value is NULL")
+    return values
 
 
 def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
@@ -352,12 +467,11 @@ class _PartWriter:
     def _write(self, batches: list[pa.RecordBatch], first_n: int) -> list[WrittenPart]:
         spark_task = SparkTask.get()
         assert spark_task is not None
-        table = conform(pa.Table.from_batches(batches), self._layout.schema)
-        if not table.num_rows:
-            return []
-        return write_parts(
+        # Rows with keys are found again by where they were written; all others are best sorted at once.
+        write = write_segments if self._layout.unique_key else write_parts
+        return write(
             self._layout,
-            table,
+            pa.Table.from_batches(batches),
             txn=self._txn,
             task=spark_task.partitionId(),
             attempt=spark_task.attemptNumber(),
@@ -381,7 +495,7 @@ def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
         index = position.get(column.name.lower())
         wanted = spark_name(column.type)
         if index is None:
-            value = column.default or "NULL"
+            value = "NULL" if task.is_partial and column.nullable else column.default or "NULL"
         else:
             value = f"`{index}`"
             given = fields[index].dataType
@@ -394,9 +508,22 @@ def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
                     hint="say with CAST what is wanted",
                 )
         expressions.append(f"CAST({value} AS {wanted}) AS {quoted(column.name)}")
+    if OP_COLUMN in task.columns and task.target.schema.find(OP_COLUMN) is None:
+        expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
     # With ANSI casts a value that does not fit fails; without, it would change silently.
     frame.sparkSession.conf.set("spark.sql.ansi.enabled", "true")
     return frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
+
+
+def _op_expression(value: str) -> str:
+    """What a row does as 0 or 1; a word that says nothing fails the query."""
+    upserts, deletes = (", ".join(f"'{word}'" for word in words) for words in (UPSERT_WORDS, DELETE_WORDS))
+    word = f"lower(CAST({value} AS STRING))"
+    wrong = f"raise_error(concat('a row says by {OP_COLUMN} neither that it is new nor that it deletes: ', {word}))"
+    return (
+        f"CAST(CASE WHEN {word} IN ({upserts}) THEN 0 WHEN {word} IN ({deletes}) THEN 1 "
+        f"ELSE CAST({wrong} AS INT) END AS TINYINT) AS {quoted(OP_COLUMN)}"
+    )
 
 
 _KINDS: dict[str, Kind] = {kind.value: kind for kind in Kind}
@@ -426,6 +553,8 @@ def _edits(found: Relations, resolved: list[Resolved], views: list[str]) -> list
     aliases: dict[tuple[str, str], str] = {}
     for relation, one, view in zip(found.relations, resolved, views, strict=True):
         edits.append(Edit(relation.start, relation.end, view))
+        if relation.past is not None:
+            edits.append(Edit(relation.past.start, relation.past.end, ""))
         if relation.alias_at is None:
             continue
         key = (one.database.lower(), one.table.lower())

@@ -17,7 +17,6 @@ from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, ne
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 from tilth.sql.alter import partition_named
 from tilth.sql.answer import Outcome, done
-from tilth.sql.errors import NotSupportedYetError
 from tilth.sql.grammar import (
     ExplainMerge,
     OptimizeTable,
@@ -40,15 +39,12 @@ _SPELLED = {
     ServiceKind.MUTATE: "MUTATIONS",
     ServiceKind.DELTA: "DELTAS",
 }
-_WITH_SWITCH = (ServiceKind.CONSUME, ServiceKind.MERGE, ServiceKind.MUTATE, ServiceKind.GC)
 _DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}
 
 
 def switch_service(services: Services, call: Call, statement: SwitchService) -> Outcome:
     """Without a table the word is for all, those that come later too."""
     what = f"SYSTEM {statement.verb.value} {_SPELLED[statement.service]}"
-    if statement.service not in _WITH_SWITCH:
-        raise NotSupportedYetError(statement=what)
     relation = _switched(services, call, statement, what)
     uuid, name = (ALL_TABLES, "") if relation is None else (relation.uuid, full_name(relation))
     duration_ms = statement.duration_ms or 0
@@ -100,11 +96,23 @@ def _switched(services: Services, call: Call, statement: SwitchService, what: st
 def run_service(services: Services, call: Call, statement: RunService) -> Outcome:
     match statement.verb:
         case RunVerb.FLUSH:
-            raise NotSupportedYetError(statement="SYSTEM FLUSH")
+            return _flush(services, call, statement)
         case RunVerb.VERIFY:
             return _verify(services, call, statement)
         case RunVerb.GC:
             return _collect(services, call, statement)
+
+
+def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
+    """Returns when all rows that were unsorted when it was said are in parts."""
+    table = table_of(services, call, statement.name, what="SYSTEM FLUSH")
+    partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
+    with services.audited(call, verb="SYSTEM FLUSH", table=full_name(table)) as audit:
+        report = services.maintenance.flush_now(table.uuid, partition)
+        size, took = show_bytes(report.bytes), f"{report.seconds:.2f} s"
+        told = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {took}"
+        audit.outcome = f"done: {told}"
+    return done(f"flushed {full_name(table)}: {told if report.segments else 'no segments'}")
 
 
 def _collect(services: Services, call: Call, statement: RunService) -> Outcome:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, assert_never
 import pyarrow as pa
 
 from tilth.model.part import Bound
+from tilth.model.row_op import OP_COLUMN, op_of
 from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct, spark_name
 from tilth.model.types import Decimal as DecimalType
@@ -33,11 +34,16 @@ Given = Any
 Stored = Any
 
 
-def column_array(column: Column, values: Sequence[Given], *, zone: tzinfo, position: int) -> pa.Array:
-    """One column of an INSERT; raises BadValueError naming the row, both counted from 1."""
+def column_array(
+    column: Column, values: Sequence[Given], *, zone: tzinfo, position: int, optional: Sequence[int] = ()
+) -> pa.Array:
+    """One column of an INSERT; raises BadValueError naming the row, both counted from 1.
+
+    `optional`: for each row whether it may be NULL in a column that is NOT NULL; empty: none may.
+    """
     stored: list[Stored] = []
     for row, value in enumerate(values, start=1):
-        if value is None and not column.nullable:
+        if value is None and not column.nullable and not (optional and optional[row - 1]):
             raise BadValueError("NULL in a column that is NOT NULL", row=row, value=position, column=column.name)
         try:
             stored.append(to_stored(value, column.type, zone))
@@ -51,6 +57,17 @@ def column_array(column: Column, values: Sequence[Given], *, zone: tzinfo, posit
                 why=error,
             ) from error
     return pa.array(stored, arrow_type(column.type))
+
+
+def op_numbers(values: Sequence[Given], *, position: int) -> list[int]:
+    """What each row does, of a column `_op`; raises BadValueError naming the row."""
+    ops: list[int] = []
+    for row, value in enumerate(values, start=1):
+        try:
+            ops.append(op_of(value))
+        except ValueError as error:
+            raise BadValueError(row=row, value=position, column=OP_COLUMN, given=_shown(value), why=error) from error
+    return ops
 
 
 def to_stored(value: Given, data_type: DataType, zone: tzinfo = UTC) -> Stored:

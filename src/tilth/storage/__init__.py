@@ -1,6 +1,6 @@
-"""Where the bytes are: part files on a local disk, written once, merged, read, removed.
+"""Where the bytes are: files of parts and of what changes them, written once, merged, read, removed.
 
-Covers: names of files, Arrow types, partition transforms, writing, merging, checking and cleaning part files.
+Covers: names of files, Arrow types, partition transforms; writing, reading, merging, checking and cleaning files.
 `tilth.storage.spark` is the second door, for those who hold a Spark session: a snapshot as a DataFrame.
 Does not cover: which files make up a table (tilth.catalog), when to merge or remove (tilth.maintenance).
 Always holds: a file is complete, on the disk and never changed again before anybody hears its name; names follow from
@@ -10,17 +10,39 @@ See also: docs/glossary.md (part, partition), tilth.model.part.
 
 from tilth.storage.arrow import arrow_schema, arrow_type, conform, schema_from_arrow, type_from_arrow
 from tilth.storage.bounds import bound_of
+from tilth.storage.changes import Changes, load_changes
 from tilth.storage.cleaner import clean_transaction, drop_table_folder, remove_file
+from tilth.storage.compact import compact_changes, compact_major, compact_minor
+from tilth.storage.deletes import RowIndexes
+from tilth.storage.deltas import (
+    CHANGE_DELETE,
+    CHANGE_SCHEMA_BASE,
+    CHANGE_UPDATE,
+    presence_name,
+    read_changes,
+    read_deletes,
+    value_name,
+    write_changes,
+    write_columns,
+    write_deletes,
+    write_updates,
+)
 from tilth.storage.errors import (
     BadColumnError,
     BadPartitionError,
+    DeltaFileCorruptError,
+    DeltaFileNotFoundError,
     MergeCancelledError,
     PartFileCorruptError,
     PartFileNotFoundError,
     PartShapeUnknownError,
     StoreAwayError,
+    UniqueKeyNullError,
     UnmappedTypeError,
 )
+from tilth.storage.flush import FlushResult, flush_segments
+from tilth.storage.key_filter import write_filter
+from tilth.storage.key_lookup import repeated_keys
 from tilth.storage.merge import Expiry, MergeResult, merge_parts
 from tilth.storage.partition import (
     Partitioned,
@@ -31,16 +53,60 @@ from tilth.storage.partition import (
     transform_array,
 )
 from tilth.storage.parts import PartWriter, check_file, footer_rows, read_part, write_parts
-from tilth.storage.paths import TableLayout, data_folder, file_name, layout_of, table_folder
-from tilth.storage.rewrite import Place, rewrite_part
-from tilth.storage.settings import TABLE_SETTINGS
+from tilth.storage.paths import (
+    FILTER_EXTENSION,
+    MAP_EXTENSION,
+    TableLayout,
+    data_folder,
+    file_name,
+    layout_of,
+    sidecar_name,
+    table_folder,
+    table_value,
+)
+from tilth.storage.rewrite import Place, ordered_source, rewrite_part
+from tilth.storage.rowmap import remove_row_map
+from tilth.storage.segments import (
+    OP_COLUMN,
+    OP_DELETE,
+    OP_UPSERT,
+    read_segment,
+    shaped_rows,
+    write_rows,
+    write_segments,
+)
+from tilth.storage.settings import (
+    ENABLE_UNIQUE_PARTIAL_UPDATE,
+    MEMORY_BUFFER,
+    PARTITION_LEVEL_UNIQUE_KEYS,
+    TABLE_SETTINGS,
+)
 from tilth.storage.shapes import expressions
+from tilth.storage.sources import iter_source, read_source, sources_of
+from tilth.storage.translate import Translation
+from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, newest_rows, resolve_upserts
+from tilth.storage.upsert_scopes import key_scope, resolve_all, upsert_requests
 
 __all__ = [
+    "CHANGE_DELETE",
+    "CHANGE_SCHEMA_BASE",
+    "CHANGE_UPDATE",
+    "ENABLE_UNIQUE_PARTIAL_UPDATE",
+    "FILTER_EXTENSION",
+    "MAP_EXTENSION",
+    "MEMORY_BUFFER",
+    "OP_COLUMN",
+    "OP_DELETE",
+    "OP_UPSERT",
+    "PARTITION_LEVEL_UNIQUE_KEYS",
     "TABLE_SETTINGS",
     "BadColumnError",
     "BadPartitionError",
+    "Changes",
+    "DeltaFileCorruptError",
+    "DeltaFileNotFoundError",
     "Expiry",
+    "FlushResult",
     "MergeCancelledError",
     "MergeResult",
     "PartFileCorruptError",
@@ -49,32 +115,69 @@ __all__ = [
     "PartWriter",
     "Partitioned",
     "Place",
+    "RowIndexes",
     "StoreAwayError",
     "TableLayout",
+    "Translation",
+    "UniqueKeyNullError",
     "UnmappedTypeError",
+    "UpsertRequest",
     "arrow_schema",
     "arrow_type",
     "bound_of",
+    "candidates",
     "check_file",
     "check_partition_by",
     "clean_transaction",
+    "compact_changes",
+    "compact_major",
+    "compact_minor",
     "conform",
     "data_folder",
     "drop_table_folder",
     "expressions",
     "file_name",
+    "flush_segments",
     "footer_rows",
+    "fresh_sources",
+    "iter_source",
+    "key_scope",
     "layout_of",
+    "load_changes",
     "merge_parts",
+    "newest_rows",
+    "ordered_source",
     "partition_id",
     "partition_ids",
+    "presence_name",
+    "read_changes",
+    "read_deletes",
     "read_part",
+    "read_segment",
+    "read_source",
     "remove_file",
+    "remove_row_map",
+    "repeated_keys",
+    "resolve_all",
+    "resolve_upserts",
     "result_type",
     "rewrite_part",
     "schema_from_arrow",
+    "shaped_rows",
+    "sidecar_name",
+    "sources_of",
     "table_folder",
+    "table_value",
     "transform_array",
     "type_from_arrow",
+    "upsert_requests",
+    "value_name",
+    "write_changes",
+    "write_columns",
+    "write_deletes",
+    "write_filter",
     "write_parts",
+    "write_rows",
+    "write_segments",
+    "write_updates",
 ]

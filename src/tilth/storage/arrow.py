@@ -10,6 +10,7 @@ from typing import assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, spark_name
@@ -110,6 +111,12 @@ def schema_from_arrow(schema: pa.Schema) -> Schema:
     return Schema(columns=tuple(columns))
 
 
+def nullable(schema: Schema) -> Schema:
+    """The columns, none of which is NOT NULL."""
+    columns = (column if column.nullable else replace(column, nullable=True) for column in schema.columns)
+    return Schema(columns=tuple(columns))
+
+
 def conform(rows: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
     """The rows with exactly the table's columns, in its order and types.
 
@@ -128,6 +135,11 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
     if given:
         raise BadColumnError("the table has no such column", column=next(iter(given)), known=", ".join(schema.names))
     return pa.table(arrays, schema=wanted)
+
+
+def one_chunk(values: pa.ChunkedArray) -> pa.Array:
+    """All values in one array."""
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks or [pa.nulls(0, values.type)])
 
 
 def _by_lower_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:

@@ -17,6 +17,18 @@ class PartFileNotFoundError(CorruptError):
     code = "PART_FILE_NOT_FOUND"
 
 
+class DeltaFileCorruptError(CorruptError):
+    """a file with changes of rows is damaged"""
+
+    code = "DELTA_FILE_CORRUPT"
+
+
+class DeltaFileNotFoundError(CorruptError):
+    """a file with changes of rows is missing"""
+
+    code = "DELTA_FILE_NOT_FOUND"
+
+
 class StoreAwayError(UnavailableError):
     """the folder of a table's files is not there"""
 
@@ -33,6 +45,12 @@ class BadColumnError(InvalidInputError):
     """the values do not fit the column"""
 
     code = "BAD_COLUMN"
+
+
+class UniqueKeyNullError(InvalidInputError):
+    """a row has no value in a column of the unique key"""
+
+    code = "UNIQUE_KEY_NULL"
 
 
 class UnmappedTypeError(InvalidInputError):

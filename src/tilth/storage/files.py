@@ -1,7 +1,7 @@
 """Bytes on a local disk: written once under their final name, summed, on the disk before they count.
 
-Covers: writing one file, its checksum, removing, waiting for the disk, what it means that one is
-missing. Does not cover: what the bytes mean (parts.py).
+Covers: writing one file, its checksum, reading all of it, removing, waiting for the disk, what it means that one is
+missing or differs. Does not cover: what the bytes mean (parts.py, segments.py, deltas.py).
 Always holds: an existing file is never written to again.
 """
 
@@ -11,8 +11,16 @@ import os
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
+
 from tilth.model.part import DataFile
-from tilth.storage.errors import PartFileNotFoundError, StoreAwayError
+from tilth.storage.errors import (
+    DeltaFileCorruptError,
+    DeltaFileNotFoundError,
+    PartFileCorruptError,
+    PartFileNotFoundError,
+    StoreAwayError,
+)
 
 _READ_BYTES = 1 << 20
 
@@ -103,9 +111,45 @@ def remove(path: str) -> bool:
     return True
 
 
-def missing(path: str, because: str = "") -> PartFileNotFoundError | StoreAwayError:
+def mapped(folder: str, file: DataFile, *, is_delta: bool = False) -> pa.Buffer:
+    """The bytes of a file, size and checksum verified; they stay the kernel's, nothing is copied.
+
+    Raises what `missing` and `corrupt` say.
+    """
+    path = os.path.join(folder, file.name)
+    check_size(path, file, is_delta=is_delta)
+    try:
+        with pa.memory_map(path, "r") as source:
+            buffer = source.read_buffer()
+    except OSError as error:
+        raise corrupt(path, is_delta=is_delta, because=str(error)) from error
+    checksum = zlib.crc32(buffer)
+    if checksum != file.checksum:
+        raise corrupt(path, is_delta=is_delta, checksum=checksum, expected_checksum=file.checksum)
+    return buffer
+
+
+def check_size(path: str, file: DataFile, *, is_delta: bool = False) -> None:
+    """Raises what `missing` and `corrupt` say where the file is not there, or not as long as it was."""
+    try:
+        size = os.path.getsize(path)
+    except FileNotFoundError as error:
+        raise missing(path, is_delta=is_delta) from error
+    if size != file.size:
+        raise corrupt(path, is_delta=is_delta, size=size, expected_size=file.size)
+
+
+def corrupt(path: str, *, is_delta: bool = False, **facts: object) -> PartFileCorruptError | DeltaFileCorruptError:
+    """What to raise of a file that is not what was written: a part's, or one with changes of rows."""
+    told = {name: str(fact) for name, fact in facts.items()}
+    return DeltaFileCorruptError(file=path, **told) if is_delta else PartFileCorruptError(file=path, **told)
+
+
+def missing(
+    path: str, because: str = "", *, is_delta: bool = False
+) -> PartFileNotFoundError | DeltaFileNotFoundError | StoreAwayError:
     """What a file that is not there means: its bytes are lost, or the store is away with all its files."""
     facts = {"because": because} if because else {}
     if os.path.isdir(os.path.dirname(path.removeprefix("file:"))):
-        return PartFileNotFoundError(file=path, **facts)
+        return DeltaFileNotFoundError(file=path, **facts) if is_delta else PartFileNotFoundError(file=path, **facts)
     return StoreAwayError(file=path, **facts, hint="see whether the store is mounted; the same is tried again")

@@ -1,10 +1,10 @@
 """Merging sorted parts into one: k-way, in blocks, with bounded memory.
 
-Covers: the merge of part files of one partition, leaving out rows that have expired. Does not cover: choosing what to
-merge (maintenance), when a row expires (model/ttl.py).
-Always holds: the result is the stable sort of the parts' rows laid end to end in the given order, without those that
-have expired; memory is bounded by parts times block, plus one row group. Without a sort key the parts are laid end to
-end.
+Covers: the merge of parts of one partition with all that changed them, leaving out rows that are deleted or have
+expired. Does not cover: choosing what to merge (maintenance), when a row expires (model/ttl.py), segments (flush.py).
+Always holds: the result is the stable sort of the parts' present rows laid end to end in the given order, without those
+that have expired; memory is bounded by parts times block, plus one row group. Without a sort key the parts are laid end
+to end.
 
 How: of each part a block is in hand. The *watermark* is the smallest last key of those blocks that are not the last of
 their part; what lies at or below it can not be undercut by rows still on disk. So those rows leave in order, and parts
@@ -13,6 +13,7 @@ what is below it.
 
 Columns with few distinct values stay dictionaries from file to file: their values are never spelled out, and columns
 without a dictionary are not looked up in one. That, and numbers instead of keys (order.py), is where the speed is from.
+A part without changes costs nothing for them: its rows are numbered as they come, for the map of the result.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tilth.model.part import Bound, DataFile, WrittenPart
+from tilth.model.delta import PartSource
+from tilth.model.part import Bound, WrittenPart
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
 from tilth.storage.arrow import FIELD_ID, arrow_schema, arrow_type, conform
+from tilth.storage.changes import load_changes
 from tilth.storage.errors import BadColumnError, MergeCancelledError, PartFileCorruptError
+from tilth.storage.key_filter import write_filter
 from tilth.storage.order import Codes, is_sorted, ranks_of, stable_order
 from tilth.storage.parts import PartWriter, damaged, opened
 from tilth.storage.paths import TableLayout, file_name
+from tilth.storage.rowmap import Places, RowMapWriter, Rows
 
 #: Rows that are read of a part at a time; fewer where they are wide or the parts are many.
 BLOCK_ROWS = 32 * 1024
@@ -58,10 +63,14 @@ class MergeResult:
 
     #: None if no row was left.
     written: WrittenPart | None
+    #: In the files.
     rows_in: int
+    #: Of parts and of what changed them.
     bytes_in: int
     #: Left out because their time had passed.
     rows_expired: int = 0
+    #: Left out because they were deleted.
+    rows_deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +90,7 @@ def never() -> bool:
 
 def merge_parts(
     layout: TableLayout,
-    files: Sequence[DataFile],
+    sources: Sequence[PartSource],
     partition: str,
     values: tuple[Bound, ...],
     *,
@@ -89,40 +98,58 @@ def merge_parts(
     task: int,
     attempt: int,
     expired: Expiry | None = None,
+    has_map: bool = False,
     block_rows: int = BLOCK_ROWS,
     is_cancelled: Callable[[], bool] = never,
 ) -> MergeResult:
-    """Merges part files of one partition into one new file, the rows of equal keys in the order of the files.
+    """Merges parts of one partition, none of them a segment, into one new file, the rows of equal keys in their order.
 
-    With `expired` some rows are left out. Raises PartFileNotFoundError and PartFileCorruptError naming the file, and
-    MergeCancelledError soon after `is_cancelled` turned true.
+    Deleted rows are left out, new values are written; with `expired` more rows are left out. `has_map`: a row map is
+    written beside the file. Raises PartFileNotFoundError and PartFileCorruptError naming the file, those of deltas
+    likewise, and MergeCancelledError soon after `is_cancelled` turned true.
     """
-    dictionaries = _dictionaries(layout, files)
-    sources = [_Source(layout, file, dictionaries) for file in files]
-    rows_in = sum(source.rows for source in sources)
+    assert not any(source.is_segment for source in sources)
+    dictionaries = _dictionaries(layout, sources)
+    readers = [_Source(layout, place, source, dictionaries) for place, source in enumerate(sources)]
     is_past = None if expired is None else _past(layout.schema, expired)
     rows_expired = 0
-    block = min(block_rows, _block_rows(layout, sources))
+    block = min(block_rows, _block_rows(layout, readers))
     name = file_name(txn=txn, task=task, attempt=attempt, n=0)
     try:
-        with PartWriter(layout, name=name, partition=partition, values=values) as writer:
-            for rows in _merged(layout, sources, block):
+        with (
+            PartWriter(layout, name=name, partition=partition, values=values) as writer,
+            RowMapWriter(layout, name) as row_map,
+        ):
+            for piece in _merged(layout, readers, block):
                 if is_cancelled():
-                    raise MergeCancelledError(partition=partition, files=len(files))
+                    raise MergeCancelledError(partition=partition, files=len(sources))
                 if is_past is not None:
-                    past = is_past(rows)
+                    past = is_past(piece.table)
                     count = pc.sum(past).as_py() or 0
                     rows_expired += count
-                    rows = rows.filter(pc.invert(past)) if count else rows
-                writer.write(rows)
+                    piece = piece.without(past) if count else piece
+                if piece.table.num_rows:
+                    writer.write(piece.table)
+                    if has_map:
+                        row_map.write(piece.places, piece.rows)
+            row_map.close()
             written = writer.close()
+        if written is not None:
+            write_filter(layout, written.file)
     finally:
-        for source in sources:
-            source.close()
+        for reader in readers:
+            reader.close()
+    rows_in = sum(reader.rows for reader in readers)
+    rows_deleted = sum(reader.rows_deleted for reader in readers)
     rows_out = 0 if written is None else written.rows
-    assert rows_out + rows_expired == rows_in, (rows_out, rows_expired, rows_in)
-    bytes_in = sum(file.size for file in files)
-    return MergeResult(written=written, rows_in=rows_in, bytes_in=bytes_in, rows_expired=rows_expired)
+    assert rows_out + rows_expired + rows_deleted == rows_in, (rows_out, rows_expired, rows_deleted, rows_in)
+    return MergeResult(
+        written=written,
+        rows_in=rows_in,
+        bytes_in=sum(source.bytes for source in sources),
+        rows_expired=rows_expired,
+        rows_deleted=rows_deleted,
+    )
 
 
 def _past(schema: Schema, expired: Expiry) -> Callable[[pa.Table], pa.ChunkedArray]:
@@ -139,14 +166,47 @@ def _past(schema: Schema, expired: Expiry) -> Callable[[pa.Table], pa.ChunkedArr
     return is_past
 
 
-class _Source:
-    """One part, read block by block in the table's present shape."""
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rows of the result, and where each came from."""
 
-    def __init__(self, layout: TableLayout, file: DataFile, dictionaries: Sequence[str]) -> None:
+    table: pa.Table
+    places: Places
+    rows: Rows
+
+    def without(self, mask: pa.ChunkedArray) -> _Piece:
+        """The rows that the mask does not name."""
+        kept = pc.invert(mask)
+        chosen = kept.to_numpy()
+        return _Piece(self.table.filter(kept), self.places[chosen], self.rows[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Rows of one source, and their indexes in its file."""
+
+    table: pa.Table
+    rows: Rows
+
+    def after(self, count: int) -> _Block | None:
+        """What is left without the first rows; None if that is nothing."""
+        return None if count == len(self.rows) else _Block(self.table.slice(count), self.rows[count:])
+
+    def with_more(self, more: _Block) -> _Block:
+        return _Block(pa.concat_tables([self.table, more.table]), np.concatenate([self.rows, more.rows]))
+
+
+class _Source:
+    """One part, read block by block in the table's present shape, without its deleted rows."""
+
+    def __init__(self, layout: TableLayout, place: int, source: PartSource, dictionaries: Sequence[str]) -> None:
+        self.place = place
         self._folder = layout.folder
-        self._file = file
+        self._file = source.file
         self._schema = layout.schema
-        self._parquet = opened(layout.folder, file, dictionaries=dictionaries)
+        self._stored = source.schema
+        self._changes = load_changes(layout.folder, source) if source.deltas else None
+        self._parquet = opened(layout.folder, source.file, dictionaries=dictionaries)
         self._wanted = _wanted(layout.schema, dictionaries)
         self._columns = _columns_in_file(layout.schema, self._parquet.schema_arrow)
         self._defaults = [
@@ -157,6 +217,7 @@ class _Source:
         self.metadata: pq.FileMetaData = self._parquet.metadata
         self.rows = int(self.metadata.num_rows)
         self._rows_read = 0
+        self.rows_deleted = 0
 
     @property
     def is_at_end(self) -> bool:
@@ -168,8 +229,26 @@ class _Source:
         names = [name for name in self._columns if name is not None]
         self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
 
-    def next_block(self) -> pa.Table:
-        """The next rows; to be called only before the end."""
+    def next_block(self) -> _Block | None:
+        """The next rows that are left; None where the end comes before any."""
+        while not self.is_at_end:
+            first = self._rows_read
+            batch = self._next_batch()
+            rows = np.arange(first, first + batch.num_rows, dtype=np.uint32)
+            if self._changes is None:
+                return _Block(self._shaped(batch), rows)
+            table = pa.Table.from_batches([batch])
+            if self._changes.has_updates:
+                table = self._changes.apply(table, first, self._stored)
+            kept = self._changes.keep(first, batch.num_rows)
+            if kept is not None:
+                table, rows = table.filter(pa.array(kept)), rows[kept]
+                self.rows_deleted += batch.num_rows - len(rows)
+            if len(rows):
+                return _Block(self._shaped(table), rows)
+        return None
+
+    def _next_batch(self) -> pa.RecordBatch:
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -179,7 +258,7 @@ class _Source:
         except (pa.ArrowException, OSError) as error:
             raise damaged(self._folder, self._file, error) from error
         self._rows_read += batch.num_rows
-        return self._shaped(batch)
+        return batch
 
     def unsorted(self) -> PartFileCorruptError:
         """What to raise when the rows are not in order."""
@@ -189,7 +268,7 @@ class _Source:
         self._batches = iter(())
         self._parquet.close()
 
-    def _shaped(self, batch: pa.RecordBatch) -> pa.Table:
+    def _shaped(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
         arrays = []
         for name, default in zip(self._columns, self._defaults, strict=True):
             arrays.append(pa.repeat(default, batch.num_rows) if name is None else batch.column(name))
@@ -204,7 +283,7 @@ class _Window:
 
     def __init__(self, layout: TableLayout, sources: Sequence[_Source], block_rows: int) -> None:
         self._sources = [source for source in sources if source.rows]
-        self._blocks: list[pa.Table | None] = [None] * len(self._sources)
+        self._blocks: list[_Block | None] = [None] * len(self._sources)
         self._block_rows = block_rows
         self._keys = list(map(_position_in(layout.schema), layout.order_by))
         for source in self._sources:
@@ -214,27 +293,33 @@ class _Window:
         """Reads on where less than half a block is left; False when no row is left anywhere."""
         for number, source in enumerate(self._sources):
             block = self._blocks[number]
-            if not source.is_at_end and (block is None or block.num_rows < self._block_rows // 2):
+            if not source.is_at_end and (block is None or len(block.rows) < self._block_rows // 2):
                 more = source.next_block()
-                self._blocks[number] = more if block is None else pa.concat_tables([block, more])
+                if more is not None:
+                    self._blocks[number] = more if block is None else block.with_more(more)
         return any(block is not None for block in self._blocks)
 
-    def take(self) -> pa.Table:
+    def take(self) -> _Piece:
         """The rows up to the watermark, in order; they leave the window."""
         live = [number for number, block in enumerate(self._blocks) if block is not None]
         blocks = [block for block in self._blocks if block is not None]
-        table = pa.concat_tables(blocks).unify_dictionaries().combine_chunks()
+        table = pa.concat_tables([block.table for block in blocks]).unify_dictionaries().combine_chunks()
         ranks = ranks_of([table.column(key) for key in self._keys], table.num_rows)
-        bounds = np.cumsum([0, *(block.num_rows for block in blocks)]).tolist()
+        bounds = np.cumsum([0, *(len(block.rows) for block in blocks)]).tolist()
         stretches = [ranks[start:end] for start, end in pairwise(bounds)]
         for number, stretch in zip(live, stretches, strict=True):
             if not is_sorted(stretch):
                 raise self._sources[number].unsorted()
         cuts = self._cuts(live, stretches)
-        rows = np.concatenate([np.arange(start, start + cut) for start, cut in zip(bounds, cuts, strict=False)])
+        taken = np.concatenate([np.arange(start, start + cut) for start, cut in zip(bounds, cuts, strict=False)])
+        order = stable_order(ranks[taken])
+        rows = np.concatenate([block.rows[:cut] for block, cut in zip(blocks, cuts, strict=True)])
+        places = np.repeat(np.array([self._sources[number].place for number in live], np.uint16), cuts)
         for number, block, cut in zip(live, blocks, cuts, strict=True):
-            self._blocks[number] = block.slice(cut) if cut < block.num_rows else None
-        return table.take(pa.array(rows[stable_order(ranks[rows])]))
+            self._blocks[number] = block.after(cut)
+        # In bounds by construction; not to check that saves a quarter.
+        places, rows = places.take(order, mode="clip"), rows.take(order, mode="clip")
+        return _Piece(table.take(pa.array(taken[order])), places, rows)
 
     def _cuts(self, live: Sequence[int], stretches: Sequence[Codes]) -> list[int]:
         """How many rows of each block lie at or below the watermark."""
@@ -252,7 +337,7 @@ class _Window:
         ]
 
 
-def _merged(layout: TableLayout, sources: Sequence[_Source], block_rows: int) -> Iterator[pa.Table]:
+def _merged(layout: TableLayout, sources: Sequence[_Source], block_rows: int) -> Iterator[_Piece]:
     if not layout.order_by:
         yield from _laid_end_to_end(sources, block_rows)
         return
@@ -261,20 +346,21 @@ def _merged(layout: TableLayout, sources: Sequence[_Source], block_rows: int) ->
         yield window.take()
 
 
-def _laid_end_to_end(sources: Sequence[_Source], block_rows: int) -> Iterator[pa.Table]:
+def _laid_end_to_end(sources: Sequence[_Source], block_rows: int) -> Iterator[_Piece]:
     for source in sources:
         source.start(block_rows)
-        while not source.is_at_end:
-            yield source.next_block()
+        while (block := source.next_block()) is not None:
+            yield _Piece(block.table, np.full(len(block.rows), source.place, np.uint16), block.rows)
 
 
-def _dictionaries(layout: TableLayout, files: Sequence[DataFile]) -> list[str]:
-    """The string columns that every file keeps as a small dictionary."""
+def _dictionaries(layout: TableLayout, sources: Sequence[PartSource]) -> list[str]:
+    """The string columns that every file keeps as a small dictionary, and that have no new values beside the files."""
     stored: dict[str, int] = {}
     values: dict[str, int] = {}
-    spelled: set[str] = set()
-    for file in files:
-        with opened(layout.folder, file) as parquet:
+    changed = {identity for source in sources for delta in source.deltas for identity in delta.columns}
+    spelled = {column.name for column in layout.schema.columns if column.id in changed}
+    for source in sources:
+        with opened(layout.folder, source.file) as parquet:
             metadata = parquet.metadata
             for group in range(metadata.num_row_groups):
                 for index in range(metadata.num_columns):

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.arrow import FIELD_ID, conform
 from tilth.storage.bounds import join_ranges, range_of
-from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.files import SummingFile, checksum_of, make_folder, missing, sync_folder
+from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
+from tilth.storage.files import SummingFile, check_size, checksum_of, corrupt, make_folder, missing, sync_folder
 from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.partition import partition_ids
 from tilth.storage.paths import TableLayout, file_name
@@ -149,7 +149,7 @@ class PartWriter:
             self._schema = _file_schema(self._layout, group.schema)
             self._writer = _parquet_writer(self._file, self._layout, self._schema, _dictionary_leaves(group))
         self._writer.write_table(pa.table(group.columns, schema=self._schema), row_group_size=group.num_rows)
-        for name in _ranged_columns(self._layout):
+        for name in ranged_columns(self._layout):
             found = range_of(group.column(name))
             if self._rows:
                 found = join_ranges(
@@ -173,16 +173,23 @@ def read_part(folder: str, file: DataFile, columns: Sequence[str] | None = None)
     return table.replace_schema_metadata()
 
 
-def check_file(folder: str, file: DataFile) -> None:
-    """Reads the whole file; raises PartFileNotFoundError, or PartFileCorruptError where size or checksum differ."""
+def check_file(folder: str, file: DataFile, *, is_delta: bool = False) -> None:
+    """Reads the whole file, of whatever kind; raises PartFileNotFoundError, or PartFileCorruptError where size or
+    checksum differ; of a delta's file DeltaFileNotFoundError and DeltaFileCorruptError.
+    """
     path = os.path.join(folder, file.name)
     try:
         size, checksum = checksum_of(path)
     except FileNotFoundError as error:
-        raise missing(path) from error
+        raise missing(path, is_delta=is_delta) from error
     if (size, checksum) != (file.size, file.checksum):
-        raise PartFileCorruptError(
-            file=path, size=size, expected_size=file.size, checksum=checksum, expected_checksum=file.checksum
+        raise corrupt(
+            path,
+            is_delta=is_delta,
+            size=size,
+            expected_size=file.size,
+            checksum=checksum,
+            expected_checksum=file.checksum,
         )
 
 
@@ -200,12 +207,7 @@ def footer_rows(folder: str, file: DataFile) -> int:
 def opened(folder: str, file: DataFile, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """The file, open, its size checked; columns named as dictionaries are read without spelling their values out."""
     path = os.path.join(folder, file.name)
-    try:
-        size = os.path.getsize(path)
-    except FileNotFoundError as error:
-        raise missing(path) from error
-    if size != file.size:
-        raise PartFileCorruptError(file=path, size=size, expected_size=file.size)
+    check_size(path, file)
     try:
         return pq.ParquetFile(
             path,
@@ -219,30 +221,34 @@ def opened(folder: str, file: DataFile, *, dictionaries: Sequence[str] = ()) -> 
         raise damaged(folder, file, error) from error
 
 
-def damaged(folder: str, file: DataFile, error: Exception) -> PartFileCorruptError:
-    """What to raise when Parquet does not understand the file."""
+def damaged(
+    folder: str, file: DataFile, error: Exception, *, is_delta: bool = False
+) -> PartFileCorruptError | DeltaFileCorruptError:
+    """What to raise when Arrow does not understand the file."""
     because = (str(error).splitlines() or [""])[0]
-    return PartFileCorruptError(file=os.path.join(folder, file.name), because=because)
+    return corrupt(os.path.join(folder, file.name), is_delta=is_delta, because=because)
 
 
 def _order(layout: TableLayout, table: pa.Table, partitions: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
-    ranks = ranks_of([table.column(_exact(layout, name)) for name in layout.order_by], table.num_rows)
+    ranks = ranks_of([table.column(exact(layout, name)) for name in layout.order_by], table.num_rows)
     if not layout.partition_by:
         return stable_order(ranks)
     return np.lexsort((ranks, partitions))
 
 
-def _exact(layout: TableLayout, name: str) -> str:
+def exact(layout: TableLayout, name: str) -> str:
+    """The column's name as the schema spells it."""
     column = layout.schema.find(name)
     assert column is not None, name
     return column.name
 
 
-def _ranged_columns(layout: TableLayout) -> list[str]:
-    names = [*layout.order_by, *(transform.column for transform in layout.partition_by)]
+def ranged_columns(layout: TableLayout) -> list[str]:
+    """The columns whose ranges are kept of each file."""
+    names = [*layout.order_by, *(transform.column for transform in layout.partition_by), *layout.unique_key]
     if layout.ttl_column is not None:
         names.append(layout.ttl_column)
-    return list(dict.fromkeys(_exact(layout, name) for name in names))
+    return list(dict.fromkeys(exact(layout, name) for name in names))
 
 
 def _compact(group: pa.Table) -> pa.Table:
@@ -270,7 +276,7 @@ def _file_schema(layout: TableLayout, given: pa.Schema) -> pa.Schema:
 def _parquet_writer(
     file: SummingFile, layout: TableLayout, schema: pa.Schema, dictionary_leaves: list[str]
 ) -> pq.ParquetWriter:
-    order = [(_exact(layout, name), "ascending") for name in layout.order_by]
+    order = [(exact(layout, name), "ascending") for name in layout.order_by]
     return pq.ParquetWriter(
         pa.PythonFile(file, mode="w"),
         schema,

@@ -1,8 +1,9 @@
 """Writing a part anew from its own rows, changed, as a mutation does.
 
-Covers: rows of one file in, one new file out. Does not cover: what is changed (maintenance/spark.py).
+Covers: rows of one file in, one new file with its row map out; the rows of a changed part or segment in the order of
+the sort key. Does not cover: what a mutation changes (maintenance/spark.py).
 Always holds: the new file has the rows in the order in which they came, and that is the order of the sort key; memory
-is bounded by one batch and one row group.
+is bounded by one batch and one row group, and by the segment where the source is one.
 """
 
 from __future__ import annotations
@@ -11,14 +12,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 
+from tilth.model.delta import PartSource
 from tilth.model.part import Bound, WrittenPart
 from tilth.storage.arrow import conform
+from tilth.storage.deletes import RowIndexes
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.order import OrderCheck
+from tilth.storage.key_filter import write_filter
+from tilth.storage.order import OrderCheck, ranks_of, stable_order
 from tilth.storage.parts import PartWriter
 from tilth.storage.paths import TableLayout, file_name
+from tilth.storage.rowmap import RowMapWriter
+from tilth.storage.sources import iter_source, read_source
+
+#: Rows of a batch.
+_BLOCK_ROWS = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +44,8 @@ class Place:
 def rewrite_part(
     layout: TableLayout, places: Mapping[str, Place], batches: Iterator[pa.RecordBatch], *, txn: int, attempt: int
 ) -> tuple[str, WrittenPart] | None:
-    """Writes rows of one file to a new one; the last column of each batch is the name of the file they are from.
+    """Writes rows of one file to a new one; the last columns of each batch are the name of the file they are from, and
+    the index that each row has there.
 
     Returns that name and what was written; None, and no file, where there are no rows. Raises BadColumnError where
     values do not fit the layout's columns, PartFileCorruptError where the rows are not in the order of its sort key.
@@ -42,19 +53,44 @@ def rewrite_part(
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return None
-    source: str = first.column(first.num_columns - 1)[0].as_py()
+    source: str = first.column(first.num_columns - 2)[0].as_py()
     place = places[source]
     name = file_name(txn=txn, task=place.task, attempt=attempt, n=0)
     keys = [column.name for column in map(layout.schema.find, layout.order_by) if column is not None]
     order = OrderCheck()
-    with PartWriter(layout, name=name, partition=place.partition, values=place.values) as writer:
+    with (
+        PartWriter(layout, name=name, partition=place.partition, values=place.values) as writer,
+        RowMapWriter(layout, name) as row_map,
+    ):
         for batch in chain([first], batches):
-            names = batch.column(batch.num_columns - 1).unique()
-            assert names.to_pylist() in ([source], []), names
-            rows = conform(batch.select(range(batch.num_columns - 1)), layout.schema)
+            if not batch.num_rows:
+                continue
+            names = batch.column(batch.num_columns - 2).unique()
+            assert names.to_pylist() == [source], names
+            rows = conform(batch.select(range(batch.num_columns - 2)), layout.schema)
             if not order.continues([rows.column(key) for key in keys], rows.num_rows):
                 raise PartFileCorruptError("a part file is not sorted", file=f"{layout.folder}/{source}")
             writer.write(rows)
+            indexes = batch.column(batch.num_columns - 1).to_numpy().astype(np.uint32)
+            row_map.write(np.zeros(len(indexes), np.uint16), indexes)
+        row_map.close()
         written = writer.close()
     assert written is not None
+    write_filter(layout, written.file)
     return source, written
+
+
+def ordered_source(layout: TableLayout, source: PartSource) -> Iterator[tuple[pa.Table, RowIndexes]]:
+    """The present rows of a part in the columns of its file, with their indexes there, in the order of the sort key.
+
+    Errors as those of `iter_source`.
+    """
+    if not source.is_segment:
+        yield from iter_source(layout.folder, source, block_rows=_BLOCK_ROWS)
+        return
+    table, indexes = read_source(layout.folder, source)
+    keys = [column.name for column in map(source.schema.find, layout.order_by) if column is not None]
+    order = stable_order(ranks_of([table.column(key) for key in keys], table.num_rows))
+    for start in range(0, len(order), _BLOCK_ROWS):
+        chosen = order[start : start + _BLOCK_ROWS]
+        yield table.take(pa.array(chosen)), indexes[chosen]

@@ -7,7 +7,7 @@ never finds the old one's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -20,13 +20,18 @@ from tilth.storage.errors import PartShapeUnknownError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeGroup:
-    """Files that one scan reads."""
+    """Parts that one scan reads."""
 
     #: The names and types to scan by.
     stored: Schema
     #: What the rows are to become; its defaults are those that rows of these files get.
     wanted: Schema
-    files: tuple[DataFile, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """Of the parts, in their order."""
+        return tuple(part.file for part in self.parts)
 
 
 def groups_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
@@ -35,29 +40,34 @@ def groups_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
     Parts whose files a scan by the table's present columns reads rightly are one group, whatever their version. Raises
     PartShapeUnknownError naming a part whose columns nobody knows any more.
     """
-    files: dict[int, list[DataFile]] = {}
+    found: dict[int, list[Part]] = {}
     presently_read: dict[int, bool] = {}
     for part in parts:
         version = part.schema_version
         if version not in presently_read:
-            stored = table.schema_of(version)
-            if stored is None:
-                raise PartShapeUnknownError(
-                    part=part.name,
-                    table=full_name(table),
-                    schema_version=version,
-                    hint="the catalog has lost the columns that the part was written with: restore it from a backup",
-                )
-            presently_read[version] = is_read_by(stored, wanted_of(table, version))
-        files.setdefault(table.schema_version if presently_read[version] else version, []).append(part.file)
+            presently_read[version] = is_read_by(stored_schema(table, part), wanted_of(table, version))
+        found.setdefault(table.schema_version if presently_read[version] else version, []).append(part)
     return [
         ShapeGroup(
             stored=table.schema_of(version) or table.schema,
             wanted=wanted_of(table, version),
-            files=tuple(files[version]),
+            parts=tuple(found[version]),
         )
-        for version in sorted(files)
+        for version in sorted(found)
     ]
+
+
+def stored_schema(table: TableDef, part: Part) -> Schema:
+    """The columns that the part's file has; raises PartShapeUnknownError naming the part."""
+    stored = table.schema_of(part.schema_version)
+    if stored is None:
+        raise PartShapeUnknownError(
+            part=part.name,
+            table=full_name(table),
+            schema_version=part.schema_version,
+            hint="the catalog has lost the columns that the part was written with: restore it from a backup",
+        )
+    return stored
 
 
 def is_read_by(stored: Schema, wanted: Schema) -> bool:
@@ -95,10 +105,18 @@ def wanted_of(table: TableDef, version: int) -> Schema:
     return Schema(columns=tuple(columns))
 
 
-def expressions(stored: Schema, wanted: Schema) -> list[str]:
-    """For each wanted column what it is made of, as Spark SQL over the stored columns."""
+def expressions(stored: Schema, wanted: Schema, needed: Collection[int] | None = None) -> list[str]:
+    """For each wanted column what it is made of, as Spark SQL over the stored columns.
+
+    `needed`: the ids of those that somebody looks at; the others are NULL. None: all.
+    """
     known = {column.id: column for column in stored.columns}
-    return [_expression(known.get(column.id), column) for column in wanted.columns]
+    return [
+        _expression(known.get(column.id), column)
+        if needed is None or column.id in needed
+        else f"CAST(NULL AS {spark_name(column.type)}) AS {quoted(column.name)}"
+        for column in wanted.columns
+    ]
 
 
 def _as_it_came(column: Column, versions: list[SchemaVersion]) -> Column:

@@ -34,7 +34,7 @@ ENDED_MAX = 1000
 #: Kinds that stay until they are stopped.
 RESIDENT = frozenset({TaskKind.CONSUME})
 #: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most, all together.
-YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE})
+YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

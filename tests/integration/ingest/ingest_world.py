@@ -19,7 +19,7 @@ from tilth.model.service import ServiceStats
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
-from tilth.storage import arrow_schema, data_folder, read_part
+from tilth.storage import arrow_schema, data_folder, read_source, sources_of
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 WAIT_SECONDS_MAX = 90.0
@@ -78,9 +78,22 @@ class IngestWorld:
         self.catalog.tables.create(relation)
         return relation
 
-    def table(self, name: str, columns: Mapping[str, Kind] = EVENTS, *order_by: str) -> TableDef:
+    def table(
+        self,
+        name: str,
+        columns: Mapping[str, Kind] = EVENTS,
+        *order_by: str,
+        unique_key: tuple[str, ...] = (),
+        **more: Any,
+    ) -> TableDef:
         relation = TableDef(
-            uuid=random_id(), database="default", name=name, schema=schema_of(columns), order_by=order_by
+            uuid=random_id(),
+            database="default",
+            name=name,
+            schema=schema_of(columns),
+            order_by=order_by or unique_key,
+            unique_key=unique_key,
+            **more,
         )
         self.catalog.tables.create(relation)
         return relation
@@ -101,7 +114,8 @@ class IngestWorld:
         assert isinstance(found, TableDef)
         snapshot = self.catalog.parts.snapshot(found.uuid)
         folder = data_folder(self.root, found.uuid)
-        tables = [read_part(folder, part.file) for part in snapshot.parts]
+        sources = sources_of(snapshot.table, snapshot.parts, snapshot.deltas)
+        tables = [read_source(folder, source)[0] for source in sources]
         return pa.concat_tables(tables) if tables else arrow_schema(found.schema).empty_table()
 
     def ids(self, table: TableDef) -> list[int]:

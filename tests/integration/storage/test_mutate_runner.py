@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
+from tests.part_sources import as_delta, plain_source
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.maintenance import mutate_runner
 from tilth.maintenance.spark import (
@@ -20,6 +23,7 @@ from tilth.maintenance.spark import (
     decode_mutate_facts,
     encode_mutate_task,
 )
+from tilth.model.delta import PartSource, WrittenDelta
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, Schema
 from tilth.model.task import Cost, TaskKind, TaskSpec
@@ -27,14 +31,20 @@ from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.model.types import Array, Kind, Simple
 from tilth.storage import (
     BadColumnError,
+    DeltaFileNotFoundError,
     PartFileCorruptError,
     PartFileNotFoundError,
     TableLayout,
+    Translation,
     check_file,
     clean_transaction,
     data_folder,
+    read_changes,
     read_part,
+    write_deletes,
     write_parts,
+    write_segments,
+    write_updates,
 )
 from tilth.warehouse import WRITE_WAREHOUSE, TaskCancelledError, TaskContext, WorkerSession
 
@@ -82,9 +92,7 @@ class Runs:
             }
         )
         (part,) = write_parts(layout or self.layout, table, txn=number, task=0, attempt=0)
-        return MutateSource(
-            name=f"all_{number}_{number}_0_{number}", file=part.file, schema=OLD, partition="all", values=()
-        )
+        return MutateSource(source=plain_source(part.file, OLD, number=number, rows=rows), values=())
 
     def run(self, sources: list[MutateSource], kind: MutationKind, txn: int = 99, **task: Any) -> list[MutateResult]:
         given = {"layout": self.layout, "sources": tuple(sources), "txn": txn, "kind": kind} | task
@@ -174,7 +182,7 @@ def test_sources_of_two_shapes_are_rewritten_together(runs: Runs) -> None:
     new = TableLayout(folder=runs.layout.folder, schema=NEW, order_by=("k",), fsync=False)
     old_source = runs.source(1)
     (part,) = write_parts(new, pa.table({"k": [1, 2], "text": [1, 2], "v": ["a", "b"]}), txn=7, task=0, attempt=0)
-    new_source = MutateSource(name="all_7_7_0_7", file=part.file, schema=NEW, partition="all", values=())
+    new_source = MutateSource(source=plain_source(part.file, NEW, number=7), values=())
     results = runs.run(
         [old_source, new_source],
         MutationKind.UPDATE,
@@ -241,9 +249,52 @@ def test_a_damaged_a_missing_and_an_unsorted_file_are_named(runs: Runs) -> None:
         runs.run([whole, missing], MutationKind.DELETE, predicate="v = 1")
     plain = TableLayout(folder=runs.layout.folder, schema=OLD, fsync=False)
     (part,) = write_parts(plain, pa.table({"k": [2, 1]}), txn=8, task=0, attempt=0)
-    unsorted = MutateSource(name="all_8_8_0_8", file=part.file, schema=OLD, partition="all", values=())
+    unsorted = MutateSource(source=plain_source(part.file, OLD, number=8), values=())
     with pytest.raises(PartFileCorruptError, match=f"not sorted.*{part.file.name}"):
         runs.run([unsorted], MutationKind.COLUMNS, txn=101)
+
+
+def test_what_was_deleted_or_changed_before_is_so_in_the_new_files(runs: Runs) -> None:
+    """A part with deletes and new values, and a segment, which is not sorted."""
+    plain, changed = runs.source(1), runs.source(2)
+    layout, where = runs.layout, {"txn": 50, "task": 0, "attempt": 0}
+    gone = write_deletes(layout, "all", changed.file.name, np.array([0, 49]), n=0, **where)
+    news = pa.table({"row": [3, 4], "c2": pa.array([3, None], pa.int32()), "p2": [True, True]})
+    values = write_updates(layout, "all", changed.file.name, news, n=0, **where)
+    (part,) = write_segments(layout, pa.table({"k": [9, 7, 8, 6], "v": [3, 4, 3, 3]}), txn=7, task=0, attempt=0)
+    no_six = write_deletes(layout, "all", part.file.name, np.array([3]), n=1, **where)
+
+    def source(of: PartSource, *deltas: WrittenDelta) -> MutateSource:
+        made = (as_delta(each, ts) for ts, each in enumerate(deltas, start=1))
+        return MutateSource(source=replace(of, deltas=tuple(made)), values=())
+
+    segment = replace(plain_source(part.file, OLD, number=7, rows=4), is_segment=True)
+    sources = [plain, source(changed.source, gone, values), source(segment, no_six)]
+    results = runs.run(sources, MutationKind.UPDATE, assignments=(("text", "'x'"),), predicate="v = 3 AND k <> 8")
+    assert [(each.rows_in, each.rows_out) for each in results] == [(50, 50), (48, 48), (3, 3)]
+    before = runs.rows(changed)
+    before[3]["v"], before[4]["v"] = 3, None
+    assert runs.rows(results[1]) == [row | {"text": "x"} if row["v"] == 3 else row for row in before[1:49]]
+    assert [(row["k"], row["v"], row["text"]) for row in runs.rows(results[2])] == [
+        (7, 4, None),
+        (8, 3, None),
+        (9, 3, "x"),
+    ]
+    # What comes meanwhile is brought over by the row map beside each file.
+    for place, at, to in ((0, 5, 5), (1, 5, 4), (2, 2, 1)):
+        made = results[place].written
+        assert made is not None
+        name = sources[place].file.name
+        later = write_deletes(layout, "all", name, np.array([at]), txn=51, task=place, attempt=0, n=0)
+        translation = Translation(layout, "all", made.file)
+        found = translation.translate([source(sources[place].source, later).source], txn=99, task=place, n=0)
+        assert found is not None
+        assert read_changes(layout.folder, found.file)["row"].to_pylist() == [to]
+    left = runs.run(sources, MutationKind.DELETE, txn=100, predicate="k BETWEEN 1000 AND 1999 OR v = 3")
+    assert [each.rows_out for each in left] == [0, sum(row["v"] != 3 for row in before[1:49]), 1]
+    Path(layout.folder, gone.file.name).unlink()
+    with pytest.raises(DeltaFileNotFoundError, match=gone.file.name):
+        runs.run(sources, MutationKind.DELETE, txn=101, predicate="v = 3")
 
 
 def test_a_cancelled_mutation_writes_nothing(runs: Runs) -> None:

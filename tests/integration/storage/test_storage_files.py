@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.part_sources import plain_source
+from tilth.model.delta import PartSource
 from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.txn import Txn, TxnOutput, TxnState
@@ -89,7 +91,7 @@ def test_a_flipped_bit_in_a_page_is_found_by_its_checksum(layout: TableLayout) -
         with pytest.raises(PartFileCorruptError, match=file.name):
             read()
     with pytest.raises(PartFileCorruptError, match=file.name):
-        merge_parts(layout, [_write(layout, 2, _rows(1)), file], "all", (), txn=3, task=0, attempt=0)
+        merge_parts(layout, _plain(layout, _write(layout, 2, _rows(1)), file), "all", (), txn=3, task=0, attempt=0)
 
 
 def test_a_cut_off_or_missing_file_is_named(layout: TableLayout) -> None:
@@ -128,7 +130,8 @@ def test_a_merge_takes_renamed_and_younger_columns(layout: TableLayout) -> None:
     )
     newer = TableLayout(folder=layout.folder, schema=Schema(columns=columns), order_by=("key",))
     new = _write(newer, 2, pa.table({"key": [2], "note": ["n2"], "day": ["tue"]}))
-    merged = merge_parts(newer, [old, new], "all", (), txn=3, task=0, attempt=0).written
+    sources = [*_plain(layout, old), *_plain(newer, new)]
+    merged = merge_parts(newer, sources, "all", (), txn=3, task=0, attempt=0).written
     assert merged is not None
     assert read_part(layout.folder, merged.file).to_pylist() == [
         {"key": 1, "note": "n1", "day": None},
@@ -151,7 +154,7 @@ def test_a_merge_knows_defaults_that_are_literals(layout: TableLayout) -> None:
         for n, (name, (kind, text)) in enumerate(given.items())
     ]
     newer = TableLayout(folder=layout.folder, schema=Schema(columns=(*SCHEMA.columns, *columns)), order_by=("k",))
-    merged = merge_parts(newer, [old], "all", (), txn=3, task=0, attempt=0).written
+    merged = merge_parts(newer, _plain(layout, old), "all", (), txn=3, task=0, attempt=0).written
     assert merged is not None
     (row,) = read_part(layout.folder, merged.file).to_pylist()
     assert [row[name] for name in given] == [-7, 0.5, True, "x y", datetime.date(2020, 2, 2), None]
@@ -159,19 +162,21 @@ def test_a_merge_knows_defaults_that_are_literals(layout: TableLayout) -> None:
         late = Column(id=30, name="late", type=Simple(Kind.INT16), default=text)
         newest = TableLayout(folder=layout.folder, schema=Schema(columns=(*SCHEMA.columns, late)), order_by=("k",))
         with pytest.raises(BadColumnError, match="column=late"):
-            merge_parts(newest, [old], "all", (), txn=4, task=0, attempt=0)
+            merge_parts(newest, _plain(layout, old), "all", (), txn=4, task=0, attempt=0)
 
 
 def test_rows_expire_only_by_a_time(layout: TableLayout) -> None:
     old = _write(layout, 1, _rows(1))
     with pytest.raises(BadColumnError, match="column=k"):
-        merge_parts(layout, [old], "all", (), txn=3, task=0, attempt=0, expired=Expiry(column="k", below=2))
+        merge_parts(
+            layout, _plain(layout, old), "all", (), txn=3, task=0, attempt=0, expired=Expiry(column="k", below=2)
+        )
 
 
 def test_a_file_that_is_not_sorted_is_refused(layout: TableLayout) -> None:
     plain = TableLayout(folder=layout.folder, schema=SCHEMA)
     with pytest.raises(PartFileCorruptError, match="not sorted"):
-        merge_parts(layout, [_write(plain, 1, _rows(2, 1))], "all", (), txn=2, task=0, attempt=0)
+        merge_parts(layout, _plain(layout, _write(plain, 1, _rows(2, 1))), "all", (), txn=2, task=0, attempt=0)
 
 
 def test_a_cancelled_merge_ends_and_leaves_what_the_cleaner_finds(tmp_path: Path) -> None:
@@ -181,10 +186,22 @@ def test_a_cancelled_merge_ends_and_leaves_what_the_cleaner_finds(tmp_path: Path
     answers = iter([False, False, True])
     with pytest.raises(MergeCancelledError):
         merge_parts(
-            layout, files, "all", (), txn=3, task=0, attempt=0, block_rows=1000, is_cancelled=lambda: next(answers)
+            layout,
+            _plain(layout, *files),
+            "all",
+            (),
+            txn=3,
+            task=0,
+            attempt=0,
+            block_rows=1000,
+            is_cancelled=lambda: next(answers),
         )
     assert clean_transaction(str(tmp_path), _txn(3)) == 1
     assert sorted(path.name for path in Path(folder).iterdir()) == sorted(file.name for file in files)
+
+
+def _plain(layout: TableLayout, *files: DataFile) -> list[PartSource]:
+    return [plain_source(file, layout.schema) for file in files]
 
 
 def _txn(number: int, tasks: int = 1) -> Txn:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilth.ingest import read_config
-from tilth.ingest.decode import Decoded, Decoder
+from tilth.ingest.decode import Decoded, Decoder, RowCheck
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import DataType, Kind, Simple
 
@@ -18,12 +18,13 @@ SENT_MS = 1_735_689_601_500
 class FakeMessage:
     number: int
     content: bytes | None
+    name: bytes | None = None
 
     def value(self) -> bytes | None:
         return self.content
 
     def key(self) -> bytes | None:
-        return f"k{self.number}".encode()
+        return f"k{self.number}".encode() if self.name is None else self.name
 
     def offset(self) -> int:
         return self.number
@@ -41,6 +42,7 @@ def decoder(
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
+    checks: Sequence[RowCheck] = (),
     **settings: str,
 ) -> Decoder:
     made = [
@@ -49,7 +51,9 @@ def decoder(
     ]
     given = {"kafka_broker_list": "h", "kafka_topic_list": "t", "kafka_format": "JSONEachRow"} | settings
     kafka = KafkaDef(uuid="k", database="db", name="k", schema=Schema(columns=tuple(made)), settings=given)
-    return Decoder(kafka.schema, read_config(kafka), columns=wanted or list(columns), defaults=defaults or {})
+    return Decoder(
+        kafka.schema, read_config(kafka), columns=wanted or list(columns), defaults=defaults or {}, checks=checks
+    )
 
 
 def decode(
@@ -59,7 +63,8 @@ def decode(
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
+    checks: Sequence[RowCheck] = (),
     **settings: str,
 ) -> Decoded:
-    made = decoder(columns, wanted=wanted, required=required, defaults=defaults, **settings)
+    made = decoder(columns, wanted=wanted, required=required, defaults=defaults, checks=checks, **settings)
     return made.decode("topic", 3, [FakeMessage(i, value) for i, value in enumerate(values)])

@@ -16,7 +16,6 @@ from tilth.maintenance.policy.gc import (
     TrashItem,
     TrashState,
     after_trash_round,
-    ahm,
     cutoff,
     deleters,
     is_round_due,
@@ -86,15 +85,6 @@ def test_rounds_wait_for_progress() -> None:
     assert held.gc_ts == ago(3 * HOUR)
     assert is_round_due(held, last_gc_ts=ago(3 * HOUR) - 1)
     assert not is_round_due(held, last_gc_ts=ago(3 * HOUR))
-
-
-@pytest.mark.parametrize(
-    ("age", "mark"),
-    [(604_800, 445486255308800005), (900, 445644564070400005), (0, 445644800000000005), (-1, None), (2e9, 0)],
-)
-def test_ancient_history_mark(age: float, mark: int | None) -> None:
-    """POLICIES 7.5, row AHM; and 7.1: an age beyond the clock's beginning leaves all history."""
-    assert ahm(pack(NOW_MS, 5), age) == mark
 
 
 def test_how_long_an_entry_stays_at_least() -> None:

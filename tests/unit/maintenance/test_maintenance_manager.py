@@ -14,7 +14,7 @@ from tilth.base.errors import UnavailableError
 from tilth.base.rand import new_rng
 from tilth.base.units import GIB
 from tilth.catalog import StartMutation
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
+from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, manager_settings
 from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.state import Failure, ServiceState
 from tilth.maintenance.watch import FAR_MS, TableWatch
@@ -107,8 +107,10 @@ class Saying(MaintenanceWorld):
         self.used = 0
         super().__init__(threads=threads)
 
-    def new_manager(self, live_txns: Callable[[], Collection[int]] = frozenset) -> MaintenanceManager:
-        settings = manager_settings(NODE_SETTINGS.read(self.given))
+    def new_manager(
+        self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
+    ) -> MaintenanceManager:
+        settings = settings or manager_settings(NODE_SETTINGS.read(self.given))
         return MaintenanceManager(
             self.clock,
             self.catalog,

@@ -61,7 +61,7 @@ def test_a_delete_leaves_the_other_rows_and_the_past(world: MaintenanceWorld) ->
     world.insert("a", rows=5)
     world.insert("b", rows=4)
     before = world.catalog.parts.snapshot(world.t)
-    entry = world.delete("a is odd")
+    entry = world.alter_delete("a is odd")
     world.worker.is_holding = True
     assert world.turn()
     [told] = progress(world)
@@ -94,7 +94,7 @@ def test_a_part_without_a_match_keeps_its_file(world: MaintenanceWorld) -> None:
 
 def test_a_part_of_which_no_row_is_left_goes(world: MaintenanceWorld) -> None:
     world.insert("a", "b")
-    world.delete("true")
+    world.alter_delete("true")
     world.work()
     assert world.names() == []
     assert states(world) == [MutationState.DONE]
@@ -113,7 +113,7 @@ def test_new_columns_reach_the_old_parts(world: MaintenanceWorld) -> None:
 
 def test_an_entry_without_parts_ends_at_once(world: MaintenanceWorld) -> None:
     world.work()
-    first, second = world.delete("true"), world.mutate(MutationKind.COLUMNS, schema=WIDER)
+    first, second = world.alter_delete("true"), world.mutate(MutationKind.COLUMNS, schema=WIDER)
     turns(world)
     assert world.worker.rewrites == 0
     assert [world.mutation(each).state for each in (first, second)] == [MutationState.DONE] * 2
@@ -121,7 +121,7 @@ def test_an_entry_without_parts_ends_at_once(world: MaintenanceWorld) -> None:
 
 def test_parts_that_come_later_are_left_alone(world: MaintenanceWorld) -> None:
     world.insert("a", rows=2)
-    world.delete("true")
+    world.alter_delete("true")
     world.insert("a", rows=3)
     world.work()
     assert world.rows() == [0, 1, 2]
@@ -159,7 +159,7 @@ def test_no_more_tasks_at_once_than_the_table_allows(world: MaintenanceWorld) ->
         world.t, {"cnch_mutate_max_parts_to_mutate": "1", "max_addition_mutation_task_num": "1"}
     )
     world.insert("a", "b", "c")
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     world.worker.is_holding = True
     turns(world)
     assert under_way(world) == 1
@@ -187,7 +187,7 @@ def test_a_poisoned_part_waits_and_holds_up_no_other(world: MaintenanceWorld, *,
             raise TaskFailedError(reason="division by zero")
 
     world.worker.on_mutate = fail
-    entry = world.delete("a is odd")
+    entry = world.alter_delete("a is odd")
     behind = world.update("a * 2", "true")
     world.work()
     assert world.rows() == [0] * 5 + [1] + [2] * 5
@@ -223,7 +223,7 @@ def test_a_poisoned_part_waits_and_holds_up_no_other(world: MaintenanceWorld, *,
 def test_a_lost_worker_is_no_parts_failure_and_each_loss_doubles_the_wait(world: MaintenanceWorld) -> None:
     world.insert("a", "b")
     world.worker.errors = [TaskLostError(), TaskLostError()]
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     world.work()
     service = world.service(ServiceKind.MUTATE)
     assert (service.state, service.failures) == ("failed", 1)
@@ -259,7 +259,7 @@ def test_an_unknown_outcome_deletes_nothing_and_is_resolved_later(
 
     monkeypatch.setattr(world.catalog.transactions, "commit", lossy)
     world.insert("a", rows=3)
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     assert world.turn()
     assert "the answer was lost" in world.manager.runs()[0].error
     [last] = world.catalog.transactions.recent(1)
@@ -274,7 +274,7 @@ def test_an_unknown_outcome_deletes_nothing_and_is_resolved_later(
 def test_what_waiting_may_heal_is_no_lasting_failure(world: MaintenanceWorld) -> None:
     [part] = world.insert("a", rows=2)
     world.worker.errors = [UnavailableError("the disk does not answer", part=part.name)]
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     world.work()
     [told] = progress(world)
     assert (told.latest_failed_part, told.lasting_failure) == (str(part.name), "")
@@ -284,7 +284,7 @@ def test_what_waiting_may_heal_is_no_lasting_failure(world: MaintenanceWorld) ->
 def test_the_failure_of_a_killed_entry_is_not_told_of_the_next_one(world: MaintenanceWorld) -> None:
     world.insert("a", rows=2)
     world.worker.errors = [TaskFailedError(reason="division by zero")]
-    first, second = world.delete("a is odd"), world.update("a + 1", "true")
+    first, second = world.alter_delete("a is odd"), world.update("a + 1", "true")
     world.work()
     assert "division by zero" in progress(world)[0].lasting_failure
     world.catalog.mutations.kill(world.t, first, "a test")
@@ -303,7 +303,7 @@ def kill(world: MaintenanceWorld, entry: int) -> None:
 
 def test_a_killed_entry_that_waits_is_never_begun(world: MaintenanceWorld) -> None:
     world.insert("a", rows=2)
-    first, second = world.update("a + 1", "true"), world.delete("true")
+    first, second = world.update("a + 1", "true"), world.alter_delete("true")
     kill(world, second)
     world.work()
     assert [world.mutation(each).state for each in (first, second)] == [MutationState.DONE, MutationState.KILLED]
@@ -312,7 +312,7 @@ def test_a_killed_entry_that_waits_is_never_begun(world: MaintenanceWorld) -> No
 
 def test_the_tasks_of_a_killed_entry_are_cancelled_and_the_next_one_goes_on(world: MaintenanceWorld) -> None:
     world.insert("a", rows=2)
-    first, second = world.delete("true"), world.update("a + 1", "true")
+    first, second = world.alter_delete("true"), world.update("a + 1", "true")
     world.worker.is_holding = True
     assert world.turn()
     kill(world, first)
@@ -330,7 +330,7 @@ def test_what_is_killed_while_it_commits_does_not_land(
     world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.insert("a", rows=2)
-    entry = world.delete("true")
+    entry = world.alter_delete("true")
     real = world.catalog.transactions.commit
 
     def late(txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
@@ -349,7 +349,7 @@ def test_what_is_killed_while_it_commits_does_not_land(
 
 def test_a_done_entry_stays_done(world: MaintenanceWorld) -> None:
     world.insert("a", rows=2)
-    entry = world.delete("a is odd")
+    entry = world.alter_delete("a is odd")
     world.work()
     kill(world, entry)
     world.work(2)
@@ -361,7 +361,7 @@ def test_what_was_rewritten_before_the_kill_stays(world: MaintenanceWorld) -> No
     world.catalog.tables.modify_settings(world.t, {"cnch_mutate_max_parts_to_mutate": "1"})
     world.insert("a", rows=2)
     world.insert("b", rows=2)
-    entry = world.delete("a is odd")
+    entry = world.alter_delete("a is odd")
     world.turn()
     assert world.rows() == [0, 0, 1]
     kill(world, entry)
@@ -377,7 +377,7 @@ def test_what_was_rewritten_before_the_kill_stays(world: MaintenanceWorld) -> No
 def test_with_a_killed_entry_its_failures_are_forgotten(world: MaintenanceWorld) -> None:
     world.insert("a", rows=2)
     world.worker.errors = [TaskFailedError(reason="division by zero")]
-    entry = world.delete("a is odd")
+    entry = world.alter_delete("a is odd")
     world.work()
     assert world.service(ServiceKind.MUTATE).state == "failed"
     kill(world, entry)
@@ -395,7 +395,7 @@ def test_a_part_under_merge_waits_for_the_merge(world: MaintenanceWorld) -> None
         world.insert("a", rows=2)
     world.worker.is_holding = True
     turns(world)
-    entry = world.delete("a is odd")
+    entry = world.alter_delete("a is odd")
     world.clock.advance(2)
     turns(world)
     assert under_way(world) == 0
@@ -412,7 +412,7 @@ def test_a_part_under_merge_waits_for_the_merge(world: MaintenanceWorld) -> None
 
 def test_neighbours_on_two_sides_of_an_entry_are_merged_when_the_older_is_through(world: MaintenanceWorld) -> None:
     [old] = world.insert("a", rows=2)
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     [young] = world.insert("a", rows=2)
     with pytest.raises(BadMergeError):
         world.merge([old, young])
@@ -431,7 +431,7 @@ def drop_when(world: MaintenanceWorld) -> Callable[[MutateTask | MergeTask], Non
 def test_a_drop_while_parts_are_rewritten_wins_and_is_no_failure(world: MaintenanceWorld) -> None:
     world.insert("a", "b", rows=2)
     world.worker.on_mutate = drop_when(world)
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     world.work()
     world.work(2)
     assert world.rows() == [0]
@@ -443,7 +443,7 @@ def test_a_drop_while_parts_are_rewritten_wins_and_is_no_failure(world: Maintena
 
 def test_running_work_of_a_partition_can_be_cancelled(world: MaintenanceWorld) -> None:
     world.insert("a", "b", rows=2)
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     world.worker.is_holding = True
     assert world.turn()
     assert world.manager.cancel_partition(world.t, "z") == 0
@@ -462,7 +462,7 @@ def test_a_stopped_service_ends_what_runs_and_begins_nothing(world: MaintenanceW
         world.manager.wake(world.t)
 
     world.insert("a", rows=2)
-    first = world.delete("a is odd")
+    first = world.alter_delete("a is odd")
     world.worker.is_holding = True
     assert world.turn()
     switch(SwitchState.STOPPED)
@@ -486,7 +486,7 @@ def test_a_restart_in_the_middle_goes_on(world: MaintenanceWorld) -> None:
     world.catalog.tables.modify_settings(world.t, {"cnch_mutate_max_parts_to_mutate": "1"})
     for name in "abc":
         world.insert(name, rows=3)
-    first, second = world.delete("a is odd"), world.update("a + 1", "true")
+    first, second = world.alter_delete("a is odd"), world.update("a + 1", "true")
     world.turn()
     world.worker.is_holding = True
     world.turn()
@@ -524,7 +524,7 @@ def test_a_fenced_server_commits_nothing_and_takes_the_table_anew(world: Mainten
         world.catalog.leases.take(name, "s2", 1)
 
     world.worker.on_mutate = take
-    world.delete("a is odd")
+    world.alter_delete("a is odd")
     world.turn()
     assert world.rows() == [0, 1]
     world.work(2)

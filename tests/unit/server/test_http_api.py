@@ -162,8 +162,11 @@ def test_a_snapshot_and_its_lease(client: httpx.Client, rooms: FakeRooms) -> Non
     assert client.post("/v1/readers/r1").status_code == 204
     assert client.delete("/v1/readers/r1").status_code == 204
     assert rooms.calls == [("pin", "shop", "orders", 7), ("renew", "r1"), ("close", "r1")]
-    response = client.get("/v1/snapshot/shop/orders?as_of_ms=yesterday")
-    assert (response.status_code, error_of(response.content).code) == (400, "BAD_REQUEST")
+    for wrong in ("as_of_ms=yesterday", "version=-1", "version=v1"):
+        response = client.get(f"/v1/snapshot/shop/orders?{wrong}")
+        assert (response.status_code, error_of(response.content).code) == (400, "BAD_REQUEST")
+    client.get("/v1/snapshot/shop/orders?version=3")
+    assert rooms.calls[-1] == ("pin", "shop", "orders", None, 3)
 
 
 def test_health_tells_by_its_status(client: httpx.Client, rooms: FakeRooms) -> None:

@@ -15,6 +15,7 @@ from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
 from tilth.server import METRICS, Metrics, MetricSources
 from tilth.server.metrics import SERVICE_STATES
 from tilth.server.stats import SECONDS, Answered
+from tilth.sql import InsertStats
 from tilth.warehouse import WarehouseInfo, WarehouseStats, WorkerInfo
 
 SERVICE = ServiceStats(
@@ -95,6 +96,19 @@ class Maintenance:
     merges: Op = field(default_factory=Op)
     mutations: Op = field(default_factory=lambda: Op(running=2))
     collections: Op = field(default_factory=Op)
+    flushes: Op = field(default_factory=Op)
+    delta_flushes: Op = field(default_factory=lambda: Op(running=3))
+    minor_compactions: Op = field(default_factory=Op)
+    major_compactions: Op = field(default_factory=lambda: Op(running=6))
+    log_collections: Op = field(default_factory=Op)
+    history_collections: Op = field(default_factory=Op)
+    deleted_part_collections: Op = field(default_factory=Op)
+    flushed_bytes: int = 12
+    history_bytes: int = 13
+    deleted_part_bytes: int = 14
+    segment_bytes: int = 15
+    history_waiting_bytes: int = 16
+    deleted_part_waiting_bytes: int = 17
     expired: int = 4
     moved: int = 6
     removed: int = 7
@@ -117,6 +131,7 @@ def metrics() -> Metrics:
         consumers=lambda: [CONSUMER],
         tasks=lambda: [TASK, TASK],
         maintenance=Maintenance,
+        inserts=lambda: InsertStats(grouped=18, groups=19, memory_rejections=20),
     )
     return Metrics(sources)
 
@@ -164,6 +179,14 @@ def test_maintenance_keeps_the_seeds_names(metrics: Metrics) -> None:
     assert value(metrics, "compact_rs_duration_bucket", le="100") == 5
     assert value(metrics, "mutate_running") == 2
     assert value(metrics, "part_gc_duration_count") == 5
+    assert value(metrics, "flush_dms_running") == 3
+    assert value(metrics, "delta_major_compact_rs_running") == 6
+    assert value(metrics, "memrowset_size") == 15
+    assert value(metrics, "bytes_flushed_total") == 12
+    assert value(metrics, "undo_delta_block_gc_bytes_deleted_total") == 13
+    assert value(metrics, "undo_delta_block_estimated_retained_bytes") == 16
+    assert value(metrics, "deleted_rowset_gc_bytes_deleted_total") == 14
+    assert value(metrics, "deleted_rowset_estimated_retained_bytes") == 17
     assert value(metrics, "maintenance_op_prepare_failed_total") == 9
     assert value(metrics, "maintenance_op_find_best_candidate_duration_count") == 10
     assert value(metrics, "tilth_gc_expired_partitions_total") == 4

@@ -34,7 +34,14 @@ def world(tmp_path: Path) -> SqlWorld:
 
 
 @pytest.mark.parametrize(
-    ("word", "service"), [("MERGES", ServiceKind.MERGE), ("MUTATIONS", ServiceKind.MUTATE), ("GC", ServiceKind.GC)]
+    ("word", "service"),
+    [
+        ("MERGES", ServiceKind.MERGE),
+        ("MUTATIONS", ServiceKind.MUTATE),
+        ("GC", ServiceKind.GC),
+        ("FLUSH", ServiceKind.FLUSH),
+        ("DELTAS", ServiceKind.DELTA),
+    ],
 )
 def test_every_service_of_a_table_is_switched_and_shown(world: SqlWorld, word: str, service: ServiceKind) -> None:
     answer = world.run(f"SYSTEM STOP {word} t FOR 10 minutes BECAUSE 'backup'")
@@ -70,11 +77,6 @@ def test_a_word_to_all_tables_is_kept_for_those_that_come_later(world: SqlWorld)
     assert world.consume.calls[-1] == ("stop", ALL_TABLES, "", world.clock.now_ms() + 3_600_000)
     world.run("SYSTEM START CONSUME")
     assert ("start", ALL_TABLES) in world.consume.calls
-
-
-@pytest.mark.parametrize("text", ["SYSTEM STOP DELTAS", "SYSTEM START FLUSH t"])
-def test_services_of_later_work_cannot_be_switched_yet(world: SqlWorld, text: str) -> None:
-    assert refused(world, text).code == "NOT_SUPPORTED_YET"
 
 
 def test_gc_of_a_partition_and_without_lifetimes(world: SqlWorld) -> None:

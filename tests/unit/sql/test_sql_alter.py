@@ -27,6 +27,8 @@ KAFKA = (
     "CREATE TABLE k (a Int64, s String) ENGINE = Kafka SETTINGS kafka_broker_list = 'b:9092', "
     "kafka_topic_list = 't', kafka_group_name = 'g', kafka_format = 'JSONEachRow'"
 )
+#: Of statements that wait for their mutation.
+WAITING = "SETTINGS mutations_sync = 1"
 
 
 @pytest.fixture
@@ -183,9 +185,9 @@ def test_a_mutation_reckons_in_utc(world: SqlWorld) -> None:
     assert refused(world, "DELETE FROM t WHERE d < '2020-01-01'", zone).code == "BAD_SETTING"
 
 
-def test_delete_and_update_wait_until_they_are_done(world: SqlWorld) -> None:
+def test_who_asks_for_it_waits_until_a_mutation_is_done(world: SqlWorld) -> None:
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
-    error = refused(world, "DELETE FROM t WHERE v = 2", {"mutations_wait_timeout_seconds": "2"})
+    error = refused(world, f"ALTER TABLE t DELETE WHERE v = 2 {WAITING}", {"mutations_wait_timeout_seconds": "2"})
     assert (error.code, error.kind) == ("MUTATION_NOT_DONE", ErrorKind.CONFLICT)
     (entry,) = entries(world)
     assert error.facts["mutation"] == str(entry.id)
@@ -221,7 +223,7 @@ def test_delete_and_update_wait_until_they_are_done(world: SqlWorld) -> None:
             world.catalog.mutations.finish(each.table, each.id)
 
     world.clock.sleep = finishing  # type: ignore[method-assign]
-    assert "is done" in world.run("UPDATE e SET v = 1 WHERE a = 2").message
+    assert "is done" in world.run(f"ALTER TABLE e UPDATE v = 1 WHERE a = 2 {WAITING}").message
     assert "is done" in world.run("ALTER TABLE e DELETE WHERE a = 2", settings={"mutations_sync": "1"}).message
 
 
@@ -234,7 +236,7 @@ def test_who_waits_for_a_killed_mutation_is_told(world: SqlWorld) -> None:
         world.run("KILL MUTATION WHERE table = 't'")
 
     world.clock.sleep = killing  # type: ignore[method-assign]
-    error = refused(world, "DELETE FROM t WHERE v = 2")
+    error = refused(world, f"ALTER TABLE t DELETE WHERE v = 2 {WAITING}")
     assert (error.code, error.hint) == ("MUTATION_KILLED", "0 of 1 parts were done before and stay so")
 
 
@@ -246,7 +248,7 @@ def test_who_waits_for_a_dropped_table_is_told(world: SqlWorld) -> None:
         world.run("DROP TABLE t")
 
     world.clock.sleep = dropping  # type: ignore[method-assign]
-    assert refused(world, "DELETE FROM t WHERE v = 2").code == "TABLE_NOT_FOUND"
+    assert refused(world, f"ALTER TABLE t DELETE WHERE v = 2 {WAITING}").code == "TABLE_NOT_FOUND"
 
 
 def test_kill_by_id_and_by_condition(world: SqlWorld) -> None:
@@ -350,7 +352,7 @@ def test_who_waits_is_told_at_once_of_a_part_that_fails_for_good(world: SqlWorld
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
     failing(world, lambda pending: [running(pending[0], lasting_failure="part p_1: it does not fit")])
     started = world.clock.monotonic()
-    error = refused(world, "UPDATE t SET v = v + 1 WHERE true")
+    error = refused(world, f"ALTER TABLE t UPDATE v = v + 1 WHERE true {WAITING}")
     assert world.clock.monotonic() - started < 5
     (entry,) = entries(world)
     assert entry.state is MutationState.PENDING
@@ -363,7 +365,9 @@ def test_who_waits_is_told_at_once_of_a_part_that_fails_for_good(world: SqlWorld
 def test_a_failure_that_waiting_may_heal_is_waited_for(world: SqlWorld) -> None:
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
     failing(world, lambda pending: [running(pending[0], latest_failed_part="p_1", latest_fail_reason="no answer")])
-    error = refused(world, "UPDATE t SET v = v + 1 WHERE true", {"mutations_wait_timeout_seconds": "30"})
+    error = refused(
+        world, f"ALTER TABLE t UPDATE v = v + 1 WHERE true {WAITING}", {"mutations_wait_timeout_seconds": "30"}
+    )
     assert (error.code, error.facts["why"]) == ("MUTATION_NOT_DONE", "part p_1: no answer")
     assert world.clock.monotonic() >= 30
 
@@ -373,7 +377,9 @@ def test_who_waits_behind_one_that_fails_is_told_which(world: SqlWorld) -> None:
     world.run("ALTER TABLE t UPDATE v = 1 WHERE true")
     (first,) = entries(world)
     failing(world, lambda pending: [running(first, lasting_failure="part p_1: bad"), *map(running, pending[1:])])
-    error = refused(world, "UPDATE t SET v = v + 1 WHERE true", {"mutations_wait_timeout_seconds": "30"})
+    error = refused(
+        world, f"ALTER TABLE t UPDATE v = v + 1 WHERE true {WAITING}", {"mutations_wait_timeout_seconds": "30"}
+    )
     assert error.code == "MUTATION_NOT_DONE"
     assert error.facts["why"] == f"mutation {first.id} comes first and fails: part p_1: bad"
     assert error.hint.startswith(f"KILL MUTATION '{first.id}'")
@@ -384,7 +390,7 @@ def test_nobody_waits_for_mutations_that_are_stopped(world: SqlWorld, where: str
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
     world.run(f"SYSTEM STOP {where} BECAUSE 'the disk is being changed'")
     started = world.clock.monotonic()
-    error = refused(world, "DELETE FROM t WHERE v = 2")
+    error = refused(world, f"ALTER TABLE t DELETE WHERE v = 2 {WAITING}")
     assert world.clock.monotonic() - started < 1
     assert (error.code, error.kind) == ("MUTATION_NOT_DONE", ErrorKind.CONFLICT)
     assert error.facts["because"] == "the disk is being changed"
@@ -398,10 +404,10 @@ def test_nobody_waits_for_mutations_that_are_stopped(world: SqlWorld, where: str
 def test_a_stop_that_ends_in_time_is_waited_for(world: SqlWorld) -> None:
     world.run("INSERT INTO t VALUES (1, '2020-01-01', 2, 'x')")
     world.run("SYSTEM STOP MUTATIONS t FOR 20 SECOND")
-    error = refused(world, "DELETE FROM t WHERE v = 2", {"mutations_wait_timeout_seconds": "10"})
+    error = refused(world, f"ALTER TABLE t DELETE WHERE v = 2 {WAITING}", {"mutations_wait_timeout_seconds": "10"})
     assert error.facts["stopped_until"] == "2026-01-01 00:00:20 UTC"
     assert world.clock.monotonic() < 1
-    error = refused(world, "DELETE FROM t WHERE v = 2", {"mutations_wait_timeout_seconds": "30"})
+    error = refused(world, f"ALTER TABLE t DELETE WHERE v = 2 {WAITING}", {"mutations_wait_timeout_seconds": "30"})
     assert "nobody works on it yet" in error.message
     assert world.clock.monotonic() >= 30
 
@@ -417,7 +423,7 @@ def test_what_runs_when_mutations_are_stopped_is_waited_for(world: SqlWorld) -> 
             world.run("SYSTEM STOP MUTATIONS t")
 
     world.clock.sleep = stopping  # type: ignore[method-assign]
-    error = refused(world, "DELETE FROM t WHERE v = 2")
+    error = refused(world, f"ALTER TABLE t DELETE WHERE v = 2 {WAITING}")
     assert "stopped_until" in error.facts
     assert 3 <= world.clock.monotonic() < 5
 

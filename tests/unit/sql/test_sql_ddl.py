@@ -218,20 +218,9 @@ def test_switches_and_work_at_once(world: SqlWorld) -> None:
     assert world.rows("SYSTEM VERIFY t") == [("default.t", "counts agree", True, "3 rows")]
     assert "3 parts became 1" in world.run("OPTIMIZE TABLE t FINAL").message
     assert "2 records" in world.run("SYSTEM GC t").message
+    assert "2 segments with 1.0 KiB became 1 parts of 3 rows" in world.run("SYSTEM FLUSH t").message
+    assert "no segments" in world.run("SYSTEM FLUSH t").message
     assert ("optimize", uuid, None, True) in world.maintenance.calls
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SYSTEM FLUSH t",
-        "SYSTEM START DELTAS t",
-        "CREATE TABLE u (a Int64) ENGINE = HaUniqueMergeTree ORDER BY a UNIQUE KEY a",
-    ],
-)
-def test_statements_of_later_work_are_refused_by_name(world: SqlWorld, text: str) -> None:
-    world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")
-    assert refused(world, text).code == "NOT_SUPPORTED_YET"
 
 
 def test_the_triplet_of_other_systems_runs_unchanged(world: SqlWorld) -> None:

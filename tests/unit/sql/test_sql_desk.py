@@ -69,7 +69,7 @@ def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_betwe
         assert max(part.commit_ts for part in source.snapshot.parts) == source.snapshot.ts == lease.snapshot_ts
         desk.renew_all()
         assert world.catalog.readers.list()[0].snapshot_ts == source.snapshot.ts
-    snapshot, lease, _ = Pins(world.catalog, root=str(tmp_path), server="s1").pin("default", "t", None)
+    snapshot, lease, _ = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1").pin("default", "t", None)
     assert len(snapshot.parts) == 5
     assert max(part.commit_ts for part in snapshot.parts) == snapshot.ts == lease.snapshot_ts
     assert world.catalog.readers.list() == [lease]
@@ -100,7 +100,7 @@ def test_a_view_is_read_as_its_target_and_a_kafka_table_is_not_read(world: SqlWo
 
 
 def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> None:
-    pins = Pins(world.catalog, root=str(tmp_path), server="s1")
+    pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1")
     snapshot, lease, root = pins.pin("default", "t", None)
     assert (len(snapshot.parts), root) == (3, str(tmp_path))
     world.clock.advance(60)
@@ -114,11 +114,3 @@ def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> Non
     assert lease.expires_ms - PIN_MS <= world.clock.now_ms()
     with pytest.raises(TilthError):
         pins.pin("default", "nope", None)
-
-
-def test_no_reader_gets_the_past(world: SqlWorld, tmp_path: Path) -> None:
-    """Its files may have been collected."""
-    with pytest.raises(TilthError) as caught:
-        Pins(world.catalog, root=str(tmp_path), server="s1").pin("default", "t", world.clock.now_ms())
-    assert caught.value.code == "NOT_SUPPORTED_YET"
-    assert world.catalog.readers.list() == []

@@ -1,17 +1,24 @@
 """One piece of work: begin, let a worker write the files, commit; and what follows from each outcome.
 
-Covers: the three outcomes of the commit, failed and cancelled tasks, for every kind of work that writes parts. Does not
-cover: what the work is (merge_work.py, mutate_work.py), how a worker does it (spark.py).
+Covers: the three outcomes of the commit, changes that came to the sources meanwhile, failed and cancelled tasks, for
+every kind of work that writes parts. Does not cover: what the work is (merge_work.py, mutate_work.py, flush_work.py),
+how a worker does it (spark.py), bringing changes over (tilth.storage).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
-Failpoints, behind the recipe's verb: `.before_files`, `.after_files`, `.before_commit`, `.after_commit`.
+Rows of the sources may change while the files are written. The catalog refuses the commit then; what is new is
+*translated*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
+and happens on the run's own thread, so that it is over before much more can change; each round is about what came
+during the one before.
+
+Failpoints, behind the recipe's verb: `.before_files`, `.after_files`, `.before_commit`, `.after_commit`; for all verbs
+`translate.before_files` and `translate.before_commit`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, assert_never
 
@@ -19,13 +26,28 @@ from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
-from tilth.catalog import Catalog, Committed, Conflicted, Unknown, Update
+from tilth.catalog import (
+    AddDelta,
+    Catalog,
+    CommitOutcome,
+    Committed,
+    Conflicted,
+    PartsChangedError,
+    ReplaceDeltas,
+    ReplaceParts,
+    RewritePart,
+    Unknown,
+    Update,
+)
 from tilth.maintenance.cleaner import Cleaner
+from tilth.maintenance.ops.sources import newer
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.watch import TableWatch
+from tilth.model.delta import PartSource, Seen, WrittenDelta, seen_of
+from tilth.model.part import WrittenPart
 from tilth.model.task import TaskKind
 from tilth.model.txn import Txn, TxnOutput
-from tilth.storage import clean_transaction, file_name
+from tilth.storage import TableLayout, Translation, clean_transaction, remove_row_map
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle, TaskCancelledError, TaskLostError
 
 _log = Log("maintenance")
@@ -33,6 +55,30 @@ _log = Log("maintenance")
 WorkT = TypeVar("WorkT")
 WorkT_contra = TypeVar("WorkT_contra", contravariant=True)
 FactsT = TypeVar("FactsT")
+
+#: Of one commit. Changes of one round are named so that they apply in the order of the rounds: by one digit.
+TRANSLATIONS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What one part is made of."""
+
+    #: Of the part.
+    layout: TableLayout
+    partition: str
+    #: As they are read, in the order of the part's row map.
+    sources: tuple[PartSource, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A part that was made."""
+
+    #: By which its files are named.
+    task: int
+    #: None: no row was left.
+    written: WrittenPart | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +92,23 @@ class Job:
     #: What it reads.
     input_bytes: int
     rows: int
+    #: One for each part that it may make, at the place of the part's task; none where it makes none.
+    inputs: tuple[Input, ...] = ()
+
+
+class Translating(Protocol):
+    """Brings changes of the sources of one part onto it; tilth.storage.Translation."""
+
+    def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None: ...
+
+
+#: Makes one for a part that was made of that input.
+Translator = Callable[[Input, WrittenPart], Translating]
+
+
+def translation_of(of: Input, written: WrittenPart) -> Translating:
+    """By the files."""
+    return Translation(of.layout, of.partition, written.file)
 
 
 class Recipe(Protocol[WorkT_contra, FactsT]):
@@ -63,24 +126,48 @@ class Recipe(Protocol[WorkT_contra, FactsT]):
     def facts(self, payload: bytes) -> FactsT:
         """What the worker reports."""
 
-    def updates(self, work: WorkT_contra, facts: FactsT, duration_ms: int) -> list[Update]:
-        """What the commit makes true."""
+    def outputs(self, work: WorkT_contra, facts: FactsT) -> list[Output]:
+        """The parts that replace others; not those that stay as they are."""
 
-    def files(self, facts: FactsT) -> Collection[str]:
-        """Names of the files that were written."""
+    def updates(self, work: WorkT_contra, facts: FactsT, duration_ms: int, seen: Seen) -> list[Update]:
+        """What the commit makes true; `seen` are the changes of all sources that are in it, or are brought over."""
 
     def told(self, work: WorkT_contra, facts: FactsT, duration_ms: int) -> str:
-        """What was done."""
+        """What was done; asked once, when it has landed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Arrived:
+    """What has come to one output meanwhile; changes with each round."""
+
+    input: Input
+    output: Output
+    #: None until something comes, or where there is nothing to bring it onto.
+    translation: Translating | None = None
+    deltas: tuple[WrittenDelta, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
 class _Written(Generic[WorkT, FactsT]):
-    """Work whose files are written."""
+    """Work whose files are written. Of one thread at a time."""
 
     work: WorkT
     txn: Txn
     facts: FactsT
     duration_ms: int
+    #: By the names of the sources' files the newest change that is in the files, or was brought over.
+    seen: dict[str, int]
+    arrived: list[_Arrived]
+    rounds: int = 0
+
+    @property
+    def deltas(self) -> list[WrittenDelta]:
+        return [delta for each in self.arrived for delta in each.deltas]
+
+    @property
+    def parts(self) -> list[tuple[Input, WrittenPart]]:
+        """Those that were written, and of what."""
+        return [(each.input, each.output.written) for each in self.arrived if each.output.written is not None]
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +194,7 @@ class Attempts(Generic[WorkT, FactsT]):
         watch: TableWatch,
         owner: Owner,
         cleaner: Cleaner,
+        translator: Translator = translation_of,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
@@ -116,6 +204,7 @@ class Attempts(Generic[WorkT, FactsT]):
         self._watch = watch
         self._owner = owner
         self._cleaner = cleaner
+        self._translator = translator
         self._lock = threading.Lock()
         self._live: set[_Live[WorkT]] = set()
         #: Commits of which nobody knows; their parts stay taken.
@@ -195,7 +284,18 @@ class Attempts(Generic[WorkT, FactsT]):
         hit(f"{verb}.after_files")
         duration_ms = int((self._clock.monotonic() - started) * 1000)
         hit(f"{verb}.before_commit")
-        told = self._commit(_Written(work=live.work, txn=txn, facts=facts, duration_ms=duration_ms))
+        arrived = [
+            _Arrived(input=job.inputs[made.task], output=made) for made in self._recipe.outputs(live.work, facts)
+        ]
+        written = _Written(
+            work=live.work,
+            txn=txn,
+            facts=facts,
+            duration_ms=duration_ms,
+            seen=dict(seen_of(source for each in arrived for source in each.input.sources)),
+            arrived=arrived,
+        )
+        told = self._commit(written)
         hit(f"{verb}.after_commit")
         return told
 
@@ -238,18 +338,25 @@ class Attempts(Generic[WorkT, FactsT]):
                 live.handle = None
 
     def _commit(self, written: _Written[WorkT, FactsT]) -> str:
+        while True:
+            try:
+                outcome = self._catalog.transactions.commit(written.txn.id, self._updates(written))
+                if not self._is_behind(outcome) or written.rounds == TRANSLATIONS_MAX:
+                    break
+                # Nothing was applied, and the transaction still runs.
+                self._catch_up(written)
+            except TilthError as refused:
+                # In a way that applied nothing.
+                self._give_up(written.txn, refused, is_settled=True)
+                raise
+        return self._concluded(written, outcome)
+
+    def _concluded(self, written: _Written[WorkT, FactsT], outcome: CommitOutcome) -> str:
         txn = written.txn
-        updates = self._recipe.updates(written.work, written.facts, written.duration_ms)
-        try:
-            outcome = self._catalog.transactions.commit(txn.id, updates)
-        except TilthError as refused:
-            # Refused in a way that applied nothing.
-            self._give_up(txn, refused, is_settled=True)
-            raise
         match outcome:
             case Committed():
-                self._sweep(txn, self._recipe.files(written.facts))
-                return self._recipe.told(written.work, written.facts, written.duration_ms)
+                self._sweep(written)
+                return self._told(written)
             case Conflicted(error=error):
                 self._give_up(txn, error, is_settled=True)
                 if isinstance(error, FencedError):
@@ -266,6 +373,52 @@ class Attempts(Generic[WorkT, FactsT]):
             case _:
                 assert_never(outcome)
 
+    def _updates(self, written: _Written[WorkT, FactsT]) -> list[Update]:
+        seen = tuple(sorted(written.seen.items()))
+        updates = self._recipe.updates(written.work, written.facts, written.duration_ms, seen)
+        # Behind the parts that they change.
+        return [*updates, *(AddDelta(table=self._watch.uuid, written=delta) for delta in written.deltas)]
+
+    def _told(self, written: _Written[WorkT, FactsT]) -> str:
+        told = self._recipe.told(written.work, written.facts, written.duration_ms)
+        if not written.rounds:
+            return told
+        rows = sum(target.deleted + target.updated for delta in written.deltas for target in delta.targets)
+        return f"{told}; {rows} rows had changed meanwhile, brought over in {written.rounds} rounds"
+
+    # --- what changed meanwhile ---
+
+    def _is_behind(self, outcome: CommitOutcome) -> bool:
+        return isinstance(outcome, Conflicted) and isinstance(outcome.error, PartsChangedError)
+
+    def _catch_up(self, written: _Written[WorkT, FactsT]) -> None:
+        """Brings over what is newer than what was seen."""
+        written.rounds += 1
+        hit("translate.before_files")
+        partitions = {each.input.partition for each in written.arrived}
+        deltas = [
+            delta
+            for partition in sorted(partitions)
+            for delta in self._catalog.parts.deltas(self._watch.uuid, partition)
+        ]
+        for place, arrived in enumerate(written.arrived):
+            sources = newer(arrived.input.sources, written.seen, deltas)
+            written.arrived[place] = self._brought_over(written.txn, arrived, sources)
+            written.seen.update((source.file.name, source.change_ts) for source in sources if source.deltas)
+        _log.info("changes_translated", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
+        hit("translate.before_commit")
+
+    def _brought_over(self, txn: Txn, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
+        output = arrived.output
+        if output.written is None or not any(source.deltas for source in sources):
+            return arrived
+        translation = arrived.translation or self._translator(arrived.input, output.written)
+        delta = translation.translate(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
+        deltas = arrived.deltas if delta is None else (*arrived.deltas, delta)
+        return _Arrived(input=arrived.input, output=output, translation=translation, deltas=deltas)
+
+    # --- what is left behind ---
+
     def _give_up(self, txn: Txn, error: TilthError, *, is_settled: bool) -> None:
         try:
             self._cleaner.give_up(txn, str(error), is_settled=is_settled)
@@ -273,9 +426,30 @@ class Attempts(Generic[WorkT, FactsT]):
             # The cleaner finds the transaction again, and aborts it when nobody has worked on it for long.
             _log.warning("abort_failed", cause_id=str(txn.id), table=self._watch.name, reason=refused)
 
-    def _sweep(self, txn: Txn, written: Collection[str]) -> None:
-        """Rids the table of what failed attempts of the tasks left."""
-        tasks = sum(output.tasks for output in txn.outputs)
-        firsts = {file_name(txn=txn.id, task=task, attempt=0, n=0) for task in range(tasks)}
-        if not firsts.issuperset(written):
-            clean_transaction(self._root, txn, keep=set(written))
+    def _sweep(self, written: _Written[WorkT, FactsT]) -> None:
+        """Rids the table of row maps, and of what failed attempts of the tasks left."""
+        for made_of, part in written.parts:
+            remove_row_map(made_of.layout.folder, part.file.name)
+        files = set(_files(self._updates(written)))
+        # Where a first attempt wrote them there was no other.
+        if not all(_attempt_of(file) == 0 for file in files):
+            clean_transaction(self._root, written.txn, keep=files)
+
+
+def _files(updates: Iterable[Update]) -> Iterator[str]:
+    """Names of the files that these updates make true."""
+    for update in updates:
+        match update:
+            case ReplaceParts(written=WrittenPart() as written) | RewritePart(written=WrittenPart() as written):
+                yield written.file.name
+            case AddDelta(written=written):
+                yield written.file.name
+            case ReplaceDeltas(written=compacted):
+                yield from (delta.file.name for delta in compacted)
+            case _:
+                pass
+
+
+def _attempt_of(file: str) -> int:
+    """`{txn}-{task}.{attempt}-{n}.{extension}`"""
+    return int(file.split(".")[1].partition("-")[0])

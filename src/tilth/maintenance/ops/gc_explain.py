@@ -5,24 +5,28 @@ Always holds: it says what a round at this moment would do; nothing is changed. 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import visibility
-from tilth.maintenance.ops.gc_round import GcTable
+from tilth.maintenance.ops.gc_round import GcTable, promised_ms
 from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_end, ttl_of
 from tilth.maintenance.policy.gc import (
     Cutoff,
     GcEntry,
     Hold,
     TrashItem,
+    Verdict,
+    judge_ended,
     judge_entry,
     judge_trash,
     kept_ms,
 )
 from tilth.maintenance.stats import GcRow
+from tilth.model.delta import Delta
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Entry, Mark, Part
 from tilth.model.part import TrashItem as TrashedItem
@@ -40,9 +44,13 @@ class _Now:
     table: GcTable
     now_ms: int
     limit: Cutoff
+    #: Of what nobody brings back: segments and deltas.
+    ancient_limit: Cutoff
     oldest_txn: int | None
     #: By snapshot, the oldest first.
     leases: Sequence[ReaderLease]
+    #: What the leases hold, in ascending order.
+    snapshots: Sequence[int]
     ttl: TableTtl | None
     #: Names of parts that a merge or a mutation works on.
     taken: frozenset[str]
@@ -55,7 +63,9 @@ def explain_table(table: GcTable) -> list[GcRow]:
     visible: list[GcRow] = []
     more = 0
     for partition in table.catalog.parts.partitions(table.uuid):
-        for row in _entries(now, table.catalog.parts.entries(table.uuid, partition)):
+        entries = table.catalog.parts.entries(table.uuid, partition)
+        deltas = table.catalog.parts.deltas(table.uuid, partition, is_all=True)
+        for row in itertools.chain(_entries(now, entries), _deltas(now, deltas, entries)):
             rows = visible if row.state == "visible" else hidden
             more += len(rows) >= ROWS_MAX
             if len(rows) < ROWS_MAX:
@@ -78,12 +88,15 @@ def _now(table: GcTable) -> _Now:
         ttl = None
     with table.watch.lock:
         taken = frozenset(table.watch.being_merged)
+    leases = sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts)
     return _Now(
         table=table,
         now_ms=now_ms,
         limit=table.limit(now_ms, table.settings),
+        ancient_limit=table.ancient_limit(now_ms, table.settings),
         oldest_txn=table.catalog.transactions.oldest_running(),
-        leases=sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts),
+        leases=leases,
+        snapshots=[lease.snapshot_ts for lease in leases],
         ttl=ttl,
         taken=taken,
     )
@@ -118,16 +131,57 @@ def _expiry(now: _Now, visible: Sequence[Part]) -> tuple[str, int]:
 
 
 def _ended(now: _Now, entry: Entry, end_ts: int) -> GcRow:
-    verdict = judge_entry(GcEntry(name=str(entry.name), commit_ts=entry.commit_ts, end_ts=end_ts), now.limit)
+    named = GcEntry(name=str(entry.name), commit_ts=entry.commit_ts, end_ts=end_ts)
+    if isinstance(entry, Part) and entry.is_segment:
+        verdict, kept = judge_ended(named, now.ancient_limit, now.snapshots), promised_ms(now.table.settings)
+    else:
+        verdict, kept = judge_entry(named, now.limit), kept_ms(now.table.settings)
     if verdict.goes:
         return _row(entry, "removable", "", 0, verdict.reason)
-    until_ms = milliseconds(end_ts) + kept_ms(now.table.settings) + 1
-    held_by = str(verdict.hold or "")
-    if verdict.hold is Hold.TRANSACTION:
-        held_by, until_ms = f"transaction {now.oldest_txn}", 0
-    elif verdict.hold is Hold.READER and now.leases:
-        held_by, until_ms = f"reader {now.leases[0].id}", max(until_ms, now.leases[0].expires_ms)
+    held_by, until_ms = _held(now, verdict, entry.commit_ts, milliseconds(end_ts) + kept + 1)
     return _row(entry, "hidden", held_by, until_ms, verdict.reason)
+
+
+def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[str, int]:
+    """What keeps something that has ended, and until when at least; `until_ms` is where the settings keep it."""
+    if verdict.hold is Hold.TRANSACTION:
+        return f"transaction {now.oldest_txn}", 0
+    if verdict.hold is Hold.READER and now.leases:
+        return f"reader {now.leases[0].id}", max(until_ms, now.leases[0].expires_ms)
+    if verdict.hold is Hold.SNAPSHOT:
+        lease = next(each for each in now.leases if each.snapshot_ts >= commit_ts)
+        return f"reader {lease.id}", lease.expires_ms
+    return str(verdict.hold or ""), until_ms
+
+
+def _deltas(now: _Now, deltas: Sequence[Delta], entries: Sequence[Entry]) -> Iterator[GcRow]:
+    shown = {part.file.name for part in visibility.visible(entries)}
+    for delta in deltas:
+        if not delta.end_ts:
+            is_read = any(target.file in shown for target in delta.targets)
+            state, reason = ("visible", "readers see it") if is_read else ("hidden", "what it changes is hidden")
+            yield _delta_row(delta, state, "its parts", 0, reason)
+            continue
+        named = GcEntry(name=delta.file.name, commit_ts=delta.commit_ts, end_ts=delta.end_ts)
+        verdict = judge_ended(named, now.ancient_limit, now.snapshots)
+        until_ms = milliseconds(delta.end_ts) + promised_ms(now.table.settings) + 1
+        if verdict.goes:
+            yield _delta_row(delta, "removable", "", 0, verdict.reason)
+        else:
+            yield _delta_row(delta, "hidden", *_held(now, verdict, delta.commit_ts, until_ms), verdict.reason)
+
+
+def _delta_row(delta: Delta, state: str, held_by: str, until_ms: int, reason: str) -> GcRow:
+    return GcRow(
+        partition=delta.partition,
+        entry=delta.file.name,
+        kind="delta",
+        state=state,
+        held_by=held_by,
+        until_ms=until_ms,
+        bytes=delta.bytes,
+        reason=reason,
+    )
 
 
 def _trash(now: _Now) -> Iterator[GcRow]:
@@ -145,7 +199,7 @@ def _trashed(now: _Now, item: TrashedItem) -> GcRow:
     verdict = judge_trash(
         TrashItem(name=str(part.name), commit_ts=part.commit_ts, end_ts=item.end_ts),
         now_ms=now.now_ms,
-        snapshots=[lease.snapshot_ts for lease in now.leases],
+        snapshots=now.snapshots,
         settings=settings,
     )
     held_by, until_ms = str(verdict.hold or ""), 0
@@ -163,13 +217,19 @@ def _row(entry: Entry, state: str, held_by: str, until_ms: int, reason: str, *, 
     return GcRow(
         partition=entry.name.partition,
         entry=str(entry.name),
-        kind=kind or ("part" if isinstance(entry, Part) else "mark" if isinstance(entry, Mark) else "range"),
+        kind=kind or _kind_of(entry),
         state=state,
         held_by=held_by,
         until_ms=until_ms,
         bytes=entry.bytes if isinstance(entry, Part) else 0,
         reason=reason,
     )
+
+
+def _kind_of(entry: Entry) -> str:
+    if isinstance(entry, Part):
+        return "segment" if entry.is_segment else "part"
+    return "mark" if isinstance(entry, Mark) else "range"
 
 
 def _more(count: int) -> GcRow:

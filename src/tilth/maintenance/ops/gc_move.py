@@ -8,7 +8,7 @@ that hides it, because the catalog ends a mark only when nothing is left under i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
@@ -36,17 +36,30 @@ LOOK_ALL_MS = 3_600_000
 class MovePhase:
     """Phase 1 of one table."""
 
-    def __init__(self, table: GcTable, expiry: ExpiryPhase, trash: TrashPhase) -> None:
+    def __init__(
+        self,
+        table: GcTable,
+        expiry: ExpiryPhase,
+        trash: TrashPhase,
+        *,
+        found: Callable[[str, Sequence[tuple[Part, int]]], None],
+    ) -> None:
+        """`found(partition, ended)` is told of segments that have ended, which are not moved here."""
         self._table = table
         self._expiry = expiry
         self._trash = trash
+        self._found = found
         #: Under the watch's lock: when each partition may have something to move; those not in it have nothing.
         self._due_ms: dict[str, int] = {}
         self._pushed: set[str] = set()
         #: Partitions where something had ended and nothing could move, with how far collection might go then.
         self._held: dict[str, int] = {}
+        #: Partitions where something has ended and waits, with when it may go.
+        self._ended: dict[str, int] = {}
         #: When everything is looked at; none for a table that was never used.
         self._due_all_ms: int | None = None
+        #: Whether everything was looked at once.
+        self._has_looked = False
         self._pause_until_ms = 0
         self._rotation = Rotation(last_time=table.clock.now_ms() / 1000)
         self._empty_since: dict[str, float] = {}
@@ -69,8 +82,26 @@ class MovePhase:
         due_ms = at_ms + kept_ms(self._table.settings)
         with self._table.watch.lock:
             self._note(partition, due_ms, at_ms)
+            self._ended[partition] = min(self._ended.get(partition, due_ms), due_ms)
             self._pushed.add(partition)
             self._held.pop(partition, None)
+
+    def data_moved(self, partition: str) -> None:
+        """Segments have left the partition: what hid them has nothing to hide any more."""
+        now_ms = self._table.clock.now_ms()
+        with self._table.watch.lock:
+            self._note(partition, now_ms, now_ms)
+            self._held.pop(partition, None)
+        self._table.watch.is_woken = True
+
+    def waits(self) -> tuple[int, int]:
+        """In how many partitions something that has ended waits, and when the first of it may go."""
+        with self._table.watch.lock:
+            return len(self._ended), min(self._ended.values(), default=FAR_MS)
+
+    def is_unread(self) -> bool:
+        """Whether partitions may have something of before this server began that nobody has looked at."""
+        return not self._has_looked and self._due_all_ms is not None
 
     def has_grown(self, partition: str, at_ms: int) -> None:
         """The partition has new rows, which may expire."""
@@ -94,6 +125,7 @@ class MovePhase:
             if self._due_all_ms is not None and self._due_all_ms <= now_ms:
                 self._due_ms |= dict.fromkeys(everything, now_ms)
                 self._due_all_ms = now_ms + LOOK_ALL_MS
+                self._has_looked = True
             stats = dict(table.watch.stats)
             there = set(everything)
             # Those whose record is gone have nothing left.
@@ -138,6 +170,8 @@ class MovePhase:
             return
         entries = self._table.catalog.parts.entries(self._table.uuid, partition)
         if not entries:
+            with self._table.watch.lock:
+                self._ended.pop(partition, None)
             self._look_at_empty(done, partition, now_ms)
             return
         self._empty_since.pop(partition, None)
@@ -146,7 +180,10 @@ class MovePhase:
 
     def _move(self, done: Round, partition: str, entries: Sequence[Entry], limit: Cutoff, now_ms: int) -> None:
         table, settings = self._table, done.settings
-        ended = {str(entry.name): (entry, end_ts) for entry, end_ts in visibility.end_times(entries)}
+        ends_of = visibility.end_times(entries)
+        self._found(partition, [(e, end) for e, end in ends_of if isinstance(e, Part) and e.is_segment])
+        # Segments go by a rule of their own.
+        ended = {str(e.name): (e, end) for e, end in ends_of if not (isinstance(e, Part) and e.is_segment)}
         verdicts = plan_moves(
             [GcEntry(name=name, commit_ts=e.commit_ts, end_ts=end_ts) for name, (e, end_ts) in ended.items()],
             limit,
@@ -190,6 +227,11 @@ class MovePhase:
             dues.append(now_ms)
         elif ends:
             dues.append(max(min(ends) + kept_ms(done.settings) + 1, now_ms + int(done.settings.pause * 1000)))
+        with self._table.watch.lock:
+            if has_moved or ends:
+                self._ended[partition] = dues[-1]
+            else:
+                self._ended.pop(partition, None)
         self._plan(partition, min(dues, default=None))
 
     def _plan(self, partition: str, due_ms: int | None) -> None:
@@ -219,4 +261,5 @@ class MovePhase:
         self._empty_since.pop(partition, None)
         with self._table.watch.lock:
             self._held.pop(partition, None)
+            self._ended.pop(partition, None)
             self._table.watch.stats.pop(partition, None)

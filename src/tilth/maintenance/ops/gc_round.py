@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from tilth.base.clock import Clock
 from tilth.base.hybrid import pack
@@ -12,9 +12,10 @@ from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import GcSettings
-from tilth.maintenance.policy.gc import Cutoff, ahm, cutoff
+from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
 from tilth.maintenance.watch import TableWatch
+from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 
 
@@ -51,9 +52,20 @@ class GcTable:
             now_ms=now_ms,
             oldest_txn=self.catalog.transactions.oldest_running(),
             oldest_reader=self.catalog.readers.oldest(self.uuid, now_ms),
-            ahm=ahm(pack(now_ms), settings.history),
+            ahm=ancient_mark(pack(now_ms), settings.history),
             settings=settings,
         )
+
+    def ancient_limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
+        """How far files may go that nobody brings back: no lifetime holds them where history is kept."""
+        if settings.history >= 0:
+            settings = replace(settings, old_parts_lifetime=0.0)
+        return self.limit(now_ms, settings)
+
+
+def promised_ms(settings: GcSettings) -> int:
+    """How long after its end reads of the past may need a file at least."""
+    return round((settings.old_parts_lifetime if settings.history < 0 else settings.history) * 1000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,3 +96,23 @@ class Round:
             in_trash=self.in_trash,
             reason=self.reason,
         )
+
+
+def raised(error: Exception) -> None:
+    """For rounds that end with the first failure."""
+    raise error
+
+
+def joined(reports: Iterable[GcReport]) -> GcReport:
+    """Of several rounds as of one."""
+    found = list(reports)
+    return GcReport(
+        partitions=max((report.partitions for report in found), default=0),
+        expired=sum(report.expired for report in found),
+        moved=sum(report.moved for report in found),
+        kept=sum(report.kept for report in found),
+        removed=sum(report.removed for report in found),
+        removed_bytes=sum(report.removed_bytes for report in found),
+        in_trash=sum(report.in_trash for report in found),
+        reason=next((report.reason for report in found if report.reason), ""),
+    )

@@ -21,6 +21,7 @@ from tilth.maintenance.policy.gc import (
     TrashState,
     after_trash_round,
     deleters,
+    judge_snapshots,
     judge_trash,
     trash_limit,
     trash_pause,
@@ -103,6 +104,22 @@ class TrashPhase:
             table.catalog.state.put(self._cursor_name, (self._state.cursor or "").encode())
         self._plan(self._state, done, has_removed=bool(removed), now_ms=now_ms)
 
+    def remove_now(self, done: Round, items: Sequence[TrashedPart]) -> list[TrashedPart]:
+        """Removes the files of these items, however short they have been here, unless a snapshot is read that needs
+        one; returns those that are gone. What cannot be removed stays for a round.
+        """
+        if not items:
+            return []
+        table = self._table
+        snapshots = sorted(lease.snapshot_ts for lease in table.leases(table.clock.now_ms()))
+        going = [item for item in items if not _is_read(item, snapshots)]
+        removed = self._remove(self._claimed(going))
+        if removed:
+            table.catalog.trash.remove(table.uuid, removed)
+        done.removed += len(removed)
+        done.removed_bytes += sum(item.item.part.bytes for item in removed)
+        return removed
+
     @property
     def _cursor_name(self) -> str:
         return f"maintenance/trash/{self._table.uuid}"
@@ -175,3 +192,10 @@ class TrashPhase:
             return
         # The end of a pass: what stays tells when the next one is worth it.
         self._due_ms, self._pass_due_ms = self._pass_due_ms, None
+
+
+def _is_read(item: TrashedPart, snapshots: Sequence[int]) -> bool:
+    """Whether a snapshot that somebody reads needs it."""
+    part = item.item.part
+    held = judge_snapshots(str(part.name), commit_ts=part.commit_ts, end_ts=item.item.end_ts, snapshots=snapshots)
+    return held is not None

@@ -20,10 +20,11 @@ from tilth.base.retry import Retry
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.ops.attempt import Attempts
+from tilth.maintenance.ops.attempt import Attempts, Translator, translation_of
 from tilth.maintenance.ops.merge_choice import MergeChoice
 from tilth.maintenance.ops.merge_explain import MergeMoment, explain_history, explain_now, policy_named
 from tilth.maintenance.ops.merge_work import Merge, MergeRecipe
+from tilth.maintenance.ops.sources import PartsNow, changes_of, parts_now
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy import (
     EVENTS_MAX,
@@ -51,6 +52,7 @@ from tilth.maintenance.state import (
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.model.delta import Delta
 from tilth.model.part import Part, PartEvent
 from tilth.model.service import ServiceKind
 from tilth.warehouse import Dispatcher, TaskCancelledError
@@ -65,7 +67,7 @@ LOOK_SETTLED_MAX_MS = 6 * 3_600_000
 #: Parts of one partition that are weighed in a look, the oldest; the rest waits until these are fewer.
 PARTS_MAX = 20_000
 #: After these the parts differ from what the last look saw.
-_TELLING_EVENTS = frozenset({"new", "merge", "hide", "undrop", "mutate"})
+_TELLING_EVENTS = frozenset({"new", "merge", "flush", "remove_deleted", "hide", "undrop", "mutate"})
 _DISABLED = "disable_compaction is on"
 
 _log = Log("maintenance")
@@ -91,15 +93,28 @@ class MergeOp:
         workers: Callable[[], int],
         told: Callable[[str, str], None],
         tally: Tally,
+        translator: Translator = translation_of,
     ) -> None:
-        """`workers`: how many there are now; `told(partition, reason)` takes refusals for the record."""
+        """`workers`: how many there are now; `told(partition, reason)` takes refusals for the record; `translator`
+        brings over what changes in parts while they are merged.
+        """
         self._clock = clock
         self._catalog = catalog
         self._rng = rng
         self._watch = watch
         self._choice = MergeChoice(watch, workers)
         recipe = MergeRecipe(clock, root, watch=watch, ttl=lambda: self._choice.ttl)
-        self._attempts = Attempts(clock, catalog, dispatcher, root, recipe, watch=watch, owner=owner, cleaner=cleaner)
+        self._attempts = Attempts(
+            clock,
+            catalog,
+            dispatcher,
+            root,
+            recipe,
+            watch=watch,
+            owner=owner,
+            cleaner=cleaner,
+            translator=translator,
+        )
         self._workers = workers
         self._told = told
         self._tally = tally
@@ -267,9 +282,10 @@ class MergeOp:
                     for name, since in self._postponed.items()
                 },
             )
-        parts = [part for name in self._catalog.parts.partitions(self._watch.uuid) for part in self._parts(name)]
-        candidates = self._choice.explain(parts, being_merged=being, policy=wanted, now_ms=now_ms)
-        rows = explain_now(candidates, [part for part in parts if str(part.name) in being], moment)
+        there = parts_now(self._catalog, self._watch.uuid)
+        candidates = self._choice.explain(there.parts, there.changes, being_merged=being, policy=wanted, now_ms=now_ms)
+        merging = [part for part in there.parts if str(part.name) in being and not part.is_segment]
+        rows = explain_now(candidates, merging, moment)
         if policy is None:
             return rows
         events = self._catalog.part_log.recent(table=self._watch.uuid, limit=EVENTS_MAX)
@@ -282,7 +298,7 @@ class MergeOp:
         if not pending:
             return ""
         now_ms = self._clock.now_ms()
-        apart = [name for name in partitions if self._choice.is_separated(self._parts(name), now_ms)]
+        apart = [name for name in partitions if self._choice.is_separated(self._parts(name).parts, now_ms)]
         told = f"{apart[0]} and {len(apart) - 1} more" if len(apart) > 1 else "".join(apart)
         return f"a pending mutation ({pending[0].command}) keeps parts of {told} apart" if apart else ""
 
@@ -295,10 +311,12 @@ class MergeOp:
         while not self._is_cancelled.is_set():
             with self._watch.lock:
                 being = set(self._watch.being_merged)
-            parts = self._parts(partition)
-            selection = self._choice.select(parts, being_merged=being, effort=effort, now_ms=self._clock.now_ms())
+            there = self._parts(partition)
+            selection = self._choice.select(
+                there.parts, there.changes, being_merged=being, effort=effort, now_ms=self._clock.now_ms()
+            )
             if not selection.specs:
-                is_busy = any(str(part.name) in being for part in parts)
+                is_busy = any(str(part.name) in being for part in there.parts)
                 if not is_busy or self._clock.now_ms() >= deadline_ms:
                     return done
                 self._wait_for_merges()
@@ -360,15 +378,17 @@ class MergeOp:
         self._seen.update(chosen.partitions)
         self._next_look_ms = min([self._quiet_look_ms(now_ms, everything), *retries])
         parts: list[Part] = []
+        changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[Refusal] = []
         for partition in chosen.partitions:
             members = self._parts(partition)
-            self._visible_bytes[partition] = float(sum(part.bytes for part in members))
-            if self._choice.is_expired(members, now_ms):
+            self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
+            if self._choice.is_expired(members.parts, now_ms):
                 expired.append(Refusal(partition=partition, reason="all its rows have expired", should_postpone=True))
             else:
-                parts += members
-        found = self._choice.select(parts, being_merged=being, effort=Effort.NORMAL, now_ms=now_ms)
+                parts += members.parts
+                changes |= members.changes
+        found = self._choice.select(parts, changes, being_merged=being, effort=Effort.NORMAL, now_ms=now_ms)
         selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
         self._remember(selection, everything=everything, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
@@ -417,8 +437,9 @@ class MergeOp:
             if before.get(partition) != refusal:
                 self._told(partition, refusal.reason)
 
-    def _parts(self, partition: str) -> list[Part]:
-        return self._catalog.parts.visible(self._watch.uuid, partition)[:PARTS_MAX]
+    def _parts(self, partition: str) -> PartsNow:
+        there = parts_now(self._catalog, self._watch.uuid, [partition])
+        return PartsNow(parts=there.parts[:PARTS_MAX], changes=there.changes)
 
     def _notice(self, at_ms: int | None = None) -> None:
         """Parts of the table came or went, or what may be done with them has changed, now or at that time."""
@@ -450,24 +471,26 @@ class MergeOp:
 
     def _with_sources(self, taken: Merge) -> Merge | None:
         """The merge with its parts, counted as running. Gives them back if one is not visible or cannot be read."""
-        sources: tuple[Part, ...] | None = None
+        merge: Merge | None = None
         try:
-            sources = self._sources(taken.spec)
+            merge = self._read(taken.spec)
         finally:
-            if sources is None:
+            if merge is None:
                 self._give_back(taken)
                 self._notice()
-        if sources is None:
+        if merge is None:
             return None
         with self._watch.lock:
             self._running += 1
-        return Merge(spec=taken.spec, sources=sources)
+        return merge
 
-    def _sources(self, spec: MergeSpec) -> tuple[Part, ...] | None:
+    def _read(self, spec: MergeSpec) -> Merge | None:
         """The parts as the catalog has them now; None if one is not visible."""
-        there = {str(part.name): part for part in self._catalog.parts.visible(self._watch.uuid, spec.partition)}
-        found = [there[name] for name in spec.parts if name in there]
-        return tuple(found) if len(found) == len(spec.parts) else None
+        there = parts_now(self._catalog, self._watch.uuid, [spec.partition])
+        found = there.named(spec.parts)
+        if len(found) < len(spec.parts):
+            return None
+        return Merge(spec=spec, sources=found, changes=changes_of(found, there.changes))
 
     def _wait_for_merges(self) -> None:
         with self._watch.lock:

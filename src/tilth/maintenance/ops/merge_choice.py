@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
+from tilth.maintenance.ops.sources import ChangesOf, delta_bytes
 from tilth.maintenance.policy import (
     AskPolicy,
     CandidatePart,
@@ -55,20 +56,26 @@ class MergeChoice:
         return self._watch.knobs.merge.policy
 
     def select(
-        self, parts: Sequence[Part], *, being_merged: Collection[str], effort: Effort, now_ms: int
+        self, parts: Sequence[Part], changes: ChangesOf, *, being_merged: Collection[str], effort: Effort, now_ms: int
     ) -> MergeSelection:
-        """The merges worth doing among these parts."""
+        """The merges worth doing among these parts, none of them with a segment."""
         policy = self._policy_for(effort)
-        candidates = self._candidates(parts, policy, now_ms)
+        candidates = self._candidates(parts, changes, policy, now_ms)
         # What is remembered is for the looks of one thread; an OPTIMIZE asks on threads of its own.
         key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
         return self._ask(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
 
     def explain(
-        self, parts: Sequence[Part], *, being_merged: Collection[str], policy: MergePolicy, now_ms: int
+        self,
+        parts: Sequence[Part],
+        changes: ChangesOf,
+        *,
+        being_merged: Collection[str],
+        policy: MergePolicy,
+        now_ms: int,
     ) -> tuple[MergeCandidate, ...]:
         """Every candidate among these parts, with the verdict of the policy."""
-        candidates = self._candidates(parts, policy, now_ms)
+        candidates = self._candidates(parts, changes, policy, now_ms)
         settings = self._watch.knobs.merge
         match policy:
             case MergePolicy.KEY_RANGE:
@@ -118,7 +125,7 @@ class MergeChoice:
 
     def is_separated(self, parts: Sequence[Part], now_ms: int) -> bool:
         """Whether some of these parts wait for a mutation that others do not need."""
-        found = self._candidates(parts, MergePolicy.SIZE_TIERED, now_ms)
+        found = self._candidates(parts, {}, MergePolicy.SIZE_TIERED, now_ms)
         return len({each.first_needed_mutation for each in found}) > 1
 
     def gain(self, spec: MergeSpec, *, visible_bytes: Mapping[str, float], now: float) -> float:
@@ -166,26 +173,39 @@ class MergeChoice:
                     effort=effort,
                 )
 
-    def _candidates(self, parts: Sequence[Part], policy: MergePolicy, now_ms: int) -> list[CandidatePart]:
+    def _candidates(
+        self, parts: Sequence[Part], changes: ChangesOf, policy: MergePolicy, now_ms: int
+    ) -> list[CandidatePart]:
         definition, mutations = self._watch.definition, self._watch.mutations
-        candidates = [_candidate(part, definition, mutations, now_ms) for part in parts]
-        if policy is not MergePolicy.KEY_RANGE:
-            return candidates
-        return [_with_keys(each, part, definition) for each, part in zip(candidates, parts, strict=True)]
+        candidates: list[CandidatePart] = []
+        is_after_segment = False
+        for part in parts:
+            if part.is_segment:
+                is_after_segment = True
+                continue
+            candidate = _candidate(part, changes, definition, mutations, now_ms)
+            if policy is MergePolicy.KEY_RANGE:
+                candidate = _with_keys(candidate, part, definition)
+            candidates.append(replace(candidate, is_after_segment=True) if is_after_segment else candidate)
+            is_after_segment = False
+        return candidates
 
     def _stats(self) -> dict[str, PartitionStats]:
         with self._watch.lock:
             return dict(self._watch.stats)
 
 
-def _candidate(part: Part, definition: TableDef, mutations: Sequence[Mutation], now_ms: int) -> CandidatePart:
+def _candidate(
+    part: Part, changes: ChangesOf, definition: TableDef, mutations: Sequence[Mutation], now_ms: int
+) -> CandidatePart:
     needed = first_needed(part, mutations)
     return CandidatePart(
         name=str(part.name),
         partition=part.name.partition,
-        size=part.bytes,
+        size=part.bytes + delta_bytes(part, changes),
         rows=part.rows,
         age=max(0.0, (now_ms - milliseconds(part.commit_ts)) / 1000),
+        chain_depth=len(changes.get(part.file.name, ())),
         # The first columns of a table have no commit; 0 would say that nobody knows it. Schema versions of one time
         # differ in defaults and comments alone.
         columns_commit_time=part.columns_commit_ts or 1,

@@ -7,19 +7,20 @@ Covers: what is particular to a merge. Does not cover: which parts are merged (m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.catalog import ReplaceParts, SchemaChangedError, Update
-from tilth.maintenance.ops.attempt import Job
+from tilth.catalog import ReplaceParts, Update
+from tilth.maintenance.ops.attempt import Input, Job, Output
+from tilth.maintenance.ops.sources import ChangesOf, read_bytes, sources_of
 from tilth.maintenance.policy import MergeSpec
 from tilth.maintenance.policy.expiry import TableTtl
 from tilth.maintenance.spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.maintenance.watch import TableWatch
+from tilth.model.delta import Seen
 from tilth.model.part import Part
-from tilth.model.table import Schema, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.storage import Expiry, layout_of
 
@@ -31,6 +32,8 @@ class Merge:
     spec: MergeSpec
     #: Filled in when it is prepared.
     sources: tuple[Part, ...] = ()
+    #: Of the sources, as it was then.
+    changes: ChangesOf = field(default_factory=dict)
 
 
 class MergeRecipe:
@@ -47,59 +50,51 @@ class MergeRecipe:
         self._ttl = ttl
 
     def job(self, work: Merge) -> Job:
-        definition = self._watch.definition
-        task = self._task(work, definition, _schema_of(definition, work))
+        task = self._task(work)
         return Job(
             payload=lambda txn: encode_task(msgspec.structs.replace(task, txn=txn)),
             tasks=1,
-            input_bytes=work.spec.size,
+            inputs=(Input(layout=task.layout, partition=task.partition, sources=task.sources),),
+            input_bytes=read_bytes(work.sources, work.changes),
             rows=work.spec.rows,
         )
 
     def facts(self, payload: bytes) -> MergeFacts:
         return decode_facts(payload)
 
-    def updates(self, work: Merge, facts: MergeFacts, duration_ms: int) -> list[Update]:
+    def outputs(self, work: Merge, facts: MergeFacts) -> list[Output]:
+        return [Output(task=0, written=facts.written)]
+
+    def updates(self, work: Merge, facts: MergeFacts, duration_ms: int, seen: Seen) -> list[Update]:
         replaced = ReplaceParts(
             table=self._watch.uuid,
             sources=tuple(part.name for part in work.sources),
             written=facts.written,
             duration_ms=duration_ms,
             reason=work.spec.reason,
+            seen=seen,
         )
         return [replaced]
 
-    def files(self, facts: MergeFacts) -> list[str]:
-        return [] if facts.written is None else [facts.written.file.name]
-
     def told(self, work: Merge, facts: MergeFacts, duration_ms: int) -> str:
-        expired = f", {facts.rows_expired} expired rows left out" if facts.rows_expired else ""
-        return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{expired}"
+        left_out = ((facts.rows_deleted, "deleted"), (facts.rows_expired, "expired"))
+        told = "".join(f", {rows} {why} rows left out" for rows, why in left_out if rows)
+        return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{told}"
 
-    def _task(self, work: Merge, definition: TableDef, schema: Schema) -> MergeTask:
+    def _task(self, work: Merge) -> MergeTask:
         """What is to be done, for a transaction to come; the result has the columns of its sources."""
+        definition = self._watch.definition
+        sources = sources_of(definition, work.sources, work.changes)
+        layout = layout_of(definition, self._root, sources[0].schema)
         ttl = self._ttl()
         expired: Expiry | None = None
-        if ttl is not None and any(column.id == ttl.column.id for column in schema.columns):
+        if ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns):
             expired = Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
         return MergeTask(
-            layout=layout_of(definition, self._root, schema),
-            files=tuple(part.file for part in work.sources),
+            layout=layout,
+            sources=sources,
             partition=work.spec.partition,
             values=work.sources[0].values,
             txn=0,
             expired=expired,
         )
-
-
-def _schema_of(definition: TableDef, merge: Merge) -> Schema:
-    version = merge.sources[0].schema_version
-    schema = definition.schema_of(version)
-    if schema is None:
-        raise SchemaChangedError(
-            "the columns that the parts were written with are not known yet",
-            table=full_name(definition),
-            schema_version=version,
-            hint="it is tried again when the table's definition has been read anew",
-        )
-    return schema

@@ -20,8 +20,9 @@ from tilth.base.retry import Retry
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.ops.attempt import Attempts
+from tilth.maintenance.ops.attempt import Attempts, Translator, translation_of
 from tilth.maintenance.ops.mutate_work import Rewrite, RewriteRecipe
+from tilth.maintenance.ops.sources import ChangesOf, changes_of, parts_now
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy.mutate import (
     MutateSelection,
@@ -56,7 +57,7 @@ LOOK_BUSY_MS = 1_000
 LOOK_QUIET_MS = 10_000
 
 #: After these the parts differ from what the last look saw. A new part never needs an entry.
-_TELLING_EVENTS = frozenset({"merge", "hide", "undrop", "mutate"})
+_TELLING_EVENTS = frozenset({"merge", "flush", "hide", "undrop", "mutate"})
 
 _log = Log("maintenance")
 
@@ -80,13 +81,26 @@ class MutateOp:
         tally: Tally,
         workers: Callable[[], int],
         told: Callable[[str, str], None],
+        translator: Translator = translation_of,
     ) -> None:
-        """`workers`: how many there are now; `told(entry, reason)` takes refusals for the record."""
+        """`workers`: how many there are now; `told(entry, reason)` takes refusals for the record; `translator` brings
+        over what changes in parts while they are rewritten.
+        """
         self._clock = clock
         self._catalog = catalog
         self._watch = watch
         recipe = RewriteRecipe(root, watch=watch)
-        self._attempts = Attempts(clock, catalog, dispatcher, root, recipe, watch=watch, owner=owner, cleaner=cleaner)
+        self._attempts = Attempts(
+            clock,
+            catalog,
+            dispatcher,
+            root,
+            recipe,
+            watch=watch,
+            owner=owner,
+            cleaner=cleaner,
+            translator=translator,
+        )
         self._tally = tally
         self._workers = workers
         self._told = told
@@ -417,8 +431,9 @@ class MutateOp:
             self._watch.being_merged.update(free)
             self._mutating.update(free)
         sources: tuple[Part, ...] = ()
+        changes: ChangesOf = {}
         try:
-            sources = self._sources(spec.mutation, free)
+            sources, changes = self._sources(spec.mutation, free)
         finally:
             kept = {str(part.name) for part in sources}
             with self._watch.lock:
@@ -426,15 +441,14 @@ class MutateOp:
                 self._running += bool(sources)
             if len(kept) < len(spec.parts):
                 self._notice()
-        return Rewrite(spec=spec, sources=sources) if sources else None
+        return Rewrite(spec=spec, sources=sources, changes=changes) if sources else None
 
-    def _sources(self, mutation: Mutation, names: Sequence[str]) -> tuple[Part, ...]:
-        """The parts as the catalog has them now, in the order of the names."""
-        there: dict[str, Part] = {}
-        for partition in sorted({parse_part_name(name).partition for name in names}):
-            visible = self._catalog.parts.visible(self._watch.uuid, partition)
-            there |= {str(part.name): part for part in visible if needs(part, mutation)}
-        return tuple(there[name] for name in names if name in there)
+    def _sources(self, mutation: Mutation, names: Sequence[str]) -> tuple[tuple[Part, ...], ChangesOf]:
+        """The parts as the catalog has them now, in the order of the names, with what changes them."""
+        partitions = {parse_part_name(name).partition for name in names}
+        there = parts_now(self._catalog, self._watch.uuid, partitions)
+        found = tuple(part for part in there.named(names) if needs(part, mutation))
+        return found, changes_of(found, there.changes)
 
     def _give_back(self, rewrite: Rewrite) -> None:
         with self._watch.lock:

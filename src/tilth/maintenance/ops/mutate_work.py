@@ -6,17 +6,18 @@ commit (attempt.py), how a part is rewritten (spark.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
-from tilth.catalog import AcceptMutation, RewritePart, SchemaChangedError, Update
-from tilth.maintenance.ops.attempt import Job
+from tilth.catalog import AcceptMutation, RewritePart, Update
+from tilth.maintenance.ops.attempt import Input, Job, Output
+from tilth.maintenance.ops.sources import ChangesOf, read_bytes, sources_of
 from tilth.maintenance.policy.mutate import MutateSpec
 from tilth.maintenance.spark import MutateFacts, MutateSource, MutateTask, decode_mutate_facts, encode_mutate_task
 from tilth.maintenance.watch import TableWatch
+from tilth.model.delta import Seen
 from tilth.model.part import Part
-from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.storage import layout_of
 
@@ -28,6 +29,8 @@ class Rewrite:
     spec: MutateSpec
     #: Those of the spec's parts that are still there and still need it.
     sources: tuple[Part, ...]
+    #: Of the sources, as it was then.
+    changes: ChangesOf = field(default_factory=dict)
 
 
 class RewriteRecipe:
@@ -43,9 +46,13 @@ class RewriteRecipe:
 
     def job(self, work: Rewrite) -> Job:
         definition, mutation = self._watch.definition, work.spec.mutation
+        sources = sources_of(definition, work.sources, work.changes)
         task = MutateTask(
             layout=layout_of(definition, self._root, mutation.schema.schema),
-            sources=tuple(_source(definition, part) for part in work.sources),
+            sources=tuple(
+                MutateSource(source=source, values=part.values)
+                for source, part in zip(sources, work.sources, strict=True)
+            ),
             txn=0,
             kind=mutation.kind,
             assignments=mutation.assignments,
@@ -53,18 +60,28 @@ class RewriteRecipe:
         )
         return Job(
             payload=lambda txn: encode_mutate_task(msgspec.structs.replace(task, txn=txn)),
-            tasks=len(work.sources),
-            input_bytes=sum(part.bytes for part in work.sources),
+            tasks=len(sources),
+            inputs=tuple(
+                Input(layout=task.layout, partition=source.name.partition, sources=(source,)) for source in sources
+            ),
+            input_bytes=read_bytes(work.sources, work.changes),
             rows=sum(part.rows for part in work.sources),
         )
 
     def facts(self, payload: bytes) -> MutateFacts:
         return decode_mutate_facts(payload)
 
-    def updates(self, work: Rewrite, facts: MutateFacts, duration_ms: int) -> list[Update]:
+    def outputs(self, work: Rewrite, facts: MutateFacts) -> list[Output]:
+        return [
+            Output(task=place, written=result.written)
+            for place, result in enumerate(facts.results)
+            if not result.is_untouched
+        ]
+
+    def updates(self, work: Rewrite, facts: MutateFacts, duration_ms: int, seen: Seen) -> list[Update]:
         mutation = work.spec.mutation.id
         names = {str(part.name): part.name for part in work.sources}
-        assert names.keys() == {result.name for result in facts.results}
+        assert [str(part.name) for part in work.sources] == [result.name for result in facts.results]
         updates: list[Update] = [
             RewritePart(
                 table=self._watch.uuid,
@@ -73,6 +90,7 @@ class RewriteRecipe:
                 mutation=mutation,
                 duration_ms=duration_ms,
                 reason=work.spec.reason,
+                seen=seen,
             )
             for result in facts.results
             if not result.is_untouched
@@ -82,25 +100,7 @@ class RewriteRecipe:
             updates.append(AcceptMutation(table=self._watch.uuid, parts=untouched, mutation=mutation))
         return updates
 
-    def files(self, facts: MutateFacts) -> list[str]:
-        return [result.written.file.name for result in facts.results if result.written is not None]
-
     def told(self, work: Rewrite, facts: MutateFacts, duration_ms: int) -> str:
         untouched = sum(result.is_untouched for result in facts.results)
         rewritten = len(facts.results) - untouched
         return f"{rewritten} parts rewritten, {untouched} without a match, in {duration_ms} ms"
-
-
-def _source(definition: TableDef, part: Part) -> MutateSource:
-    schema = definition.schema_of(part.schema_version)
-    if schema is None:
-        raise SchemaChangedError(
-            "the columns that the part was written with are not known yet",
-            table=full_name(definition),
-            part=part.name,
-            schema_version=part.schema_version,
-            hint="it is tried again when the table's definition has been read anew",
-        )
-    return MutateSource(
-        name=str(part.name), file=part.file, schema=schema, partition=part.name.partition, values=part.values
-    )

@@ -11,7 +11,7 @@ Always holds: one round at a time, of the background or of a command; an item th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from tilth.base.clock import Clock
@@ -30,8 +30,8 @@ from tilth.maintenance.owner import Owner
 from tilth.maintenance.state import Failure, ServiceState, ServiceWork, failed_again, is_failure, rule_of, service_told
 from tilth.maintenance.stats import GcReport, GcRow
 from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import TableWatch
-from tilth.model.part import PartEvent
+from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.model.part import Part, PartEvent
 from tilth.model.service import ServiceKind
 
 #: The first look at a table comes at a random time within this, and within so much for each table of the server: a
@@ -72,7 +72,11 @@ class PartGcOp:
         )
         self._expiry = ExpiryPhase(self._table)
         self._trash = TrashPhase(self._table)
-        self._moves = MovePhase(self._table, self._expiry, self._trash)
+        self._moves = MovePhase(
+            self._table, self._expiry, self._trash, found=lambda partition, ended: self._found(partition, ended)
+        )
+        #: Told of segments that have ended: they are for LOG_GC.
+        self._found: Callable[[str, Sequence[tuple[Part, int]]], None] = lambda partition, ended: None
         self._has_begun = False
         #: One round at a time.
         self._round = threading.Lock()
@@ -110,9 +114,18 @@ class PartGcOp:
         txn = self._expiry.txn
         return () if txn is None else (txn,)
 
+    def hand_segments_to(self, found: Callable[[str, Sequence[tuple[Part, int]]], None]) -> None:
+        """`found(partition, ended)` is told of segments that have ended, with their ends."""
+        self._found = found
+
+    def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
+        """Segments have left the partition; these, with their ends, wait in the trash."""
+        self._moves.data_moved(partition)
+        self._trash.expect(left, self._table.settings)
+
     def observe(self, event: PartEvent, partition: str) -> None:
         match event.event:
-            case "merge" | "mutate" | "hide":
+            case "merge" | "flush" | "mutate" | "hide" | "remove_deleted":
                 self._moves.has_ended(partition, event.at_ms)
             case "new" | "undrop":
                 self._moves.has_grown(partition, event.at_ms)
@@ -216,9 +229,23 @@ class PartGcOp:
             failure=self._failure,
             running_reason="a round is running",
             waiting_reason="a round is due and waits for a free thread",
-            idle_reason=self._last_reason or "nothing is hidden",
+            idle_reason=self._idle_reason(now_ms),
         )
         return service_told(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
+
+    def _idle_reason(self, now_ms: int) -> str:
+        if self._last_reason:
+            return self._last_reason
+        partitions, due_ms = self._moves.waits()
+        if partitions:
+            wait = max(0, due_ms - now_ms) / 1000
+            return f"what is hidden in {partitions} partitions waits, of the first for {wait:.0f} s more"
+        if not self._has_begun or self._moves.is_unread():
+            return "not looked at since the start"
+        trash_ms = self._trash.due_ms()
+        if trash_ms != FAR_MS:
+            return f"what is in the trash waits, the next look is in {max(0, trash_ms - now_ms) / 1000:.0f} s"
+        return "nothing is hidden"
 
     def run_now(self, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
         """Both phases for the table or one partition at once, as far as readers and transactions allow.
@@ -226,9 +253,7 @@ class PartGcOp:
         `is_forced` takes lifetimes and history for 0: what could be brought back is gone, readers without a lease may
         fail. Raises NotFoundError for a partition that is not there.
         """
-        known = self._table.catalog.parts.partitions(self._watch.uuid)
-        if partition is not None and partition not in known:
-            raise NotFoundError("no such partition", table=self.table, partition=partition)
+        self.check_partition(partition)
         settings = self._table.settings
         if is_forced:
             settings = replace(settings, old_parts_lifetime=0.0, trash_lifetime=0.0, history=0.0)
@@ -239,6 +264,12 @@ class PartGcOp:
         finally:
             self._tally.collected(done.report())
         return done.report()
+
+    def check_partition(self, partition: str | None) -> None:
+        """Raises NotFoundError for a partition that is not there."""
+        known = self._table.catalog.parts.partitions(self._watch.uuid)
+        if partition is not None and partition not in known:
+            raise NotFoundError("no such partition", table=self.table, partition=partition)
 
     def explain(self) -> list[GcRow]:
         """What is there of the table beside its visible rows, what keeps it and until when; then what is visible."""

@@ -49,6 +49,8 @@ class CandidatePart:
     age: float
     #: Deltas on it.
     chain_depth: int = 0
+    #: Whether segments, which wait to be flushed, stand between it and the part before it.
+    is_after_segment: bool = False
     #: Commit time of the schema it was written with; 0 if not known.
     columns_commit_time: int
     #: Commit time of the newest mutation it already has, or was born after.
@@ -116,7 +118,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSpec:
-    """Parts worth merging into one, in name order. One part alone folds its deltas and draws a new block id."""
+    """Parts worth merging into one, in name order. One part alone folds its deltas."""
 
     partition: str
     parts: tuple[str, ...]
@@ -198,6 +200,8 @@ def split_runs(parts: Sequence[CandidatePart], *, being_merged: Collection[str])
             found = f"a run has {RUN_PARTS_MAX} parts at most"
         else:
             found = None if before is None else why_apart(before, part)
+            if before is not None and part.is_after_segment:
+                found = f"segments between {before.name} and {part.name} are not flushed yet"
         if found is not None:
             if members:
                 runs.append(Run(tuple(members), cut))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tilth.base.hybrid import counter, milliseconds, pack
+from tilth.base.hybrid import milliseconds, pack
 from tilth.base.rand import Rng
 
 #: A reader that is older holds collection back no more.
@@ -113,16 +113,6 @@ class TrashState:
     hits: int = 0
 
 
-def ahm(now_ts: int, age: float) -> int | None:
-    """The ancient history mark: reads below it are refused, what ended before it may go; none where no age is kept."""
-    if age < 0:
-        return None
-    age_ms = round(age * 1000)
-    if age_ms > milliseconds(now_ts):
-        return 0
-    return pack(milliseconds(now_ts) - age_ms, counter(now_ts))
-
-
 def cutoff(
     *, now_ms: int, oldest_txn: int | None, oldest_reader: int | None, ahm: int | None, settings: GcSettings
 ) -> Cutoff:
@@ -184,10 +174,26 @@ def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], setti
         age = (now_ms - milliseconds(item.end_ts)) / 1000
         told = f"hidden {age:.0f} s ago, {Hold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
         return Verdict(item.name, False, told, Hold.TRASH_LIFETIME)
-    first = bisect_left(snapshots, item.commit_ts)
-    if first < len(snapshots) and snapshots[first] < item.end_ts:
-        return Verdict(item.name, False, f"the snapshot at {snapshots[first]} reads it", Hold.SNAPSHOT)
-    return Verdict(item.name, True, "its time in the trash is over")
+    held = judge_snapshots(item.name, commit_ts=item.commit_ts, end_ts=item.end_ts, snapshots=snapshots)
+    return held or Verdict(item.name, True, "its time in the trash is over")
+
+
+def judge_ended(entry: GcEntry, limit: Cutoff, snapshots: Sequence[int]) -> Verdict:
+    """Whether a file that nobody brings back is deleted without having been in the trash: phase 1 and phase 2 at once.
+    `snapshots` are the times still read, in ascending order.
+    """
+    verdict = judge_entry(entry, limit)
+    if not verdict.goes or entry.end_ts is None:
+        return verdict
+    return judge_snapshots(entry.name, commit_ts=entry.commit_ts, end_ts=entry.end_ts, snapshots=snapshots) or verdict
+
+
+def judge_snapshots(name: str, *, commit_ts: int, end_ts: int, snapshots: Sequence[int]) -> Verdict | None:
+    """That a snapshot still needs it; None: no one does."""
+    first = bisect_left(snapshots, commit_ts)
+    if first < len(snapshots) and snapshots[first] < end_ts:
+        return Verdict(name, False, f"the snapshot at {snapshots[first]} reads it", Hold.SNAPSHOT)
+    return None
 
 
 def deleters(hits: int, *, deleters_max: int) -> int:

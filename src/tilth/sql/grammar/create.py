@@ -106,6 +106,7 @@ class _Clauses:
     order_by: tuple[str, ...] = ()
     primary_key: tuple[str, ...] = ()
     unique_key: tuple[str, ...] = ()
+    version_column: str | None = None
     ttl: str | None = None
     settings: SettingTexts = ()
     comment: str = ""
@@ -132,6 +133,7 @@ def _table(cursor: Cursor) -> CreateTable:
         order_by=clauses.order_by,
         primary_key=clauses.primary_key,
         unique_key=clauses.unique_key,
+        version_column=clauses.version_column,
         ttl=clauses.ttl,
         settings=clauses.settings,
         comment=clauses.comment,
@@ -219,14 +221,19 @@ def _read_engine(cursor: Cursor, clauses: _Clauses) -> None:
         raise cursor.refused(f"engine {written} is not supported", at=token, hint=_engine_hint(written))
     clauses.engine_name = known[written.lower()]
     clauses.engine = _ENGINES[clauses.engine_name]
-    arguments = _engine_arguments(cursor)
+    arguments, clauses.version_column = _engine_arguments(cursor)
+    if clauses.version_column is not None and clauses.engine is Engine.KAFKA:
+        raise cursor.refused(f"{clauses.engine_name} takes strings", at=token, hint="put them in quotes")
     if not arguments:
         return
     is_path = clauses.engine_name.startswith(("Ha", "Replicated")) and arguments[0].startswith("/")
     if is_path and len(arguments) == 2:
         return
     if clauses.engine is Engine.MERGE_TREE:
-        hint = "write the clauses PARTITION BY, ORDER BY, SETTINGS; Ha engines may have ('/path', '{replica}')"
+        hint = (
+            "write the clauses PARTITION BY, ORDER BY, SETTINGS; with UNIQUE KEY an engine takes a version column; Ha "
+            "engines may have ('/path', '{replica}') before it"
+        )
         raise cursor.refused(f"these arguments of {clauses.engine_name} are not supported", at=token, hint=hint)
     if len(arguments) > len(_KAFKA_ARGUMENTS):
         raise cursor.refused(
@@ -244,18 +251,23 @@ def _engine_hint(written: str) -> str:
     return f"did you mean {near}? {listing}" if near else listing
 
 
-def _engine_arguments(cursor: Cursor) -> tuple[str, ...]:
+def _engine_arguments(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
+    """The strings, and the column that may stand last."""
     if not cursor.take_symbol("("):
-        return ()
+        return (), None
     arguments: list[str] = []
     while not cursor.take_symbol(")"):
         if arguments:
             cursor.expect_symbol(",")
+        if cursor.is_name() and cursor.is_symbol(")", 1):
+            column = cursor.name("a column")
+            cursor.expect_symbol(")")
+            return tuple(arguments), column
         if not cursor.is_string():
-            hint = "engines take strings; columns, versions and granularities are not supported"
-            raise cursor.expected("a string or ')'", hint=hint)
+            hint = "engines take strings, and last the version column of a table with UNIQUE KEY"
+            raise cursor.expected("a string, a column or ')'", hint=hint)
         arguments.append(cursor.string("a string"))
-    return tuple(arguments)
+    return tuple(arguments), None
 
 
 def _read_settings(cursor: Cursor, clauses: _Clauses) -> None:
@@ -342,8 +354,11 @@ def _check_together(cursor: Cursor, clauses: _Clauses) -> None:
         return
     if clauses.engine_name == "HaUniqueMergeTree" and not clauses.unique_key:
         raise cursor.error("HaUniqueMergeTree needs UNIQUE KEY", at=clauses.seen["ENGINE"], hint="add UNIQUE KEY (..)")
+    if clauses.version_column is not None and not clauses.unique_key:
+        hint = "add UNIQUE KEY (..): of the rows with one key the one with the greatest version stays"
+        raise cursor.error("a version column needs UNIQUE KEY", at=clauses.seen["ENGINE"], hint=hint)
     if "ORDER BY" not in clauses.seen:
-        clauses.order_by = clauses.primary_key
+        clauses.order_by = clauses.primary_key or clauses.unique_key
     lowered = [column.lower() for column in clauses.order_by]
     if [column.lower() for column in clauses.primary_key] != lowered[: len(clauses.primary_key)]:
         hint = "PRIMARY KEY names the first columns of ORDER BY"

@@ -130,7 +130,13 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
             break
     _refuse_column_clauses(cursor)
     return ColumnSpec(
-        name=name, type=data_type, nullable=not not_null, default=default, codec=codec, comment=comment or ""
+        name=name,
+        type=data_type,
+        nullable=not not_null,
+        default=default,
+        codec=codec,
+        comment=comment or "",
+        says_null=written_nullable or not_null is False,
     )
 
 

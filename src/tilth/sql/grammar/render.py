@@ -207,7 +207,8 @@ def _short(statement: _Short) -> str:
 def _create_table(table: CreateTable) -> str:
     lines = [f"CREATE TABLE {_if_not_exists(table.if_not_exists)}{_name(table.name)}", "("]
     lines.append(",\n".join(f"    {_column(column)}" for column in table.columns))
-    lines += [")", f"ENGINE = {table.engine}"]
+    version = f"({quoted_name(table.version_column)})" if table.version_column is not None else ""
+    lines += [")", f"ENGINE = {table.engine}{version}"]
     if table.partition_by:
         lines.append(f"PARTITION BY {_tuple(table.partition_by, _transform)}")
     for clause, key in (
@@ -217,6 +218,9 @@ def _create_table(table: CreateTable) -> str:
     ):
         if key:
             lines.append(f"{clause} {_tuple(key, quoted_name)}")
+        elif clause == "ORDER BY" and table.unique_key:
+            # Without it, the unique key would be the sort key.
+            lines.append("ORDER BY tuple()")
     if table.ttl is not None:
         lines.append(f"TTL {table.ttl}")
     if table.settings:
@@ -319,6 +323,8 @@ def _column(column: ColumnSpec) -> str:
     text = f"{quoted_name(column.name)} {spark_name(column.type)}"
     if not column.nullable:
         text += " NOT NULL"
+    elif column.says_null:
+        text += " NULL"
     if column.default is not None:
         text += f" DEFAULT {column.default}"
     if column.codec is not None:

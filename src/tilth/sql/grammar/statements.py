@@ -7,7 +7,7 @@ quotes; a missing database means the session's. See also: parse.py, render.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -83,6 +83,8 @@ class ColumnSpec:
     #: What CODEC(..) said; kept for SHOW CREATE, otherwise without effect.
     codec: str | None = None
     comment: str = ""
+    #: Whether NULL or Nullable is written: then it is meant, and not only what happens when nobody says anything.
+    says_null: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +158,13 @@ class CreateTable:
     engine: Engine
     if_not_exists: bool = False
     partition_by: tuple[Transform, ...] = ()
+    #: Not written: the primary key, or else the unique key.
     order_by: tuple[str, ...] = ()
     #: As written; a prefix of the sort key.
     primary_key: tuple[str, ...] = ()
     unique_key: tuple[str, ...] = ()
+    #: Of `MergeTree(column)`: of two rows with one key the one with the greater value is the newer.
+    version_column: str | None = None
     ttl: str | None = None
     #: Those of `Kafka('brokers', ..)` included.
     settings: SettingTexts = ()

@@ -16,6 +16,8 @@ def _rows(services: Services) -> Iterator[Row]:
             continue
         is_table = isinstance(relation, TableDef)
         order_by = relation.order_by if isinstance(relation, TableDef) else ()
+        unique_key = relation.unique_key if isinstance(relation, TableDef) else ()
+        version = relation.version_column if isinstance(relation, TableDef) else None
         partition_by = {one.column for one in relation.partition_by} if isinstance(relation, TableDef) else set()
         for position, column in enumerate(relation.schema.columns, start=1):
             yield (
@@ -28,6 +30,8 @@ def _rows(services: Services) -> Iterator[Row]:
                 column.default,
                 is_table and column.name in order_by,
                 column.name in partition_by,
+                column.name in unique_key,
+                column.name == version,
                 column.id,
                 column.comment,
             )
@@ -42,10 +46,12 @@ TABLE = SystemTable(
         ColumnDoc("name", TEXT, "The column."),
         ColumnDoc("position", INTEGER, "Its place, from 1."),
         ColumnDoc("type", TEXT, "Its type in Spark SQL's words."),
-        ColumnDoc("nullable", FLAG, "False where NOT NULL was written."),
+        ColumnDoc("nullable", FLAG, "False where NOT NULL was written, and for columns of UNIQUE KEY and the version."),
         ColumnDoc("default_expression", TEXT, "What rows get that do not bring the column; NULL: NULL."),
         ColumnDoc("is_in_sort_key", FLAG, "Whether ORDER BY names it."),
         ColumnDoc("is_in_partition_key", FLAG, "Whether PARTITION BY names it."),
+        ColumnDoc("is_in_unique_key", FLAG, "Whether UNIQUE KEY names it."),
+        ColumnDoc("is_version", FLAG, "Whether its value tells which of two rows with one key is the newer."),
         ColumnDoc("id", INTEGER, "Stays when it is renamed, and is never used again."),
         ColumnDoc("comment", TEXT, "What its creator said of it."),
     ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tilth.model.delta import deleted_rows
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
 from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
@@ -18,13 +19,24 @@ def _rows(services: Services) -> Iterator[Row]:
             continue
         for partition in parts.partitions(table.uuid):
             visible = parts.visible(table.uuid, partition)
+            files = {part.file.name for part in visible}
+            changes = [
+                delta
+                for delta in parts.deltas(table.uuid, partition)
+                if any(target.file in files for target in delta.targets)
+            ]
+            deleted = sum(deleted_rows(part.file.name, changes) for part in visible) if changes else 0
+            segments = sum(part.is_segment for part in visible)
             yield (
                 table.database,
                 table.name,
                 partition,
                 msgspec.json.encode(visible[0].values).decode() if visible else None,
-                len(visible),
-                sum(part.rows for part in visible),
+                len(visible) - segments,
+                segments,
+                sum(part.rows for part in visible) - deleted,
+                deleted,
+                len(changes),
                 sum(part.bytes for part in visible),
                 max((part.name.level for part in visible), default=None),
                 time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
@@ -40,8 +52,11 @@ TABLE = SystemTable(
         ColumnDoc("partition", TEXT, "The partition's id; ALTER TABLE .. DROP PARTITION ID takes it."),
         ColumnDoc("partition_values", TEXT, "The values of PARTITION BY, as JSON; NULL where nothing is visible."),
         ColumnDoc("parts", INTEGER, "Visible parts."),
-        ColumnDoc("rows", INTEGER, "Rows in them."),
-        ColumnDoc("bytes", INTEGER, "Size of their files."),
+        ColumnDoc("segments", INTEGER, "Visible row segments."),
+        ColumnDoc("rows", INTEGER, "Rows that readers see in both."),
+        ColumnDoc("deleted_rows", INTEGER, "Rows in their files that deltas delete."),
+        ColumnDoc("deltas", INTEGER, "Deltas that change them."),
+        ColumnDoc("bytes", INTEGER, "Size of the files of parts and segments."),
         ColumnDoc("max_level", INTEGER, "The largest number of merges that a row has been through."),
         ColumnDoc("last_insert", TIME, "When its newest rows were committed."),
     ),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import Part
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
@@ -19,17 +20,22 @@ def _rows(services: Services) -> Iterator[Row]:
             continue
         for partition in parts.partitions(table.uuid):
             active = {part.name for part in parts.visible(table.uuid, partition)}
+            changes = by_file(parts.deltas(table.uuid, partition))
             for entry in parts.entries(table.uuid, partition):
-                if isinstance(entry, Part):
-                    yield table.database, table.name, *_part(entry), entry.name in active
+                if isinstance(entry, Part) and not entry.is_segment:
+                    deltas = changes.get(entry.file.name, ())
+                    yield table.database, table.name, *_part(entry, deltas), entry.name in active
 
 
-def _part(part: Part) -> Row:
+def _part(part: Part, deltas: Sequence[Delta]) -> Row:
+    deleted = deleted_rows(part.file.name, deltas)
     return (
         part.name.partition,
         str(part.name),
         part.name.level,
-        part.rows,
+        part.rows - deleted,
+        deleted,
+        len(deltas),
         part.bytes,
         part.file.name,
         part.name.min_block,
@@ -47,14 +53,17 @@ def _part(part: Part) -> Row:
 
 TABLE = SystemTable(
     name="parts",
-    doc="One row for each part that the catalog holds: those that readers see, and those that wait to be collected.",
+    doc="One row for each part that the catalog holds: those that readers see, and those that wait to be collected. "
+    "Rows that are not sorted into parts yet are in `system.segments`.",
     columns=(
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),
         ColumnDoc("partition", TEXT, "The partition's id."),
         ColumnDoc("name", TEXT, "`partition_min_max_level_transaction`."),
         ColumnDoc("level", INTEGER, "0 for an insert; one more than its sources' for a merge."),
-        ColumnDoc("rows", INTEGER, "Rows in it."),
+        ColumnDoc("rows", INTEGER, "Rows in it, without those that deltas delete."),
+        ColumnDoc("deleted_rows", INTEGER, "Rows in its file that deltas delete; its next merge leaves them out."),
+        ColumnDoc("deltas", INTEGER, "Deltas that change it, see `system.deltas`."),
         ColumnDoc("bytes", INTEGER, "Size of its file."),
         ColumnDoc("file", TEXT, "The file's name in the table's data folder."),
         ColumnDoc("min_block", INTEGER, "The oldest insert in it."),
@@ -65,7 +74,11 @@ TABLE = SystemTable(
         ColumnDoc("last_insert", TIME, "When the newest of its rows was committed."),
         ColumnDoc("schema_version", INTEGER, "The version of the table's columns that its file has."),
         ColumnDoc("mutation_ts", INTEGER, "The commit of the newest UPDATE or DELETE that it contains; 0: none."),
-        ColumnDoc("is_rewritten", FLAG, "Whether a mutation made it."),
+        ColumnDoc(
+            "is_rewritten",
+            FLAG,
+            "Whether it stands in the place of one part with the same rows, as a mutation makes it.",
+        ),
         ColumnDoc("ranges", TEXT, "Smallest and largest values by column, as JSON; queries leave parts out by them."),
         ColumnDoc("active", FLAG, "Whether readers see it now."),
     ),

@@ -29,6 +29,7 @@ def _rows(services: Services) -> Iterator[Row]:
             relation.uuid,
             *_content(services, relation),
             list(relation.order_by) if isinstance(relation, TableDef) else [],
+            list(relation.unique_key) if isinstance(relation, TableDef) else [],
             relation.ttl if isinstance(relation, TableDef) else None,
             len(services.catalog.mutations.pending(relation.uuid)) if isinstance(relation, TableDef) else None,
             *_view(services, relation),
@@ -40,10 +41,18 @@ def _rows(services: Services) -> Iterator[Row]:
 
 def _content(services: Services, relation: Relation) -> tuple[object, ...]:
     if not isinstance(relation, TableDef):
-        return None, None, None, None, None
+        return None, None, None, None, None, None
     snapshot = services.catalog.parts.snapshot(relation.uuid)
     version = services.catalog.parts.version(relation.uuid)
-    return snapshot.rows, snapshot.bytes, len(snapshot.parts), version.counter, time_of_hybrid(version.last_commit_ts)
+    segments = sum(part.is_segment for part in snapshot.parts)
+    return (
+        snapshot.rows,
+        snapshot.bytes,
+        len(snapshot.parts) - segments,
+        segments,
+        version.counter,
+        time_of_hybrid(version.last_commit_ts),
+    )
 
 
 def _view(services: Services, relation: Relation) -> tuple[str, str]:
@@ -63,11 +72,13 @@ TABLE = SystemTable(
         ColumnDoc("engine", TEXT, "MergeTree, Kafka or MaterializedView."),
         ColumnDoc("uuid", TEXT, "Names its files; survives a rename."),
         ColumnDoc("rows", INTEGER, "Rows visible now; NULL where no rows are stored."),
-        ColumnDoc("bytes", INTEGER, "Size of the visible parts' files."),
+        ColumnDoc("bytes", INTEGER, "Size of the files of visible parts and segments."),
         ColumnDoc("parts", INTEGER, "Visible parts."),
+        ColumnDoc("segments", INTEGER, "Visible row segments: rows that are not sorted into parts yet."),
         ColumnDoc("version", INTEGER, "Commits so far; equal numbers mean equal content."),
         ColumnDoc("last_commit", TIME, "When the last commit was made."),
         ColumnDoc("sort_key", TEXTS, "Columns of ORDER BY."),
+        ColumnDoc("unique_key", TEXTS, "Columns of UNIQUE KEY; empty: rows may repeat."),
         ColumnDoc("ttl", TEXT, "When rows expire; NULL: never."),
         ColumnDoc("mutations_pending", INTEGER, "Mutations that are not done yet."),
         ColumnDoc("source", TEXT, "Of a view: the Kafka table that it reads."),

@@ -1,0 +1,88 @@
+"""Memory against its limits: how likely a write is refused, and the refusal (POLICIES.md 12.1).
+
+Covers: the formula, the gate that writers ask. Does not cover: measuring memory (maintenance/memory.py), freeing it.
+Always holds: below the soft limit nothing is refused, above the hard one everything; a refusal applies nothing and may
+be tried again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilth.base.errors import RetryError
+from tilth.base.rand import Rng
+from tilth.base.units import show_bytes
+
+_HINT = "try again in a moment; system.bg_threads and /maintenance-manager tell what frees memory"
+
+
+class MemoryPressureError(RetryError):
+    """rejecting write request: soft memory limit exceeded"""
+
+    code = "MEMORY_PRESSURE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReading:
+    """Bytes in use and the two limits."""
+
+    used: int = 0
+    #: From here on every write is refused; None: there is no limit.
+    hard: int | None = None
+    #: From here on some are.
+    soft: int = 0
+
+    @property
+    def percent(self) -> float:
+        """Of the hard limit."""
+        return self.used * 100 / self.hard if self.hard else 0.0
+
+
+def reject_chance(reading: MemoryReading) -> float:
+    """How likely a write is refused: 0 below the soft limit, 1 above the hard one, in between in proportion.
+
+    Limits that are equal leave only the hard one. POLICIES.md 12.1, after Kudu.
+    """
+    used, hard, soft = reading.used, reading.hard, reading.soft
+    if hard is None or used < soft:
+        return 0.0
+    if used > hard:
+        return 1.0
+    return (used - soft) / (hard - soft) if hard > soft else 0.0
+
+
+class MemoryGate:
+    """What writers ask before they write; from any thread."""
+
+    def __init__(self, read: Callable[[], MemoryReading], rng: Rng) -> None:
+        """`read` takes a sample, or gives one that is young enough."""
+        self._read = read
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._rejections = 0
+
+    @property
+    def rejections(self) -> int:
+        """Writes that were refused so far: `leader_memory_pressure_rejections`."""
+        return self._rejections
+
+    def read(self) -> MemoryReading:
+        """The present reading, for writers that wait instead of being refused."""
+        return self._read()
+
+    def check(self) -> None:
+        """Raises MemoryPressureError by chance, the likelier the less memory is left."""
+        reading = self._read()
+        chance = reject_chance(reading)
+        with self._lock:
+            if chance <= 0 or (chance < 1 and self._rng.random() >= chance):
+                return
+            self._rejections += 1
+        raise MemoryPressureError(
+            f"rejecting write request: soft memory limit exceeded (at {reading.percent:.1f}% of capacity)",
+            used=show_bytes(reading.used),
+            limit=show_bytes(reading.hard or 0),
+            hint=_HINT,
+        )

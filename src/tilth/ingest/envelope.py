@@ -1,0 +1,94 @@
+"""Change events of Debezium: a row, what happened to it, when and where.
+
+Covers: reading one event, with its schema around it or without. Does not cover: columns out of rows (decode.py).
+Always holds: a row is the state after the change; of a delete, which has none, the state before it, or the message's
+key where the source keeps no older states. What a delete tells of other columns than the key may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from tilth.model.types import DataType, Kind, Simple
+
+#: What a view may select of events beside the columns of the Kafka table; `*` stands for `_op` too.
+ENVELOPE_COLUMNS: Mapping[str, DataType] = {
+    "_op": Simple(Kind.STRING),
+    "_ts_ms": Simple(Kind.INT64),
+    "_source": Simple(Kind.STRING),
+}
+#: The fields of a record that hold them.
+ENVELOPE_FIELDS: Mapping[str, str] = {"_op": "e0", "_ts_ms": "e1", "_source": "e2"}
+#: What they are called in JSON, where nobody else means them.
+ENVELOPE_NAMES: Mapping[str, str] = {"e0": "tilth:op", "e1": "tilth:ts_ms", "e2": "tilth:source"}
+#: A row that is there, was made or changed.
+_ROWS = frozenset("cru")
+_DELETE = "d"
+#: Events that are about no row: a message of the application, written to the database's log.
+_NO_ROWS = frozenset("m")
+
+_NULL = b"null"
+_NOTHING = (b"", _NULL)
+
+# Any: records are struct types made at run time.
+Record = Any
+
+
+def envelope_fields() -> list[tuple[str, Any, Any]]:
+    """What a record has beside the columns."""
+    return [("e0", str | None, None), ("e1", int | None, None), ("e2", str | None, None)]
+
+
+def debezium_reader(row: Any, older: Any, *, is_strict: bool) -> Callable[[bytes, bytes | None], list[Record]]:
+    """Reads one message, given its value and its key; raises ValueError with the reason.
+
+    `row`: the record type. `older`: one with the same fields, all of which may be missing, for rows that are deleted.
+    """
+    inner: Any = msgspec.defstruct(
+        "Event",
+        [
+            ("after", row | None, None),
+            ("before", msgspec.Raw, msgspec.Raw(_NULL)),
+            ("op", str | None, None),
+            ("ts_ms", int | None, None),
+            ("source", msgspec.Raw, msgspec.Raw(b"")),
+        ],
+    )
+    outer: Any = msgspec.defstruct("Message", [("payload", inner | None, None)], bases=(inner,))
+    key: Any = msgspec.defstruct("Key", [("payload", msgspec.Raw, msgspec.Raw(b""))])
+    decode = msgspec.json.Decoder(outer, strict=is_strict).decode
+    decode_older = msgspec.json.Decoder(older | None, strict=is_strict).decode
+    decode_key = msgspec.json.Decoder(key, strict=is_strict).decode
+
+    def deleted(before: msgspec.Raw, told: bytes | None) -> Record:
+        found = decode_older(before)
+        if found is None and told:
+            found = decode_older(decode_key(told).payload or told)
+        if found is None:
+            raise ValueError("a delete with neither `before` nor a key")
+        return found
+
+    def read(value: bytes, told: bytes | None) -> list[Record]:
+        event = decode(value)
+        if event.op is None and event.payload is not None:
+            event = event.payload
+        if event.op is None:
+            raise ValueError("no event of Debezium: `op` is missing")
+        if event.op in _NO_ROWS:
+            return []
+        if event.op in _ROWS:
+            if event.after is None:
+                raise ValueError(f"`after` is missing where `op` is {event.op}")
+            record = event.after
+        elif event.op == _DELETE:
+            record = deleted(event.before, told)
+        else:
+            raise ValueError(f"`op` is {event.op[:20]}: only c, r, u and d are changes of one row")
+        record.e0, record.e1 = event.op, event.ts_ms
+        record.e2 = None if bytes(event.source) in _NOTHING else bytes(event.source).decode()
+        return [record]
+
+    return read

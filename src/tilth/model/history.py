@@ -1,0 +1,76 @@
+"""How far back a table can be read (POLICIES.md 7.1, 7.2). Pure.
+
+Covers: the ancient history mark, and which reads of the past it refuses. Does not cover: what is collected behind it
+(tilth.maintenance). Always holds: what ended after the mark is still there, so a read at or after the mark is whole.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tilth.base.errors import InvalidInputError
+from tilth.base.hybrid import counter, milliseconds, pack
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SETTING = "tablet_history_max_age_sec"
+_HINT = "consider increasing tablet_history_max_age_sec, or history_max_age_sec of the table"
+
+
+class SnapshotTooOldError(InvalidInputError):
+    """snapshot scan end timestamp is earlier than the ancient history mark"""
+
+    code = "INVALID_SNAPSHOT"
+
+
+class SnapshotInFutureError(InvalidInputError):
+    """snapshot scan end timestamp is in the future"""
+
+    code = "SNAPSHOT_IN_FUTURE"
+
+
+def ancient_mark(now_hybrid: int, max_age_seconds: float) -> int | None:
+    """The ancient history mark: reads below it are refused, what ended before it may go; None where no history is
+    kept.
+    """
+    if max_age_seconds < 0:
+        return None
+    age_ms = round(max_age_seconds * 1000)
+    if age_ms > milliseconds(now_hybrid):
+        return 0
+    return pack(milliseconds(now_hybrid) - age_ms, counter(now_hybrid))
+
+
+def check_readable(at: int, *, ahm: int | None, now: int, table: str) -> None:
+    """Raises SnapshotTooOldError or SnapshotInFutureError for a read as of `at`; all times are hybrid ones.
+
+    `ahm`: the ancient history mark; None: no history is kept, so that no past is sure to be whole.
+    """
+    if at > now:
+        raise SnapshotInFutureError(
+            table=table, snapshot=_told(at), now=_told(now), difference=_apart(at, now), hint="read a time that is over"
+        )
+    if ahm is None and at < now:
+        told = "the table keeps no history"
+        raise SnapshotTooOldError(told, table=table, snapshot=_told(at), setting=_SETTING, hint=_HINT)
+    if ahm is not None and at < ahm:
+        raise SnapshotTooOldError(
+            table=table,
+            snapshot=_told(at),
+            ancient_history_mark=_told(ahm),
+            difference=_apart(ahm, at),
+            setting=_SETTING,
+            hint=_HINT,
+        )
+
+
+def _told(ts: int) -> str:
+    """A hybrid time as people read it, and the number itself."""
+    try:
+        when = (_EPOCH + timedelta(milliseconds=milliseconds(ts))).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return str(ts)
+    return f"{when.removesuffix('+00:00')}Z ({ts})"
+
+
+def _apart(later: int, earlier: int) -> str:
+    return f"{(milliseconds(later) - milliseconds(earlier)) / 1000:.3f} s"

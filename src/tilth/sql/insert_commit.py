@@ -1,0 +1,159 @@
+"""The transaction of an INSERT: files first, then one commit of rows, changes and labels.
+
+Covers: beginning, writing, committing, what is left of attempts that failed. Does not cover: reading rows (formats.py),
+who shares a transaction (insert_groups.py), finding the older rows of unique keys (upserts.py).
+Always holds: a failure leaves a transaction that is marked aborted, whose files the cleaner removes by name; when the
+outcome of the commit is not known nothing is deleted, and the error says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tilth.base.errors import UnknownOutcomeError
+from tilth.base.logs import Log
+from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
+from tilth.model.delta import WrittenDelta
+from tilth.model.part import WrittenPart
+from tilth.model.row_op import OP_COLUMN, OP_UPSERT
+from tilth.model.table import TableDef
+from tilth.model.txn import Txn, TxnOutput
+from tilth.sql.formats import target_of
+from tilth.sql.insert_groups import PreparedInsert
+from tilth.sql.services import Services
+from tilth.sql.upserts import TRIES_MAX, commit_upserts
+from tilth.storage import (
+    ENABLE_UNIQUE_PARTIAL_UPDATE,
+    PARTITION_LEVEL_UNIQUE_KEYS,
+    TableLayout,
+    clean_transaction,
+    layout_of,
+    newest_rows,
+    partition_ids,
+    table_value,
+    write_parts,
+    write_rows,
+)
+
+_log = Log("sql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """What a transaction of an INSERT is for."""
+
+    table: TableDef
+    #: The statements that it serves, for people.
+    actor: str
+    #: Task numbers that the writing may use in the names of files.
+    tasks: int
+    #: Labels with the rows of their inserts; None: all that are written.
+    labels: tuple[tuple[str, int | None], ...] = ()
+    #: Whether a task of the writing may have had several attempts.
+    may_retry: bool = False
+
+
+def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
+    """Writes and commits inserts into one table, in their order, in one transaction; raises what refused them all."""
+    table = inserts[0].table
+    rows = _joined([insert.rows for insert in inserts])
+    writing = Writing(
+        table=table,
+        actor=f"insert {inserts[0].query_id}" + (f" and {len(inserts) - 1} more" if len(inserts) > 1 else ""),
+        tasks=1,
+        labels=tuple((insert.label, insert.rows.num_rows) for insert in inserts if insert.label),
+    )
+    layout = layout_of(table, services.root)
+
+    def write(txn: int) -> Sequence[WrittenPart]:
+        if inserts[0].is_large and not table.unique_key:
+            # It needs no neighbours to make a part that is worth its file: it is sorted at once.
+            return write_parts(layout, rows, txn=txn, task=0, attempt=0)
+        written: list[WrittenPart] = []
+        for piece in _in_order(table, layout, rows):
+            written += write_rows(layout, piece, txn=txn, task=0, attempt=0, first_n=len(written))
+        return written
+
+    committed(services, writing, write)
+
+
+def committed(services: Services, writing: Writing, write: Callable[[int], Sequence[WrittenPart]]) -> int:
+    """Begins a transaction, writes, commits; returns how many rows were written."""
+    transactions, table = services.catalog.transactions, writing.table
+    # Each try to find the older rows of unique keys has a task number of its own, so that their files have no holes.
+    tasks = writing.tasks + (TRIES_MAX if table.unique_key else 0)
+    txn = transactions.begin(writing.actor, outputs=[TxnOutput(table=table.uuid, tasks=tasks)])
+    changed: Sequence[WrittenDelta] = ()
+    try:
+        written = write(txn.id)
+        updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]
+        total = sum(part.rows for part in written)
+        for label, rows in writing.labels:
+            updates.append(InsertLabel(table=table.uuid, label=label, rows=total if rows is None else rows))
+        requirements: list[Requirement] = [
+            SchemaIs(table=table.uuid, schema_version=table.schema_version),
+            services.catalog.throttle.requirement(table),
+        ]
+        if table.unique_key:
+            changed = commit_upserts(services, table, txn.id, written, updates, requirements, first_task=writing.tasks)
+        else:
+            transactions.commit_or_raise(txn.id, updates, requirements)
+    except UnknownOutcomeError:
+        raise
+    except BaseException as error:
+        transactions.abort(txn.id, f"{type(error).__name__}: {error}")
+        raise
+    if not all(part.is_segment for part in written):
+        # New parts may be worth a merge at once; segments are waited for until there are many.
+        services.maintenance.wake(table.uuid)
+    if writing.may_retry or table.unique_key:
+        _sweep(services, txn, {part.file.name for part in written} | {change.file.name for change in changed})
+    return total
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows one behind the other; where one of the tables says what its rows do, all do."""
+    has_op = any(OP_COLUMN in table.column_names for table in tables)
+    plain = []
+    for table in tables:
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        if has_op and OP_COLUMN not in columns:
+            columns[OP_COLUMN] = pa.chunked_array([pa.repeat(pa.scalar(OP_UPSERT, pa.int8()), table.num_rows)])
+        # By name, without what schemas say of NULL: rows that delete may have it everywhere.
+        plain.append(pa.table(columns))
+    return pa.concat_tables(plain).combine_chunks()
+
+
+def _in_order(table: TableDef, layout: TableLayout, rows: pa.Table) -> list[pa.Table]:
+    """The rows in pieces whose segments, in their order, tell which row of a unique key is the later one.
+
+    Each partition has a segment of its own, so a piece ends where a key goes to another partition than before.
+    """
+    if not table.unique_key or table_value(table, PARTITION_LEVEL_UNIQUE_KEYS):
+        return [rows]
+    partitions = partition_ids(table.schema, table.partition_by, rows)
+    if len(partitions.ids) == 1:
+        return [rows]
+    if not table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE):
+        return [newest_rows(layout, rows)]
+    keys = zip(*(rows.column(column).to_pylist() for column in sorted(target_of(table).key)), strict=True)
+    starts: list[int] = [0]
+    places: dict[tuple[object, ...], int] = {}
+    for row, (key, place) in enumerate(zip(keys, partitions.indices.tolist(), strict=True)):
+        if places.setdefault(key, place) != place:
+            starts.append(row)
+            places = {key: place}
+    ends = [*starts[1:], rows.num_rows]
+    return [rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
+
+
+def _sweep(services: Services, txn: Txn, kept: set[str]) -> None:
+    """Rids the table of what failed attempts left: nobody looks for files of a finished transaction."""
+    try:
+        clean_transaction(services.root, txn, keep=kept)
+    except OSError as error:
+        # The rows are committed; all that is lost is the space.
+        _log.warning("failed_attempts_left", cause_id=str(txn.id), reason=error)

@@ -1,0 +1,169 @@
+"""Finds the rows that a DELETE or UPDATE is about, and writes change segments of them in Spark's tasks.
+
+Covers: one job over a snapshot. Does not cover: checking the expressions (expressions.py), the commit (changes.py).
+Always holds: the changes of one part are in one segment of a job; a segment is of one partition; what a task holds in
+memory is bounded.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext as SparkTask
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tilth.base.errors import TilthError
+from tilth.model.delta import WrittenDelta
+from tilth.model.table import Column
+from tilth.model.types import spark_name
+from tilth.sql.protocol import ChangeTask
+from tilth.storage import (
+    CHANGE_DELETE,
+    CHANGE_UPDATE,
+    TableLayout,
+    arrow_type,
+    layout_of,
+    presence_name,
+    value_name,
+    write_changes,
+)
+from tilth.storage.spark import FILE_COLUMN, ROW_COLUMN, located_snapshot
+
+#: Bytes of changes that a task holds before it writes them.
+CHANGE_BUFFER_BYTES = 256 * 1024 * 1024
+_FACTS = "facts binary"
+
+
+def changed_rows(session: SparkSession, task: ChangeTask, check: Callable[[], None]) -> list[WrittenDelta]:
+    """The segments of the rows for which the predicate is true; none where it is true for none.
+
+    `check` raises when the task was cancelled. Raises what the first failed Spark task met, and Spark's own errors.
+    """
+    for name, value in _conf(task).items():
+        session.conf.set(name, value)
+    table = task.snapshot.table
+    columns = tuple(column for name, _ in task.assignments if (column := table.schema.find(name)) is not None)
+    writer = _ChangeWriter(
+        layout=layout_of(table, task.root),
+        partitions={part.file.name: part.name.partition for part in task.snapshot.parts},
+        columns=columns,
+        txn=task.txn,
+        first_task=task.first_task,
+    )
+    found = _matching(session, task, columns)
+    # By file: then two segments of this job never change one part. Spark makes few tasks of few rows.
+    facts = found.repartition(FILE_COLUMN).mapInArrow(writer, _FACTS).collect()
+    check()
+    written: list[WrittenDelta] = []
+    for (fact,) in facts:
+        outcome = pickle.loads(fact)
+        if isinstance(outcome, TilthError):
+            raise outcome
+        written += outcome
+    return written
+
+
+def _conf(task: ChangeTask) -> dict[str, str]:
+    return {
+        # With ANSI casts a value that does not fit fails; without, it would change silently.
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variable.substitute": "false",
+        "spark.sql.shuffle.partitions": str(task.tasks_max),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    }
+
+
+def _matching(session: SparkSession, task: ChangeTask, columns: Sequence[Column]) -> DataFrame:
+    """File and row of what changes, then the new values; all expressions see the old ones."""
+    rows = located_snapshot(session, task.snapshot, task.root, task.columns).where(f.expr(task.predicate))
+    values = [
+        f.expr(f"CAST(({text}) AS {spark_name(column.type)})").alias(value_name(column.id))
+        for column, (_, text) in zip(columns, task.assignments, strict=True)
+    ]
+    return rows.select(f.col(FILE_COLUMN), f.col(ROW_COLUMN), *values)
+
+
+class _ChangeWriter:
+    """Runs in Spark's tasks: places and values in, facts of the segments written out."""
+
+    def __init__(
+        self,
+        *,
+        layout: TableLayout,
+        partitions: Mapping[str, str],
+        columns: Sequence[Column],
+        txn: int,
+        first_task: int,
+    ) -> None:
+        """`partitions`: by data file its partition; `columns`: those that get new values, none for a DELETE."""
+        self._layout = layout
+        self._partitions = dict(partitions)
+        self._columns = tuple(columns)
+        self._txn = txn
+        self._first_task = first_task
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            outcome: object = self._write_all(batches)
+        except TilthError as error:
+            # As a row, it keeps its kind and its facts; Spark would make text of it.
+            outcome = error
+        yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["facts"])
+
+    def _write_all(self, batches: Iterator[pa.RecordBatch]) -> list[WrittenDelta]:
+        written: list[WrittenDelta] = []
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            held.append(batch)
+            size += batch.nbytes
+            if size >= CHANGE_BUFFER_BYTES:
+                written += self._write(held, len(written))
+                held, size = [], 0
+        return written + (self._write(held, len(written)) if held else [])
+
+    def _write(self, batches: list[pa.RecordBatch], first_n: int) -> list[WrittenDelta]:
+        found = pa.Table.from_batches(batches).combine_chunks()
+        if not found.num_rows:
+            return []
+        files = found.column(FILE_COLUMN).combine_chunks()
+        files = files if pa.types.is_dictionary(files.type) else files.dictionary_encode()
+        if isinstance(files, pa.ChunkedArray):
+            files = files.chunk(0)
+        partitions = pa.array([self._partitions[name] for name in files.dictionary.to_pylist()], pa.string())
+        of_row = partitions.take(files.indices)
+        changes = self._changes(found, files)
+        spark_task = SparkTask.get()
+        assert spark_task is not None
+        return [
+            write_changes(
+                self._layout,
+                partition,
+                changes.filter(pc.equal(of_row, partition)),
+                txn=self._txn,
+                task=self._first_task + spark_task.partitionId(),
+                attempt=spark_task.attemptNumber(),
+                n=n,
+            )
+            for n, partition in enumerate(sorted(of_row.unique().to_pylist()), start=first_n)
+        ]
+
+    def _changes(self, found: pa.Table, files: pa.DictionaryArray) -> pa.Table:
+        """In the columns of a change segment."""
+        op = CHANGE_UPDATE if self._columns else CHANGE_DELETE
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            "file": files,
+            "row": found.column(ROW_COLUMN).cast(pa.int64()),
+            "op": pa.repeat(pa.scalar(op, pa.int8()), found.num_rows),
+        }
+        for column in self._columns:
+            columns[value_name(column.id)] = found.column(value_name(column.id)).cast(arrow_type(column.type))
+            columns[presence_name(column.id)] = pa.repeat(pa.scalar(True), found.num_rows)
+        return pa.table(columns)

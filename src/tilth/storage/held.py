@@ -1,0 +1,55 @@
+"""What was read of small files, held for the next reader in this process.
+
+Covers: a cache of bounded size. Does not cover: which files are worth it (upsert.py, key_lookup.py).
+Always holds: files never change and their names are never used again, so what is held is never stale; what was asked
+for longest ago goes first. A round that looks for keys meets the segments of all rounds since the last flush, and each
+of them only once as something new.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tilth.model.part import DataFile
+
+T = TypeVar("T")
+
+#: In each process that looks for keys.
+HELD_BYTES_MAX = 64 << 20
+
+
+class HeldFiles:
+    """By file what a reader made of it. Threads may share it."""
+
+    def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        # Any: each entry is of the type that its reader asks for.
+        self._entries: OrderedDict[tuple[object, ...], tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, place: tuple[str, ...], file: DataFile, read: Callable[[], T], size_of: Callable[[T], int]) -> T:
+        """What `read` returns, now or when it was last asked for. `place`: the folder, and what is made of the file."""
+        key = (*place, file.name, file.size, file.checksum)
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                held: T = self._entries[key][0]
+                return held
+        made = read()
+        size = size_of(made)
+        with self._lock:
+            if key not in self._entries and size <= self._bytes_max:
+                self._entries[key] = made, size
+                self._bytes += size
+            while self._bytes > self._bytes_max:
+                _, (_, gone) = self._entries.popitem(last=False)
+                self._bytes -= gone
+        return made
+
+
+#: Of this process.
+HELD = HeldFiles()

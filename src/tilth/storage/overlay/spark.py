@@ -1,0 +1,237 @@
+"""Frames of rows that Python reads in Spark's tasks.
+
+Covers: live rows of parts and segments, blocks of deleted rows, errors on the way from a task to the driver. Does not
+cover: what happens to the rows then (storage/spark.py).
+Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from tilth.base.errors import TilthError
+from tilth.model.delta import PartSource
+from tilth.model.table import Schema
+from tilth.storage.arrow import arrow_schema, nullable
+from tilth.storage.deltas import read_deletes
+from tilth.storage.errors import (
+    DeltaFileCorruptError,
+    DeltaFileNotFoundError,
+    PartFileCorruptError,
+    PartFileNotFoundError,
+    StoreAwayError,
+)
+from tilth.storage.lanes import Masked, read_columns, shared
+from tilth.storage.masks import MASK_DDL, blocks
+from tilth.storage.paths import TableLayout
+from tilth.storage.rewrite import ordered_source
+from tilth.storage.sources import iter_source
+
+#: Where a row is: the name of its data file, and its index there, deleted rows counted.
+FILE_COLUMN, ROW_COLUMN = "__file", "__row"
+#: Rows of a file that a task holds.
+BLOCK_ROWS = 128 * 1024
+_LOCATION = pa.schema([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())])
+_TOLD = re.compile(r"<tilth:(\{.*?\}):tilth>")
+_ERRORS: dict[str, type[TilthError]] = {
+    error.code: error
+    for error in (
+        DeltaFileCorruptError,
+        DeltaFileNotFoundError,
+        PartFileCorruptError,
+        PartFileNotFoundError,
+        StoreAwayError,
+    )
+}
+
+T = TypeVar("T", Masked, PartSource)
+
+
+class FailedTaskError(Exception):
+    """What a task met. Of its type and its facts Spark would leave the text only, so the text has all of them."""
+
+    def __init__(self, error: TilthError) -> None:
+        told = _Told(code=error.code, facts=error.facts, hint=error.hint)
+        super().__init__(f"<tilth:{msgspec.json.encode(told).decode()}:tilth>")
+
+
+def told_by_task(text: str) -> TilthError | None:
+    """The error that a task met, if Spark's text has one."""
+    found = _TOLD.search(text)
+    if found is None:
+        return None
+    try:
+        told = msgspec.json.decode(found[1], type=_Told)
+        return _ERRORS[told.code](hint=told.hint, **told.facts)
+    except (msgspec.DecodeError, KeyError, TypeError):
+        # Words that look like ours, in a message that is not.
+        return None
+
+
+def live_rows(
+    session: SparkSession,
+    *,
+    folder: str,
+    sources: Sequence[PartSource],
+    stored: Schema,
+    needed: Collection[int] | None,
+    is_located: bool,
+) -> DataFrame:
+    """The rows that the sources have now, in those of the stored columns that are needed; located: and where each is.
+
+    The sources' own schemas lack some of the columns at most. A column that a source lacks is NULL.
+    """
+    columns = read_columns(stored, needed)
+    schema = spark_schema(columns, is_located=is_located)
+    tasks = _chunks(session, sources, [source.bytes for source in sources])
+    reader = _RowReader(folder=folder, tasks=tasks, columns=columns, is_located=is_located)
+    return _in_tasks(session, len(tasks)).mapInArrow(reader, schema)
+
+
+def ordered_rows(
+    session: SparkSession,
+    *,
+    layout: TableLayout,
+    sources: Sequence[PartSource],
+    stored: Schema,
+    file_column: str,
+    row_column: str,
+) -> DataFrame:
+    """The rows that the sources have now, in the stored columns and in the order of the layout's sort key: a Spark
+    partition for each source, where a row is in the columns of these names behind the others.
+    """
+    location = [StructField(file_column, StringType()), StructField(row_column, LongType())]
+    schema = StructType([*spark_schema(stored).fields, *location])
+    tasks = tuple(msgspec.msgpack.encode(source) for source in sources)
+    return _in_tasks(session, len(tasks)).mapInArrow(
+        _OrderedReader(layout=layout, tasks=tasks, file_column=file_column, row_column=row_column), schema
+    )
+
+
+def mask_blocks(session: SparkSession, *, folder: str, parts: Sequence[Masked]) -> DataFrame:
+    """The blocks of the parts' deleted rows."""
+    tasks = _chunks(session, parts, [part.bytes for part in parts])
+    return _in_tasks(session, len(tasks)).mapInArrow(_MaskReader(folder=folder, tasks=tasks), MASK_DDL)
+
+
+def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
+    """The columns as of any files: nullable, for a column may be younger than a file."""
+    # Any: what it gives is said to be any type.
+    declared: Any = StructType.fromDDL(schema.spark_ddl)
+    fields = [StructField(field.name, field.dataType) for field in declared.fields]
+    if is_located:
+        fields += [StructField(FILE_COLUMN, StringType()), StructField(ROW_COLUMN, LongType())]
+    return StructType(fields)
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    facts: dict[str, str]
+    hint: str
+
+
+def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
+    """What each task gets."""
+    places = shared(costs, tasks=session.sparkContext.defaultParallelism)
+    return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in places)
+
+
+def _in_tasks(session: SparkSession, count: int) -> DataFrame:
+    """Each number below the count in a task of its own."""
+    return session.range(0, count, 1, count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RowReader:
+    """Runs in Spark's tasks: numbers of tasks in, rows of their sources out."""
+
+    folder: str
+    #: Lists of PartSource.
+    tasks: tuple[bytes, ...]
+    columns: Schema
+    is_located: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _guarded(_numbers(batches), self._read)
+
+    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+        for source in msgspec.msgpack.decode(self.tasks[number], type=list[PartSource]):
+            yield from self._rows_of(source)
+
+    def _rows_of(self, source: PartSource) -> Iterator[pa.RecordBatch]:
+        wanted = arrow_schema(nullable(self.columns), field_ids=False)
+        stored = {column.name for column in source.schema.columns}
+        names = [name for name in wanted.names if name in stored]
+        # Rows are counted by any column.
+        read = names or list(read_columns(source.schema, ()).names)
+        for table, rows in iter_source(self.folder, source, columns=read, block_rows=BLOCK_ROWS):
+            if not table.num_rows:
+                continue
+            arrays = [
+                table.column(field.name) if field.name in names else pa.nulls(table.num_rows, field.type)
+                for field in wanted
+            ]
+            schema = wanted
+            if self.is_located:
+                arrays += [pa.repeat(pa.scalar(source.file.name), table.num_rows), pa.array(rows)]
+                schema = pa.schema([*wanted, *_LOCATION])
+            yield from pa.table(arrays, schema=schema).combine_chunks().to_batches()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OrderedReader:
+    """Runs in Spark's tasks: the number of a source in, its rows out."""
+
+    layout: TableLayout
+    #: A PartSource each.
+    tasks: tuple[bytes, ...]
+    file_column: str
+    row_column: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _guarded(_numbers(batches), self._read)
+
+    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+        source = msgspec.msgpack.decode(self.tasks[number], type=PartSource)
+        for table, rows in ordered_source(self.layout, source):
+            table = table.append_column(self.file_column, pa.repeat(pa.scalar(source.file.name), len(rows)))
+            yield from table.append_column(self.row_column, pa.array(rows)).combine_chunks().to_batches()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MaskReader:
+    """Runs in Spark's tasks: numbers of tasks in, blocks of deleted rows out."""
+
+    folder: str
+    #: Lists of Masked.
+    tasks: tuple[bytes, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _guarded(_numbers(batches), self._read)
+
+    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+        for part in msgspec.msgpack.decode(self.tasks[number], type=list[Masked]):
+            deleted = [read_deletes(self.folder, delta, part.file) for delta in part.deltas]
+            if any(len(rows) for rows in deleted):
+                yield blocks(part.number, deleted)
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _guarded(numbers: Iterator[int], read: Callable[[int], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    try:
+        for number in numbers:
+            yield from read(number)
+    except TilthError as error:
+        raise FailedTaskError(error) from error

@@ -1,0 +1,64 @@
+"""Where the keys of written rows are looked for, and the upserts of all these places one after the other.
+
+Covers: the scope of a table's keys, the requests for a snapshot, their files' numbers. Does not cover: which rows go
+(upsert.py), when it is done again (whoever commits).
+Always holds: one request for each partition that got rows, or one for a table whose keys are unique in all of it; the
+change segments of one task are numbered through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tilth.model.delta import WrittenDelta
+from tilth.model.part import WrittenPart
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import TableDef
+from tilth.storage.paths import layout_of, table_value
+from tilth.storage.settings import ENABLE_UNIQUE_PARTIAL_UPDATE, PARTITION_LEVEL_UNIQUE_KEYS
+from tilth.storage.sources import sources_of
+from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
+
+
+def key_scope(table: TableDef, written: Iterable[WrittenPart]) -> tuple[str, ...] | None:
+    """The partitions in which older rows of these keys may be; None: anywhere in the table."""
+    if not table_value(table, PARTITION_LEVEL_UNIQUE_KEYS):
+        return None
+    return tuple(sorted({part.partition for part in written}))
+
+
+def upsert_requests(
+    table: TableDef, written: Sequence[WrittenPart], snapshot: Snapshot, *, root: str, txn: int, task: int
+) -> tuple[UpsertRequest, ...]:
+    """What is to be done for rows that a transaction has written, by a snapshot of their keys' scope.
+
+    Raises PartShapeUnknownError.
+    """
+    layout, is_partial = layout_of(table, root), table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE)
+    requests = []
+    for partition in key_scope(table, written) or (None,):
+        fresh = [part for part in written if partition in (None, part.partition)]
+        shown = [part for part in snapshot.parts if partition in (None, part.name.partition)]
+        existing = sources_of(snapshot.table, candidates(snapshot.table, shown, fresh), snapshot.deltas)
+        requests.append(
+            UpsertRequest(
+                layout=layout,
+                is_partial=is_partial,
+                fresh=fresh_sources(fresh, table.schema),
+                existing=tuple(existing),
+                txn=txn,
+                task=task,
+                attempt=0,
+            )
+        )
+    return tuple(requests)
+
+
+def resolve_all(requests: Iterable[UpsertRequest], *, attempt: int) -> tuple[WrittenDelta, ...]:
+    """What must change for all of them, in their order; raises what `resolve_upserts` does."""
+    changes: list[WrittenDelta] = []
+    for request in requests:
+        changes += resolve_upserts(msgspec.structs.replace(request, attempt=attempt, first_n=len(changes)))
+    return tuple(changes)

@@ -1,0 +1,132 @@
+"""What stands in for others in sequences of changes: a worker without Spark, failpoints, a store that goes away.
+
+Covers: the runners of flushes, merges and compactions of deltas, on the thread that asks. Does not cover: mutations,
+which are Spark's own work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pyspark import TaskContext as SparkTask
+
+from tilth.base import failpoints
+from tilth.base.errors import TilthError
+from tilth.catalog import Unknown
+from tilth.catalog.commit import UNKNOWNS_MAX
+from tilth.catalog.kv import KVOutcome, Precondition
+from tilth.maintenance.compaction.spark import delta_runner
+from tilth.maintenance.ops import flush as flush_module
+from tilth.maintenance.spark import flush_runner, merge_runner
+from tilth.model.task import TaskKind, TaskSpec
+from tilth.testing import Fault, FaultyKV
+from tilth.warehouse import Runner, TaskContext, WorkerReports
+
+
+class TaskSession:
+    """Of a Spark session what `run_in_task` needs."""
+
+    def range(self, *_: int) -> TaskSession:
+        return self
+
+    # Any: Spark's function goes from batches to batches; its DDL is not looked at.
+    def mapInArrow(self, function: Callable[[Iterator[Any]], Iterator[Any]], _: str) -> _Frame:  # noqa: N802
+        return _Frame(function)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    function: Callable[[Iterator[Any]], Iterator[Any]]
+
+    def collect(self) -> list[dict[str, Any]]:
+        return [row for batch in self.function(iter(())) for row in batch.to_pylist()]
+
+
+class InProcessWorker:
+    """Runs each task on the thread that submits it."""
+
+    name = "w"
+    memory_bytes = 1 << 30
+
+    def __init__(self) -> None:
+        self._runners: dict[TaskKind, Runner] = {
+            TaskKind.MERGE: merge_runner(),
+            TaskKind.FLUSH: flush_runner(),
+            TaskKind.DELTA: delta_runner(),
+        }
+        self._reports: WorkerReports | None = None
+
+    def attach(self, reports: WorkerReports) -> None:
+        self._reports = reports
+
+    def assign(self, spec: TaskSpec) -> None:
+        assert self._reports is not None
+        context = TaskContext(spec=spec, session=cast(Any, TaskSession()), cancelled=threading.Event())
+        try:
+            result = self._runners[spec.kind](context)
+        except TilthError as error:
+            self._reports.failed(spec.id, error)
+        else:
+            self._reports.finished(spec.id, result)
+
+    def touch(self, task_ids: Collection[str]) -> set[str]:
+        return set(task_ids)
+
+    def cancel(self, task_id: str) -> None:
+        """Too late: it runs on the thread that asks."""
+
+
+@contextmanager
+def spark_task() -> Iterator[None]:
+    """What runs meanwhile is task 0, attempt 0 of some Spark job; files are not waited for."""
+    before, fsync = SparkTask.get(), os.fsync
+    SparkTask._setTaskContext(None)
+    SparkTask(partitionId=0, attemptNumber=0)
+    os.fsync = lambda fd: None
+    try:
+        yield
+    finally:
+        os.fsync = fsync
+        SparkTask._setTaskContext(before)
+
+
+@contextmanager
+def failpoints_to(told: Callable[[str], None]) -> Iterator[None]:
+    """Every failpoint that is passed is told of, on the thread that passes it."""
+    real = failpoints.hit
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("tilth.")]
+    places = [module for module in modules if getattr(module, "hit", None) is real]
+    threads = flush_module.FLUSH_THREADS
+    # One after the other, so that a run can be repeated.
+    flush_module.FLUSH_THREADS = 1
+    for module in places:
+        setattr(module, "hit", told)  # noqa: B010
+    try:
+        yield
+    finally:
+        flush_module.FLUSH_THREADS = threads
+        for module in places:
+            setattr(module, "hit", real)  # noqa: B010
+
+
+class LosingKV(FaultyKV):
+    """When an answer is lost, the store is away until whoever asked gives up."""
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        outcome = super().commit(preconditions, puts, deletes)
+        if isinstance(outcome, Unknown):
+            self.plan_reads(*[Fault.REFUSED] * (UNKNOWNS_MAX - 1))
+        return outcome
+
+    def settle(self) -> None:
+        """What was planned and not met will not come any more."""
+        self._commit_plan.clear()
+        self._read_plan.clear()

@@ -1,0 +1,68 @@
+"""A node's SQL over a real Spark and a catalog in memory, without its background services."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sql_world import FakeConsume, FakeMaintenance
+from tilth.base.clock import SystemClock
+from tilth.base.errors import TilthError
+from tilth.base.ids import random_id
+from tilth.catalog import Catalog, MemoryKV
+from tilth.ingest import check_view
+from tilth.model.task import TaskKind
+from tilth.sql import Answer, SqlEngine
+from tilth.sql.spark import InsertRunner, QueryRunner
+from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WarehouseSettings, WorkerSession
+
+
+class SparkWorld:
+    """A node's SQL without its background services."""
+
+    def __init__(self, folder: Path) -> None:
+        clock = SystemClock()
+        self.folder = folder
+        self.catalog = Catalog(MemoryKV(), clock, "s1", random_id, is_checking=True)
+        self.session = WorkerSession(
+            WarehouseSettings(master="local[2]", driver_memory="1g"),
+            folder=str(folder / "spark"),
+            log_folder=str(folder / "log"),
+        )
+        self.session.start()
+        self.worker = EmbeddedWorker(clock, self.session, name="w1", memory_bytes=1 << 30)
+        self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
+        self.engine = SqlEngine(
+            clock,
+            random_id,
+            self.catalog,
+            self.dispatcher,
+            FakeConsume(),
+            FakeMaintenance(),
+            root=str(folder / "tables"),
+            server="s1",
+        )
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
+        self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
+        self.worker.start()
+        self.dispatcher.start()
+        self.engine.start()
+
+    def stop(self) -> None:
+        self.engine.stop()
+        self.dispatcher.stop()
+        self.worker.stop()
+        self.session.stop()
+
+    def run(self, text: str, *, database: str = "shop", **settings: str) -> Answer:
+        return self.engine.run(text, database=database, settings={k.replace("__", "."): v for k, v in settings.items()})
+
+    def rows(self, text: str, *, database: str = "shop", **settings: str) -> list[tuple[object, ...]]:
+        table = self.run(text, database=database, **settings).table
+        return [tuple(column[row].as_py() for column in table.columns) for row in range(table.num_rows)]
+
+    def refused(self, text: str, *, database: str = "shop", **settings: str) -> TilthError:
+        with pytest.raises(TilthError) as caught:
+            self.run(text, database=database, **settings)
+        return caught.value

@@ -1,0 +1,54 @@
+"""POLICIES.md 7.1 and 7.2: how far back a table can be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilth.base.errors import ErrorKind
+from tilth.base.hybrid import pack
+from tilth.model.history import SnapshotInFutureError, SnapshotTooOldError, ancient_mark, check_readable
+
+NOW_MS = 1_700_000_000_000
+NOW = pack(NOW_MS, 5)
+
+
+@pytest.mark.parametrize(
+    ("age", "mark"),
+    [(604_800, 445486255308800005), (900, 445644564070400005), (0, 445644800000000005), (-1, None), (2e9, 0)],
+)
+def test_ancient_history_mark(age: float, mark: int | None) -> None:
+    """POLICIES 7.5, row AHM; and 7.1: an age beyond the clock's beginning leaves all history."""
+    assert ancient_mark(NOW, age) == mark
+
+
+def test_a_read_at_the_mark_is_allowed_and_one_before_it_is_not() -> None:
+    mark = ancient_mark(NOW, 900)
+    assert mark is not None
+    for at in (mark, mark + 1, NOW):
+        check_readable(at, ahm=mark, now=NOW, table="default.t")
+    with pytest.raises(SnapshotTooOldError) as refused:
+        check_readable(mark - 1, ahm=mark, now=NOW, table="default.t")
+    assert (refused.value.code, refused.value.kind) == ("INVALID_SNAPSHOT", ErrorKind.INVALID)
+    with pytest.raises(SnapshotTooOldError) as refused:
+        check_readable(pack(NOW_MS - 1_000_500), ahm=mark, now=NOW, table="default.t")
+    told = str(refused.value)
+    assert "snapshot scan end timestamp is earlier than the ancient history mark" in told
+    assert "2023-11-14T21:56:39.500Z" in told
+    assert "2023-11-14T21:58:20.000Z" in told
+    assert "difference=100.500 s" in told
+    assert "consider increasing tablet_history_max_age_sec" in told
+
+
+def test_a_time_in_the_future_is_refused() -> None:
+    with pytest.raises(SnapshotInFutureError) as refused:
+        check_readable(pack(NOW_MS + 2000), ahm=0, now=NOW, table="default.t")
+    assert (refused.value.code, refused.value.kind) == ("SNAPSHOT_IN_FUTURE", ErrorKind.INVALID)
+    assert "difference=2.000 s" in str(refused.value)
+    with pytest.raises(SnapshotInFutureError):
+        check_readable((1 << 63) - 1, ahm=None, now=NOW, table="default.t")
+
+
+def test_without_history_only_the_present_is_read() -> None:
+    check_readable(NOW, ahm=None, now=NOW, table="default.t")
+    with pytest.raises(SnapshotTooOldError, match="keeps no history"):
+        check_readable(NOW - 1, ahm=None, now=NOW, table="default.t")

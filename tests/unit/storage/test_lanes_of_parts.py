@@ -1,0 +1,128 @@
+"""Which way each part is read, what one task gets, and deleted rows as blocks of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilth.storage.lanes as lanes
+from tilth.model.delta import Delta, DeltaKind, Target
+from tilth.model.part import DataFile, Part, PartName
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import Column, Schema, TableDef
+from tilth.model.types import Array, Kind, Simple
+from tilth.storage.lanes import is_changed, lanes_of, needed_ids, read_columns, shared
+from tilth.storage.masks import MASK_SCHEMA, blocks, blocks_at_most
+
+SCHEMA = Schema(
+    columns=(
+        Column(id=1, name="tags", type=Array(Simple(Kind.STRING))),
+        Column(id=2, name="k", type=Simple(Kind.INT64)),
+        Column(id=3, name="V", type=Simple(Kind.INT16)),
+    )
+)
+TABLE = TableDef(uuid="a", database="d", name="t", schema=SCHEMA)
+
+
+def _part(number: int, *, rows: int = 10, is_segment: bool = False) -> Part:
+    file = DataFile(name=f"{number}", size=1, checksum=0)
+    name = PartName("all", number, number, 0, number)
+    return Part(name=name, schema_version=1, rows=rows, file=file, is_segment=is_segment)
+
+
+def _delta(kind: DeltaKind, at: int, *targets: Target, columns: tuple[int, ...] = ()) -> Delta:
+    file = DataFile(name=f"d{at}", size=1, checksum=0)
+    return Delta(kind=kind, partition="all", file=file, targets=targets, columns=columns, change_ts=at, commit_ts=at)
+
+
+def _snapshot(parts: Sequence[Part], *deltas: Delta) -> Snapshot:
+    return Snapshot(table=TABLE, ts=9, version=1, parts=tuple(parts), deltas=deltas)
+
+
+def _numbers(parts: Sequence[Part]) -> list[int]:
+    return [part.name.min_block for part in parts]
+
+
+def test_each_part_takes_the_cheapest_lane_that_is_right() -> None:
+    parts = [_part(number, is_segment=number == 3) for number in range(7)]
+    snapshot = _snapshot(
+        parts,
+        _delta(
+            DeltaKind.CHANGES,
+            1,
+            Target(file="1", deleted=2),
+            Target(file="2", deleted=1, updated=1),
+            Target(file="4", deleted=7),
+            columns=(3,),
+        ),
+        _delta(DeltaKind.DELETE, 2, Target(file="4", deleted=3)),
+        _delta(DeltaKind.UPDATE, 3, Target(file="5", updated=1), columns=(2,)),
+        _delta(DeltaKind.COLUMN, 4, Target(file="6", updated=10), columns=(1, 3)),
+    )
+    found = lanes_of(snapshot)
+    assert (_numbers(found.plain), _numbers(found.masked), _numbers(found.overlaid)) == ([0], [1], [2, 3, 5, 6])
+    assert found.changed_rows == 8 + 9 + 10 + 10 + 10
+    # Each has its own target alone.
+    assert [delta.targets for delta in found.changes["4"]] == [
+        (Target(file="4", deleted=7),),
+        (Target(file="4", deleted=3),),
+    ]
+    assert found.source(TABLE, parts[2]).schema == SCHEMA
+    # New values that nobody looks at are none.
+    found = lanes_of(snapshot, {2})
+    assert (_numbers(found.plain), _numbers(found.masked), _numbers(found.overlaid)) == ([0, 6], [1, 2], [3, 5])
+    assert is_changed(snapshot)
+    assert not is_changed(_snapshot(parts[:1]))
+    assert is_changed(_snapshot(parts[3:4]))
+
+
+def test_masks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MASK_BLOCKS_MAX", 5)
+    parts = [_part(0, rows=100_000), _part(1, rows=100_000), _part(2, rows=100)]
+    deleted = ((0, 4), (1, 3), (2, 50))
+    deltas = [_delta(DeltaKind.DELETE, at + 1, Target(file=f"{at}", deleted=count)) for at, count in deleted]
+    found = lanes_of(_snapshot(parts, *deltas))
+    assert (_numbers(found.masked), _numbers(found.overlaid)) == ([2, 1], [0])
+    assert [blocks_at_most(rows, gone) for rows, gone in ((100_000, 4), (100_000, 5000), (1023, 1023))] == [4, 98, 1]
+
+
+def test_columns_are_found_by_name_and_the_narrowest_counts_rows() -> None:
+    assert needed_ids(SCHEMA, None) is None
+    assert needed_ids(SCHEMA, ("v", "K", "gone")) == frozenset((2, 3))
+    assert read_columns(SCHEMA, None) == SCHEMA
+    assert read_columns(SCHEMA, {1, 2}).names == ("tags", "k")
+    assert read_columns(SCHEMA, ()).names == ("V",)
+
+
+@given(st.lists(st.integers(0, 300 << 20), max_size=40), st.integers(1, 8))
+def test_tasks_share_neighbours_evenly(costs: list[int], tasks: int) -> None:
+    found = shared(costs, tasks=tasks)
+    assert [place for chunk in found for place in chunk] == list(range(len(costs)))
+    assert all(len(chunk) for chunk in found)
+    total = sum(costs) + len(costs) * lanes.OPEN_BYTES
+    assert len(found) == min(len(costs), max(tasks, -(-total // lanes.TASK_BYTES))) if costs else not found
+
+
+def test_thousands_of_tiny_segments_are_few_tasks() -> None:
+    assert len(shared([2000] * 6000, tasks=2)) == 24
+    assert [len(chunk) for chunk in shared([2000] * 100, tasks=2)] == [50, 50]
+
+
+@given(st.lists(st.sets(st.integers(0, 5000), min_size=1), min_size=1, max_size=3), st.integers(0, 1 << 20))
+def test_a_bit_of_a_block_says_whether_its_row_is_gone(deleted: list[set[int]], number: int) -> None:
+    batch = blocks(number, [np.array(sorted(rows), np.int64) for rows in deleted])
+    assert batch.schema == MASK_SCHEMA
+    table: dict[int, list[int]] = dict(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    assert len(table) == batch.num_rows
+
+    def is_gone(row: int) -> bool:
+        words = table.get((number << 32) | (row >> 10))
+        return words is not None and bool(words[(row >> 6) & 15] >> (row & 63) & 1)
+
+    assert {row for row in range(5100) if is_gone(row)} == set().union(*deleted)
+    assert pa.types.is_int64(batch.schema.field(0).type)

@@ -1,0 +1,89 @@
+"""What a layout says of tables with segments, and names of what lies beside a part's file."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tilth.base.settings import BadSettingError
+from tilth.model.delta import Delta, DeltaKind, Target
+from tilth.model.part import DataFile, Part, PartName
+from tilth.model.table import Column, Schema, SchemaVersion, TableDef
+from tilth.model.types import Kind, Simple
+from tilth.storage import (
+    ENABLE_UNIQUE_PARTIAL_UPDATE,
+    FILTER_EXTENSION,
+    MAP_EXTENSION,
+    MEMORY_BUFFER,
+    PARTITION_LEVEL_UNIQUE_KEYS,
+    PartShapeUnknownError,
+    file_name,
+    layout_of,
+    sidecar_name,
+    sources_of,
+    table_value,
+)
+
+SCHEMA = Schema(
+    columns=(Column(id=1, name="k", type=Simple(Kind.INT64)), Column(id=2, name="v", type=Simple(Kind.INT64)))
+)
+TABLE = TableDef(uuid="ab", database="d", name="t", schema=SCHEMA, order_by=("k",))
+
+
+def test_rows_land_in_segments_where_the_table_says_so_or_has_a_unique_key() -> None:
+    assert not layout_of(TABLE, "/data").is_buffered
+    buffered = msgspec.structs.replace(TABLE, settings={"memory_buffer": "1"})
+    assert layout_of(buffered, "/data").is_buffered
+    unique = layout_of(msgspec.structs.replace(TABLE, unique_key=("k",), version_column="v"), "/data")
+    assert (unique.is_buffered, unique.unique_key, unique.version_column) == (True, ("k",), "v")
+
+
+def test_a_tables_settings_are_read_one_by_one() -> None:
+    assert table_value(TABLE, MEMORY_BUFFER) is False
+    assert table_value(TABLE, PARTITION_LEVEL_UNIQUE_KEYS) is True
+    assert table_value(TABLE, ENABLE_UNIQUE_PARTIAL_UPDATE) is False
+    given = {"partition_level_unique_keys": "0", "enable_unique_partial_update": "true"}
+    table = msgspec.structs.replace(TABLE, settings=given)
+    assert table_value(table, PARTITION_LEVEL_UNIQUE_KEYS) is False
+    assert table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE) is True
+    with pytest.raises(BadSettingError):
+        table_value(msgspec.structs.replace(TABLE, settings={"memory_buffer": "maybe"}), MEMORY_BUFFER)
+
+
+def test_what_lies_beside_a_file_is_named_by_its_stem() -> None:
+    name = file_name(txn=1, task=2, attempt=3, n=4)
+    assert sidecar_name(name, MAP_EXTENSION) == "1-2.3-4.map"
+    assert sidecar_name(name, FILTER_EXTENSION) == "1-2.3-4.filter"
+    assert file_name(txn=1, task=2, attempt=3, n=4, extension="puffin") == "1-2.3-4.puffin"
+
+
+def _file(name: str) -> DataFile:
+    return DataFile(name=name, size=1, checksum=0)
+
+
+def test_each_part_gets_the_deltas_that_name_it_and_the_columns_of_its_version() -> None:
+    older = Schema(columns=SCHEMA.columns[:1])
+    table = msgspec.structs.replace(TABLE, schema_version=2, older_schemas=(SchemaVersion(version=1, schema=older),))
+    parts = [
+        Part(
+            name=PartName("all", block, block, 0, block), schema_version=version, rows=9, file=_file(f"{block}.parquet")
+        )
+        for block, version in ((1, 1), (2, 2))
+    ]
+    deltas = [
+        Delta(
+            kind=DeltaKind.CHANGES,
+            partition="all",
+            file=_file(f"{ts}.arrow"),
+            targets=tuple(Target(file=name, deleted=1) for name in names),
+            change_ts=ts,
+            commit_ts=ts,
+        )
+        for ts, names in ((8, ("1.parquet", "2.parquet")), (7, ("1.parquet", "3.parquet")))
+    ]
+    first, second = sources_of(table, parts, deltas)
+    assert ([delta.change_ts for delta in first.deltas], first.schema) == ([7, 8], older)
+    assert ([delta.change_ts for delta in second.deltas], second.schema) == ([8], SCHEMA)
+    lost = msgspec.structs.replace(parts[0], schema_version=9)
+    with pytest.raises(PartShapeUnknownError, match="all_1_1_0_1"):
+        sources_of(table, [lost], deltas)
