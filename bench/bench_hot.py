@@ -52,6 +52,9 @@ SECTIONS: dict[str, Callable[[HotNode, Kit, bool], tuple[dict[str, float], list[
     "upserts": hot_upserts.run,
 }
 
+#: By section, where the node is not as it comes.
+NODE_SETTINGS = {"visible": hot_visible.NODE_SETTINGS}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -70,7 +73,7 @@ def main() -> None:
                 broker = Broker(folder / "broker")
                 stack.callback(broker.stop)
                 broker.start()
-                process = NodeProcess(folder / "node")
+                process = NodeProcess(folder / "node", settings=NODE_SETTINGS.get(name))
                 stack.callback(process.stop)
                 process.start()
                 process.wait_ready()

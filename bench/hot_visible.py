@@ -23,6 +23,8 @@ READ_GAP_SECONDS = 0.1
 SEND_GAP_SECONDS = 0.005
 PARTITIONS = 2
 RIVALS = ("iceberg", "delta")
+#: So often that flushes and merges run all the time.
+NODE_SETTINGS = {"flush_threshold_secs": "2"}
 COLUMNS = "event_id BIGINT, user_id BIGINT, ts BIGINT, item_id BIGINT, action STRING, price DOUBLE, region STRING"
 
 
@@ -31,7 +33,7 @@ def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], l
     node.broker.create_topic("visible", PARTITIONS)
     node.sql(
         f"""CREATE TABLE events ({COLUMNS}) ENGINE = MergeTree ORDER BY (user_id, ts)
-            SETTINGS memory_buffer = 1, flush_threshold_secs = 2""",
+            SETTINGS memory_buffer = 1""",
         f"""CREATE TABLE topic ({COLUMNS}) ENGINE = Kafka SETTINGS kafka_broker_list = '{node.broker.bootstrap}',
             kafka_topic_list = 'visible', kafka_group_name = 'visible', kafka_format = 'JSONEachRow',
             stream_flush_interval_ms = 500""",

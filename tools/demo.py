@@ -409,7 +409,8 @@ def _broker() -> Iterator[Broker]:
 
 @contextmanager
 def _node() -> Iterator[NodeProcess]:
-    node = NodeProcess(FOLDER)
+    # A demo is short: what waits in the memory table is sorted soon.
+    node = NodeProcess(FOLDER, settings={"flush_threshold_secs": "3"})
     node.start()
     try:
         yield node

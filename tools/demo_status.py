@@ -25,8 +25,7 @@ COLUMNS = "id BIGINT, carrier STRING, status STRING, delay INT"
 STATEMENTS = (
     f"""CREATE TABLE demo.status ({COLUMNS})
         ENGINE = MergeTree UNIQUE KEY (id) ORDER BY (id)
-        SETTINGS flush_threshold_secs = 3, old_parts_lifetime = 2, tablet_history_max_age_sec = 2,
-        ttl_for_trash_items = 2""",
+        SETTINGS old_parts_lifetime = 2, tablet_history_max_age_sec = 2, ttl_for_trash_items = 2""",
     f"""CREATE TABLE demo.status_topic ({COLUMNS}, op STRING)
         ENGINE = Kafka SETTINGS kafka_broker_list = '{{bootstrap}}', kafka_topic_list = '{TOPIC}',
         kafka_group_name = 'demo', kafka_format = 'JSONEachRow', kafka_max_block_size = 4096,
