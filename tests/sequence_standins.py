@@ -19,7 +19,7 @@ from pyspark import TaskContext as SparkTask
 from tilth.base import failpoints
 from tilth.base.errors import TilthError
 from tilth.catalog import Unknown
-from tilth.catalog.commit import UNKNOWNS_MAX
+from tilth.catalog.change import UNKNOWNS_MAX
 from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.maintenance.compaction.spark import delta_runner
 from tilth.maintenance.ops import flush as flush_module

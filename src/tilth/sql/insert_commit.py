@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilth.base.errors import UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
-from tilth.model.row_op import OP_COLUMN, OP_UPSERT
+from tilth.model.row_op import OP_COLUMN, OP_DELETE, OP_UPSERT
 from tilth.model.table import TableDef
 from tilth.model.txn import Txn, TxnOutput
 from tilth.sql.formats import target_of
@@ -137,7 +138,7 @@ def _in_order(table: TableDef, layout: TableLayout, rows: pa.Table) -> list[pa.T
     partitions = partition_ids(table.schema, table.partition_by, rows)
     if len(partitions.ids) == 1:
         return [rows]
-    if not table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE):
+    if not table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE) and not _has_bare_deletes(layout, rows):
         return [newest_rows(layout, rows)]
     keys = zip(*(rows.column(column).to_pylist() for column in sorted(target_of(table).key)), strict=True)
     starts: list[int] = [0]
@@ -148,6 +149,17 @@ def _in_order(table: TableDef, layout: TableLayout, rows: pa.Table) -> list[pa.T
             places = {key: place}
     ends = [*starts[1:], rows.num_rows]
     return [rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
+
+
+def _has_bare_deletes(layout: TableLayout, rows: pa.Table) -> bool:
+    """Whether a row deletes its key whatever the version of what is there: that counts even if a later row wins."""
+    version = None if layout.version_column is None else layout.schema.find(layout.version_column)
+    if version is None or OP_COLUMN not in rows.column_names:
+        return False
+    is_delete = pc.equal(rows.column(OP_COLUMN), OP_DELETE)
+    if version.name not in rows.column_names:
+        return bool(pc.any(is_delete).as_py())
+    return bool(pc.any(pc.and_(is_delete, pc.is_null(rows.column(version.name)))).as_py())
 
 
 def _sweep(services: Services, txn: Txn, kept: set[str]) -> None:
