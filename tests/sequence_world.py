@@ -63,7 +63,6 @@ from tilth.storage import (
     data_folder,
     fresh_sources,
     layout_of,
-    newest_rows,
     presence_name,
     read_source,
     resolve_upserts,
@@ -206,15 +205,11 @@ class SequenceWorld:
         table = self.table
         txn = self._begin("insert", tasks=1 + TRIES_MAX)
         layout = layout_of(table, self.root)
-        written: list[WrittenPart] = []
-        for piece in self._pieces(batch):
-            rows = pa.Table.from_pylist([fresh.row._asdict() for fresh in piece], schema=ARROW_SCHEMA)
-            if self.shape.is_unique:
-                ops = [OP_DELETE if fresh.is_delete else OP_UPSERT for fresh in piece]
-                rows = rows.append_column(OP_COLUMN, pa.array(ops, pa.int8()))
-                if self._is_across and self._can_thin(batch):
-                    rows = newest_rows(layout, rows)
-            written += write_rows(layout, rows, txn=txn.id, task=0, attempt=0, first_n=len(written))
+        rows = pa.Table.from_pylist([fresh.row._asdict() for fresh in batch], schema=ARROW_SCHEMA)
+        if self.shape.is_unique:
+            ops = [OP_DELETE if fresh.is_delete else OP_UPSERT for fresh in batch]
+            rows = rows.append_column(OP_COLUMN, pa.array(ops, pa.int8()))
+        written = write_rows(layout, rows, txn=txn.id, task=0, attempt=0)
         updates = [InsertPart(table=self.uuid, written=part) for part in written]
         files = {part.file.name for part in written}
         if self.shape.is_unique:
@@ -226,30 +221,6 @@ class SequenceWorld:
         model = model or self.model
         model.insert(batch)
         model.note(ts)
-
-    def _pieces(self, batch: Sequence[Fresh]) -> list[list[Fresh]]:
-        """Where keys are unique in the whole table: each partition gets a segment of its own, so which row of a key
-        came later is told by the order of segments. A piece ends where a key goes to another partition than before.
-        """
-        if not self._is_across or self._can_thin(batch):
-            return [list(batch)]
-        pieces: list[list[Fresh]] = [[]]
-        homes: dict[int, str] = {}
-        for fresh in batch:
-            if homes.setdefault(fresh.row.k, fresh.row.p) != fresh.row.p:
-                pieces.append([])
-                homes = {fresh.row.k: fresh.row.p}
-            pieces[-1].append(fresh)
-        return pieces
-
-    @property
-    def _is_across(self) -> bool:
-        return self.shape.is_unique and not self.shape.is_local
-
-    def _can_thin(self, batch: Sequence[Fresh]) -> bool:
-        """Whether rows that lose within the batch do nothing else. A delete without a version does, though it loses."""
-        is_forced = self.shape.has_version and any(fresh.is_delete and fresh.row.ver is None for fresh in batch)
-        return not self.shape.is_partial and not is_forced
 
     def _commit_upserts(
         self, table: TableDef, txn: Txn, written: Sequence[WrittenPart], updates: Sequence[InsertPart]

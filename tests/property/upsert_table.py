@@ -18,12 +18,11 @@ from tilth.storage import (
     UpsertRequest,
     arrow_schema,
     fresh_sources,
-    newest_rows,
     read_source,
     resolve_upserts,
     write_filter,
     write_parts,
-    write_segments,
+    write_rows,
 )
 
 #: key.., version, partition, two values; `_op` behind them.
@@ -71,6 +70,8 @@ class UpsertTable:
             unique_key=tuple(self.keys),
             version_column=self.version_column,
             is_buffered=True,
+            is_keyed_across=self.is_global and self.is_partitioned,
+            is_partial=self.is_partial,
             row_group_rows=4,
             fsync=False,
         )
@@ -92,9 +93,7 @@ class UpsertTable:
         written: list[WrittenPart] = []
         for rows in segments:
             table = self._table(rows, with_op=True)
-            if self.is_global and not self.is_partial:
-                table = newest_rows(self.layout, table)
-            written += write_segments(self.layout, table, txn=self.txn, task=0, attempt=0, first_n=len(written))
+            written += write_rows(self.layout, table, txn=self.txn, task=0, attempt=0, first_n=len(written))
         scopes = [None] if self.is_global else sorted({part.partition for part in written})
         deltas: list[WrittenDelta] = []
         for scope in scopes:

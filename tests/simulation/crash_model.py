@@ -3,12 +3,16 @@
 A mutation changes what was committed before it and nothing else. Which messages those are follows from two system
 tables: the ledger tells when each offset was committed, system.mutations when each mutation was. So it does not matter
 whether the answer to an ALTER was lost.
+
+Of a table with a unique key each key shows what its last message says. And one client says statements of which each
+may be said again, the same, until it is answered: labelled INSERTs, an UPDATE to a constant, a DELETE of old rows. What
+their tables must show is what they make in their order.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -17,6 +21,16 @@ TOPIC = "crash"
 TOPIC_PARTITIONS = 2
 #: Id, key, text, value.
 Row = tuple[int, int, str, int]
+#: Keys of the table with a unique key that messages have; even, so that each is of one partition of the topic.
+KEYS = 300
+#: One in so many messages deletes its key.
+DELETES_EACH = 13
+#: The client's own keys in that table, and rows of each of its statements.
+FIRST_WRITE_KEY = 1000
+WRITE_KEYS = 25
+WRITE_ROWS = 5
+#: Statements after which a row of theirs is deleted at the latest.
+WRITES_KEPT = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,11 @@ class Model:
                 rows.append(row)
         return sorted(rows)
 
+    def latest(self) -> dict[int, int]:
+        """Of each key that is there the id of its last message."""
+        latest = {row[0] % KEYS: row[0] for _, row in sorted(self.sent.items()) if row is not None}
+        return {key: id for key, id in latest.items() if id % DELETES_EACH}
+
     def _noted(self, row: Row | None) -> Callable[[KafkaError | None, Message], None]:
         def note(error: KafkaError | None, message: Message) -> None:
             partition, offset = message.partition(), message.offset()
@@ -109,3 +128,101 @@ class Model:
             self.sent[partition, offset] = row
 
         return note
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One statement of the client; by its number what it does."""
+
+    number: int
+
+    @property
+    def statement(self) -> str:
+        """Of one that is no INSERT; else nothing."""
+        if self._is_update:
+            return f"UPDATE crash.b SET n = {self.number} WHERE id % 8 = {self.number // 16 % 8}"
+        if self._is_delete:
+            # Some of the young rows and all old ones: parts of which nothing is left.
+            return f"DELETE FROM crash.b WHERE id % 16 = {self.number // 16 % 16} OR id < {self._oldest}"
+        return ""
+
+    @property
+    def label(self) -> str:
+        """By which an INSERT is known when it is said again."""
+        return f"write {self.number}"
+
+    @property
+    def table(self) -> str:
+        """Of an INSERT."""
+        return "m" if self._is_upsert else "b"
+
+    @property
+    def body(self) -> list[dict[str, object]]:
+        """Rows of an INSERT."""
+        if not self._is_upsert:
+            return [{"id": id, "n": 0} for id in self._ids]
+        s = f"s{self.number}"
+        return [
+            {"key": key, "last": self.number, "s": s, "_op": "d" if is_delete else "u"} for key, is_delete in self._keys
+        ]
+
+    def apply(self, rows: dict[int, int], keys: dict[int, int]) -> None:
+        """`rows`: n by id, of the table without a key; `keys`: the last write by key."""
+        if self._is_update:
+            rows.update((id, self.number) for id in rows if id % 8 == self.number // 16 % 8)
+        elif self._is_delete:
+            for id in [id for id in rows if id % 16 == self.number // 16 % 16 or id < self._oldest]:
+                del rows[id]
+        elif self._is_upsert:
+            for key, is_delete in self._keys:
+                if is_delete:
+                    keys.pop(key, None)
+                else:
+                    keys[key] = self.number
+        else:
+            rows.update((id, 0) for id in self._ids)
+
+    @property
+    def _is_update(self) -> bool:
+        return self.number % 16 == 15
+
+    @property
+    def _is_delete(self) -> bool:
+        return self.number % 16 == 7
+
+    @property
+    def _is_upsert(self) -> bool:
+        return self.number % 2 == 1
+
+    @property
+    def _oldest(self) -> int:
+        return (self.number - WRITES_KEPT) * WRITE_ROWS
+
+    @property
+    def _ids(self) -> range:
+        return range(self.number * WRITE_ROWS, (self.number + 1) * WRITE_ROWS)
+
+    @property
+    def _keys(self) -> Iterator[tuple[int, bool]]:
+        """Keys, and whether they are deleted. Seven shares no divisor with the number of keys: each has its turn."""
+        for place in range(WRITE_ROWS):
+            turn = self.number * WRITE_ROWS + place
+            yield FIRST_WRITE_KEY + turn * 7 % WRITE_KEYS, turn % DELETES_EACH == 0
+
+
+@dataclass(slots=True)
+class Writes:
+    """What the client's tables show when `next` was not said yet."""
+
+    next: Write = field(default_factory=lambda: Write(0))
+    rows: dict[int, int] = field(default_factory=dict)
+    keys: dict[int, int] = field(default_factory=dict)
+
+    def answered(self) -> None:
+        """The statement was answered: from now on it must be seen, once."""
+        self.next.apply(self.rows, self.keys)
+        self.next = Write(self.next.number + 1)
+
+    def shown(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """What the two tables show, in order."""
+        return sorted(self.rows.items()), sorted(self.keys.items())

@@ -112,12 +112,12 @@ class Committer:
         self._shown = shown
         self._attempts_max = attempts_max
         self._is_checking = is_checking
-        self._stripes = [threading.Lock() for _ in range(_STRIPES)]
+        self._stripes = [threading.RLock() for _ in range(_STRIPES)]
 
     def commit(self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement]) -> CommitOutcome:
         """The same answer for the same transaction, however often it is asked."""
         started = self._clock.monotonic()
-        with self._turn(tables_of(updates) | kafka_tables_of(updates)):
+        with self.turn(tables_of(updates) | kafka_tables_of(updates)):
             outcome = self._commit(txn, updates, requirements)
         self._counters.count_time(self._clock.monotonic() - started)
         match outcome:
@@ -201,8 +201,11 @@ class Committer:
         return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
 
     @contextmanager
-    def _turn(self, tables: Iterable[str]) -> Iterator[None]:
-        """Commits to the same table one after the other. Only saves work: the preconditions keep the data right."""
+    def turn(self, tables: Iterable[str]) -> Iterator[None]:
+        """Commits to the same table one after the other. Only saves work: the preconditions keep the data right.
+
+        Whoever holds the turn can commit, once or more often.
+        """
         with ExitStack() as stack:
             for stripe in sorted({hash(table) % _STRIPES for table in tables}):
                 stack.enter_context(self._stripes[stripe])
@@ -227,7 +230,8 @@ def _check_requirements(before: CommitState, requirements: Iterable[Requirement]
                 check_visible(before.tables[table].definition, shown, names)
             case NoRowsSince(table=table, partitions=partitions):
                 parts = _shown(before.tables[table], partitions)
-                check_no_rows_since(before.tables[table].definition, parts, requirement)
+                undone_ts = max((undone for _, undone in before.tables[table].version.undone), default=0)
+                check_no_rows_since(before.tables[table].definition, parts, requirement, undone_ts=undone_ts)
             case FenceHeld() | TableExists() | PartsBelow():
                 # Checked when the state was loaded, and when it is known what the commit makes of it.
                 pass

@@ -6,7 +6,7 @@ Always holds: what the commit itself adds is told apart from what was there, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -166,6 +166,17 @@ def check_compacted(
                 deleted_after=after,
                 hint="choose the deltas again, with all parts that they change, those that a drop hides too",
             )
+        if _is_updated(file, old) and not _is_updated(file, new):
+            raise DeltasGoneError(
+                "a compaction would lose new values",
+                table=full_name(definition),
+                part=file,
+                hint="choose the deltas again, with all parts that they change, those that a drop hides too",
+            )
+
+
+def _is_updated(file: str, deltas: Mapping[str, Sequence[Delta]]) -> bool:
+    return any(target.updated for delta in deltas.get(file, ()) for target in delta.targets if target.file == file)
 
 
 def ended(delta: Delta, commit_ts: int) -> Delta:

@@ -64,6 +64,9 @@ from tilth.model.part import (
     mark_of,
 )
 
+#: Undone drops whose times a table remembers.
+UNDONE_MAX = 32
+
 
 class TableFold:
     """The fold of one table half-way. Lives for one call of `fold`."""
@@ -223,7 +226,9 @@ class TableFold:
         shown = self._now.visible(update.partition)
         parts = check_visible(definition, shown, update.parts)
         last = max((part.name.max_block for part in parts), default=-1)
-        others = [name for name in shown.keys() - set(update.parts) if name.max_block <= last]
+        # What changes an older part and one that stays could not be taken apart if the drop is undone.
+        is_linked = bool(self._state.deltas.get(update.partition))
+        others = [name for name in shown.keys() - set(update.parts) if is_linked or name.max_block <= last]
         if others:
             hint = "judge the partition anew"
             told = "the partition has parts that were not judged"
@@ -287,6 +292,9 @@ class TableFold:
         self._now.count_parts(partition, added=back, values=back[0].values)
         rows = sum(self._now.deltas.live_rows(part) for part in back)
         self._now.count_rows(removed=-rows)
+        version = self.change.version
+        undone = (*version.undone, (newest, self._times.commit_ts))[-UNDONE_MAX:]
+        self.change.version = msgspec.structs.replace(version, undone=undone)
         name = drop_range(partition, max_block=max(part.name.max_block for part in back), txn=self._times.txn).name
         self._now.tell("undrop", name, rows=rows, size=sum(part.bytes for part in back), sources=len(back))
 

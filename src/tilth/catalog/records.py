@@ -40,6 +40,9 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = -1
     #: Visible segments of all partitions.
     segments: int = 0
+    #: When a drop was made and when it was undone, of the newest drops that were: between these times the table showed
+    #: less than a read of then finds now.
+    undone: tuple[tuple[int, int], ...] = ()
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -131,9 +131,15 @@ def check_parts(definition: TableDef, change: TableChange, inserted: Iterable[st
         )
 
 
-def check_no_rows_since(definition: TableDef, parts: Iterable[Part], requirement: NoRowsSince) -> None:
-    """Raises PartsChangedError naming files with rows that came in since; `parts` are the visible ones."""
-    files = [part.file.name for part in parts if part.max_row_ts > requirement.ts]
+def check_no_rows_since(
+    definition: TableDef, parts: Iterable[Part], requirement: NoRowsSince, *, undone_ts: int
+) -> None:
+    """Raises PartsChangedError naming files with rows that came in since; `parts` are the visible ones.
+
+    `undone_ts`: the newest undoing of a drop, which brings old rows back.
+    """
+    is_undone = undone_ts > requirement.ts
+    files = [part.file.name for part in parts if is_undone or part.max_row_ts > requirement.ts]
     if files:
         told = ", ".join(sorted(files)[:_NAMES_TOLD_MAX])
         raise PartsChangedError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 
 from tilth.base.clock import Clock
@@ -79,6 +80,10 @@ class Transactions:
         outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements))
         hit("catalog.after_commit")
         return outcome
+
+    def turn(self, table: str) -> AbstractContextManager[None]:
+        """While it is held nobody else of this process commits to the table. To be held for a moment only."""
+        return self._committer.turn((table,))
 
     def commit_or_raise(
         self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()

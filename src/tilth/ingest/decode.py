@@ -21,10 +21,11 @@ from typing import Annotated, Any, Protocol, TypedDict, assert_never
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilth.ingest.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS, ENVELOPE_NAMES, debezium_reader, envelope_fields
 from tilth.ingest.errors import FormatError
-from tilth.ingest.ops import bad_ops
+from tilth.ingest.ops import are_deletes, bad_ops
 from tilth.ingest.settings import Envelope, ErrorMode, Format, KafkaConfig
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
@@ -105,6 +106,8 @@ class Wanted(Enum):
     PRESENT = auto()
     #: A word that says what the row does.
     OP = auto()
+    #: A value, in rows that delete.
+    PLACE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class RowCheck:
     wanted: Wanted
     #: Because of whom, in words.
     because: str
+    #: The column that says what rows do; of PLACE.
+    op: str = ""
 
 
 class Decoder:
@@ -151,7 +156,7 @@ class Decoder:
         self._places = {column.name: i for i, column in enumerate(schema.columns)}
         # Those that may overflow are converted even when nobody wants them: whether a message is broken must not depend
         # on what the views select.
-        wanted = {*self._columns, *(check.column for check in checks)}
+        wanted = {*self._columns, *_checked_columns(checks)}
         self._converted = [pair for pair in by_name.values() if pair[1].name in wanted or _may_overflow(pair[1])]
         self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
 
@@ -164,7 +169,7 @@ class Decoder:
             records, counts, reasons = self._without_misfits(messages)
             arrays = self._arrays(records)
         sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
-        for name in (*self._columns, *(check.column for check in self._checks)):
+        for name in (*self._columns, *_checked_columns(self._checks)):
             if name not in arrays and self._read_event is not None and name in ENVELOPE_FIELDS:
                 values = list(map(operator.attrgetter(ENVELOPE_FIELDS[name]), records))
                 arrays[name] = _array(values, ENVELOPE_COLUMNS[name])
@@ -183,7 +188,13 @@ class Decoder:
         wrong: dict[int, str] = {}
         for check in self._checks:
             array = arrays[check.column]
-            found = array.is_null() if check.wanted is Wanted.PRESENT else bad_ops(array)
+            match check.wanted:
+                case Wanted.PRESENT:
+                    found = array.is_null()
+                case Wanted.OP:
+                    found = bad_ops(array)
+                case Wanted.PLACE:
+                    found = pc.and_(array.is_null(), are_deletes(arrays[check.op]))
             for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
                 wrong.setdefault(row, f"column `{check.column}`: {_shown(array[row].as_py())}, but {check.because}")
         if not wrong:
@@ -269,6 +280,10 @@ class Decoder:
         # All records to tuples and those to columns: faster than asking each record for most of its fields.
         columns = list(zip(*map(msgspec.structs.astuple, records), strict=True))
         return [(column, columns[self._places[column.name]]) for _, column in self._converted]
+
+
+def _checked_columns(checks: Sequence[RowCheck]) -> list[str]:
+    return [name for check in checks for name in (check.column, check.op) if name]
 
 
 def column_type(schema: Schema, name: str) -> DataType:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.model.row_op import OP_UPSERT, op_of
+from tilth.model.row_op import OP_DELETE, OP_UPSERT, op_of
 from tilth.storage import BadColumnError
 
 
@@ -33,6 +33,13 @@ def bad_ops(values: pa.Array) -> pa.Array:
     encoded = _encoded(values)
     is_bad = pa.array([_op(word) is None for word in encoded.dictionary.to_pylist()], pa.bool_())
     return pc.fill_null(is_bad.take(encoded.indices), False)
+
+
+def are_deletes(values: pa.Array) -> pa.Array:
+    """For each value whether it says that the row deletes."""
+    encoded = _encoded(values)
+    is_delete = pa.array([_op(word) == OP_DELETE for word in encoded.dictionary.to_pylist()], pa.bool_())
+    return pc.fill_null(is_delete.take(encoded.indices), False)
 
 
 def _encoded(values: pa.Array) -> pa.DictionaryArray:

@@ -43,8 +43,6 @@ class RoundJob:
     layouts: dict[str, TableLayout]
     #: None: broken messages are rows, or fail the round.
     dead_letters: DeadLetters | None
-    #: Tables whose keys are unique across partitions: of rows with one key that come together the newest is stored.
-    keyed_across: frozenset[str] = frozenset()
     txn: int
     #: By Spark task; a long range may be cut into several tasks.
     groups: tuple[tuple[OffsetRange, ...], ...]

@@ -34,7 +34,7 @@ from tilth.ingest.views import FusedPlan, Picked, SqlPlan, spark_ddl
 from tilth.model.offset import LedgerRange, OffsetRange
 from tilth.model.row_op import OP_COLUMN
 from tilth.model.types import quoted
-from tilth.storage import TableLayout, arrow_schema, newest_rows, write_rows
+from tilth.storage import TableLayout, arrow_schema, write_rows
 
 #: A task sorts and writes what it has when it holds this much; more: larger parts, more memory.
 HELD_BYTES_MAX = 128 * MIB
@@ -221,7 +221,6 @@ class _PartWriter:
     """Writes parts under one task's names; numbers run on within a table."""
 
     def __init__(self, job: RoundJob, task: int, attempt: int) -> None:
-        self._keyed_across = job.keyed_across
         self._txn = job.txn
         self._task = task
         self._attempt = attempt
@@ -233,8 +232,6 @@ class _PartWriter:
             return
         first = self._next.get(table, 0)
         try:
-            if table in self._keyed_across:
-                rows = newest_rows(layout, rows)
             parts = write_rows(layout, rows, txn=self._txn, task=self._task, attempt=self._attempt, first_n=first)
         except TilthError as error:
             # Which column, storage says; which view, only we know.

@@ -38,7 +38,6 @@ from tilth.ingest.upserts import (
     HERE_BYTES_MAX,
     TRIES_MAX,
     Lookup,
-    keyed_across,
     lookups_of,
     remove_refused,
     resolved,
@@ -167,7 +166,6 @@ class ResidentConsumer:
             plans=plans,
             layouts={uuid: layout_of(table, order.root) for uuid, table in tables.items()},
             dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layout_of(dead, order.root)),
-            keyed_across=keyed_across(tables.values()),
             txn=granted.txn,
             groups=groups,
         )

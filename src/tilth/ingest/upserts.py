@@ -17,13 +17,10 @@ from tilth.model.delta import WrittenDelta, seen_of
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
 from tilth.storage import (
-    ENABLE_UNIQUE_PARTIAL_UPDATE,
-    PARTITION_LEVEL_UNIQUE_KEYS,
     UpsertRequest,
     key_scope,
     remove_file,
     resolve_all,
-    table_value,
     upsert_requests,
 )
 
@@ -66,20 +63,6 @@ def scopes_of(tables: Iterable[TableDef], parts: Sequence[WrittenTo]) -> tuple[S
         if table.unique_key and written:
             scopes.append(Scope(table=table.uuid, partitions=key_scope(table, written)))
     return tuple(scopes)
-
-
-def keyed_across(tables: Iterable[TableDef]) -> frozenset[str]:
-    """Those of the tables whose keys are unique across partitions, and whose rows replace each other as a whole: rows
-    that give only some values all count.
-    """
-    return frozenset(
-        table.uuid
-        for table in tables
-        if table.unique_key
-        and table.partition_by
-        and not table_value(table, PARTITION_LEVEL_UNIQUE_KEYS)
-        and not table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE)
-    )
 
 
 def lookups_of(

@@ -20,6 +20,7 @@ from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig, read_config
 from tilth.model.row_op import OP_COLUMN, is_op_name
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
+from tilth.storage import ENABLE_UNIQUE_PARTIAL_UPDATE, PARTITION_LEVEL_UNIQUE_KEYS, table_value
 
 
 class BadDefaultError(InvalidInputError):
@@ -127,7 +128,7 @@ def check_view(
     if _has_events(config, kafka, target) and op is None:
         hint = "select `_op` too: without it a row that was deleted would come back"
         raise ViewError("the view leaves out what the events do", view=view, column=OP_COLUMN, hint=hint)
-    projection = tuple(_projected(column, matched.get(column.name)) for column in target.schema.columns)
+    projection = tuple(_projected(target, column, matched.get(column.name)) for column in target.schema.columns)
     if op is not None:
         projection = (*projection, f"CAST(o{op} AS STRING) AS {quoted(OP_COLUMN)}")
     _check_projection(frame, projection, len(outputs), view)
@@ -167,7 +168,12 @@ def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableD
         op = OP_COLUMN
     key = {column.name for name in target.unique_key if (column := target.schema.find(name)) is not None}
     checks = []
+    places = {transform.column for transform in target.partition_by} - key
+    is_local = table_value(target, PARTITION_LEVEL_UNIQUE_KEYS)
     for each in plan.columns:
+        if is_local and op is not None and each.target in places and each.source is not None:
+            because = f"{full_name(target)} looks for the row to delete in its partition"
+            checks.append(RowCheck(each.source, Wanted.PLACE, because, op=op))
         if each.target in key and each.source is None:
             hint = "select a column of the Kafka table for each column of the UNIQUE KEY"
             raise ViewError("a column of the unique key is not filled", view=plan.view, column=each.target, hint=hint)
@@ -442,7 +448,7 @@ def _picked(
             if not _arrow_casts(column_type(kafka.schema, source), column.type):
                 return None
             picked.append(Picked(target=column.name, source=source))
-        elif column.default is None:
+        elif column.default is None or _keeps_old_value(target, column):
             picked.append(Picked(target=column.name, source=None))
         elif _is_constant(session, column.default):
             constant = _evaluate(session, column.default, column)
@@ -487,8 +493,19 @@ def _arrow_casts(given: DataType, wanted: DataType) -> bool:
     return given == wanted or (is_number and fits(spark_name(given), wanted))
 
 
-def _projected(column: Column, position: int | None) -> str:
-    value = column.default or "NULL" if position is None else f"o{position}"
+def _keeps_old_value(target: TableDef, column: Column) -> bool:
+    """Whether a row that does not bring the column leaves it as it is: then it gets no default."""
+    return (
+        bool(target.unique_key)
+        and column.nullable
+        and column.name not in target.unique_key
+        and table_value(target, ENABLE_UNIQUE_PARTIAL_UPDATE)
+    )
+
+
+def _projected(target: TableDef, column: Column, position: int | None) -> str:
+    default = None if _keeps_old_value(target, column) else column.default
+    value = default or "NULL" if position is None else f"o{position}"
     return f"CAST({value} AS {spark_name(column.type)}) AS {quoted(column.name)}"
 
 

@@ -35,7 +35,7 @@ from tilth.catalog import (
     SchemaIs,
 )
 from tilth.model.delta import WrittenDelta, by_file
-from tilth.model.mutation import Mutation, MutationKind
+from tilth.model.mutation import MutationKind
 from tilth.model.part import Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
@@ -98,7 +98,7 @@ def _tried(services: Services, call: Call, table: TableDef, statement: DeleteRow
     assignments: Sequence[tuple[str, str]] = ()
     if isinstance(statement, UpdateRows):
         assignments = _assignments(table, statement)
-        _wait_for_columns(services, call, table)
+        _wait_for_mutations(services, call, table)
     task = ExpressionsTask(
         table=full_name(table),
         schema=table.schema,
@@ -135,17 +135,19 @@ def _assignments(table: TableDef, statement: UpdateRows) -> list[tuple[str, str]
     return found
 
 
-def _wait_for_columns(services: Services, call: Call, table: TableDef) -> None:
-    """Until every part has the table's present columns; raises ColumnsPendingError when that takes too long."""
+def _wait_for_mutations(services: Services, call: Call, table: TableDef) -> None:
+    """Until every part has what earlier ALTERs said, of columns and of rows: they must not change what this statement
+    sets. Raises ColumnsPendingError when that takes too long.
+    """
     seconds = min(COLUMNS_WAIT_SECONDS_MAX, call.settings.mutations_wait_timeout_seconds)
     deadline = services.clock.monotonic() + seconds
     while True:
-        pending = _columns_pending(services, table)
+        pending = services.catalog.mutations.pending(table.uuid)
         if not pending:
             return
         if services.clock.monotonic() >= deadline:
             raise ColumnsPendingError(
-                "an ALTER of columns is not done yet",
+                "an ALTER is not done yet",
                 table=full_name(table),
                 mutation=pending[0].id,
                 command=pending[0].command,
@@ -153,10 +155,6 @@ def _wait_for_columns(services: Services, call: Call, table: TableDef) -> None:
                 f"'{pending[0].id}'",
             )
         services.clock.sleep(_POLL_SECONDS)
-
-
-def _columns_pending(services: Services, table: TableDef) -> list[Mutation]:
-    return [each for each in services.catalog.mutations.pending(table.uuid) if each.kind is MutationKind.COLUMNS]
 
 
 class _Change:
@@ -274,7 +272,8 @@ class _Change:
 
     def _pending(self, error: ColumnsPendingError) -> ColumnsPendingError:
         """The same, with what to do where nobody works on it."""
-        if _columns_pending(self._services, self._table):
+        pending = self._services.catalog.mutations.pending(self._table.uuid)
+        if any(each.kind is MutationKind.COLUMNS for each in pending):
             return error
         hint = "the ALTER that would give them to old rows was killed; the next ALTER of columns does it"
         return ColumnsPendingError(table=full_name(self._table), files=error.facts.get("files", ""), hint=hint)

@@ -29,6 +29,7 @@ from tilth.sql.grammar import (
     RenameColumn,
     words_of,
 )
+from tilth.sql.unique_key import check_no_op_column
 from tilth.sql.values import check_default
 
 _FLOATS_OF = {Kind.FLOAT32: (Kind.INT8, Kind.INT16), Kind.FLOAT64: (Kind.INT8, Kind.INT16, Kind.INT32, Kind.FLOAT32)}
@@ -74,6 +75,8 @@ def changed(
             case RenameColumn(old=old):
                 _check_idle(table, old, busy)
                 now = _renamed(table, now, operation)
+    if table.unique_key:
+        check_no_op_column(now.schema)
     return None if now.schema == table.schema else now
 
 

@@ -12,29 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tilth.base.errors import UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
-from tilth.model.row_op import OP_COLUMN, OP_DELETE, OP_UPSERT
+from tilth.model.row_op import OP_COLUMN, OP_UPSERT
 from tilth.model.table import TableDef
 from tilth.model.txn import Txn, TxnOutput
-from tilth.sql.formats import target_of
 from tilth.sql.insert_groups import PreparedInsert
 from tilth.sql.services import Services
 from tilth.sql.upserts import TRIES_MAX, commit_upserts
 from tilth.storage import (
-    ENABLE_UNIQUE_PARTIAL_UPDATE,
-    PARTITION_LEVEL_UNIQUE_KEYS,
-    TableLayout,
     clean_transaction,
     layout_of,
-    newest_rows,
-    partition_ids,
-    table_value,
     write_parts,
     write_rows,
 )
@@ -73,10 +65,7 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
         if inserts[0].is_large and not table.unique_key:
             # It needs no neighbours to make a part that is worth its file: it is sorted at once.
             return write_parts(layout, rows, txn=txn, task=0, attempt=0)
-        written: list[WrittenPart] = []
-        for piece in _in_order(table, layout, rows):
-            written += write_rows(layout, piece, txn=txn, task=0, attempt=0, first_n=len(written))
-        return written
+        return write_rows(layout, rows, txn=txn, task=0, attempt=0)
 
     committed(services, writing, write)
 
@@ -126,40 +115,6 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
         # By name, without what schemas say of NULL: rows that delete may have it everywhere.
         plain.append(pa.table(columns))
     return pa.concat_tables(plain).combine_chunks()
-
-
-def _in_order(table: TableDef, layout: TableLayout, rows: pa.Table) -> list[pa.Table]:
-    """The rows in pieces whose segments, in their order, tell which row of a unique key is the later one.
-
-    Each partition has a segment of its own, so a piece ends where a key goes to another partition than before.
-    """
-    if not table.unique_key or table_value(table, PARTITION_LEVEL_UNIQUE_KEYS):
-        return [rows]
-    partitions = partition_ids(table.schema, table.partition_by, rows)
-    if len(partitions.ids) == 1:
-        return [rows]
-    if not table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE) and not _has_bare_deletes(layout, rows):
-        return [newest_rows(layout, rows)]
-    keys = zip(*(rows.column(column).to_pylist() for column in sorted(target_of(table).key)), strict=True)
-    starts: list[int] = [0]
-    places: dict[tuple[object, ...], int] = {}
-    for row, (key, place) in enumerate(zip(keys, partitions.indices.tolist(), strict=True)):
-        if places.setdefault(key, place) != place:
-            starts.append(row)
-            places = {key: place}
-    ends = [*starts[1:], rows.num_rows]
-    return [rows.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
-
-
-def _has_bare_deletes(layout: TableLayout, rows: pa.Table) -> bool:
-    """Whether a row deletes its key whatever the version of what is there: that counts even if a later row wins."""
-    version = None if layout.version_column is None else layout.schema.find(layout.version_column)
-    if version is None or OP_COLUMN not in rows.column_names:
-        return False
-    is_delete = pc.equal(rows.column(OP_COLUMN), OP_DELETE)
-    if version.name not in rows.column_names:
-        return bool(pc.any(is_delete).as_py())
-    return bool(pc.any(pc.and_(is_delete, pc.is_null(rows.column(version.name)))).as_py())
 
 
 def _sweep(services: Services, txn: Txn, kept: set[str]) -> None:

@@ -28,6 +28,7 @@ from tilth.sql.grammar import (
     render_operations,
 )
 from tilth.sql.mutation_wait import wait_for_mutation
+from tilth.sql.past import mark_of
 from tilth.sql.protocol import CheckedExpressions, CheckTask, ExpressionsTask
 from tilth.sql.queries import ask_worker
 from tilth.sql.services import Call, Services
@@ -54,7 +55,9 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     views = services.catalog.tables.views_into(table.uuid)
     if new.schema.is_stored_as(table.schema):
         # Defaults and comments: no part looks different for it.
-        services.catalog.tables.describe_columns(table.uuid, table.schema_version, new.schema)
+        services.catalog.tables.describe_columns(
+            table.uuid, table.schema_version, new.schema, keep_ts=mark_of(table, services.clock)
+        )
         _wake_consumers(services, views)
         return done(f"columns changed: {full_name(table)}")
     for view in views:

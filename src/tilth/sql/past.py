@@ -69,6 +69,13 @@ def check_kept(catalog: Catalog, clock: Clock, table: TableDef, moment: Moment) 
     check_readable(moment.ts, ahm=mark_of(table, clock), now=now, table=full_name(table))
     if milliseconds(moment.ts) < table.created_ms:
         raise SnapshotTooOldError("the table was not there yet", table=full_name(table), hint="read a later time")
+    for dropped, undone in catalog.parts.version(table.uuid).undone:
+        if dropped <= moment.ts < undone:
+            raise SnapshotTooOldError(
+                "rows that a drop hid then have come back: what the table showed is not known any more",
+                table=full_name(table),
+                hint="read a time before the drop or after the UNDROP",
+            )
     oldest = _forgotten_before(catalog, table, moment.ts)
     if oldest is not None:
         raise SnapshotTooOldError(
@@ -161,3 +168,6 @@ def _wait_over(catalog: Catalog, clock: Clock, table: TableDef, ts: int) -> None
         check_readable(ts, ahm=None, now=max(pack(clock.now_ms()), last), table=full_name(table))
     if ahead_ms + SETTLE_MS >= 0:
         clock.sleep((ahead_ms + SETTLE_MS + 1) / 1000)
+    with catalog.transactions.turn(table.uuid):
+        # Commits that drew an earlier time and are still being written have landed.
+        pass

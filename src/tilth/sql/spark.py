@@ -67,7 +67,7 @@ from tilth.sql.rewrite import Edit, rewrite
 from tilth.sql.rows.spark import changed_rows
 from tilth.sql.shadow import Needs, ask_needs, create_views, make_active, nothing_known
 from tilth.sql.spark_errors import from_spark
-from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_segments
+from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_rows
 from tilth.storage.spark import file_error, is_changed, read_snapshot
 from tilth.warehouse import TaskContext, TaskResult, run_in_task
 
@@ -468,7 +468,7 @@ class _PartWriter:
         spark_task = SparkTask.get()
         assert spark_task is not None
         # Rows with keys are found again by where they were written; all others are best sorted at once.
-        write = write_segments if self._layout.unique_key else write_parts
+        write = write_rows if self._layout.unique_key else write_parts
         return write(
             self._layout,
             pa.Table.from_batches(batches),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from tilth.model.row_op import is_op_name
 from tilth.model.table import Column, Schema, TableDef, full_name
 from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
 from tilth.sql.errors import BadAlterError, BadDefinitionError, UnknownColumnError
@@ -22,6 +23,8 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
 
     Raises UnknownColumnError, and BadDefinitionError for columns that cannot be a key or a version.
     """
+    if statement.unique_key:
+        check_no_op_column(schema)
     key = [_found(schema, name, "UNIQUE KEY") for name in statement.unique_key]
     for column in key:
         if not can_be_key(column.type):
@@ -46,6 +49,14 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
         msgspec.structs.replace(column, nullable=False) if column.name in names else column for column in schema.columns
     )
     return Schema(columns=columns)
+
+
+def check_no_op_column(schema: Schema) -> None:
+    """Raises BadDefinitionError for a column whose name says, in rows on their way in, what the row does."""
+    for column in schema.columns:
+        if is_op_name(column.name):
+            hint = "call it otherwise: rows of a table with a UNIQUE KEY tell by a column of this name that they delete"
+            raise _refused("the name is taken", column, hint=hint)
 
 
 def can_be_key(data_type: DataType) -> bool:

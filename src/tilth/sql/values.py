@@ -6,6 +6,7 @@ column.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
@@ -24,6 +25,8 @@ from tilth.storage import arrow_type, bound_of
 
 _BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
+#: Of the largest whole number that a column holds.
+_INTEGER_DIGITS_MAX = 19
 _SHOWN_LENGTH_MAX = 60
 
 T = TypeVar("T")
@@ -122,12 +125,16 @@ def _boolean(value: Given) -> bool:
 
 def _integer(value: Given, bits: int) -> int:
     _refuse(value, date, date, "a whole number")
-    if isinstance(value, float | Decimal) and value != int(value):
+    allowed = f"a number from {-(1 << bits - 1)} to {(1 << bits - 1) - 1}"
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _INTEGER_DIGITS_MAX:
+        # Before it is spelled out: 1e1000000 would take minutes.
+        _wrong(allowed)
+    if isinstance(value, float | Decimal) and (not math.isfinite(value) or value != int(value)):
         _wrong("a whole number")
     is_known = isinstance(value, str | int | float | Decimal)
     number = _read(int, value, "a whole number") if is_known else _wrong("a whole number")
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise ValueError(f"expected a number from {-(1 << bits - 1)} to {(1 << bits - 1) - 1}")
+        _wrong(allowed)
     return number
 
 

@@ -66,13 +66,13 @@ from tilth.storage.paths import (
 )
 from tilth.storage.rewrite import Place, ordered_source, rewrite_part
 from tilth.storage.rowmap import remove_row_map
+from tilth.storage.rows import write_rows
 from tilth.storage.segments import (
     OP_COLUMN,
     OP_DELETE,
     OP_UPSERT,
     read_segment,
     shaped_rows,
-    write_rows,
     write_segments,
 )
 from tilth.storage.settings import (
@@ -84,7 +84,7 @@ from tilth.storage.settings import (
 from tilth.storage.shapes import expressions
 from tilth.storage.sources import iter_source, read_source, sources_of
 from tilth.storage.translate import Translation
-from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, newest_rows, resolve_upserts
+from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
 from tilth.storage.upsert_scopes import key_scope, resolve_all, upsert_requests
 
 __all__ = [
@@ -145,7 +145,6 @@ __all__ = [
     "layout_of",
     "load_changes",
     "merge_parts",
-    "newest_rows",
     "ordered_source",
     "partition_id",
     "partition_ids",

@@ -61,6 +61,9 @@ def _clean_attempt(folder: str, txn: int, task: int, attempt: int, extension: st
     names: list[str] = []
     while os.path.exists(path := os.path.join(folder, _name(txn, task, attempt, len(names), extension))):
         names.append(os.path.basename(path))
+    if extension == PART_EXTENSION:
+        # A row map is begun before the part beside it.
+        _remove_sidecars(folder, _name(txn, task, attempt, len(names), extension))
     return sum(_remove(folder, name) for name in reversed(names) if name not in keep)
 
 
@@ -70,6 +73,10 @@ def _name(txn: int, task: int, attempt: int, n: int, extension: str) -> str:
 
 def _remove(folder: str, name: str) -> bool:
     if name.endswith(f".{PART_EXTENSION}"):
-        for extension in SIDECAR_EXTENSIONS:
-            remove(os.path.join(folder, sidecar_name(name, extension)))
+        _remove_sidecars(folder, name)
     return remove(os.path.join(folder, name))
+
+
+def _remove_sidecars(folder: str, name: str) -> None:
+    for extension in SIDECAR_EXTENSIONS:
+        remove(os.path.join(folder, sidecar_name(name, extension)))

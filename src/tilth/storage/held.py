@@ -20,6 +20,9 @@ T = TypeVar("T")
 #: In each process that looks for keys.
 HELD_BYTES_MAX = 64 << 20
 
+#: What an entry weighs beside its arrays.
+ENTRY_BYTES = 2048
+
 
 class HeldFiles:
     """By file what a reader made of it. Threads may share it."""
@@ -40,7 +43,7 @@ class HeldFiles:
                 held: T = self._entries[key][0]
                 return held
         made = read()
-        size = size_of(made)
+        size = ENTRY_BYTES + size_of(made)
         with self._lock:
             if key not in self._entries and size <= self._bytes_max:
                 self._entries[key] = made, size

@@ -330,7 +330,11 @@ def _groups(
 def _may_be_in(wanted: Wanted, column: int, statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
     if statistics is None or not statistics.has_min_max or not (is_number(kind) or _is_text(kind)):
         return True
-    return wanted.may_be_in(column, pa.scalar(statistics.min, kind), pa.scalar(statistics.max, kind))
+    try:
+        return wanted.may_be_in(column, pa.scalar(statistics.min, kind), pa.scalar(statistics.max, kind))
+    except (OverflowError, ValueError):
+        # Times beyond the years that Python knows.
+        return True
 
 
 def _runs(groups: Iterable[tuple[int, int, int]]) -> Iterator[list[tuple[int, int]]]:

@@ -15,10 +15,12 @@ from tilth.base.settings import Setting, value_of
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
 from tilth.storage.settings import (
+    ENABLE_UNIQUE_PARTIAL_UPDATE,
     MEMORY_BUFFER,
     PARQUET_COMPRESSION_LEVEL,
     PARQUET_ROW_GROUP_BYTES,
     PARQUET_ROW_GROUP_ROWS,
+    PARTITION_LEVEL_UNIQUE_KEYS,
     TABLE_SETTING_NAMES,
     TABLE_SETTINGS,
 )
@@ -58,6 +60,10 @@ class TableLayout:
     version_column: str | None = None
     #: Whether rows first land in row segments.
     is_buffered: bool = False
+    #: Whether keys are unique across partitions, so that rows with one key may lie in several.
+    is_keyed_across: bool = False
+    #: Whether a NULL keeps the old value of the row with that key.
+    is_partial: bool = False
     #: By this column's time rows expire; of it too the files' ranges are kept.
     ttl_column: str | None = None
     zstd_level: int = PARQUET_COMPRESSION_LEVEL.default
@@ -111,6 +117,9 @@ def layout_of(table: TableDef, root: str, schema: Schema | None = None, *, fsync
         unique_key=table.unique_key,
         version_column=table.version_column,
         is_buffered=bool(table.unique_key) or value_of(values, MEMORY_BUFFER),
+        is_keyed_across=bool(table.unique_key and table.partition_by)
+        and not value_of(values, PARTITION_LEVEL_UNIQUE_KEYS),
+        is_partial=bool(table.unique_key) and value_of(values, ENABLE_UNIQUE_PARTIAL_UPDATE),
         ttl_column=_ttl_column(table),
         zstd_level=value_of(values, PARQUET_COMPRESSION_LEVEL),
         row_group_rows=value_of(values, PARQUET_ROW_GROUP_ROWS),

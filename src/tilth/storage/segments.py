@@ -23,7 +23,7 @@ from tilth.storage.bounds import range_of
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.files import SummingFile, make_folder, mapped, sync_folder
 from tilth.storage.partition import partition_ids
-from tilth.storage.parts import damaged, exact, ranged_columns, write_parts
+from tilth.storage.parts import damaged, exact, ranged_columns
 from tilth.storage.paths import SEGMENT_EXTENSION, TableLayout, file_name
 
 #: Of rows that come into a table with a unique key: what they do. It is no column of the table.
@@ -32,14 +32,6 @@ OP_COLUMN, OP_UPSERT, OP_DELETE = row_op.OP_COLUMN, row_op.OP_UPSERT, row_op.OP_
 BATCH_BYTES_MAX = 16 << 20
 #: What is held back of small buffers, so that a wide row of them is one write.
 _WRITE_BYTES = 1 << 20
-
-
-def write_rows(
-    layout: TableLayout, rows: pa.Table, *, txn: int, task: int, attempt: int, first_n: int = 0
-) -> list[WrittenPart]:
-    """Writes the rows as the table wants them to land: as row segments, or as sorted parts."""
-    write = write_segments if layout.is_buffered else write_parts
-    return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
 
 
 def write_segments(

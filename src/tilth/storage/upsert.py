@@ -114,7 +114,7 @@ def newest_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
             if OP_COLUMN in rows.column_names
             else np.zeros(rows.num_rows, np.bool_),
             versions=None if version is None else rows.column(version),
-            codes=_codes(columns, key_types(layout)),
+            codes=key_codes(columns, key_types(layout)),
         )
     )
     return rows if len(groups.winners) == rows.num_rows else rows.take(pa.array(np.sort(groups.winners)))
@@ -150,11 +150,11 @@ def _read_fresh(layout: TableLayout, sources: tuple[PartSource, ...], *, is_part
         firsts=np.cumsum([0, *(table.num_rows for table in tables[:-1])]),
         is_delete=rows.column(OP_COLUMN).to_numpy() == OP_DELETE,
         versions=None if version is None else rows.column(version.name),
-        codes=_codes(keys, key_types(layout)),
+        codes=key_codes(keys, key_types(layout)),
     )
 
 
-def _codes(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> Rows:
+def key_codes(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> Rows:
     """For each row a number that is equal for equal keys only: the key's hash, or its rank where hashes meet."""
     keys = keys_of(columns, types)
     hashes = keys.hashes.view(np.int64)

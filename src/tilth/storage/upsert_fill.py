@@ -116,6 +116,10 @@ def _read(folder: str, source: PartSource, rows: Rows, columns: Sequence[Column]
             hint = "wait for the ALTER's mutation, which brings the column to all parts"
             raise RetryError("a part lacks a column that a row keeps", part=source.name, column=column.name, hint=hint)
     names = [stored[column.id] for column in columns if column.id in stored]
+    if not names:
+        nulls = [pa.nulls(len(rows), arrow_type(column.type)) for column in columns]
+        yield pa.table(nulls, names=[column.name for column in columns])
+        return
     count = 0
     for table, indices in iter_source(folder, source, columns=names, block_rows=_BLOCK_ROWS):
         places = np.flatnonzero(are_among(indices, rows))

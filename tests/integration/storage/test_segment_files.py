@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,6 +120,23 @@ def test_rows_land_as_the_layout_says(layout: TableLayout) -> None:
     assert [part.file.name for part in write_rows(buffered, _rows(2, 1), **AT)] == ["3-0.0-0.arrow"]
     assert [part.file.name for part in write_rows(plain, _rows(2, 1), **AT)] == ["3-0.0-0.parquet"]
     assert write_segments(layout, _rows(), txn=4, task=0, attempt=0) == []
+
+
+def test_rows_of_one_key_in_several_partitions_keep_their_order(layout: TableLayout) -> None:
+    by_day = (Transform(kind=TransformKind.IDENTITY, column="Day"),)
+    rows = pa.table(
+        {"k": [1, 2, 1, 1, 2], "Day": ["mon", "mon", "tue", "mon", "mon"], "_op": pa.array([0] * 5, pa.int8())}
+    )
+    keyed = TableLayout(
+        folder=layout.folder, schema=SCHEMA, partition_by=by_day, unique_key=("k",), is_buffered=True,
+        is_keyed_across=True, is_partial=True, fsync=False,
+    )  # fmt: skip
+    written = write_rows(keyed, rows, **AT)
+    found = [(part.partition, read_source(layout.folder, _source(part), ["k"])[0].to_pydict()["k"]) for part in written]
+    assert found == [("mon", [1, 2, 2]), ("tue", [1]), ("mon", [1])]
+    whole = dataclasses.replace(keyed, is_partial=False)
+    newest = write_rows(whole, rows, txn=9, task=0, attempt=0)
+    assert [(part.partition, part.rows) for part in newest] == [("mon", 2)]
 
 
 def test_rows_that_delete_need_no_more_than_the_key(layout: TableLayout) -> None:

@@ -12,7 +12,9 @@ from tilth.base.errors import FencedError
 from tilth.catalog import (
     DropPartition,
     InsertPart,
+    NoRowsSince,
     NothingToUndropError,
+    PartsChangedError,
     ReplaceParts,
     TrashedPart,
     TruncateTable,
@@ -377,3 +379,29 @@ def test_records_of_older_programs(world: World) -> None:
     world.kv.commit([], {pack(Space.TRASH, world.t, "a", 1, 1, 0, 1): codec.TRASH.encode(item)}, [])
     with pytest.raises(NothingToUndropError):
         undrop(world)
+
+
+def test_who_looked_through_the_partition_before_an_undrop_looks_again(world: World) -> None:
+    """An upsert that found the partition empty would put its rows beside those that came back."""
+    world.insert("a")
+    drop(world)
+    looked_ts = world.catalog.parts.snapshot(world.t).ts
+    undrop(world)
+    txn = world.catalog.transactions.begin("insert")
+    upsert = InsertPart(table=world.t, written=world.written("a"))
+    looked = NoRowsSince(table=world.t, ts=looked_ts, partitions=("a",))
+    with pytest.raises(PartsChangedError):
+        world.catalog.transactions.commit_or_raise(txn.id, [upsert], [looked])
+    now = NoRowsSince(table=world.t, ts=world.catalog.parts.snapshot(world.t).ts, partitions=("a",))
+    world.catalog.transactions.commit_or_raise(txn.id, [upsert], [now])
+
+
+def test_a_table_remembers_since_when_undone_drops_are_undone(world: World) -> None:
+    spans = []
+    world.insert("a")
+    for _ in range(40):
+        drop(world)
+        dropped_ts = world.catalog.parts.version(world.t).last_commit_ts
+        undrop(world)
+        spans.append((dropped_ts, world.catalog.parts.version(world.t).last_commit_ts))
+    assert world.catalog.parts.version(world.t).undone == tuple(spans[-32:])

@@ -96,6 +96,15 @@ def test_a_word_that_means_nothing_breaks_its_message() -> None:
     assert decoded.broken[0].reason == "column `name`: later, but db.t must know what the row does"
 
 
+def test_a_row_that_deletes_must_say_where_it_is() -> None:
+    """It would look for its key in another partition, and quietly delete nothing."""
+    check = RowCheck("id", Wanted.PLACE, "db.t looks for the row in its partition", op="name")
+    values = [b'{"name": "u"}', b'{"id": 1, "name": "d"}', b'{"name": "d"}', b'{"name": "c", "id": 2}']
+    decoded = decode(COLUMNS, values, checks=[check])
+    assert decoded.rows.to_pylist() == [{"id": None, "name": "u"}, {"id": 1, "name": "d"}, {"id": 2, "name": "c"}]
+    assert [broken.offset for broken in decoded.broken] == [2]
+
+
 @pytest.mark.parametrize(
     ("values", "ops"),
     [

@@ -30,13 +30,19 @@ def parts(world: SqlWorld, name: str = "t") -> tuple[Part, ...]:
     return world.catalog.parts.snapshot(table_of(world, name).uuid).parts
 
 
-def at_once(world: SqlWorld, *texts: str) -> dict[str, str]:
-    """Runs the statements from threads of their own; by statement its message, or the code of its error."""
+def at_once(world: SqlWorld, *texts: str, rows_max: int = 100) -> dict[str, str]:
+    """Runs the statements from threads of their own; by statement its message, or the code of its error.
+
+    With `rows_max` rows a group is full and waits no longer.
+    """
+    wait_ms = 1000 if rows_max == 100 else 30_000
     told: dict[str, str] = {}
 
     def run(text: str) -> None:
         try:
-            told[text] = world.run(text, settings={"async_insert_busy_timeout_ms": "1000"}).message
+            told[text] = world.run(
+                text, settings={"async_insert_busy_timeout_ms": str(wait_ms), "async_insert_max_rows": str(rows_max)}
+            ).message
         except TilthError as error:
             told[text] = error.code
 
@@ -100,7 +106,7 @@ def test_an_alter_in_between_is_no_error(world: SqlWorld) -> None:
         return commit(*arguments)  # type: ignore[arg-type]
 
     world.catalog.transactions.commit_or_raise = altered  # type: ignore[assignment,method-assign]
-    told = at_once(world, *(f"INSERT INTO t (s, a) VALUES ('x', {number})" for number in range(4)))
+    told = at_once(world, *(f"INSERT INTO t (s, a) VALUES ('x', {number})" for number in range(4)), rows_max=4)
     assert set(told.values()) == {"inserted into default.t: 1 rows"}
     assert sum(part.rows for part in parts(world)) == 4
     assert {part.schema_version for part in parts(world)} == {table_of(world).schema_version}

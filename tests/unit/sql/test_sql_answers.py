@@ -97,6 +97,8 @@ def test_values_are_refused_in_our_words(world: SqlWorld) -> None:
         ("ALTER TABLE t ADD COLUMN n DateTime DEFAULT 'abc'", "expected a time"),
         ("ALTER TABLE t DROP PARTITION 'garbage'", "expected a date, as in '2020-01-31'"),
         ("INSERT INTO t (a, d) VALUES ('x', '2020-01-01')", "expected a whole number"),
+        ("INSERT INTO t (a, d) VALUES (1e1000000, '2020-01-01')", "expected a whole number"),
+        ('INSERT INTO t FORMAT JSONEachRow {"a": 1e1000000, "d": "2020-01-01"}', "expected a number from"),
     ):
         error = refused(world, text)
         assert (error.code, expected in str(error)) == ("BAD_VALUE", True), error

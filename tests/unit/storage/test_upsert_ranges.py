@@ -8,7 +8,7 @@ from tilth.model.part import Bound, ColumnRange, DataFile, Part, PartName, Writt
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import DataType, Decimal, Kind, Simple
 from tilth.storage import candidates
-from tilth.storage.held import HeldFiles
+from tilth.storage.held import ENTRY_BYTES, HeldFiles
 
 FILE = DataFile(name="1-0.0-0.parquet", size=1, checksum=0)
 
@@ -84,7 +84,7 @@ def test_any_of_the_written_parts_is_enough() -> None:
 
 
 def test_what_was_read_last_is_held_up_to_a_bound() -> None:
-    held = HeldFiles(bytes_max=10)
+    held = HeldFiles(bytes_max=2 * ENTRY_BYTES + 10)
     reads: list[str] = []
 
     def get(name: str, size: int) -> str:
@@ -94,7 +94,7 @@ def test_what_was_read_last_is_held_up_to_a_bound() -> None:
 
         return held.get(("folder",), DataFile(name=name, size=1, checksum=2), read, lambda _: size)
 
-    for name, size in (("a", 4), ("b", 4), ("a", 4), ("c", 4), ("a", 4), ("b", 4), ("huge", 11), ("b", 4)):
+    for name, size in (("a", 4), ("b", 4), ("a", 4), ("c", 4), ("a", 4), ("b", 4), ("huge", 3 * ENTRY_BYTES), ("b", 4)):
         assert get(name, size) == name
     assert reads == ["a", "b", "c", "b", "huge"]
 

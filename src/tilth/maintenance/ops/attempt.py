@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, assert_never
 
 from tilth.base.clock import Clock
-from tilth.base.errors import FencedError, TilthError, UnknownOutcomeError
+from tilth.base.errors import FencedError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog import (
@@ -58,6 +59,8 @@ FactsT = TypeVar("FactsT")
 
 #: Of one commit. Changes of one round are named so that they apply in the order of the rounds: by one digit.
 TRANSLATIONS_MAX = 10
+#: Rounds while others commit.
+TRANSLATIONS_BESIDE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +257,11 @@ class Attempts(Generic[WorkT, FactsT]):
                 continue
             except TilthError as error:
                 known.append((written.work, error))
+            except OSError as error:
+                # What was left behind could not be removed; it is asked for once more.
+                _log.warning("outcome_not_concluded", cause_id=str(written.txn.id), reason=error)
+                with self._lock:
+                    self._unknown.append(written)
             else:
                 action = f"{self._recipe.noun}_outcome_known"
                 _log.info(action, cause_id=str(written.txn.id), table=self._watch.name, done=told)
@@ -338,17 +346,24 @@ class Attempts(Generic[WorkT, FactsT]):
                 live.handle = None
 
     def _commit(self, written: _Written[WorkT, FactsT]) -> str:
-        while True:
-            try:
-                outcome = self._catalog.transactions.commit(written.txn.id, self._updates(written))
-                if not self._is_behind(outcome) or written.rounds == TRANSLATIONS_MAX:
-                    break
-                # Nothing was applied, and the transaction still runs.
-                self._catch_up(written)
-            except TilthError as refused:
-                # In a way that applied nothing.
-                self._give_up(written.txn, refused, is_settled=True)
-                raise
+        transactions = self._catalog.transactions
+        try:
+            outcome = transactions.commit(written.txn.id, self._updates(written))
+            while self._is_behind(outcome) and written.rounds < TRANSLATIONS_MAX:
+                # Nothing was applied, and the transaction still runs. Once a few rounds were lost nobody else commits
+                # to the table during one: it is short, and the next commit lands.
+                is_alone = written.rounds >= TRANSLATIONS_BESIDE
+                with transactions.turn(self._watch.uuid) if is_alone else nullcontext():
+                    self._catch_up(written)
+                    outcome = transactions.commit(written.txn.id, self._updates(written))
+        except TilthError as refused:
+            # In a way that applied nothing.
+            self._give_up(written.txn, refused, is_settled=True)
+            raise
+        except OSError as error:
+            failed = UnavailableError("changes could not be brought over", table=self._watch.name, reason=error)
+            self._give_up(written.txn, failed, is_settled=True)
+            raise failed from error
         return self._concluded(written, outcome)
 
     def _concluded(self, written: _Written[WorkT, FactsT], outcome: CommitOutcome) -> str:

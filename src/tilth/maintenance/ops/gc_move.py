@@ -190,6 +190,7 @@ class MovePhase:
             settings=settings,
         )
         moves = [ended[verdict.name] for verdict in verdicts if verdict.goes]
+        table.forget_versions([end_ts for _, end_ts in moves])
         staying = [verdict for verdict in verdicts if not verdict.goes]
         for first in range(0, len(moves), settings.move_batch):
             hit("gc.before_trash")

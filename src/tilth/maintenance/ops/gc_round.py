@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilth.base.clock import Clock
@@ -61,6 +61,11 @@ class GcTable:
         if settings.history >= 0:
             settings = replace(settings, old_parts_lifetime=0.0)
         return self.limit(now_ms, settings)
+
+    def forget_versions(self, ends: Sequence[int]) -> None:
+        """Before files go that readers needed until these times: from then on no read finds the versions before."""
+        if ends:
+            self.catalog.history.trim(self.uuid, max(ends))
 
 
 def promised_ms(settings: GcSettings) -> int:

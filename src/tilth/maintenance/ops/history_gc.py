@@ -132,6 +132,7 @@ class HistoryGc:
                     going.append(delta)
                 else:
                     staying.append((delta, verdict))
+        table.forget_versions([delta.end_ts for delta in going])
         for first in range(0, len(going), REMOVE_BATCH):
             self._remove(done, going[first : first + REMOVE_BATCH])
         done.kept += len(staying)

@@ -128,6 +128,7 @@ class LogGc:
     ) -> list[tuple[Part, int]]:
         """Through the trash to nothing; returns what has to stay in the trash."""
         table = self._table
+        table.forget_versions([end_ts for _, end_ts in going])
         hit("log_gc.before_trash")
         moves: list[tuple[Entry, int]] = list(going)
         fence = table.owner.fence(table.uuid)

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnknownOutcomeError
+from tilth.base.hybrid import pack
 from tilth.base.logs import Log
 from tilth.base.retry import Retry
 from tilth.catalog import Catalog
@@ -46,6 +47,7 @@ from tilth.maintenance.state import (
 from tilth.maintenance.stats import MutationProgress
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.model.history import ancient_mark
 from tilth.model.mutation import Mutation, needs
 from tilth.model.part import Part, PartEvent, parse_part_name
 from tilth.model.service import ServiceKind
@@ -329,7 +331,7 @@ class MutateOp:
             selection = select_mutations(view, self._watch.knobs.mutate)
             if selection.head is None or not selection.is_finished:
                 break
-            if not self._catalog.mutations.finish(self._watch.uuid, selection.head.id):
+            if not self._catalog.mutations.finish(self._watch.uuid, selection.head.id, keep_ts=self._mark()):
                 # A part that needs it has come since the parts were read.
                 self._has_news = True
                 break
@@ -482,10 +484,14 @@ class MutateOp:
         if not has_more:
             self._finish(entry)
 
+    def _mark(self) -> int | None:
+        """Reads of the past need the columns of then up to here."""
+        return ancient_mark(pack(self._clock.now_ms()), self._watch.knobs.gc.history)
+
     def _finish(self, entry: int) -> None:
         """Ends the entry if this was its last part. If that is not known yet, the next look does it."""
         try:
-            is_done = self._catalog.mutations.finish(self._watch.uuid, entry)
+            is_done = self._catalog.mutations.finish(self._watch.uuid, entry, keep_ts=self._mark())
         except TilthError as error:
             _log.warning("mutation_not_finished", cause_id=str(entry), table=self._watch.name, reason=error)
             return
