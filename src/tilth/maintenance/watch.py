@@ -22,6 +22,7 @@ from tilth.maintenance.knobs import (
 from tilth.maintenance.policy import GcSettings, MergeSettings, MutateSettings, PartitionSettings, PartitionStats
 from tilth.maintenance.policy.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS
 from tilth.maintenance.state import is_on
+from tilth.maintenance.taken import TakenParts
 from tilth.maintenance.workload import Workload
 from tilth.model.mutation import Mutation
 from tilth.model.part import PartEvent, parse_part_name
@@ -66,17 +67,16 @@ def _knobs(given: frozenset[tuple[str, str]]) -> TableKnobs:
 
 
 class TableWatch:
-    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid` and `mutations`."""
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `taken` and
+    `mutations`."""
 
     def __init__(self, definition: TableDef) -> None:
         self.uuid = definition.uuid
         self.definition = definition
         self.knobs = knobs_of(definition)
-        self.lock = threading.Lock()
-        #: Set when a merge or a mutation ends: its parts may be chosen again.
-        self.merge_ended = threading.Condition(self.lock)
-        #: Names of parts that a waiting or running merge or mutation has taken.
-        self.being_merged: set[str] = set()
+        self.lock = threading.RLock()
+        #: The parts that waiting or running work has for itself.
+        self.taken = TakenParts(self.lock)
         #: Entries that some part may still need, oldest first; replaced as a whole.
         self.mutations: tuple[Mutation, ...] = ()
         self.stats: dict[str, PartitionStats] = {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import logging
-import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +19,6 @@ from typing import IO, Any, Protocol, TypeVar, assert_never
 import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import TaskContext as SparkTask
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
@@ -28,7 +26,6 @@ from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSe
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
-from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
@@ -67,13 +64,11 @@ from tilth.sql.rewrite import Edit, rewrite
 from tilth.sql.rows.spark import changed_rows
 from tilth.sql.shadow import Needs, ask_needs, create_views, make_active, nothing_known
 from tilth.sql.spark_errors import from_spark
+from tilth.sql.writing.spark import written_in_tasks
 from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_rows
 from tilth.storage.spark import file_error, is_changed, read_snapshot
 from tilth.warehouse import TaskContext, TaskResult, run_in_task
 
-#: Bytes of rows that a task of an INSERT holds before it sorts and writes them.
-INSERT_BUFFER_BYTES = 256 * 1024 * 1024
-_FACTS = "facts binary"
 _VIEW_PREFIX = "__tilth_"
 _VERSION = re.compile(r"[0-9]{1,18}")
 _PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
@@ -425,58 +420,16 @@ def to_stream(table: pa.Table) -> bytes:
 def inserted(frame: DataFrame, task: InsertTask, check: Callable[[], None]) -> list[WrittenPart]:
     """Sorts and writes the rows in the tasks of one job; raises what the first failed task met."""
     rows = _conformed(frame, task)
-    writer = _PartWriter(layout=layout_of(task.target, task.root), txn=task.txn)
-    facts = rows.coalesce(task.tasks_max).mapInArrow(writer, _FACTS).collect()
-    check()
-    parts: list[WrittenPart] = []
-    for (fact,) in facts:
-        outcome = pickle.loads(fact)
-        if isinstance(outcome, TilthError):
-            raise outcome
-        parts += outcome
-    return parts
+    write = partial(_write_inserted, layout_of(task.target, task.root), task.txn)
+    return written_in_tasks(rows.coalesce(task.tasks_max), write, check)
 
 
-class _PartWriter:
-    """Runs in Spark's tasks: rows in, facts of the parts written out."""
-
-    def __init__(self, *, layout: TableLayout, txn: int) -> None:
-        self._layout = layout
-        self._txn = txn
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            outcome: object = self._write_all(batches)
-        except TilthError as error:
-            # As a row, it keeps its kind and its facts; Spark would make text of it.
-            outcome = error
-        yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["facts"])
-
-    def _write_all(self, batches: Iterator[pa.RecordBatch]) -> list[WrittenPart]:
-        written: list[WrittenPart] = []
-        held: list[pa.RecordBatch] = []
-        size = 0
-        for batch in batches:
-            held.append(batch)
-            size += batch.nbytes
-            if size >= INSERT_BUFFER_BYTES:
-                written += self._write(held, len(written))
-                held, size = [], 0
-        return written + (self._write(held, len(written)) if held else [])
-
-    def _write(self, batches: list[pa.RecordBatch], first_n: int) -> list[WrittenPart]:
-        spark_task = SparkTask.get()
-        assert spark_task is not None
-        # Rows with keys are found again by where they were written; all others are best sorted at once.
-        write = write_rows if self._layout.unique_key else write_parts
-        return write(
-            self._layout,
-            pa.Table.from_batches(batches),
-            txn=self._txn,
-            task=spark_task.partitionId(),
-            attempt=spark_task.attemptNumber(),
-            first_n=first_n,
-        )
+def _write_inserted(
+    layout: TableLayout, txn: int, rows: pa.Table, *, task: int, attempt: int, first_n: int
+) -> list[WrittenPart]:
+    # Rows with keys are found again by where they were written; all others are best sorted at once.
+    write = write_rows if layout.unique_key else write_parts
+    return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
 
 
 def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:

@@ -242,10 +242,10 @@ def test_a_part_that_something_works_on_is_left_to_that(world: DeltaWorld) -> No
     world.change((one, 10))
     world.work()
     watch = world.manager._registry.get(world.t).watch
-    watch.being_merged.add(str(one.name))
+    assert watch.taken.take([str(one.name)])
     world.work(HISTORY_SECONDS + 1)
     assert world.visible_count() == 1
-    watch.being_merged.clear()
+    watch.taken.give_back([str(one.name)])
     world.work(31)
     assert world.visible_count() == 0
 

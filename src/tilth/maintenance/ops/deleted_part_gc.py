@@ -121,10 +121,8 @@ class DeletedPartGc:
     def _hide(self, done: Round, partition: str, parts: Sequence[tuple[Part, int]]) -> None:
         """Those that nothing works on; the others are left to what does."""
         watch = self._table.watch
-        with watch.lock:
-            free = [(part, newest) for part, newest in parts if str(part.name) not in watch.being_merged]
-            names = [str(part.name) for part, _ in free]
-            watch.being_merged.update(names)
+        names = watch.taken.take_free(str(part.name) for part, _ in parts)
+        free = [(part, newest) for part, newest in parts if str(part.name) in names]
         if len(free) < len(parts):
             self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
         try:
@@ -137,9 +135,7 @@ class DeletedPartGc:
             self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
             done.reason = str(error)
         finally:
-            with watch.lock:
-                watch.being_merged.difference_update(names)
-                watch.merge_ended.notify_all()
+            watch.taken.give_back(names)
             watch.is_woken = True
 
     def _commit(self, parts: Sequence[tuple[Part, int]]) -> None:

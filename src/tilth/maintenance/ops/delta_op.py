@@ -13,21 +13,19 @@ from collections.abc import Callable, Collection, Sequence
 
 from tilth.base.clock import Clock
 from tilth.base.errors import UnknownOutcomeError
-from tilth.base.logs import Log
 from tilth.catalog import Catalog, DeltasGoneError, PartsGoneError
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.attempt import Attempts
 from tilth.maintenance.ops.delta_look import DeltaLook, PartitionDeltas
 from tilth.maintenance.ops.delta_work import DeltaChoice, DeltaRecipe, DeltaWork
+from tilth.maintenance.ops.failures import PartitionFailures
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.state import (
     Failure,
     ServiceState,
     ServiceWork,
-    failed_again,
     is_failure,
-    newest,
     service_told,
 )
 from tilth.maintenance.tally import Tally
@@ -38,9 +36,6 @@ from tilth.warehouse import Dispatcher, TaskCancelledError
 
 #: What a compaction is told of that came too late; it is no failure.
 MERGED_MEANWHILE = "its part was merged meanwhile"
-
-_log = Log("maintenance")
-
 
 #: From the partitions with deltas, the names of busy parts and the time.
 ChooseDeltas = Callable[[Sequence[PartitionDeltas], Collection[str], int], DeltaChoice]
@@ -83,8 +78,7 @@ class DeltaOp:
         self._attempts = Attempts(clock, catalog, dispatcher, root, recipe, watch=watch, owner=owner, cleaner=cleaner)
         self._running = 0
         self._choice = DeltaChoice(about="not looked at yet")
-        #: By partition.
-        self._failures: dict[str, Failure] = {}
+        self._failures = PartitionFailures(kind, watch)
         self._is_cancelled = threading.Event()
         #: Looks so far, and when the last one was.
         self.wakeups = 0
@@ -113,8 +107,7 @@ class DeltaOp:
             return 0
         if self._switched_off_by:
             return FAR_MS
-        with self._watch.lock:
-            retries = [each.until_ms for each in self._failures.values() if each.until_ms > self.last_wakeup_ms]
+        retries = [each.until_ms for each in self._failures.waiting(self.last_wakeup_ms).values()]
         return min([self._look.due_ms, self._choice.due_ms, *retries])
 
     def observe(self, event: PartEvent, partition: str) -> None:
@@ -165,10 +158,9 @@ class DeltaOp:
         work = self._choice.work
         if work is None:
             return NotPrepared(f"{wanted.partition}: {self._choice.about}")
+        if not self._watch.taken.take(work.names):
+            return NotPrepared(f"{work.partition}: one of the parts was taken meanwhile")
         with self._watch.lock:
-            if not self._watch.being_merged.isdisjoint(work.names):
-                return NotPrepared(f"{work.partition}: one of the parts was taken meanwhile")
-            self._watch.being_merged.update(work.names)
             self._running += 1
         self._choice = DeltaChoice(about=work.about, due_ms=0)
         return Prepared(about=work.about, work=work)
@@ -191,12 +183,10 @@ class DeltaOp:
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
         choice = self._choice
-        with self._watch.lock:
-            failure = newest(self._failures.values())
         work = ServiceWork(
             running=self._running,
             waiting=int(choice.work is not None),
-            failure=failure,
+            failure=self._failures.newest(),
             running_reason=f"{self._running} {self.kind} are running",
             waiting_reason=choice.work.about if choice.work is not None else "",
             idle_reason=f"{self._switched_off_by} is off" if self._switched_off_by else choice.about,
@@ -204,9 +194,7 @@ class DeltaOp:
         return service_told(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
 
     def _chosen(self, partitions: Sequence[PartitionDeltas], now_ms: int) -> DeltaChoice:
-        with self._watch.lock:
-            busy = frozenset(self._watch.being_merged)
-            failing = {name: failure for name, failure in self._failures.items() if failure.until_ms > now_ms}
+        busy, failing = self._watch.taken.now(), self._failures.waiting(now_ms)
         choice = self._choose([each for each in partitions if each.partition not in failing], busy, now_ms)
         if choice.work is None and failing:
             return DeltaChoice(about=next(iter(failing.values())).reason, due_ms=choice.due_ms)
@@ -214,19 +202,13 @@ class DeltaOp:
 
     def _forget_failures(self, partitions: Collection[str], now_ms: int, *, is_idle: bool) -> None:
         """Of where nothing is left that could fail."""
-        with self._watch.lock:
-            self._failures = {
-                name: failure
-                for name, failure in self._failures.items()
-                if name in partitions and not (is_idle and failure.until_ms <= now_ms)
-            }
+        self._failures.keep(lambda name, each: name in partitions and not (is_idle and each.until_ms <= now_ms))
 
     def _run(self, work: DeltaWork) -> str:
         keeps_parts = False
         try:
             told = self._attempts.perform(work)
-            with self._watch.lock:
-                self._failures.pop(work.partition, None)
+            self._failures.succeeded(work.partition)
             return told
         except UnknownOutcomeError:
             keeps_parts = True
@@ -243,9 +225,7 @@ class DeltaOp:
                 self._give_back(work)
 
     def _give_back(self, work: DeltaWork) -> None:
-        with self._watch.lock:
-            self._watch.being_merged.difference_update(work.names)
-            self._watch.merge_ended.notify_all()
+        self._watch.taken.give_back(work.names)
         self._look.notice(work.partition)
 
     def _resolve_unknown(self) -> None:
@@ -263,11 +243,7 @@ class DeltaOp:
             # The table went on without us.
             self._told(partition, str(error))
             return
-        now_ms = self._clock.now_ms()
-        with self._watch.lock:
-            before = self._failures.get(partition)
-            self._failures[partition] = failed_again(before, error, now_ms=now_ms, about=partition)
-        _log.warning(f"{self.kind.value.lower()}_failed", table=self._watch.name, partition=partition, reason=error)
+        self._failures.failed(partition, error, self._clock.now_ms())
 
 
 def _work_of(prepared: Prepared) -> DeltaWork:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
-from tilth.base.logs import Log
 from tilth.base.units import show_bytes
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.attempt import Attempts, Translator, translation_of
+from tilth.maintenance.ops.failures import PartitionFailures
 from tilth.maintenance.ops.flush_work import Flush, FlushRecipe
 from tilth.maintenance.ops.sources import PartsNow, changes_of, delta_bytes, parts_now
 from tilth.maintenance.owner import Owner
@@ -31,9 +31,7 @@ from tilth.maintenance.state import (
     Failure,
     ServiceState,
     ServiceWork,
-    failed_again,
     is_failure,
-    newest,
     service_told,
 )
 from tilth.maintenance.stats import FlushReport
@@ -50,8 +48,6 @@ FLUSH_THREADS = 4
 FLUSH_WAIT_MS = 600_000
 #: After these there may be other segments than the last look saw.
 _TELLING_EVENTS = frozenset({"new", "flush", "hide", "undrop", "mutate"})
-
-_log = Log("maintenance")
 
 
 class FlushStuckError(UnavailableError):
@@ -131,8 +127,7 @@ class FlushOp:
         self._waiting = _Waiting()
         #: Flushes under way, of the background and of commands.
         self._running = 0
-        #: By partition.
-        self._failures: dict[str, Failure] = {}
+        self._failures = PartitionFailures(self.kind, watch)
         self._has_news = True
         #: Whether a flush has ended since the last look.
         self._has_ended = False
@@ -178,8 +173,7 @@ class FlushOp:
         waiting = self._open(self._clock.now_ms())
         if waiting.specs:
             return waiting.oldest_ms + self._settings.threshold_secs * 1000
-        with self._watch.lock:
-            return min((failure.until_ms for failure in self._failures.values()), default=0)
+        return min((failure.until_ms for failure in self._failures.all().values()), default=0)
 
     def observe(self, event: PartEvent, partition: str) -> None:
         """A line of the part log about this table."""
@@ -227,7 +221,7 @@ class FlushOp:
 
     def prepare(self) -> Prepared | NotPrepared:
         there, specs = self._read(None)
-        failing = self._failing(self._clock.now_ms())
+        failing = self._failures.waiting(self._clock.now_ms())
         flushes = self._take(there, [spec for spec in specs if spec.partition not in failing])
         if not flushes:
             # What the last look saw is old.
@@ -251,8 +245,7 @@ class FlushOp:
         return f"{sum(len(each.sources) for each in flushes)} segments, {rows} rows into {len(flushes)} parts"
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        with self._watch.lock:
-            failure = newest(self._failures.values())
+        failure = self._failures.newest()
         waiting = self._open(now_ms)
         gain = self._gain(waiting, now_ms)
         about = waiting.about(now_ms, gain)
@@ -319,8 +312,7 @@ class FlushOp:
             raise
         segments = [part for part in there.parts if part.is_segment]
         partitions = {part.name.partition for part in segments}
-        with self._watch.lock:
-            self._failures = {name: each for name, each in self._failures.items() if name in partitions}
+        self._failures.keep(lambda name, _: name in partitions)
         self._waiting = _Waiting(
             specs=tuple(specs),
             segments=len(segments),
@@ -329,8 +321,7 @@ class FlushOp:
 
     def _read(self, partition: str | None, *, only: frozenset[str] | None = None) -> tuple[PartsNow, list[FlushSpec]]:
         """What is visible, and what could be flushed of it; of the segments none but those named, if some are."""
-        with self._watch.lock:
-            taken = set(self._watch.being_merged)
+        taken = self._watch.taken.now()
         if not self._catalog.parts.version(self._watch.uuid).segments:
             return PartsNow(parts=(), changes={}), []
         there = parts_now(self._catalog, self._watch.uuid, None if partition is None else [partition])
@@ -346,16 +337,12 @@ class FlushOp:
 
     def _open(self, now_ms: int) -> _Waiting:
         """What the last look saw, without what has failed a moment ago."""
-        return self._waiting.without(self._failing(now_ms))
+        return self._waiting.without(self._failures.waiting(now_ms))
 
     def _gain(self, waiting: _Waiting, now_ms: int) -> float:
         if not waiting.specs:
             return 0.0
         return flush_gain(waiting.bytes, max(0, now_ms - waiting.oldest_ms), self._settings)
-
-    def _failing(self, now_ms: int) -> set[str]:
-        with self._watch.lock:
-            return {name for name, failure in self._failures.items() if failure.until_ms > now_ms}
 
     def _notice(self) -> None:
         self._has_news = True
@@ -368,10 +355,9 @@ class FlushOp:
         flushes: list[Flush] = []
         for spec in specs:
             sources = there.named(spec.segments)
+            if not self._watch.taken.take(spec.segments):
+                continue
             with self._watch.lock:
-                if not self._watch.being_merged.isdisjoint(spec.segments):
-                    continue
-                self._watch.being_merged.update(spec.segments)
                 self._running += 1
             flushes.append(Flush(spec=spec, sources=sources, changes=changes_of(sources, there.changes)))
         return flushes
@@ -380,14 +366,9 @@ class FlushOp:
         with self._watch.lock:
             self._running -= 1
         if not keeps_parts:
-            self._give_back_parts(flush)
+            self._watch.taken.give_back(flush.spec.segments)
         self._has_ended = True
         self._notice()
-
-    def _give_back_parts(self, flush: Flush) -> None:
-        with self._watch.lock:
-            self._watch.being_merged.difference_update(flush.spec.segments)
-            self._watch.merge_ended.notify_all()
 
     def _wait(self, deadline_ms: int, count: int) -> None:
         """For other work that has taken the segments."""
@@ -395,10 +376,7 @@ class FlushOp:
             raise FlushStuckError(
                 table=self._watch.name, segments=count, hint="see system.bg_threads for what holds them"
             )
-        with self._watch.lock:
-            if self._watch.being_merged:
-                # Real time: what is waited for are other threads. The bound is for a commit of unknown outcome.
-                self._watch.merge_ended.wait(0.5)
+        self._watch.taken.wait()
         self._resolve_unknown()
 
     # --- doing ---
@@ -422,8 +400,7 @@ class FlushOp:
             self._missed(flush.spec.partition, error)
             return error
         else:
-            with self._watch.lock:
-                self._failures.pop(flush.spec.partition, None)
+            self._failures.succeeded(flush.spec.partition)
             return None
         finally:
             self._give_back(flush, keeps_parts=keeps_parts)
@@ -432,7 +409,7 @@ class FlushOp:
         for flush, error in self._attempts.resolve():
             if error is not None:
                 self._missed(flush.spec.partition, error)
-            self._give_back_parts(flush)
+            self._watch.taken.give_back(flush.spec.segments)
             self._has_ended = True
             self._notice()
 
@@ -442,11 +419,7 @@ class FlushOp:
             # A drop or a stop of the server, or the table went on without us.
             self._told(partition, str(error))
             return
-        now_ms = self._clock.now_ms()
-        with self._watch.lock:
-            before = self._failures.get(partition)
-            self._failures[partition] = failed_again(before, error, now_ms=now_ms, about=partition)
-        _log.warning("flush_failed", table=self._watch.name, partition=partition, reason=error)
+        self._failures.failed(partition, error, self._clock.now_ms())
 
 
 def _why_nothing(waiting: _Waiting) -> str:

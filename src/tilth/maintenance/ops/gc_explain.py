@@ -86,8 +86,7 @@ def _now(table: GcTable) -> _Now:
     except InvalidInputError:
         # The service tells it; nothing expires meanwhile.
         ttl = None
-    with table.watch.lock:
-        taken = frozenset(table.watch.being_merged)
+    taken = table.watch.taken.now()
     leases = sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts)
     return _Now(
         table=table,

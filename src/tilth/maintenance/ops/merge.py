@@ -21,6 +21,7 @@ from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.attempt import Attempts, Translator, translation_of
+from tilth.maintenance.ops.failures import PartitionFailures
 from tilth.maintenance.ops.merge_choice import MergeChoice
 from tilth.maintenance.ops.merge_explain import MergeMoment, explain_history, explain_now, policy_named
 from tilth.maintenance.ops.merge_work import Merge, MergeRecipe
@@ -43,9 +44,7 @@ from tilth.maintenance.state import (
     Failure,
     ServiceState,
     ServiceWork,
-    failed_again,
     is_failure,
-    newest,
     rule_of,
     service_told,
 )
@@ -122,7 +121,7 @@ class MergeOp:
         self._postponed: dict[str, float] = {}
         self._pending: list[Merge] = []
         self._running = 0
-        self._failures: dict[str, Failure] = {}
+        self._failures = PartitionFailures(self.kind, watch)
         self._visible_bytes: dict[str, float] = {}
         self._refusals: dict[str, Refusal] = {}
         self._has_news = True
@@ -247,8 +246,8 @@ class MergeOp:
                 self._running -= 1
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+        failure = self._failures.newest()
         with self._watch.lock:
-            failure = newest(self._failures.values())
             running, waiting = self._running, len(self._pending)
             refusals = list(self._refusals.values())
         idle_reason = f"{refusals[0].partition}: {refusals[0].reason}" if refusals else "nothing worth merging"
@@ -271,12 +270,12 @@ class MergeOp:
         wanted = self._choice.policy if policy is None else policy_named(policy)
         now_ms = self._clock.now_ms()
         with self._watch.lock:
-            being = set(self._watch.being_merged)
+            being = self._watch.taken.now()
             moment = MergeMoment(
                 now_ms=now_ms,
                 next_look_ms=self._next_look_ms,
                 waiting=frozenset(name for merge in self._pending for name in merge.spec.parts),
-                failures=dict(self._failures),
+                failures=self._failures.all(),
                 postponed={
                     name: since + self._watch.knobs.merge_partitions.postpone_time
                     for name, since in self._postponed.items()
@@ -309,8 +308,7 @@ class MergeOp:
         """
         done: list[tuple[int, int, int]] = []
         while not self._is_cancelled.is_set():
-            with self._watch.lock:
-                being = set(self._watch.being_merged)
+            being = self._watch.taken.now()
             there = self._parts(partition)
             selection = self._choice.select(
                 there.parts, there.changes, being_merged=being, effort=effort, now_ms=self._clock.now_ms()
@@ -319,7 +317,8 @@ class MergeOp:
                 is_busy = any(str(part.name) in being for part in there.parts)
                 if not is_busy or self._clock.now_ms() >= deadline_ms:
                     return done
-                self._wait_for_merges()
+                self._watch.taken.wait()
+                self._resolve_unknown()
                 continue
             taken = self._take(selection.specs[0])
             merge = None if taken is None else self._with_sources(taken)
@@ -351,22 +350,20 @@ class MergeOp:
 
     def _select_pending(self, now_ms: int) -> None:
         self._looked_ms = now_ms
-        with self._watch.lock:
-            retries = [failure.until_ms for failure in self._failures.values() if failure.until_ms > now_ms]
+        failing = self._failures.waiting(now_ms)
         # Older choices give way: with more parts there are better ranges.
         self._release_pending()
         settings = self._watch.knobs.merge_partitions
+        being = self._watch.taken.now()
         with self._watch.lock:
-            being = set(self._watch.being_merged)
             stats = dict(self._watch.stats)
-            failing = {name for name, failure in self._failures.items() if failure.until_ms > now_ms}
         everything = self._catalog.parts.partitions(self._watch.uuid)
         if settings.strategy is PartitionStrategy.PARTS:
             stats = self._choice.with_counts(stats, self._catalog.parts.counts(self._watch.uuid))
         chosen = select_for_merge(
             stats,
             all_partitions=everything,
-            expired=failing,
+            expired=failing.keys(),
             postponed=self._postponed,
             rotation=self._rotation,
             is_ready=True,
@@ -376,7 +373,9 @@ class MergeOp:
         )
         self._rotation = chosen.rotation
         self._seen.update(chosen.partitions)
-        self._next_look_ms = min([self._quiet_look_ms(now_ms, everything), *retries])
+        self._next_look_ms = min(
+            [self._quiet_look_ms(now_ms, everything), *(failure.until_ms for failure in failing.values())]
+        )
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[Refusal] = []
@@ -426,11 +425,7 @@ class MergeOp:
         )
         wanted = {spec.partition for spec in selection.specs}
         known, looked_at = set(everything), set(partitions)
-        with self._watch.lock:
-            for partition in list(self._failures):
-                # There is nothing left to do that could fail.
-                if partition not in known or (partition in looked_at and partition not in wanted):
-                    del self._failures[partition]
+        self._failures.keep(lambda name, _: name in known and (name not in looked_at or name in wanted))
         before = self._refusals
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
         for partition, refusal in self._refusals.items():
@@ -452,16 +447,10 @@ class MergeOp:
 
     def _take(self, spec: MergeSpec) -> Merge | None:
         """None when another merge has taken one of the parts meanwhile."""
-        with self._watch.lock:
-            if not self._watch.being_merged.isdisjoint(spec.parts):
-                return None
-            self._watch.being_merged.update(spec.parts)
-        return Merge(spec=spec)
+        return Merge(spec=spec) if self._watch.taken.take(spec.parts) else None
 
     def _give_back(self, merge: Merge) -> None:
-        with self._watch.lock:
-            self._watch.being_merged.difference_update(merge.spec.parts)
-            self._watch.merge_ended.notify_all()
+        self._watch.taken.give_back(merge.spec.parts)
 
     def _release_pending(self) -> None:
         with self._watch.lock:
@@ -492,13 +481,6 @@ class MergeOp:
             return None
         return Merge(spec=spec, sources=found, changes=changes_of(found, there.changes))
 
-    def _wait_for_merges(self) -> None:
-        with self._watch.lock:
-            if self._watch.being_merged:
-                # Real time: what is waited for are other threads. The bound is for a commit of unknown outcome.
-                self._watch.merge_ended.wait(0.5)
-        self._resolve_unknown()
-
     # --- doing ---
 
     def _run(self, merge: Merge) -> str:
@@ -506,8 +488,7 @@ class MergeOp:
         keeps_parts = False
         try:
             told = self._attempts.perform(merge)
-            with self._watch.lock:
-                self._failures.pop(partition, None)
+            self._failures.succeeded(partition)
             return told
         except UnknownOutcomeError:
             keeps_parts = True
@@ -541,11 +522,7 @@ class MergeOp:
             if rule_of(error) is Retry.STOP:
                 self._release_pending()
             return
-        now_ms = self._clock.now_ms()
-        with self._watch.lock:
-            before = self._failures.get(partition)
-            self._failures[partition] = failed_again(before, error, now_ms=now_ms, about=partition)
-        _log.warning("merge_failed", table=self._watch.name, partition=partition, reason=error)
+        self._failures.failed(partition, error, self._clock.now_ms())
 
 
 def _work_of(prepared: Prepared) -> Merge:

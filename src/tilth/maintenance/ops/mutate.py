@@ -344,7 +344,7 @@ class MutateOp:
     def _view(self, now_ms: int) -> tuple[MutateView, tuple[Mutation, ...]]:
         """What is there, and apart from it the entries that are pending, oldest first."""
         with self._watch.lock:
-            taken = frozenset(self._watch.being_merged)
+            taken = self._watch.taken.now()
             mutating = frozenset(self._mutating)
             failures, suspects = dict(self._failures), frozenset(self._suspects)
             running = self._running
@@ -429,8 +429,7 @@ class MutateOp:
     def _take(self, spec: MutateSpec) -> Rewrite | None:
         """Those of the spec's parts that are free and still need it, counted as running; None if there is none."""
         with self._watch.lock:
-            free = [name for name in spec.parts if name not in self._watch.being_merged]
-            self._watch.being_merged.update(free)
+            free = self._watch.taken.take_free(spec.parts)
             self._mutating.update(free)
         sources: tuple[Part, ...] = ()
         changes: ChangesOf = {}
@@ -438,8 +437,8 @@ class MutateOp:
             sources, changes = self._sources(spec.mutation, free)
         finally:
             kept = {str(part.name) for part in sources}
+            self._let_go([name for name in free if name not in kept])
             with self._watch.lock:
-                self._let_go([name for name in free if name not in kept])
                 self._running += bool(sources)
             if len(kept) < len(spec.parts):
                 self._notice()
@@ -458,14 +457,12 @@ class MutateOp:
         self._give_back_parts(rewrite)
 
     def _give_back_parts(self, rewrite: Rewrite) -> None:
-        with self._watch.lock:
-            self._let_go([str(part.name) for part in rewrite.sources])
-            self._watch.merge_ended.notify_all()
+        self._let_go([str(part.name) for part in rewrite.sources])
 
     def _let_go(self, names: Sequence[str]) -> None:
-        """Hold the lock."""
-        self._watch.being_merged.difference_update(names)
-        self._mutating.difference_update(names)
+        with self._watch.lock:
+            self._mutating.difference_update(names)
+            self._watch.taken.give_back(names)
 
     # --- what became of a task ---
 

@@ -1,26 +1,23 @@
 """Finds the rows that a DELETE or UPDATE is about, and writes change segments of them in Spark's tasks.
 
 Covers: one job over a snapshot. Does not cover: checking the expressions (expressions.py), the commit (changes.py).
-Always holds: the changes of one part are in one segment of a job; a segment is of one partition; what a task holds in
-memory is bounded.
+Always holds: the changes of one part are in one segment of a job; a segment is of one partition.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext as SparkTask
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tilth.base.errors import TilthError
 from tilth.model.delta import WrittenDelta
 from tilth.model.table import Column
 from tilth.model.types import spark_name
 from tilth.sql.protocol import ChangeTask
+from tilth.sql.writing.spark import written_in_tasks
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
@@ -32,10 +29,6 @@ from tilth.storage import (
     write_changes,
 )
 from tilth.storage.spark import FILE_COLUMN, ROW_COLUMN, located_snapshot
-
-#: Bytes of changes that a task holds before it writes them.
-CHANGE_BUFFER_BYTES = 256 * 1024 * 1024
-_FACTS = "facts binary"
 
 
 def changed_rows(session: SparkSession, task: ChangeTask, check: Callable[[], None]) -> list[WrittenDelta]:
@@ -56,15 +49,7 @@ def changed_rows(session: SparkSession, task: ChangeTask, check: Callable[[], No
     )
     found = _matching(session, task, columns)
     # By file: then two segments of this job never change one part. Spark makes few tasks of few rows.
-    facts = found.repartition(FILE_COLUMN).mapInArrow(writer, _FACTS).collect()
-    check()
-    written: list[WrittenDelta] = []
-    for (fact,) in facts:
-        outcome = pickle.loads(fact)
-        if isinstance(outcome, TilthError):
-            raise outcome
-        written += outcome
-    return written
+    return written_in_tasks(found.repartition(FILE_COLUMN), writer, check)
 
 
 def _conf(task: ChangeTask) -> dict[str, str]:
@@ -91,7 +76,7 @@ def _matching(session: SparkSession, task: ChangeTask, columns: Sequence[Column]
 
 
 class _ChangeWriter:
-    """Runs in Spark's tasks: places and values in, facts of the segments written out."""
+    """Runs in Spark's tasks: places and values in, change segments out."""
 
     def __init__(
         self,
@@ -109,30 +94,10 @@ class _ChangeWriter:
         self._txn = txn
         self._first_task = first_task
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            outcome: object = self._write_all(batches)
-        except TilthError as error:
-            # As a row, it keeps its kind and its facts; Spark would make text of it.
-            outcome = error
-        yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["facts"])
-
-    def _write_all(self, batches: Iterator[pa.RecordBatch]) -> list[WrittenDelta]:
-        written: list[WrittenDelta] = []
-        held: list[pa.RecordBatch] = []
-        size = 0
-        for batch in batches:
-            held.append(batch)
-            size += batch.nbytes
-            if size >= CHANGE_BUFFER_BYTES:
-                written += self._write(held, len(written))
-                held, size = [], 0
-        return written + (self._write(held, len(written)) if held else [])
-
-    def _write(self, batches: list[pa.RecordBatch], first_n: int) -> list[WrittenDelta]:
-        found = pa.Table.from_batches(batches).combine_chunks()
-        if not found.num_rows:
+    def __call__(self, rows: pa.Table, *, task: int, attempt: int, first_n: int) -> list[WrittenDelta]:
+        if not rows.num_rows:
             return []
+        found = rows.combine_chunks()
         files = found.column(FILE_COLUMN).combine_chunks()
         files = files if pa.types.is_dictionary(files.type) else files.dictionary_encode()
         if isinstance(files, pa.ChunkedArray):
@@ -140,16 +105,14 @@ class _ChangeWriter:
         partitions = pa.array([self._partitions[name] for name in files.dictionary.to_pylist()], pa.string())
         of_row = partitions.take(files.indices)
         changes = self._changes(found, files)
-        spark_task = SparkTask.get()
-        assert spark_task is not None
         return [
             write_changes(
                 self._layout,
                 partition,
                 changes.filter(pc.equal(of_row, partition)),
                 txn=self._txn,
-                task=self._first_task + spark_task.partitionId(),
-                attempt=spark_task.attemptNumber(),
+                task=self._first_task + task,
+                attempt=attempt,
                 n=n,
             )
             for n, partition in enumerate(sorted(of_row.unique().to_pylist()), start=first_n)
