@@ -89,18 +89,10 @@ def check_kept(catalog: Catalog, clock: Clock, table: TableDef, moment: Moment) 
 def _forgotten_before(catalog: Catalog, table: TableDef, ts: int) -> int | None:
     """The oldest version that is known, if the table's versions up to a time are forgotten, as HISTORY_GC does it."""
     version = catalog.parts.version(table.uuid)
-    if version.last_commit_ts <= ts:
+    if version.last_commit_ts <= ts or catalog.history.version_at(table.uuid, ts) is not None:
         return None
-    first, last = 1, version.counter
-    while first <= last:
-        middle = (first + last) // 2
-        committed = catalog.history.time_of(table.uuid, middle)
-        if committed is None:
-            first = middle + 1
-        elif committed <= ts:
-            return None
-        else:
-            last = middle - 1
+    oldest = catalog.history.oldest(table.uuid)
+    first = version.counter + 1 if oldest is None else oldest
     # All that are known came later. The first of all is known: the table was empty then.
     return first if first > 1 else None
 

@@ -71,17 +71,7 @@ class DeletedPartGc:
         return f"parts without rows, with {show_bytes(size)}, wait until their past is over" if size else ""
 
     def run(self, done: Round) -> str:
-        table, now_ms = self._table, self._table.clock.now_ms()
-        known = table.catalog.parts.partitions(table.uuid)
-        if done.is_command:
-            partitions = [name for name in known if done.partition in (None, name)]
-        else:
-            partitions = self._dues.take(known, now_ms)
-        done.partitions = len(partitions)
-        for partition in partitions:
-            if table.is_cancelled.is_set():
-                break
-            self._collect(done, partition, now_ms)
+        self._dues.each(done, self._table, self._collect)
         return f"{done.moved} parts without rows hidden, {show_bytes(done.removed_bytes)}, {done.kept} stay"
 
     def _collect(self, done: Round, partition: str, now_ms: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tilth.maintenance.ops.gc_round import GcTable, Round
 from tilth.maintenance.watch import FAR_MS, TableWatch
 
 
@@ -49,6 +50,20 @@ class Dues:
         with self._lock:
             self._ask_ms = FAR_MS
             self._due_ms |= named
+
+    def each(self, done: Round, table: GcTable, collect: Callable[[Round, str, int], None]) -> None:
+        """Collects in the partitions whose time has come, of a command in all that it means, until cancelled."""
+        now_ms = table.clock.now_ms()
+        known = table.catalog.parts.partitions(table.uuid)
+        if done.is_command:
+            partitions = [name for name in known if done.partition in (None, name)]
+        else:
+            partitions = self.take(known, now_ms)
+        done.partitions = len(partitions)
+        for partition in partitions:
+            if table.is_cancelled.is_set():
+                break
+            collect(done, partition, now_ms)
 
     def take(self, partitions: Iterable[str], now_ms: int) -> list[str]:
         """Those of the table's partitions whose time has come; they are not due any more."""

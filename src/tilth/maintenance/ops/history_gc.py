@@ -99,18 +99,8 @@ class HistoryGc:
         return f"ended deltas{told} wait until nothing needs them"
 
     def run(self, done: Round) -> str:
-        table, now_ms = self._table, self._table.clock.now_ms()
-        known = table.catalog.parts.partitions(table.uuid)
-        if done.is_command:
-            partitions = [name for name in known if done.partition in (None, name)]
-        else:
-            partitions = self._dues.take(known, now_ms)
-        done.partitions = len(partitions)
-        for partition in partitions:
-            if table.is_cancelled.is_set():
-                break
-            self._collect(done, partition, now_ms)
-        versions = self._trim(done, now_ms)
+        self._dues.each(done, self._table, self._collect)
+        versions = self._trim(done)
         forgot = f", {versions} versions forgotten" if versions else ""
         return f"{done.removed} deltas removed, {show_bytes(done.removed_bytes)}, {done.kept} stay{forgot}"
 
@@ -198,8 +188,9 @@ class HistoryGc:
             due_ms = min(milliseconds(delta.end_ts) for delta in ended) + promised_ms(self._table.settings) + 1
             self._dues.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
 
-    def _trim(self, done: Round, now_ms: int) -> int:
+    def _trim(self, done: Round) -> int:
         """Forgets versions that no allowed read can name; returns how many."""
+        now_ms = self._table.clock.now_ms()
         if not done.is_command and (self._trim_ms is None or self._trim_ms > now_ms):
             return 0
         self._trim_ms = None

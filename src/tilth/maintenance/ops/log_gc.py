@@ -88,17 +88,7 @@ class LogGc:
         return f"flushed segments{told} wait until nothing needs them"
 
     def run(self, done: Round) -> str:
-        table, now_ms = self._table, self._table.clock.now_ms()
-        known = table.catalog.parts.partitions(table.uuid)
-        if done.is_command:
-            partitions = [name for name in known if done.partition in (None, name)]
-        else:
-            partitions = self._dues.take(known, now_ms)
-        done.partitions = len(partitions)
-        for partition in partitions:
-            if table.is_cancelled.is_set():
-                break
-            self._collect(done, partition, now_ms)
+        self._dues.each(done, self._table, self._collect)
         return f"{done.removed} flushed segments removed, {show_bytes(done.removed_bytes)}, {done.kept} stay"
 
     def _collect(self, done: Round, partition: str, now_ms: int) -> None:
