@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from tilth.base.errors import TilthError, UnavailableError
@@ -30,7 +31,16 @@ from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.sql import Answer, SqlEngine
-from tilth.sql.protocol import CheckTask, NamesTask, WorkerTask
+from tilth.sql.protocol import (
+    CheckedDefault,
+    CheckedExpressions,
+    CheckTask,
+    ExpressionsTask,
+    NamesTask,
+    WorkerTask,
+)
+from tilth.sql.results.spark import to_stream
+from tilth.storage import arrow_type
 from tilth.testing import ManualClock
 from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
@@ -269,6 +279,27 @@ def answer_view_tasks(kafka_name: tuple[str, ...]) -> Callable[[TaskSpec], bytes
             return msgspec.msgpack.encode([kafka_name])
         assert isinstance(task, CheckTask)
         return msgspec.msgpack.encode([(column.name, column.id) for column in task.target.schema.columns])
+
+    return answer
+
+
+def answer_defaults(values: Mapping[str, object], *, computed: Iterable[str] = ()) -> Callable[[TaskSpec], bytes]:
+    """A worker for defaults that are no literals: their values by the text of the expression."""
+
+    def answer(spec: TaskSpec) -> bytes:
+        task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
+        assert isinstance(task, ExpressionsTask)
+        found = []
+        for name in task.defaults:
+            column = task.schema.find(name)
+            assert column is not None
+            assert column.default is not None
+            value = pa.table({"v": pa.array([values[column.default]], arrow_type(column.type))})
+            is_computed = column.default in computed
+            found.append(CheckedDefault(column=name, value=to_stream(value), is_computed=is_computed))
+        return msgspec.msgpack.encode(
+            CheckedExpressions(assignments=task.assignments, predicate=task.predicate, defaults=tuple(found))
+        )
 
     return answer
 

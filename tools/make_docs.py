@@ -217,8 +217,9 @@ def _http_page() -> Iterator[str]:
     yield '`{"columns": [{"name", "type"}], "rows": [[..]], "summary": {"query_id", "elapsed_ms", "rows", "message"}}`.'
     yield ""
     yield _paragraph(cells.__doc__, "Always holds: ")
-    yield "NDJSON tells columns of one name apart by a number: `a`, `a_2`. In CSV, NULL is an empty field and an empty"
-    yield 'string `""`; nested values are JSON text; the first line holds the names.'
+    yield "NDJSON tells columns of one name apart by a number: `a`, `a_2`. In CSV, NULL is `\\N` without quotes and an"
+    yield 'empty string `""`; nested values are JSON text; NaN and infinities are `nan`, `inf` and `-inf`. The first line'
+    yield "holds the names, unless `FORMAT CSV` or `header=absent` is asked for."
     yield from (
         "",
         "## Errors",

@@ -92,10 +92,33 @@ data_types = st.recursive(
     ),
     max_leaves=6,
 )
+#: Types whose names promise more than what stores them keeps.
+promising_types = st.sampled_from(
+    [
+        "UInt8",
+        "Array(UInt64)",
+        "Enum8('it\\'s' = 1, 'b' = -2)",
+        "FixedString( 3 )",
+        "VARCHAR(5)",
+        "UUID",
+        "DateTime",
+        "DateTime64(3, 'Asia/Shanghai')",
+        "Map(UUID, Tuple(a DateTime('UTC'), `b c` UInt16))",
+    ]
+)
+
+
+def written_type(text: str) -> g.ColumnSpec:
+    """A column of the type that is written so."""
+    statement = g.parse(f"CREATE TABLE t (c {text}) ENGINE = MergeTree")
+    assert isinstance(statement, g.CreateTable)
+    return statement.columns[0]
+
+
 columns = st.builds(
-    g.ColumnSpec,
+    replace,
+    (data_types.map(ty.spark_name) | promising_types).map(written_type),
     name=names,
-    type=data_types,
     nullable=st.booleans(),
     default=st.none() | expressions,
     codec=st.none() | st.sampled_from(["ZSTD(1)", "Delta, LZ4"]),

@@ -429,6 +429,7 @@ class TableFold:
             command=update.command,
             assignments=update.assignments,
             predicate=update.predicate,
+            quotes_names=True,
             schema=definition.schema_now,
             created_ms=self._times.now_ms,
             parts_done=0,

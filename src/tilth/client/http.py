@@ -24,6 +24,7 @@ from tilth.client.errors import (
     ServerError,
     ServerUnreachableError,
 )
+from tilth.client.far_times import python_values, readable
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, Health, Summary
@@ -51,21 +52,21 @@ class Result:
         return self._table
 
     def pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas frame."""
-        return self._table.to_pandas()
+        """The rows as a pandas frame; a column with times of years that Python does not know has texts."""
+        return readable(self._table).to_pandas()
 
     def polars(self) -> polars.DataFrame:
-        """The rows as a Polars frame."""
+        """The rows as a Polars frame; a column with times of years that Python does not know has texts."""
         import polars
 
-        frame = polars.from_arrow(self._table)
+        frame = polars.from_arrow(readable(self._table))
         assert isinstance(frame, polars.DataFrame)
         return frame
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:  # Any: a cell is whatever the column's type is in Python
-        """The rows as tuples of Python values."""
-        columns = [column.to_pylist() for column in self._table.columns]
+        """The rows as tuples of Python values; times of years that Python does not know are texts: `+10000-01-01`."""
+        columns = [python_values(column) for column in self._table.columns]
         return list(zip(*columns, strict=True))
 
     @property

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tilth.base.errors import TilthError
+from tilth.client.far_times import readable
 
 if TYPE_CHECKING:
     from tilth.model.wire import Summary
@@ -77,11 +78,12 @@ def _is_number(arrow: pa.DataType) -> bool:
 
 
 def _values(column: pa.ChunkedArray) -> list[object]:
-    """Python values; times as text, because Arrow knows more years than Python does."""
+    """Python values; times as text."""
     arrow = column.type
+    column = readable(pa.table([column], names=["c"])).column(0)
     if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):
         told = column.cast(pa.string()).to_pylist()
-        return [None if text is None else _ZERO_FRACTION.sub("", text) for text in told]
+        return [None if text is None else _ZERO_FRACTION.sub("", text.replace("T", " ")) for text in told]
     if pa.types.is_date(arrow):
         return list(column.cast(pa.string()).to_pylist())
     return list(column.to_pylist())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import decimal
+import io
 import json
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +28,10 @@ from tilth.ingest.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS, ENVELOPE_NA
 from tilth.ingest.errors import FormatError
 from tilth.ingest.ops import are_deletes, bad_ops
 from tilth.ingest.settings import Envelope, ErrorMode, Format, KafkaConfig
+from tilth.ingest.times import check_cell, check_digits, has_times, in_zones, may_be_fine
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
-from tilth.storage import arrow_type
+from tilth.storage import array_of, arrow_type, misfits
 
 _STRING = Simple(Kind.STRING)
 
@@ -56,11 +58,11 @@ _PYTHON_TYPES: Mapping[Kind, Any] = {
     # Base64 in JSON, as Spark's from_json and to_json have it.
     Kind.BINARY: bytes,
     Kind.DATE: date,
-    Kind.TIMESTAMP: datetime,
-    Kind.TIMESTAMP_NTZ: datetime,
 }
 _RAW_KINDS = (Kind.STRING, Kind.BINARY)
 _CSV_NULL = "\\N"
+# Cells may be as long as messages.
+csv.field_size_limit((1 << 31) - 1)
 
 _value_of = operator.methodcaller("value")
 
@@ -149,6 +151,9 @@ class Decoder:
         #: Reads what has an envelope around it; None: nothing has.
         self._read_event = _event_reader(schema, config, defaults) if has_envelope else None
         self._is_json = config.format is Format.JSON and not has_envelope
+        self._timed = [(f"c{i}", column) for i, column in enumerate(schema.columns) if has_times(column.type)]
+        #: Reads a message with its times as they are written; None: it has none, or they are seen cell by cell.
+        self._read_texts = _texts_reader(schema, config, defaults) if self._timed else None
         self._is_streaming = config.error_mode is ErrorMode.STREAM
         self._columns = tuple(columns)
         self._defaults = defaults
@@ -206,7 +211,7 @@ class Decoder:
     def _read_all(self, messages: Sequence[Message]) -> tuple[list[Record], list[int] | None, dict[int, str]]:
         """Records, rows by message (None: one each) and reasons by index of a broken message."""
         values = list(map(_value_of, messages))
-        if self._is_json:
+        if self._is_json and not (self._timed and may_be_fine(values)):
             try:
                 # Nearly always every message is one object: the whole list in C.
                 return list(map(self._record.decode_one, values)), None, {}
@@ -229,6 +234,10 @@ class Decoder:
                     found = self._read(value)
                 else:
                     found = self._read_event(value, messages[index].key())
+                if value and self._read_texts is not None and may_be_fine([value]):
+                    for record in self._read_texts(value, messages[index].key()):
+                        for field, column in self._timed:
+                            check_digits(column, getattr(record, field))
             except (ValueError, TypeError, RecursionError, csv.Error) as error:
                 reasons[index] = _reason(error, self._schema)
                 found = [self._empty] if self._is_streaming else []
@@ -257,7 +266,9 @@ class Decoder:
             for record in records:
                 value = getattr(record, field)
                 try:
-                    _array([value], column.type)
+                    _column_array([value], column)
+                except _BrokenCheckError as error:
+                    return f"column `{column.name}`: {error}"
                 except (pa.ArrowException, OverflowError, ValueError):
                     return f"column `{column.name}`: {_shown(value)} does not fit {spark_name(column.type)}"
         return None
@@ -266,7 +277,7 @@ class Decoder:
         """The columns of the table that were asked for."""
         arrays = {}
         for column, values in self._values(records):
-            array = _array(values, column.type)
+            array = _column_array(values, column)
             default = self._defaults.get(column.name)
             if default is not None and not column.nullable and array.null_count:
                 array = array.fill_null(pa.scalar(default, array.type))
@@ -323,8 +334,10 @@ class _RecordType:
     decode_one: Callable[[bytes | None], Record]
 
 
-def _record_type(schema: Schema, config: KafkaConfig, defaults: Mapping[str, object]) -> _RecordType:
-    made = _record_struct(schema, config, defaults)
+def _record_type(
+    schema: Schema, config: KafkaConfig, defaults: Mapping[str, object], times: Any = datetime
+) -> _RecordType:
+    made = _record_struct(schema, config, defaults, times)
     decoder = msgspec.json.Decoder(made, strict=not config.numbers_in_strings)
     # A message without a value raises TypeError, which the caller expects.
     return _RecordType(made, decoder.decode)  # type: ignore[arg-type]  # None, as said
@@ -332,12 +345,12 @@ def _record_type(schema: Schema, config: KafkaConfig, defaults: Mapping[str, obj
 
 # Any: a struct type made at run time.
 def _record_struct(
-    schema: Schema, config: KafkaConfig, defaults: Mapping[str, object], *, is_older: bool = False
+    schema: Schema, config: KafkaConfig, defaults: Mapping[str, object], times: Any, *, is_older: bool = False
 ) -> Any:
-    """`is_older`: of a row that is deleted, of which anything may be missing."""
+    """`times`: what they are decoded as. `is_older`: of a row that is deleted, of which anything may be missing."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for index, column in enumerate(schema.columns):
-        kind = _python_type(column.type)
+        kind = _python_type(column.type, times)
         if is_older:
             fields.append((f"c{index}", kind | None, None))
         elif column.nullable or column.name in defaults:
@@ -353,12 +366,24 @@ def _record_struct(
     )
 
 
-def _event_reader(
+def _texts_reader(
     schema: Schema, config: KafkaConfig, defaults: Mapping[str, object]
+) -> Callable[[bytes, bytes | None], list[Record]] | None:
+    """Reads a message of JSON with its times as texts."""
+    if config.envelope is Envelope.DEBEZIUM:
+        return _event_reader(schema, config, defaults, str)
+    if config.format is not Format.JSON:
+        return None
+    decode_one = _record_type(schema, config, defaults, str).decode_one
+    return lambda value, _: _read_json(value, decode_one)
+
+
+def _event_reader(
+    schema: Schema, config: KafkaConfig, defaults: Mapping[str, object], times: Any = datetime
 ) -> Callable[[bytes, bytes | None], list[Record]]:
     return debezium_reader(
-        _record_struct(schema, config, defaults),
-        _record_struct(schema, config, defaults, is_older=True),
+        _record_struct(schema, config, defaults, times),
+        _record_struct(schema, config, defaults, times, is_older=True),
         is_strict=not config.numbers_in_strings,
     )
 
@@ -424,6 +449,7 @@ def _csv_reader(schema: Schema, record: Any, delimiter: str) -> Callable[[bytes]
             raise ValueError(f"expected {len(columns)} values, got {len(cells)}")
         given: dict[str, Any] = {}
         for index, (column, cell) in enumerate(zip(columns, cells, strict=True)):
+            check_cell(column, cell)
             if cell == _CSV_NULL:
                 given[column.name] = None
             elif cell or is_text[index]:
@@ -431,7 +457,7 @@ def _csv_reader(schema: Schema, record: Any, delimiter: str) -> Callable[[bytes]
         return msgspec.convert(given, record, strict=False)
 
     def read(value: bytes) -> list[Record]:
-        lines = csv.reader(value.decode().splitlines(keepends=True), delimiter=delimiter, strict=True)
+        lines = csv.reader(io.StringIO(value.decode(), newline=""), delimiter=delimiter, strict=True)
         return [read_line(cells) for cells in lines if cells]
 
     return read
@@ -445,29 +471,44 @@ def _raw_value(column: Column) -> Callable[[bytes], bytes | str]:
 
 
 # Any: a type expression made at run time.
-def _python_type(data_type: DataType) -> Any:
-    """What msgspec decodes a value of this type as."""
+def _python_type(data_type: DataType, times: Any = datetime) -> Any:
+    """What msgspec decodes a value of this type as; `times`: the same of timestamps."""
     match data_type:
         case Simple(kind=kind) if kind in _INTEGER_BITS:
             bound = 1 << (_INTEGER_BITS[kind] - 1)
             return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
+        case Simple(kind=Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ):
+            return times
         case Simple(kind=kind):
             return _PYTHON_TYPES[kind]
         case Decimal():
             return decimal.Decimal
         case Array(element=element):
-            return list[_python_type(element) | None]  # type: ignore[misc]  # made at run time
+            return list[_python_type(element, times) | None]  # type: ignore[misc]  # made at run time
         case Map(key=key, value=value):
-            return dict[_python_type(key), _python_type(value) | None]  # type: ignore[misc]  # made at run time
+            of = _python_type(value, times) | None
+            return dict[_python_type(key, times), of]  # type: ignore[misc]  # made at run time
         case Struct(fields=fields):
-            inner = {field.name: _python_type(field.type) | None for field in fields}
+            inner = {field.name: _python_type(field.type, times) | None for field in fields}
             return TypedDict("Inner", inner, total=False)  # type: ignore[operator]  # made at run time
     assert_never(data_type)
 
 
 def _array(values: Sequence[Any], data_type: DataType) -> pa.Array:
     """Raises ArrowInvalid or OverflowError when a value does not fit."""
-    return pa.array(values, arrow_type(data_type))
+    return array_of(values, data_type)
+
+
+class _BrokenCheckError(ValueError):
+    """A value that the declared type does not have."""
+
+
+def _column_array(values: Sequence[Any], column: Column) -> pa.Array:
+    """As `_array`, with the zones and the checks of the declared type."""
+    array = _array(in_zones(values, column), column.type)
+    for wrong in misfits(array, column)[:1]:
+        raise _BrokenCheckError(f"{wrong.value}, but {wrong.why}")
+    return array
 
 
 def _is_nested(data_type: DataType) -> bool:
@@ -476,7 +517,8 @@ def _is_nested(data_type: DataType) -> bool:
 
 def _may_overflow(column: Column) -> bool:
     """Whether a decoded value may still not fit the column."""
-    return isinstance(column.type, Decimal) or _is_nested(column.type)
+    is_float = column.type == Simple(Kind.FLOAT32)
+    return isinstance(column.type, Decimal) or _is_nested(column.type) or is_float or bool(column.checks)
 
 
 # --- what is told of a message ---------------------------------------------------------------------------------------

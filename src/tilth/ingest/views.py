@@ -17,6 +17,7 @@ from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, RowCheck, Wanted
 from tilth.ingest.envelope import ENVELOPE_COLUMNS
 from tilth.ingest.errors import ViewError
 from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig, read_config
+from tilth.model.quotes import double_quoted
 from tilth.model.row_op import OP_COLUMN, is_op_name
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
@@ -97,14 +98,16 @@ def check_view(
     *,
     view: str = "the view",
     target_columns: Sequence[tuple[str, int]] = (),
+    quotes_names: bool = True,
 ) -> ViewPlan:
     """How rounds will run the view. The session must be one that nobody else uses: a temporary view is made in it.
 
     `target_columns` is what the view's definition says: its columns find the target's by id, whatever their names are
-    now; without it by name.
+    now; without it by name. `quotes_names`: whether it was written when double quotes named columns.
     Raises ViewError naming the view and the column that does not fit, BadDefaultError, or an error of the settings.
     """
     config = read_config(kafka)
+    _check_quotes(session, select, view, quotes_names=quotes_names)
     columns = _offered(kafka, config, select)
     _register_empty(session, kafka, columns)
     text = _over_temporary_view(session, kafka, select, view)
@@ -150,13 +153,30 @@ def constant_defaults(session: Any, kafka: KafkaDef) -> dict[str, object]:
     for column in kafka.schema.columns:
         if column.default is None:
             continue
-        if not _is_constant(session, column.default):
+        if not _is_constant(session, column):
             hint = "give the default to the target's column, or compute it in the view"
             raise BadDefaultError(
                 "must be a constant in a Kafka table", table=full_name(kafka), column=column.name, hint=hint
             )
         values[column.name] = _evaluate(session, column.default, column)
     return values
+
+
+def _check_quotes(session: Any, select: str, view: str, *, quotes_names: bool) -> None:
+    """Raises ViewError for double quotes that do not name columns, or that Spark would not read so."""
+    found = next(double_quoted(select), None)
+    if found is None:
+        return
+    if not quotes_names:
+        hint = "DROP VIEW it and create it again, with texts in single quotes and names in backticks; offsets are kept"
+        raise ViewError(
+            "the view was made when double quotes held texts; now they name columns", view=view, found=found, hint=hint
+        )
+    if session.conf.get("spark.sql.ansi.enabled") != "true":
+        hint = "leave spark.sql.ansi.enabled on in warehouse.spark-conf, or write names in backticks"
+        raise ViewError(
+            "without ANSI mode Spark takes names in double quotes for texts", view=view, found=found, hint=hint
+        )
 
 
 def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableDef) -> FusedPlan:
@@ -450,7 +470,7 @@ def _picked(
             picked.append(Picked(target=column.name, source=source))
         elif column.default is None or _keeps_old_value(target, column):
             picked.append(Picked(target=column.name, source=None))
-        elif _is_constant(session, column.default):
+        elif _is_constant(session, column):
             constant = _evaluate(session, column.default, column)
             picked.append(Picked(target=column.name, source=None, constant=constant))
         else:
@@ -530,7 +550,11 @@ def _needed(plan: Any, columns: Sequence[str]) -> list[str]:
 # --- constants and errors --------------------------------------------------------------------------------------------
 
 
-def _is_constant(session: Any, text: str) -> bool:
+def _is_constant(session: Any, column: Column) -> bool:
+    """Whether the column's default is the same for every row."""
+    if column.is_default_computed is not None:
+        return not column.is_default_computed
+    text = column.default or "NULL"
     try:
         parsed = session._jsparkSession.sessionState().sqlParser().parseExpression(text)
     except Exception as error:

@@ -132,6 +132,8 @@ class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[tuple[str, str], ...] = ()
     #: Of UPDATE and DELETE: Spark SQL over the new files' columns.
     predicate: str = ""
+    #: Whether double quotes name columns in both, rather than hold texts.
+    quotes_names: bool = True
 
 
 class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,6 +264,7 @@ def _mutate(context: TaskContext) -> TaskResult:
     task = decode_mutate_task(context.spec.payload)
     for name, value in _SESSION_CONF.items():
         context.session.conf.set(name, value)
+    context.session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", str(task.quotes_names).lower())
     rows = {each.name: _present_rows(task.layout.folder, each.source) for each in task.sources}
     try:
         matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task)

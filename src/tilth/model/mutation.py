@@ -46,6 +46,8 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[tuple[str, str], ...] = ()
     #: Of UPDATE and DELETE: Spark SQL.
     predicate: str = ""
+    #: Whether double quotes name columns in both; older versions read texts in them.
+    quotes_names: bool = False
     #: The columns that what it writes has.
     schema: SchemaVersion
     state: MutationState = MutationState.PENDING

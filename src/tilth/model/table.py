@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from tilth.model.checks import Check, Path
+from tilth.model.old_defaults import readable_default
 from tilth.model.types import DataType, quoted, spark_name
 
 
@@ -52,9 +54,33 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: DataType
     nullable: bool = True
-    #: A Spark SQL expression for rows that do not bring the column.
+    #: What rows get that do not bring the column, as Spark SQL: a literal that says its type, or an expression that is
+    #: computed for each INSERT.
     default: str | None = None
     comment: str = ""
+    #: The type as it was written; empty: in Spark's words (older versions did not keep it).
+    declared: str = ""
+    #: What its values must be, beyond being of the type.
+    checks: tuple[Check, ...] = ()
+    #: By place in the type the time zone of times that come without one.
+    zones: tuple[tuple[Path, str], ...] = ()
+    #: The default as it was written.
+    written_default: str | None = None
+    #: Whether the default is computed for each INSERT; None: nobody has looked (older versions did not).
+    is_default_computed: bool | None = None
+    #: What rows have that are older than the column, a literal as in `default`; None: the default that it came with.
+    older_default: str | None = None
+
+    def __post_init__(self) -> None:
+        """Reads the default of a version that kept it as it was written, and did not ask Spark."""
+        if self.default is not None and self.written_default is None:
+            msgspec.structs.force_setattr(self, "written_default", self.default)
+            msgspec.structs.force_setattr(self, "default", readable_default(self.default, self.type))
+
+    @property
+    def declared_type(self) -> str:
+        """As it was written, else in Spark's words."""
+        return self.declared or spark_name(self.type)
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +98,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
     def is_stored_as(self, other: Schema) -> bool:
-        """Whether files cannot tell the one from the other: defaults and comments at most are different."""
+        """Whether files cannot tell the one from the other: defaults, checks and comments at most are different."""
         return [_as_stored(column) for column in self.columns] == [_as_stored(column) for column in other.columns]
 
     @property
@@ -83,8 +109,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _as_stored(column: Column) -> Column:
-    return msgspec.structs.replace(column, default=None, comment="")
+def _as_stored(column: Column) -> tuple[int, str, DataType, bool]:
+    return column.id, column.name, column.type, column.nullable
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +197,8 @@ class ViewDef(msgspec.Struct, frozen=True, kw_only=True, tag="view"):
     target: str
     #: Spark SQL, exactly as written.
     select: str
+    #: Whether double quotes name columns in it; older versions read texts in them.
+    quotes_names: bool = False
     #: Name of each of its columns with the id of the target's column that it fills; empty: those of the same names.
     target_columns: tuple[tuple[str, int], ...] = ()
     comment: str = ""

@@ -190,14 +190,14 @@ class _Api:
         about the same time may share a commit; each is answered for itself.
 
         The body's `Content-Type` is `application/x-ndjson` (also `application/json`: one object, or one a line),
-        `text/csv` (no line of names, columns in the table's order) or `application/vnd.apache.arrow.stream`. Parameters
+        `text/csv` (no line of names, columns in the table's order; with names: `text/csv; header=present`) or
+        `application/vnd.apache.arrow.stream`. Parameters
         are session settings; `?insertion_label=` is a name for these rows: sent again, they are not stored again.
         """
         settings = dict(request.query_params)
         body = await self._body(request)
         database, table = request.path_params["database"], request.path_params["table"]
-        media_type = request.headers.get("content-type", Format.NDJSON).split(";")[0].strip().lower()
-        input_format = _input_format(media_type)
+        input_format = _input_format(request.headers.get("content-type", Format.NDJSON))
         accept = request.headers.get("accept", "")
         statements = self._doors.statements
 
@@ -320,15 +320,16 @@ def _text(body: bytes) -> str:
         raise BadBodyError("the statement is not UTF-8 text", position=error.start) from error
 
 
-def _input_format(media_type: str) -> str | None:
+def _input_format(content_type: str) -> str | None:
     """The name of the format for INSERT .. FORMAT; None for Arrow."""
+    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
     match media_type:
         case Format.ARROW:
             return None
         case Format.NDJSON | Format.JSON:
             return "JSONEachRow"
         case Format.CSV:
-            return "CSV"
+            return "CSVWithNames" if "header=present" in parameters else "CSV"
     raise BadBodyError(
         "rows of this content type are not read",
         content_type=media_type,

@@ -1,8 +1,9 @@
 """Arrow values as what JSON can hold, without loss.
 
 Covers: every Arrow type that a result may have. Does not cover: the frame around the rows (formats.py).
-Always holds: whole numbers stay numbers; decimals, dates and times become text; timestamps are ISO 8601, those with a
-zone in UTC and with `Z`; binary values are base64; NaN and infinities are "NaN", "Infinity" and "-Infinity".
+Always holds: whole numbers stay numbers, with all their digits; decimals, dates and times become text; timestamps are
+ISO 8601, those with a zone in UTC and with `Z`, years outside of 0 to 9999 with a sign; binary values are base64; NaN
+and infinities are "NaN", "Infinity" and "-Infinity". INSERT reads each of them as what it was.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tilth.model.times import FIRST_DAY, LAST_DAY, date_text, time_text
 
 #: A value that msgspec's JSON encoder takes as it is.
 Cell = Any  # Any: a cell is whatever JSON can hold
 
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DATE_TIME = r"^(\S+) (\d{2}:\d{2}:\d{2})(?:\.(\d*?)0*)?(Z?)$"
 
 
@@ -57,9 +62,9 @@ def texts(values: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(arrow):
         # Arrow writes local times of other zones with an offset; in UTC there is one form.
         in_utc = values if arrow.tz is None else values.cast(pa.timestamp(arrow.unit, "UTC"))
-        text = in_utc.cast(pa.string())
-        text = pc.replace_substring_regex(text, _DATE_TIME, r"\1T\2.\3\4")
-        return pc.replace_substring_regex(text, r"\.(Z?)$", r"\1")
+        return _in_all_years(in_utc)
+    if pa.types.is_date32(arrow):
+        return _in_all_years(values)
     if pa.types.is_date(arrow) or pa.types.is_time(arrow):
         return values.cast(pa.string())
     if pa.types.is_decimal(arrow):
@@ -68,6 +73,34 @@ def texts(values: pa.Array) -> pa.Array:
         encoded = [None if value is None else base64.b64encode(value).decode() for value in values.to_pylist()]
         return pa.array(encoded, pa.string())
     raise ValueError(str(arrow))
+
+
+def _in_all_years(values: pa.Array) -> pa.Array:
+    """Dates or times as text, also where Arrow takes the year for another one."""
+    is_date = pa.types.is_date32(values.type)
+    numbers = values.view(pa.int32() if is_date else pa.int64())
+    if not is_date and values.type.unit == "ns":
+        # All of their years have four digits.
+        return _near_texts(values)
+    day = 1 if is_date else 86_400 * _PER_SECOND[values.type.unit]
+    is_far = pc.or_(pc.less(numbers, FIRST_DAY * day), pc.greater_equal(numbers, (LAST_DAY + 1) * day))
+    if not pc.any(is_far).as_py():
+        return _near_texts(values)
+    near = _near_texts(pc.if_else(is_far, pa.scalar(None, values.type), values))
+    end = "" if is_date or values.type.tz is None else "Z"
+    far = [
+        date_text(number) if is_date else f"{time_text(number * 1_000_000 // _PER_SECOND[values.type.unit])}{end}"
+        for number in numbers.filter(is_far).to_pylist()
+    ]
+    return pc.replace_with_mask(near, is_far.fill_null(False), pa.array(far, pa.string()))
+
+
+def _near_texts(values: pa.Array) -> pa.Array:
+    text = values.cast(pa.string())
+    if pa.types.is_date32(values.type):
+        return text
+    text = pc.replace_substring_regex(text, _DATE_TIME, r"\1T\2.\3\4")
+    return pc.replace_substring_regex(text, r"\.(Z?)$", r"\1")
 
 
 def _is_span(arrow: pa.DataType) -> bool:
@@ -108,15 +141,19 @@ def _lists(values: pa.Array) -> list[Cell]:
 
 
 def _maps(values: pa.Array) -> list[Cell]:
-    """Objects; a key that is no text becomes one."""
+    """Objects; a key that is no text becomes one, as JSON writes it."""
     offsets = values.offsets.to_pylist()
     first, last = offsets[0], offsets[-1]
     keys = json_cells(values.keys.slice(first, last - first))
     items = json_cells(values.items.slice(first, last - first))
     return [
-        {str(keys[i - first]): items[i - first] for i in range(start, end)} if is_valid else None
+        {_key(keys[i - first]): items[i - first] for i in range(start, end)} if is_valid else None
         for start, end, is_valid in zip(offsets, offsets[1:], values.is_valid().to_pylist(), strict=False)
     ]
+
+
+def _key(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else msgspec.json.encode(cell).decode()
 
 
 def _structs(values: pa.Array) -> list[Cell]:

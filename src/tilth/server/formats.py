@@ -1,7 +1,8 @@
 """A result in the form that the caller asked for: JSON, NDJSON, CSV or an Arrow stream.
 
-Always holds: bodies come piece by piece; a piece holds at most `ROWS_PER_PIECE` rows. How values look in JSON is told
-in cells.py; CSV differs in this: NULL is an empty field and an empty string is `""`, nested values are JSON text.
+Always holds: bodies come piece by piece; a piece holds at most `ROWS_PER_PIECE` rows; what INSERT reads of them is what
+was there. How values look in JSON is told in cells.py; CSV differs in this: NULL is `\\N` without quotes, an empty
+string is `""`, nested values are JSON text, NaN and infinities `nan`, `inf`, `-inf`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Format(StrEnum):
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
+    #: The first line has the columns' names.
     CSV = "text/csv"
+    CSV_WITHOUT_NAMES = "text/csv; header=absent"
     ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -37,7 +40,7 @@ NAMES = {
     "jsoncompact": Format.JSON,
     "jsoneachrow": Format.NDJSON,
     "ndjson": Format.NDJSON,
-    "csv": Format.CSV,
+    "csv": Format.CSV_WITHOUT_NAMES,
     "csvwithnames": Format.CSV,
     "arrow": Format.ARROW,
     "arrowstream": Format.ARROW,
@@ -59,7 +62,9 @@ def named_format(name: str) -> Format:
 def accepted_format(accept: str) -> Format:
     """The first format of an Accept header that is known; JSON when the header names none of them."""
     for item in accept.split(","):
-        media_type = item.split(";")[0].strip().lower()
+        media_type, *parameters = (part.strip().lower() for part in item.split(";"))
+        if media_type == Format.CSV and "header=absent" in parameters:
+            return Format.CSV_WITHOUT_NAMES
         if media_type in _BY_MEDIA_TYPE:
             return _BY_MEDIA_TYPE[media_type]
     return Format.JSON
@@ -73,7 +78,9 @@ def encode(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary, for
         case Format.NDJSON:
             return _as_ndjson(table)
         case Format.CSV:
-            return _as_csv(table)
+            return _as_csv(table, has_names=True)
+        case Format.CSV_WITHOUT_NAMES:
+            return _as_csv(table, has_names=False)
         case Format.ARROW:
             return _as_arrow(table)
     assert_never(form)
@@ -97,12 +104,13 @@ def _as_ndjson(table: pa.Table) -> Iterator[bytes]:
         yield _json.encode_lines([dict(zip(names, row, strict=True)) for row in rows])
 
 
-def _as_csv(table: pa.Table) -> Iterator[bytes]:
+def _as_csv(table: pa.Table, *, has_names: bool) -> Iterator[bytes]:
     if not table.num_columns:
         return
     sink = io.BytesIO()
     empty = _flat(pa.RecordBatch.from_pylist([], schema=table.schema))
-    with csv.CSVWriter(sink, empty.schema) as writer:
+    options = csv.WriteOptions(include_header=has_names, null_string="\\N", eol="\n")
+    with csv.CSVWriter(sink, empty.schema, write_options=options) as writer:
         for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
             writer.write_batch(_flat(batch))
             yield _taken(sink)

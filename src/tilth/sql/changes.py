@@ -51,6 +51,7 @@ from tilth.sql.prune import keeper
 from tilth.sql.queries import TRIES_MAX as SCHEMA_TRIES_MAX
 from tilth.sql.queries import ask_worker
 from tilth.sql.services import Call, Services, table_of
+from tilth.sql.settings import UTC_NAMES, ZONE
 from tilth.storage import clean_transaction, layout_of, read_changes, write_changes
 from tilth.warehouse import QUERY_WAREHOUSE
 
@@ -62,9 +63,6 @@ _TASKS_OF_TRY = TASKS_MAX + 1
 #: How long an UPDATE waits for an ALTER of columns, and how often it looks.
 COLUMNS_WAIT_SECONDS_MAX = 30.0
 _POLL_SECONDS = 0.1
-
-_ZONE = "spark.sql.session.timeZone"
-_UTC = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
 
 _log = Log("sql")
 
@@ -116,10 +114,10 @@ def _tried(services: Services, call: Call, table: TableDef, statement: DeleteRow
 
 
 def _check_zone(call: Call) -> None:
-    zone = call.settings.spark.get(_ZONE, "UTC")
-    if zone not in _UTC:
+    zone = call.zone_name
+    if zone not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
-        raise BadSettingError("DELETE and UPDATE reckon in UTC", setting=_ZONE, value=zone, allowed="UTC", hint=hint)
+        raise BadSettingError("DELETE and UPDATE reckon in UTC", setting=ZONE, value=zone, allowed="UTC", hint=hint)
 
 
 def _assignments(table: TableDef, statement: UpdateRows) -> list[tuple[str, str]]:

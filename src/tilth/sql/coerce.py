@@ -47,6 +47,16 @@ def is_narrowed(source: DataType, target: DataType) -> bool:
     return isinstance(source, Simple) and INTEGER_DIGITS.get(source.kind, 0) > INTEGER_DIGITS[target.kind]
 
 
+def is_rounded(source: DataType, target: DataType) -> bool:
+    """Whether whole numbers go into a column of floats that does not have all of them."""
+    if not isinstance(source, Simple) or not isinstance(target, Simple):
+        return False
+    digits = INTEGER_DIGITS.get(source.kind, 0)
+    return (target.kind is Kind.FLOAT32 and digits > INTEGER_DIGITS[Kind.INT16]) or (
+        target.kind is Kind.FLOAT64 and digits > INTEGER_DIGITS[Kind.INT32]
+    )
+
+
 def _is_assignable_kind(given: Kind, wanted: Kind) -> bool:
     if wanted is Kind.STRING:
         return given is not Kind.BINARY

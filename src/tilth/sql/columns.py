@@ -1,6 +1,6 @@
 """What ADD, DROP, MODIFY and RENAME COLUMN make of a table's columns. Pure.
 
-Covers: the new columns, and why an operation is refused. Does not cover: Spark's opinion of defaults (mutations.py),
+Covers: the new columns, and why an operation is refused. Does not cover: reading defaults (defaults.py),
 the parts that are there (tilth.storage shapes them while they are read, maintenance rewrites them).
 Always holds: all operations or none; a column's id is never used again; no value that is stored is lost; columns that
 files are sorted, partitioned or expired by stay as they are.
@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from tilth.model.checks import first_stricter, told_rule
 from tilth.model.mutation import Mutation
 from tilth.model.table import Column, Schema, TableDef, full_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
 from tilth.sql.coerce import INTEGER_DIGITS
-from tilth.sql.errors import BadAlterError, ColumnBusyError, UnknownColumnError
+from tilth.sql.errors import BadAlterError, BadDefinitionError, ColumnBusyError, UnknownColumnError
 from tilth.sql.grammar import (
     AddColumn,
     ColumnOperation,
@@ -30,7 +32,6 @@ from tilth.sql.grammar import (
     words_of,
 )
 from tilth.sql.unique_key import check_no_op_column
-from tilth.sql.values import check_default
 
 _FLOATS_OF = {Kind.FLOAT32: (Kind.INT8, Kind.INT16), Kind.FLOAT64: (Kind.INT8, Kind.INT16, Kind.INT32, Kind.FLOAT32)}
 _WIDENING_HINT = (
@@ -147,7 +148,6 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
             return now
         hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
         raise BadAlterError("the column exists already", table=full_name(table), column=spec.name, hint=hint)
-    check_default(spec.name, spec.type, spec.default)
     if not spec.nullable and _is_nothing(spec.default):
         raise BadAlterError(
             "a new column that is NOT NULL needs a default",
@@ -165,7 +165,9 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
 
 
 def column_of(spec: ColumnSpec, identity: int) -> Column:
-    """The column as a definition keeps it."""
+    """The column as a definition keeps it, but for its default (defaults.py). Raises BadDefinitionError."""
+    for _, zone in spec.zones:
+        _check_zone(spec.name, zone)
     return Column(
         id=identity,
         name=spec.name,
@@ -173,7 +175,19 @@ def column_of(spec: ColumnSpec, identity: int) -> Column:
         nullable=spec.nullable,
         default=spec.default,
         comment=spec.comment,
+        declared=spec.declared,
+        checks=spec.checks,
+        zones=spec.zones,
+        written_default=spec.default,
     )
+
+
+def _check_zone(column: str, zone: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        hint = "zones have names as in 'Asia/Shanghai' or 'UTC'"
+        raise BadDefinitionError("no such time zone", column=column, zone=zone, hint=hint) from error
 
 
 def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColumns:
@@ -211,34 +225,62 @@ def _modified(
     if old.nullable and not spec.nullable:
         hint = "leave NOT NULL out: rows that are there may hold NULL"
         raise BadAlterError("a column cannot become NOT NULL", table=full_name(table), column=old.name, hint=hint)
-    default = old.default if spec.default is None else spec.default
-    check_default(old.name, spec.type, default)
-    if not spec.nullable and spec.default is not None and _is_nothing(spec.default):
+    stricter = first_stricter(spec.checks, old.checks)
+    if stricter is not None:
+        raise BadAlterError(
+            f"stored values may be other than {told_rule(stricter.rule)}",
+            table=full_name(table),
+            column=old.name,
+            type=old.declared_type,
+            wanted=spec.declared,
+            hint="ADD a column of the type, UPDATE it with the values that fit, DROP the old one",
+        )
+    new = column_of(spec, old.id)
+    if spec.default is None:
+        new = with_default(new, old)
+    elif not spec.nullable and _is_nothing(spec.default):
         raise BadAlterError("NULL is no default of a NOT NULL column", table=full_name(table), column=old.name)
     new = msgspec.structs.replace(
-        old, type=spec.type, nullable=spec.nullable, default=default, comment=spec.comment or old.comment
+        new, name=old.name, older_default=old.older_default, comment=spec.comment or old.comment
     )
-    if (new.default, new.type) != (old.default, old.type) and default is not None:
+    if (new.written_default, new.type) != (old.written_default, old.type) and new.default is not None:
         _check_everywhere(table, old, versions)
     return _replaced(now, old, new)
+
+
+def with_default(column: Column, other: Column) -> Column:
+    """The column with the default of the other one."""
+    return msgspec.structs.replace(
+        column,
+        default=other.default,
+        written_default=other.written_default,
+        is_default_computed=other.is_default_computed,
+    )
 
 
 def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, versions: Collection[int]) -> NewColumns:
     if operation.if_exists and now.schema.find(operation.column) is None:
         return now
     old = find_in(now.schema, operation.column)
-    default = None if operation.no_default else old.default if operation.default is None else operation.default
-    check_default(old.name, old.type, operation.default)
     if not old.nullable and operation.default is not None and _is_nothing(operation.default):
         raise BadAlterError("NULL is no default of a NOT NULL column", table=full_name(table), column=old.name)
-    if default != old.default:
+    new = old
+    if operation.no_default or operation.default is not None:
+        text = operation.default
+        new = msgspec.structs.replace(old, default=text, written_default=text, is_default_computed=None)
+    if new.written_default != old.written_default:
         _check_everywhere(table, old, versions)
     comment = old.comment if operation.comment is None else operation.comment
-    return _replaced(now, old, msgspec.structs.replace(old, default=default, comment=comment))
+    return _replaced(now, old, msgspec.structs.replace(new, comment=comment))
 
 
 def _check_everywhere(table: TableDef, column: Column, versions: Collection[int]) -> None:
-    """Rows of parts that do not have the column yet hold its default of now: that must not change under them."""
+    """Rows of parts that do not have the column yet hold its default of now: that must not change under them.
+
+    Where it is written down what those rows hold, it may.
+    """
+    if column.older_default is not None:
+        return
     shapes = [shape.schema for shape in table.older_schemas if shape.version in versions]
     if any(all(each.id != column.id for each in shape.columns) for shape in shapes):
         raise ColumnBusyError(

@@ -15,6 +15,7 @@ from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import column_of
 from tilth.sql.dead_letters import ensure_dead_letters
+from tilth.sql.defaults import settled
 from tilth.sql.errors import BadDefinitionError, UnknownColumnError
 from tilth.sql.grammar import (
     CreateDatabase,
@@ -33,7 +34,6 @@ from tilth.sql.services import Call, Services, place_of, relation_of, table_of, 
 from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
 from tilth.sql.ttl import check_ttl
 from tilth.sql.unique_key import can_be_key, keyed_schema
-from tilth.sql.values import check_default
 from tilth.storage import check_partition_by
 
 
@@ -64,7 +64,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     schema = _schema(statement)
     if statement.engine is Engine.KAFKA:
         return _create_kafka(services, call, statement, schema)
-    schema = keyed_schema(statement, schema)
+    schema = _with_defaults(services, call, statement, keyed_schema(statement, schema))
     settings = TABLE_SETTINGS.canonical(dict(statement.settings))
     check_together(settings)
     table = TableDef(
@@ -98,7 +98,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         uuid="",
         database=database,
         name=name,
-        schema=schema,
+        schema=_with_defaults(services, call, statement, schema),
         settings=KAFKA_TABLE_SETTINGS.canonical(dict(statement.settings)),
         comment=statement.comment,
         created_ms=services.clock.now_ms(),
@@ -122,9 +122,13 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
 def _schema(statement: CreateTable) -> Schema:
     if not statement.columns:
         raise BadDefinitionError("a table needs columns", table=statement.name)
-    for spec in statement.columns:
-        check_default(spec.name, spec.type, spec.default)
     return Schema(columns=tuple(column_of(spec, identity) for identity, spec in enumerate(statement.columns, start=1)))
+
+
+def _with_defaults(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Schema:
+    database, name = place_of(call, statement.name)
+    given = [column.id for column in schema.columns]
+    return settled(services, call, f"{database}.{name}", schema, given, is_kafka=statement.engine is Engine.KAFKA)
 
 
 def _version(schema: Schema, statement: CreateTable) -> str | None:

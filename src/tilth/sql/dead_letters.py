@@ -51,5 +51,5 @@ def has_dead_letters_in(kafka: KafkaDef, table: TableDef) -> bool:
 
 
 def _takes_dead_letters(table: TableDef) -> bool:
-    has = {column.name: column.type for column in table.schema.columns}
+    has = {column.name: column.type for column in table.schema.columns if not column.checks}
     return all(has.get(column.name) == column.type for column in DEAD_LETTER_SCHEMA.columns)

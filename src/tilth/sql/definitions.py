@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilth.model.table import Column, Engine, KafkaDef, Relation, TableDef, ViewDef
-from tilth.model.types import quoted
+from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct, quoted
 from tilth.sql.grammar import ColumnSpec, CreateTable, CreateView, Name, render
 from tilth.sql.services import Services
 
@@ -59,7 +59,27 @@ def _spec(column: Column) -> ColumnSpec:
     return ColumnSpec(
         name=column.name,
         type=column.type,
+        declared=column.declared_type,
+        checks=column.checks,
+        zones=column.zones,
         nullable=column.nullable,
-        default=column.default,
+        default=_shown_default(column),
         comment=column.comment,
     )
+
+
+def _shown_default(column: Column) -> str | None:
+    """As it was written; a time for good as it was understood, for the session that reads it may have another zone."""
+    is_fixed = column.is_default_computed is False and _has_instants(column.type)
+    return column.default if is_fixed else column.written_default
+
+
+def _has_instants(data_type: DataType) -> bool:
+    match data_type:
+        case Array(element=element):
+            return _has_instants(element)
+        case Map(key=key, value=value):
+            return _has_instants(key) or _has_instants(value)
+        case Struct(fields=fields):
+            return any(_has_instants(field.type) for field in fields)
+    return data_type == Simple(Kind.TIMESTAMP)

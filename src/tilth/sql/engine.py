@@ -65,6 +65,7 @@ from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
+from tilth.sql.spark_errors import nested_too_deep
 from tilth.sql.system_tables import find_system_table
 
 #: What a user may write behind a query's FORMAT, in lower case; the doors write them.
@@ -191,6 +192,9 @@ class SqlEngine:
         except TilthError as refused:
             error = refused
             raise
+        except RecursionError as deep:
+            error = nested_too_deep()
+            raise error from deep
         finally:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)
             event = QueryEvent(

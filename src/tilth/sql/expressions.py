@@ -11,15 +11,17 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from tilth.model.table import Column
 from tilth.model.types import DataType, spark_name
 from tilth.sql.coerce import is_assignable, is_narrowed
-from tilth.sql.errors import BadMutationError
-from tilth.sql.protocol import CheckedExpressions, ExpressionsTask
-from tilth.sql.relations import TIME_WORDS, find_relations, frozen_times, place_of
+from tilth.sql.errors import BadMutationError, BadValueError
+from tilth.sql.protocol import CheckedDefault, CheckedExpressions, ExpressionsTask
+from tilth.sql.relations import FINE_TIME, TIME_WORDS, find_relations, frozen_times, place_of
 from tilth.sql.rewrite import rewrite
 from tilth.sql.shadow import make_active
-from tilth.sql.values import literal, to_stored
+from tilth.sql.values import Reading, column_array, literal
 
 # A handle of a Java or PySpark object; py4j gives it no type.
 Java = Any
@@ -41,13 +43,22 @@ _CAST_CALLS = re.compile(rf"{_NUMBER.pattern}\s*\(", re.IGNORECASE)
 class ExpressionChecker:
     """The expressions of one ALTER over the columns of its table. The session is nobody else's."""
 
-    def __init__(self, session: Java, task: ExpressionsTask, model_type: Callable[[Java], DataType]) -> None:
-        """`model_type` turns Spark's types into ours."""
+    def __init__(
+        self,
+        session: Java,
+        task: ExpressionsTask,
+        model_type: Callable[[Java, DataType], DataType],
+        to_stream: Callable[[pa.Table], bytes],
+    ) -> None:
+        """`model_type` turns Spark's types into ours, what is void into the other type; `to_stream` tables to bytes."""
         self._session = session
         self._task = task
         self._model_type = model_type
+        self._to_stream = to_stream
         session.conf.set("spark.sql.variable.substitute", "false")
         session.conf.set("spark.sql.ansi.enabled", "true")
+        session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+        session.conf.set("spark.sql.session.timeZone", task.zone)
         #: The expression that is being looked at, and what Spark got of it, for the places in its messages.
         self.text = ""
         self.sent = ""
@@ -61,23 +72,24 @@ class ExpressionChecker:
         make_active(self._session)
         task = self._task
         rows = self._session.createDataFrame(self._session.sparkContext.emptyRDD(), task.schema.spark_ddl)
-        for name in task.defaults:
-            self._check_default(name, is_constant=name in task.constant_defaults)
-        assignments = tuple((column, self._assignment(rows, column, text)) for column, text in task.assignments)
-        return CheckedExpressions(assignments=assignments, predicate=self._predicate(rows) if task.predicate else "")
+        return CheckedExpressions(
+            assignments=tuple((column, self._assignment(rows, column, text)) for column, text in task.assignments),
+            predicate=self._predicate(rows) if task.predicate else "",
+            defaults=tuple(self._default(self._column(name)) for name in task.defaults),
+        )
 
     def _assignment(self, rows: Java, name: str, text: str) -> str:
         column = self._column(name)
         fixed = self._fixed(text, column=name)
-        self._check_value(column, self._analysed(rows, fixed, column=name), literal(text))
+        self._check_value(column, self._constant(rows, fixed, column=name), literal(text))
         return fixed
 
     def _check_value(self, column: Column, field: Java, known: tuple[object] | None) -> None:
         """`known`: the value, where the expression is a literal."""
         given = field.dataType.simpleString()
-        source = self._model_type(field.dataType) if given != "void" else column.type
+        source = self._model_type(field.dataType, column.type)
         is_narrow = is_narrowed(source, column.type)
-        if is_narrow and known is not None:
+        if known is not None and (is_narrow or column.checks):
             _check_fits(column, known[0])
         if not is_assignable(source, column.type) or (is_narrow and known is None):
             raise BadMutationError(
@@ -93,36 +105,43 @@ class ExpressionChecker:
 
     def _predicate(self, rows: Java) -> str:
         fixed = self._fixed(self._task.predicate)
-        given = self._analysed(rows, fixed).dataType.simpleString()
+        given = self._constant(rows, fixed).dataType.simpleString()
         if given != "boolean":
             raise BadMutationError("WHERE takes a condition", given=given, predicate=self._task.predicate)
         return fixed
 
-    def _check_default(self, name: str, *, is_constant: bool) -> None:
-        column = self._column(name)
+    def _default(self, column: Column) -> CheckedDefault:
         assert column.default is not None
-        parsed = self._parse(column.default, column=name)
+        parsed = self._parse(column.default, column=column.name)
         named = [str(node.nameParts().apply(0)) for node in _nodes(parsed) if _class(node) == "UnresolvedAttribute"]
         others = [found for found in map(self._task.schema.find, named) if found is not None]
         if others:
             hint = "it stands for itself; UPDATE the column once it is there, or compute it where rows are inserted"
             told = "a DEFAULT cannot name other columns"
-            raise BadMutationError(told, column=name, default=column.default, names=others[0].name, hint=hint)
-        if is_constant:
-            self._check_literals(parsed, column=name)
+            raise BadMutationError(told, column=column.name, default=self.text, names=others[0].name, hint=hint)
         # Without columns: a default stands for itself.
-        field = self._analysed(self._session.range(0).select(), column.default, column=name, is_constant=is_constant)
+        rows = self._session.range(1).select()
+        field, expression = self._analysed(rows, self.text, column=column.name)
         given = field.dataType.simpleString()
-        if given != "void" and not is_assignable(self._model_type(field.dataType), column.type):
+        if not is_assignable(self._model_type(field.dataType, column.type), column.type):
             raise BadMutationError(
                 "the default does not fit the column",
-                column=name,
+                column=column.name,
                 type=spark_name(column.type),
                 given=given,
                 hint="say with CAST what is wanted",
             )
-        if is_constant and field.nullable and not column.nullable:
-            raise BadMutationError("the default of a NOT NULL column may be NULL", column=name, default=column.default)
+        if field.nullable and not column.nullable:
+            raise BadMutationError(
+                "the default of a NOT NULL column may be NULL", column=column.name, default=self.text
+            )
+        value = rows.selectExpr(f"CAST(({self.text}\n) AS {spark_name(column.type)}) AS v").toArrow()
+        is_computed = (
+            not expression.deterministic()
+            or any(_is_time(node) for node in _nodes(expression))
+            or self._has_time_literal(parsed)
+        )
+        return CheckedDefault(column=column.name, value=self._to_stream(value), is_computed=is_computed)
 
     def _column(self, name: str) -> Column:
         column = self._task.schema.find(name)
@@ -131,7 +150,8 @@ class ExpressionChecker:
 
     def _fixed(self, text: str, **facts: str) -> str:
         """The text with one instant for now() and its kin, closed so that anything may stand behind it."""
-        self._check_literals(self._parse(text, **facts), **facts)
+        if self._has_time_literal(self._parse(text, **facts)):
+            raise self._depends_on_time(**facts)
         self.sent = _HEAD + text
         if TIME_WORDS.search(text) and not any(TIME_WORDS.fullmatch(name) for name in self._task.schema.names):
             edits = frozen_times(find_relations(self._parser().parsePlan, self.sent), self._task.now_ms * 1000)
@@ -147,18 +167,21 @@ class ExpressionChecker:
         parsed = self._parser().parseExpression(text)
         if _class(parsed) in _NAMED:
             raise BadMutationError("an expression takes no name", expression=text, **facts)
+        self._check_digits(parsed, **facts)
         if any(_class(node) in _QUERIES for node in _nodes(parsed)):
             hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
             raise BadMutationError("subqueries are not possible here", expression=text, hint=hint, **facts)
         return parsed
 
-    def _check_literals(self, parsed: Java, **facts: str) -> None:
-        """Once it is parsed, a literal has forgotten that it was `TIMESTAMP 'now'`."""
-        for node in _nodes(parsed):
-            if _class(node) == "Literal" and node.dataType().simpleString() in _TIME_TYPES:
-                start, end = place_of(node)
-                if _TIME_LITERAL.search(self.text, start, end):
-                    raise self._depends_on_time(**facts)
+    def _check_digits(self, parsed: Java, **facts: str) -> None:
+        """Raises BadMutationError for a time with digits that Spark would cut."""
+        text = self.text
+        if any(FINE_TIME.search(text, *place) for place in _time_literals(parsed)):
+            raise BadMutationError("times are kept in microseconds", expression=text, **facts)
+
+    def _has_time_literal(self, parsed: Java) -> bool:
+        """Whether it says `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
+        return any(_TIME_LITERAL.search(self.text, *place) for place in _time_literals(parsed))
 
     def _depends_on_time(self, **facts: str) -> BadMutationError:
         hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
@@ -180,8 +203,18 @@ class ExpressionChecker:
                 told = "a text would be taken for a number"
                 raise BadMutationError(told, expression=self.text, hint=hint, **facts)
 
-    def _analysed(self, rows: Java, text: str, *, is_constant: bool = True, **facts: str) -> Java:
-        """The field that the expression makes."""
+    def _constant(self, rows: Java, text: str, **facts: str) -> Java:
+        """The field that the expression makes; raises BadMutationError where it is another one later."""
+        field, expression = self._analysed(rows, text, **facts)
+        if not expression.deterministic():
+            hint = "another try of the same part must give the same rows"
+            raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
+        if any(_is_time(node) for node in _nodes(expression)):
+            raise self._depends_on_time(**facts)
+        return field
+
+    def _analysed(self, rows: Java, text: str, **facts: str) -> tuple[Java, Java]:
+        """The field that the expression makes, and the expression as Spark understands it."""
         frame = rows.selectExpr(text)
         project = frame._jdf.queryExecution().analyzed()
         if len(frame.schema.fields) != 1:
@@ -192,12 +225,16 @@ class ExpressionChecker:
             raise BadMutationError("this cannot be computed row by row", expression=self.text, hint=hint, **facts)
         expression = project.projectList().apply(0)
         self._check_texts(expression, **facts)
-        if is_constant and not expression.deterministic():
-            hint = "another try of the same part must give the same rows"
-            raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
-        if is_constant and any(_is_time(node) for node in _nodes(expression)):
-            raise self._depends_on_time(**facts)
-        return frame.schema.fields[0]
+        return frame.schema.fields[0], expression
+
+
+def _time_literals(parsed: Java) -> list[tuple[int, int]]:
+    """Where literals of dates and times stand in the text."""
+    return [
+        place_of(node)
+        for node in _nodes(parsed)
+        if _class(node) == "Literal" and node.dataType().simpleString() in _TIME_TYPES
+    ]
 
 
 def _nodes(expression: Java) -> Iterator[Java]:
@@ -220,11 +257,14 @@ def _is_time(node: Java) -> bool:
 
 def _check_fits(column: Column, value: object) -> None:
     try:
-        to_stored(value, column.type)
-    except (ValueError, OverflowError) as error:
-        told = spark_name(column.type)
+        column_array(column, [value], reading=Reading(), position=1)
+    except BadValueError as error:
         raise BadMutationError(
-            "the value does not fit the column", column=column.name, type=told, given=value, why=error
+            "the value does not fit the column",
+            column=column.name,
+            type=column.declared_type,
+            given=value,
+            why=error.facts.get("why", "NULL in a column that is NOT NULL"),
         ) from error
 
 

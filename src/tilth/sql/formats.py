@@ -1,27 +1,27 @@
 """Rows as text, in the formats that INSERT .. FORMAT takes. Pure.
 
+Covers: JSON, which columns a text has, what rows get that do not bring a column. Does not cover: CSV (csv_texts.py).
 Always holds: either all rows are read or an error tells the row that cannot be; a column that a row does not bring
 gets its default.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import tzinfo
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tilth.model.row_op import OP_COLUMN, OP_UPSERT, is_op_name
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
+from tilth.sql.csv_texts import csv_texts, texts_array
 from tilth.sql.errors import BadValueError, UnknownColumnError
-from tilth.sql.values import column_array, literal, op_numbers
+from tilth.sql.values import Reading, column_array, literal, op_numbers
 from tilth.storage import (
     ENABLE_UNIQUE_PARTIAL_UPDATE,
     PARTITION_LEVEL_UNIQUE_KEYS,
@@ -31,10 +31,21 @@ from tilth.storage import (
 
 #: Says what a row does that comes into a table with a unique key; it is no column of the table.
 OP = Column(id=0, name=OP_COLUMN, type=Simple(Kind.STRING))
-_CSV_NULL = "\\N"
 
-# A row's values as text or JSON gave them.
+# The values of a row or of a column as text or JSON gave them.
 Values = Sequence[Any]
+#: Values of computed defaults by the names of their columns, for so many rows (defaults.py).
+Compute = Callable[[Sequence[Column], int], Mapping[str, pa.Array]]
+
+
+class _Missing:
+    """Stands for a value that is not there."""
+
+
+#: That a JSON object does not have.
+ABSENT = _Missing()
+#: That is computed for each INSERT.
+COMPUTED = _Missing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +67,10 @@ class InsertTarget:
 
     # Any: a value of the column's type, or None.
     def missing_value(self, column: Column) -> Any:
-        """What a row gets that does not bring the column; raises BadValueError where that is not known here, and
-        UniqueKeyNullError for a column of the key."""
+        """What a row gets that does not bring the column, COMPUTED where that is not known here.
+
+        Raises BadValueError where nothing is, and UniqueKeyNullError for a column of the key.
+        """
         if column.name in self.key and column.default is None:
             hint = "each row needs a value in each column of the UNIQUE KEY"
             raise UniqueKeyNullError("a column of the unique key is missing", column=column.name, hint=hint)
@@ -100,10 +113,14 @@ class TextRows:
     """Rows that have been split into values, not yet read as the columns' types."""
 
     columns: tuple[Column, ...]
-    rows: list[Values]
+    #: By column; texts of CSV as they are, NULL among them.
+    values: Sequence[Values | pa.Array]
+    count: int
 
 
-def read_rows(target: InsertTarget, columns: Sequence[str], form: str, text: str, *, zone: tzinfo) -> pa.Table:
+def read_rows(
+    target: InsertTarget, columns: Sequence[str], form: str, text: str, *, reading: Reading, compute: Compute
+) -> pa.Table:
     """The rows in all columns of the table. `columns` are those that the text has, for formats without names.
 
     Raises BadValueError and UnknownColumnError with row and column.
@@ -112,7 +129,7 @@ def read_rows(target: InsertTarget, columns: Sequence[str], form: str, text: str
     if reader is None:
         raise BadValueError("rows of this format are not read", format=form, hint=f"use one of {', '.join(_NAMES)}")
     given = reader(target, target_columns(target, columns), text)
-    return table_of_rows(target, given.columns, given.rows, zone=zone)
+    return _in_table(target, given, reading=replace(reading, is_base64=True), compute=compute)
 
 
 def target_columns(target: InsertTarget, names: Sequence[str]) -> tuple[Column, ...]:
@@ -128,46 +145,91 @@ def target_columns(target: InsertTarget, names: Sequence[str]) -> tuple[Column, 
     return tuple(found) or target.schema.columns
 
 
-def table_of_rows(target: InsertTarget, columns: Sequence[Column], rows: Sequence[Values], *, zone: tzinfo) -> pa.Table:
+def table_of_rows(
+    target: InsertTarget, columns: Sequence[Column], rows: Sequence[Values], *, reading: Reading, compute: Compute
+) -> pa.Table:
     """The rows in all columns of the table, and `_op` where one of them deletes.
 
     Raises BadValueError naming row, position and column, and UniqueKeyNullError for a row without its key.
     """
     for number, row in enumerate(rows, start=1):
         if len(row) != len(columns):
-            raise BadValueError(
-                "a row has another number of values than there are columns",
-                row=number,
-                values=len(row),
-                columns=f"{len(columns)} ({', '.join(column.name for column in columns)})",
-            )
-    position = {column.name: index for index, column in enumerate(columns)}
-    deletes = _deletes(columns, rows)
+            raise _wrong_width(columns, row=number, values=len(row))
+    given = TextRows(tuple(columns), list(zip(*rows, strict=True)), len(rows))
+    return _in_table(target, given, reading=reading, compute=compute)
+
+
+def _wrong_width(columns: Sequence[Column], *, row: int, values: int) -> BadValueError:
+    return BadValueError(
+        "a row has another number of values than there are columns",
+        row=row,
+        values=values,
+        columns=f"{len(columns)} ({', '.join(column.name for column in columns)})",
+    )
+
+
+def _in_table(target: InsertTarget, given: TextRows, *, reading: Reading, compute: Compute) -> pa.Table:
+    position = {column.name: index for index, column in enumerate(given.columns)}
+    deletes = _deletes(given)
+    values = {
+        column.name: _values(target, column, given, position.get(column.name, -1), deletes)
+        for column in target.schema.columns
+    }
+    lacking = [column for column in target.schema.columns if _is_computed(values[column.name])]
+    computed = compute(lacking, given.count) if lacking else {}
     arrays: dict[str, pa.Array] = {}
     for column in target.schema.columns:
-        index = position.get(column.name, -1)
-        values = _values(target, column, index, rows, deletes)
+        place = position.get(column.name, -1) + 1
+        of_column = values[column.name]
         if column.name in target.key:
-            _check_key(column, values, index + 1)
-        arrays[column.name] = column_array(column, values, zone=zone, position=index + 1, optional=deletes)
+            _check_key(column, of_column, place)
+        if isinstance(of_column, pa.Array):
+            arrays[column.name] = texts_array(column, of_column, reading=reading, position=place, optional=deletes)
+        elif column.name in computed:
+            arrays[column.name] = _with_computed(column, of_column, computed[column.name], reading, place, deletes)
+        else:
+            arrays[column.name] = column_array(column, of_column, reading=reading, position=place, optional=deletes)
     if deletes:
         arrays[OP_COLUMN] = pa.array(deletes, pa.int8())
     return pa.table(arrays)
 
 
-def _deletes(columns: Sequence[Column], rows: Sequence[Values]) -> list[int]:
+def _is_computed(values: Values | pa.Array) -> bool:
+    return not isinstance(values, pa.Array) and any(value is COMPUTED for value in values)
+
+
+def _with_computed(
+    column: Column, values: Values, computed: pa.Array, reading: Reading, place: int, deletes: Sequence[int]
+) -> pa.Array:
+    """The values that are given, the computed ones in the other rows."""
+    lacks = [value is COMPUTED for value in values]
+    optional = [int(one or (bool(deletes) and bool(deletes[row]))) for row, one in enumerate(lacks)]
+    known = [None if value is COMPUTED else value for value in values]
+    array = column_array(column, known, reading=reading, position=place, optional=optional)
+    taken = np.arange(len(values)) + np.where(lacks, len(values), 0)
+    return pa.concat_arrays([array, computed]).take(pa.array(taken))
+
+
+def _deletes(given: TextRows) -> list[int]:
     """For each row whether it deletes; empty if none does."""
-    if OP not in columns:
+    if OP not in given.columns:
         return []
-    index = columns.index(OP)
-    ops = op_numbers([OP_UPSERT if row[index] is ABSENT else row[index] for row in rows], position=index + 1)
+    index = given.columns.index(OP)
+    values = _listed(given.values[index])
+    ops = op_numbers([OP_UPSERT if value is ABSENT else value for value in values], position=index + 1)
     return ops if any(ops) else []
 
 
-def _values(target: InsertTarget, column: Column, index: int, rows: Sequence[Values], deletes: Sequence[int]) -> Values:
+def _listed(values: Values | pa.Array) -> Values:
+    return values.to_pylist() if isinstance(values, pa.Array) else values
+
+
+def _values(
+    target: InsertTarget, column: Column, rows: TextRows, index: int, deletes: Sequence[int]
+) -> Values | pa.Array:
     """The column's values, by its place in the rows; -1: they do not bring it."""
-    given: Values = [ABSENT] * len(rows) if index < 0 else [row[index] for row in rows]
-    if index >= 0 and not any(value is ABSENT for value in given):
+    given: Values | pa.Array = [ABSENT] * rows.count if index < 0 else rows.values[index]
+    if isinstance(given, pa.Array) or not any(value is ABSENT for value in given):
         return given
     if deletes and any(value is ABSENT and deletes[row] for row, value in enumerate(given)):
         check_deletes(target, column)
@@ -179,36 +241,22 @@ def _values(target: InsertTarget, column: Column, index: int, rows: Sequence[Val
     return [missing if value is ABSENT else value for value in given]
 
 
-def _check_key(column: Column, values: Values, place: int) -> None:
-    for row, value in enumerate(values, start=1):
+def _check_key(column: Column, values: Values | pa.Array, place: int) -> None:
+    for row, value in enumerate(_listed(values), start=1):
         if value is None:
             hint = "each row needs a value in each column of the UNIQUE KEY"
             raise UniqueKeyNullError(row=row, value=place, column=column.name, hint=hint)
 
 
-# Any: a value of the column's type, or None.
+# Any: a value of the column's type, None, or COMPUTED.
 def default_of(column: Column) -> Any:
-    """What a row gets that does not bring the column; raises BadValueError where that is not known here."""
+    """What a row gets that does not bring the column; raises BadValueError where there is nothing."""
     if column.default is None:
         if not column.nullable:
             raise BadValueError("a column that is NOT NULL and has no default is missing", column=column.name)
         return None
-    known = literal(column.default)
-    if known is None:
-        raise BadValueError(
-            "the default of this column is an expression, which only Spark can compute",
-            column=column.name,
-            default=column.default,
-            hint="give the column a value, or use INSERT .. SELECT",
-        )
-    return known[0]
-
-
-class _Absent:
-    """Stands for a value that a JSON object does not have."""
-
-
-ABSENT = _Absent()
+    known = None if column.is_default_computed else literal(column.default)
+    return COMPUTED if known is None else known[0]
 
 
 def _json(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextRows:
@@ -227,7 +275,7 @@ def _json(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextR
                 raise UnknownColumnError(column=name, row=number, hint=f"the columns are: {', '.join(positions)}")
             row[index] = value
         rows.append(row)
-    return TextRows(given, rows)
+    return TextRows(given, list(zip(*rows, strict=True)) or [()] * len(given), len(rows))
 
 
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:
@@ -236,15 +284,29 @@ def _json_objects(text: str) -> Iterator[dict[str, Any]]:
     at, number = _after_blanks(text, 0), 0
     while at < len(text):
         number += 1
+        start = at
         try:
             record, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             line, column = error.lineno, error.colno
             raise BadValueError("not JSON", row=number, line=line, column=column, why=error.msg) from error
+        except (ValueError, RecursionError) as error:
+            # Numbers of thousands of digits, thousands of brackets.
+            raise BadValueError("not JSON that can be read", row=number, why=error) from error
         if not isinstance(record, dict):
             raise BadValueError("a row is not a JSON object", row=number)
+        if text.find("\\u", start, at) >= 0:
+            _check_unicode(record, number)
         yield record
         at = _after_blanks(text, at)
+
+
+def _check_unicode(record: dict[str, Any], row: int) -> None:
+    """Raises BadValueError for half of a surrogate pair, `"\\ud800"`, anywhere in names and values."""
+    try:
+        json.dumps(record, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as error:
+        raise BadValueError("half of a surrogate pair is no text", row=row) from error
 
 
 def _after_blanks(text: str, at: int) -> int:
@@ -254,42 +316,21 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _csv(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextRows:
-    return TextRows(columns, [_csv_row(columns, cells) for cells in _csv_cells(text)])
+    return _csv_rows(columns, csv_texts(text, has_names=False))
 
 
 def _csv_with_names(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextRows:
-    cells = _csv_cells(text)
-    header = next(cells, None)
-    if header is None:
-        return TextRows(columns, [])
-    named = target_columns(target, header)
-    return TextRows(named, [_csv_row(named, row) for row in cells])
+    cells = csv_texts(text, has_names=True)
+    if not cells:
+        return TextRows(columns, [()] * len(columns), 0)
+    return _csv_rows(target_columns(target, [str(cell[0]) for cell in cells]), [cell.slice(1) for cell in cells])
 
 
-def _csv_cells(text: str) -> Iterator[list[str]]:
-    return (cells for cells in csv.reader(io.StringIO(text.lstrip("\n"), newline="")) if cells)
-
-
-def _csv_row(columns: Sequence[Column], cells: list[str]) -> Values:
-    """An empty cell is empty text in a column of text, and NULL in any other; `\\N` is NULL everywhere."""
-    if len(cells) != len(columns):
-        return cells
-    return [_csv_value(column, cell) for column, cell in zip(columns, cells, strict=True)]
-
-
-def _csv_value(column: Column, cell: str) -> Any:
-    if cell == _CSV_NULL:
-        return None
-    arrow = column.type
-    is_text = getattr(arrow, "kind", None) in ("string", "binary")
-    if cell == "" and not is_text:
-        return None
-    if hasattr(arrow, "kind") or hasattr(arrow, "precision"):
-        return cell
-    try:
-        return json.loads(cell, parse_float=Decimal)
-    except json.JSONDecodeError as error:
-        raise BadValueError("a nested value in CSV is written as JSON", column=column.name, given=cell) from error
+def _csv_rows(columns: tuple[Column, ...], cells: Sequence[pa.Array]) -> TextRows:
+    if cells and len(cells) != len(columns):
+        raise _wrong_width(columns, row=1, values=len(cells))
+    count = len(cells[0]) if cells else 0
+    return TextRows(columns, list(cells) or [()] * len(columns), count)
 
 
 _READERS: dict[str, Callable[[InsertTarget, tuple[Column, ...], str], TextRows]] = {

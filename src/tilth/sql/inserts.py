@@ -11,33 +11,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import pyarrow as pa
 
 from tilth.base.logs import Log
-from tilth.base.settings import BadSettingError
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
 from tilth.model.part import WrittenPart
 from tilth.model.row_op import OP_COLUMN, op_of
 from tilth.model.table import Column, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.sql.answer import Outcome, done
+from tilth.sql.defaults import computing
 from tilth.sql.errors import BadValueError, InsertTooLargeError
-from tilth.sql.formats import OP, InsertTarget, check_deletes, read_rows, table_of_rows, target_columns, target_of
+from tilth.sql.formats import (
+    COMPUTED,
+    OP,
+    Compute,
+    InsertTarget,
+    check_deletes,
+    read_rows,
+    table_of_rows,
+    target_columns,
+    target_of,
+)
 from tilth.sql.grammar import InsertData, InsertQuery, InsertValues
 from tilth.sql.insert_commit import Writing, committed, store
 from tilth.sql.insert_groups import GroupLimits, PreparedInsert
 from tilth.sql.protocol import InsertResult, InsertTask
 from tilth.sql.services import Call, Services, table_of
 from tilth.sql.settings import ASYNC_INSERT_OF_TABLE, AUTO
-from tilth.sql.values import column_array
+from tilth.sql.values import Reading, column_array
 from tilth.storage import layout_of, partition_ids, shaped_rows
 from tilth.warehouse import QUERY_WAREHOUSE
-
-_ZONE = "spark.sql.session.timeZone"
 
 _log = Log("sql")
 
@@ -50,7 +56,9 @@ def insert_values(services: Services, call: Call, statement: InsertValues) -> Ou
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         target = target_of(table)
-        rows = table_of_rows(target, target_columns(target, names), statement.rows, zone=_zone(call))
+        reading, compute = Reading(zone=call.zone), computing(services, call)
+        columns = target_columns(target, names)
+        rows = table_of_rows(target, columns, statement.rows, reading=reading, compute=compute)
         return _stored(services, call, table, rows)
 
     return _done(services, call, table, statement.columns, act)
@@ -61,7 +69,9 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
     _check_size(call, len(statement.data))
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
-        rows = read_rows(target_of(table), tuple(names), statement.format, statement.data, zone=_zone(call))
+        reading, compute = Reading(zone=call.zone), computing(services, call)
+        target, form = target_of(table), statement.format
+        rows = read_rows(target, tuple(names), form, statement.data, reading=reading, compute=compute)
         return _stored(services, call, table, rows)
 
     return _done(services, call, table, statement.columns, act)
@@ -73,7 +83,7 @@ def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table)
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         renamed = rows.rename_columns(list(names))
-        return _stored(services, call, table, _completed(target_of(table), renamed, zone=_zone(call)))
+        return _stored(services, call, table, _completed(target_of(table), renamed, computing(services, call)))
 
     return _done(services, call, table, rows.column_names, act)
 
@@ -134,10 +144,11 @@ def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[
         return act(now, [by_id[each] for each in ids])
 
 
-def _completed(target: InsertTarget, rows: pa.Table, *, zone: tzinfo) -> pa.Table:
+def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Table:
     """With the defaults of the columns that are not there, and what rows do as numbers."""
     columns = target_columns(target, rows.column_names)
     has_op = OP in columns
+    computed: list[Column] = []
     if has_op:
         place = columns.index(OP)
         rows = rows.set_column(place, OP_COLUMN, _op_array(rows.column(place)))
@@ -150,9 +161,13 @@ def _completed(target: InsertTarget, rows: pa.Table, *, zone: tzinfo) -> pa.Tabl
         if has_op and column.default is None and not target.needs(column):
             continue
         value = target.missing_value(column)
-        if value is not None:
-            filled = column_array(column, [value] * rows.num_rows, zone=zone, position=position)
+        if value is COMPUTED:
+            computed.append(column)
+        elif value is not None:
+            filled = column_array(column, [value] * rows.num_rows, reading=Reading(), position=position)
             rows = rows.append_column(column.name, filled)
+    for name, values in (compute(computed, rows.num_rows) if computed else {}).items():
+        rows = rows.append_column(name, values)
     return rows
 
 
@@ -172,7 +187,7 @@ def _op_array(given: pa.ChunkedArray) -> pa.Array:
 def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
     """Writes the rows and commits them, perhaps with those of others."""
     _check_size(call, rows.nbytes)
-    shaped = shaped_rows(layout_of(table, services.root), rows)
+    shaped = shaped_rows(layout_of(table, services.root), rows, is_numbered=True)
     if not shaped.num_rows:
         return _inserted(table, 0)
     if not services.catalog.throttle.is_calm(table):
@@ -280,13 +295,3 @@ def _check_size(call: Call, size: int) -> None:
             bytes_max=call.settings.max_insert_bytes,
             hint="send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes",
         )
-
-
-def _zone(call: Call) -> tzinfo:
-    name = call.settings.spark.get(_ZONE)
-    if name is None:
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BadSettingError(setting=_ZONE, value=name, allowed="the name of a time zone") from error

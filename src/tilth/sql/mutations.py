@@ -10,6 +10,7 @@ columns are one commit. See also: POLICIES.md 8, expressions.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -17,10 +18,11 @@ from tilth.base.errors import UnknownOutcomeError
 from tilth.base.settings import BadSettingError
 from tilth.catalog import StartMutation, TableInUseError, Update
 from tilth.model.mutation import MutationKind
-from tilth.model.table import Column, KafkaDef, TableDef, ViewDef, full_name
+from tilth.model.table import KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import NewColumns, changed, check_unprotected, find_in
 from tilth.sql.dead_letters import has_dead_letters_in
+from tilth.sql.defaults import settled
 from tilth.sql.grammar import (
     ColumnOperation,
     MutateDelete,
@@ -32,11 +34,7 @@ from tilth.sql.past import mark_of
 from tilth.sql.protocol import CheckedExpressions, CheckTask, ExpressionsTask
 from tilth.sql.queries import ask_worker
 from tilth.sql.services import Call, Services
-from tilth.sql.values import literal
-
-_ZONE = "spark.sql.session.timeZone"
-_UTC = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
-
+from tilth.sql.settings import UTC_NAMES, ZONE
 
 # Columns
 
@@ -49,9 +47,9 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     versions = {part.schema_version for part in services.catalog.parts.snapshot(table.uuid).parts}
     pending = services.catalog.mutations.pending(table.uuid) if is_checking else []
     new = changed(table, operations, pending, versions=versions)
-    if new is None:
+    new = None if new is None else replace(new, schema=_settled(services, call, table, new.schema))
+    if new is None or new.schema == table.schema:
         return done(f"nothing to change in {full_name(table)}")
-    _check_defaults(services, table, new)
     views = services.catalog.tables.views_into(table.uuid)
     if new.schema.is_stored_as(table.schema):
         # Defaults and comments: no part looks different for it.
@@ -92,25 +90,17 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
             )
 
 
-def _check_defaults(services: Services, table: TableDef, new: NewColumns) -> None:
-    """Asks Spark about new defaults that are more than a literal; those of new columns stand for old rows too."""
+def _settled(services: Services, call: Call, table: TableDef, schema: Schema) -> Schema:
+    """The columns with new defaults, and those of another type, read; what is added has one value for older rows."""
     before = {column.id: column for column in table.schema.columns}
-    asked = [column for column in new.schema.columns if _is_default_new(before.get(column.id), column)]
-    if asked:
-        task = ExpressionsTask(
-            table=full_name(table),
-            schema=new.schema,
-            defaults=tuple(column.name for column in asked),
-            constant_defaults=tuple(column.name for column in asked if column.id not in before),
-            now_ms=services.clock.now_ms(),
-        )
-        ask_worker(services, task)
-
-
-def _is_default_new(before: Column | None, now: Column) -> bool:
-    if now.default is None or literal(now.default) is not None:
-        return False
-    return before is None or (before.default, before.type) != (now.default, now.type)
+    changed_ids = {
+        column.id
+        for column in schema.columns
+        if (old := before.get(column.id)) is None
+        or (old.written_default, old.type, old.checks) != (column.written_default, column.type, column.checks)
+    }
+    added = changed_ids - before.keys()
+    return settled(services, call, full_name(table), schema, changed_ids, added=added)
 
 
 def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColumns) -> None:
@@ -137,6 +127,7 @@ def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColu
                 target=target,
                 select=view.select,
                 target_columns=view.target_columns,
+                quotes_names=view.quotes_names,
             ),
         )
 
@@ -148,10 +139,9 @@ def alter_rows(
     services: Services, call: Call, table: TableDef, operation: MutateUpdate | MutateDelete, *, is_waiting: bool
 ) -> Outcome:
     """UPDATE or DELETE of the rows that the condition is true for, in every part that is there now."""
-    zone = call.settings.spark.get(_ZONE, "UTC")
-    if zone not in _UTC:
+    if call.zone_name not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
-        raise BadSettingError("a mutation reckons in UTC", setting=_ZONE, value=zone, allowed="UTC", hint=hint)
+        raise BadSettingError("a mutation reckons in UTC", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint)
     assignments = operation.assignments if isinstance(operation, MutateUpdate) else ()
     named = []
     for name, text in assignments:

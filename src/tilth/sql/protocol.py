@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
+import pyarrow as pa
 
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
@@ -74,6 +75,7 @@ class CheckTask(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
     select: str
     #: As in ViewDef.
     target_columns: tuple[tuple[str, int], ...] = ()
+    quotes_names: bool = True
 
 
 class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expressions"):
@@ -86,14 +88,29 @@ class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expression
     assignments: tuple[tuple[str, str], ...] = ()
     #: Of UPDATE and DELETE; empty: there is none.
     predicate: str = ""
-    #: Defaults of the columns of `schema` that are to be checked, by name.
+    #: The columns of `schema` whose defaults are to be checked, by name.
     defaults: tuple[str, ...] = ()
-    #: Those of them that stand for rows which are there already: they must be the same whenever they are computed.
-    constant_defaults: tuple[str, ...] = ()
+    #: Of times without one.
+    zone: str = "UTC"
     #: The time that now() stands for.
     now_ms: int
     #: Whether to say what the expressions need of the table.
     asks_needs: bool = False
+
+
+class CheckedDefault(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark says of a default."""
+
+    column: str
+    #: Its value now: an Arrow stream of one row, of the column's type.
+    value: bytes
+    #: Whether it may be another one for another INSERT.
+    is_computed: bool
+
+    @property
+    def scalar(self) -> pa.Scalar:
+        with pa.ipc.open_stream(self.value) as reader:
+            return reader.read_all().column(0)[0]
 
 
 class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +122,22 @@ class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
     where: Predicate = Unknown()
     #: The names of the columns that the expressions look at, likewise; None: perhaps all.
     columns: tuple[str, ...] | None = None
+    #: Of the defaults that were asked for.
+    defaults: tuple[CheckedDefault, ...] = ()
+
+
+class ComputeTask(msgspec.Struct, frozen=True, kw_only=True, tag="compute"):
+    """Computes expressions without columns for some rows; the result's payload is an Arrow stream."""
+
+    #: The names of the result's columns.
+    columns: tuple[str, ...]
+    #: Spark SQL.
+    expressions: tuple[str, ...]
+    rows: int
+    #: Of times without one.
+    zone: str
+    #: The time that now() stands for.
+    now_us: int
 
 
 class ChangeTask(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
@@ -131,7 +164,7 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: The payload of a QUERY task.
-WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ChangeTask
+WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask
 
 
 class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):

@@ -29,6 +29,8 @@ TIME_WORDS = re.compile(
     r"\b(now|current_timestamp|current_date|current_time|curdate|localtimestamp|unix_timestamp|getdate)\b",
     re.IGNORECASE,
 )
+#: Digits behind a second that Spark cuts.
+FINE_TIME = re.compile(r":\d\d\.\d{6}\d*[1-9]")
 _INSTANTS = ("now", "current_timestamp")
 _DAYS = ("current_date", "curdate")
 
@@ -189,6 +191,14 @@ def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
             start, end = place_of(expression)
             edits[start] = Edit(start, end, instant)
     return list(edits.values()) if len(edits) == wanted else None
+
+
+def has_fine_times(found: Relations) -> bool:
+    """Whether a literal of a time has digits that Spark cuts."""
+    if not FINE_TIME.search(found.text):
+        return False
+    literals = (place_of(node) for kind, node in _expressions(found) if kind == "Literal")
+    return any(FINE_TIME.search(found.text, start, end) for start, end in literals)
 
 
 def _instant(function: str, now_us: int) -> str | None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
-from tilth.base.settings import Setting
+from tilth.base.settings import BadSettingError, Setting
 from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
 from tilth.maintenance import (
@@ -38,7 +40,7 @@ from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
 from tilth.sql.grammar import Name
 from tilth.sql.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.query_log import QueryLog
-from tilth.sql.settings import SessionSettings
+from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
 from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
 
@@ -208,6 +210,21 @@ class Call:
     settings: SessionSettings
     #: As it was written.
     text: str = ""
+
+    @property
+    def zone_name(self) -> str:
+        """The zone of times without one."""
+        return self.settings.spark.get(ZONE, UTC_NAMES[0])
+
+    @property
+    def zone(self) -> tzinfo:
+        """The same; raises BadSettingError for one that is not known."""
+        if self.zone_name in UTC_NAMES:
+            return UTC
+        try:
+            return ZoneInfo(self.zone_name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise BadSettingError(setting=ZONE, value=self.zone_name, allowed="the name of a time zone") from error
 
 
 def place_of(call: Call, name: Name) -> tuple[str, str]:

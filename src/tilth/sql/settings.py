@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilth.base.settings import Scope, Setting, SettingGroup, UnknownSettingError, parse_bool, value_of
+from tilth.base.settings import BadSettingError, Scope, Setting, SettingGroup, UnknownSettingError, parse_bool, value_of
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
@@ -209,6 +209,11 @@ SESSION_SETTINGS = _KnownGroup(
 )
 #: Names that go to the query's Spark session as they are.
 SPARK_PREFIX = "spark.sql."
+#: The session's time zone, and the names that mean UTC.
+ZONE = "spark.sql.session.timeZone"
+UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
+#: What double quotes mean is the same in every session.
+_QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
 
 #: Of ClickHouse's and ByConity's tables; Tilth has no use for them.
 _WITHOUT_EFFECT = (
@@ -277,6 +282,9 @@ class SessionSettings:
 def session_settings(given: Mapping[str, str]) -> SessionSettings:
     """Raises UnknownSettingError and BadSettingError."""
     spark = {name: text for name, text in given.items() if name.startswith(SPARK_PREFIX)}
+    if spark.get(_QUOTES, "true").strip().lower() != "true":
+        hint = "double quotes name columns and tables everywhere: put texts in single quotes"
+        raise BadSettingError(setting=_QUOTES, value=spark[_QUOTES], allowed="true", hint=hint)
     values = SESSION_SETTINGS.read({name: text for name, text in given.items() if name not in spark})
     return SessionSettings(
         max_result_bytes=value_of(values, MAX_RESULT_BYTES),

@@ -91,8 +91,9 @@ def describe(services: Services, call: Call, statement: Describe) -> Outcome:
             {
                 "name": pa.array([column.name for column in columns], pa.string()),
                 "type": pa.array([spark_name(column.type) for column in columns], pa.string()),
+                "declared": pa.array([column.declared_type for column in columns], pa.string()),
                 "nullable": pa.array([column.nullable for column in columns], pa.bool_()),
-                "default": pa.array([column.default for column in columns], pa.string()),
+                "default": pa.array([column.written_default for column in columns], pa.string()),
                 "comment": pa.array([column.comment for column in columns], pa.string()),
             }
         )

@@ -8,13 +8,13 @@ protocol.py, relations.py, shadow.py.
 
 from __future__ import annotations
 
-import io
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import IO, Any, Protocol, TypeVar, assert_never
+from itertools import zip_longest
+from typing import Any, Protocol, TypeVar, assert_never
 
 import msgspec
 import pyarrow as pa
@@ -22,23 +22,20 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
-from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSerializer
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.util import _load_from_socket
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tilth.base.logs import Log
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
+from tilth.model.quotes import double_quoted
 from tilth.model.row_op import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.task import Cost
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
-from tilth.model.wire import ColumnInfo
-from tilth.sql.coerce import is_assignable
-from tilth.sql.errors import BadDefinitionError, BadQueryError, BadValueError, ResultTooLargeError
+from tilth.sql.coerce import is_assignable, is_rounded
+from tilth.sql.errors import BadDefinitionError, BadQueryError, BadValueError
 from tilth.sql.expressions import ExpressionChecker
 from tilth.sql.protocol import (
-    COLUMNS_KEY,
     AsOf,
     AtTime,
     AtVersion,
@@ -46,6 +43,7 @@ from tilth.sql.protocol import (
     ChangeTask,
     CheckedExpressions,
     CheckTask,
+    ComputeTask,
     ExpressionsTask,
     InsertResult,
     InsertTask,
@@ -59,13 +57,29 @@ from tilth.sql.protocol import (
     Source,
     WorkerTask,
 )
-from tilth.sql.relations import TIME_WORDS, Past, Relations, find_relations, frozen_times, long_references
+from tilth.sql.relations import (
+    TIME_WORDS,
+    Past,
+    Relations,
+    find_relations,
+    frozen_times,
+    has_fine_times,
+    long_references,
+)
+from tilth.sql.results.spark import collected, to_stream
 from tilth.sql.rewrite import Edit, rewrite
 from tilth.sql.rows.spark import changed_rows
 from tilth.sql.shadow import Needs, ask_needs, create_views, make_active, nothing_known
-from tilth.sql.spark_errors import from_spark
+from tilth.sql.spark_errors import from_spark, nested_too_deep
 from tilth.sql.writing.spark import written_in_tasks
-from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_rows
+from tilth.storage import (
+    TableLayout,
+    UpsertRequest,
+    layout_of,
+    resolve_all,
+    write_parts,
+    write_rows,
+)
 from tilth.storage.spark import file_error, is_changed, read_snapshot
 from tilth.warehouse import TaskContext, TaskResult, run_in_task
 
@@ -101,6 +115,7 @@ class ViewCheck(Protocol):
         *,
         view: str,
         target_columns: Sequence[tuple[str, int]],
+        quotes_names: bool,
     ) -> CheckedView: ...
 
 
@@ -113,6 +128,12 @@ class QueryRunner:
 
     def __call__(self, context: TaskContext) -> TaskResult:
         task = msgspec.msgpack.decode(context.spec.payload, type=WorkerTask)
+        try:
+            return self._answer(context, task)
+        except RecursionError as error:
+            raise nested_too_deep() from error
+
+    def _answer(self, context: TaskContext, task: WorkerTask) -> TaskResult:
         match task:
             case QueryTask():
                 return self._run(context, task)
@@ -126,10 +147,13 @@ class QueryRunner:
                     task.select,
                     view=task.view,
                     target_columns=task.target_columns,
+                    quotes_names=task.quotes_names,
                 )
                 return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
             case ExpressionsTask():
                 return TaskResult(payload=msgspec.msgpack.encode(_expressions(context.session, task)))
+            case ComputeTask():
+                return TaskResult(payload=_computed(context.session, task))
             case ChangeTask():
                 return _change(context, task)
         assert_never(task)
@@ -144,7 +168,7 @@ class QueryRunner:
 def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     try:
         relations = _parsed(session, text).relations
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise from_spark(error, text, lambda place: place, text) from error
     if any(relation.past is not None for relation in relations):
         raise BadQueryError("a view reads what comes in: AS OF has no meaning there")
@@ -152,10 +176,10 @@ def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
 
 
 def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpressions:
-    checker = ExpressionChecker(session, task, model_type)
+    checker = ExpressionChecker(session, task, model_type, to_stream)
     try:
         checked = checker.check()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise from_spark(error, checker.text, checker.original, checker.sent, is_whole=False) from error
     return _with_needs(session, task, checked) if task.asks_needs else checked
 
@@ -174,6 +198,29 @@ def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedEx
     return msgspec.structs.replace(checked, where=needs.predicates[0], columns=columns)
 
 
+def _computed(session: SparkSession, task: ComputeTask) -> bytes:
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    session.conf.set("spark.sql.session.timeZone", task.zone)
+    columns = [
+        f"{at_instant(session, text, task.now_us)} AS {quoted(name)}"
+        for name, text in zip(task.columns, task.expressions, strict=True)
+    ]
+    try:
+        return to_stream(session.range(0, task.rows, 1, 1).selectExpr(*columns).toArrow())
+    except PySparkException as error:
+        told = ", ".join(task.expressions)
+        raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
+
+
+def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
+    """The expression with one instant for now() and its kin; as it is where none is given, or it cannot be fixed."""
+    if now_us is None or not TIME_WORDS.search(text):
+        return text
+    head = "SELECT "
+    edits = frozen_times(_parsed(session, f"{head}{text}"), now_us)
+    return rewrite(f"{head}{text}", edits or []).text[len(head) :]
+
+
 def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
     try:
         written = changed_rows(context.session, task, context.raise_if_cancelled)
@@ -190,6 +237,10 @@ def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
 def _parsed(session: SparkSession, text: str) -> Relations:
     # `${env:..}` would read the server's environment, and move the places of everything behind it.
     session.conf.set("spark.sql.variable.substitute", "false")
+    session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    if (session.conf.get("spark.sql.ansi.enabled") or "").lower() != "true" and any(double_quoted(text)):
+        hint = "write names in backticks and texts in single quotes, or leave spark.sql.ansi.enabled on"
+        raise BadQueryError("without spark.sql.ansi.enabled, Spark takes names in double quotes for texts", hint=hint)
     make_active(session)
     return find_relations(session._jsparkSession.sessionState().sqlParser().parsePlan, text)
 
@@ -213,8 +264,13 @@ class InsertRunner:
         assert_never(task)
 
     def _insert(self, context: TaskContext, task: InsertTask) -> TaskResult:
-        query = PreparedQuery(context.session, self._calls, task.query_id, task.text, task.spark)
-        parts = query.guarded(lambda: inserted(query.frame(), task, context.raise_if_cancelled))
+        query = PreparedQuery(context.session, self._calls, task.query_id, task.text, task.spark, is_insert=True)
+
+        def insert() -> list[WrittenPart]:
+            frame = query.frame()
+            return inserted(frame, task, context.raise_if_cancelled, query.now_us)
+
+        parts = query.guarded(insert)
         cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
         return TaskResult(payload=msgspec.msgpack.encode(InsertResult(parts=tuple(parts))), actual=cost)
 
@@ -228,22 +284,33 @@ class PreparedQuery:
     """A query's text with snapshots in the place of its relations."""
 
     def __init__(
-        self, session: SparkSession, calls: QueryCalls, query_id: str, text: str, spark_settings: dict[str, str]
+        self,
+        session: SparkSession,
+        calls: QueryCalls,
+        query_id: str,
+        text: str,
+        spark_settings: dict[str, str],
+        *,
+        is_insert: bool = False,
     ) -> None:
+        """`is_insert`: its rows are stored, so that no value of theirs may be another one than the text says."""
         self._session = session
         self._calls = calls
         self._query_id = query_id
         self._text = text
         self._spark_settings = spark_settings
+        self._is_insert = is_insert
         #: What Spark gets, for the places in its messages.
         self._sent = rewrite(text, [])
+        #: The instant of the whole query, where it was fixed before Spark ran it.
+        self.now_us: int | None = None
         self.input_bytes = 0
 
     def guarded(self, act: Callable[[], T]) -> T:
         """Runs it; raises Spark's errors as TilthErrors that point into the user's text."""
         try:
             return act()
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, RecursionError) as error:
             damage = file_error(error)
             if damage is not None:
                 raise damage from error
@@ -255,6 +322,8 @@ class PreparedQuery:
         for name, value in self._spark_settings.items():
             session.conf.set(name, value)
         found = _parsed(session, self._text)
+        if self._is_insert and has_fine_times(found):
+            raise BadQueryError("times are kept in microseconds", hint="leave out further digits of the second")
         if not found.relations:
             return session.sql(self._text)
         as_of = _moments(session, [relation.past for relation in found.relations])
@@ -312,7 +381,8 @@ class PreparedQuery:
             return None
         jvm: Any = self._session._jvm
         now = jvm.java.time.Instant.now()
-        return frozen_times(found, now.getEpochSecond() * 1_000_000 + now.getNano() // 1000)
+        self.now_us = now.getEpochSecond() * 1_000_000 + now.getNano() // 1000
+        return frozen_times(found, self.now_us)
 
     def _rows_of(self, source: Source, columns: frozenset[str] | None) -> DataFrame:
         if source.snapshot is not None:
@@ -322,6 +392,8 @@ class PreparedQuery:
         with pa.ipc.open_stream(source.rows) as reader:
             table = reader.read_all()
         self.input_bytes += table.nbytes
+        if not table.num_rows:
+            return self._session.createDataFrame([], from_arrow_schema(table.schema))
         return self._session.createDataFrame(table)
 
 
@@ -364,62 +436,14 @@ def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
     return values
 
 
-def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
-    """The rows as Arrow, the columns' Spark types in the schema's metadata. Raises ResultTooLargeError."""
-    schema = to_arrow_schema(frame.schema, timezone="UTC")
-    port, secret, server = frame._jdf.collectAsArrowToPython()
-    is_read = False
-    try:
-        with _load_from_socket((port, secret), _BoundedCollection(bytes_max)) as stream:
-            batches = list(stream)
-        is_read = True
-    except ResultTooLargeError:
-        is_read = True
-        raise
-    finally:
-        if not is_read:
-            # The reason why the stream broke off.
-            server.getResult()
-    server.getResult()
-    columns = [ColumnInfo(f.name, f.dataType.simpleString()) for f in frame.schema.fields]
-    table = pa.Table.from_batches(batches) if batches else schema.empty_table()
-    return table.cast(schema).replace_schema_metadata({COLUMNS_KEY: msgspec.json.encode(columns)})
+def inserted(
+    frame: DataFrame, task: InsertTask, check: Callable[[], None], now_us: int | None = None
+) -> list[WrittenPart]:
+    """Sorts and writes the rows in the tasks of one job; raises what the first failed task met.
 
-
-class _BoundedStream(ArrowStreamSerializer):
-    """Stops to read when the batches together are too large."""
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__()
-        self._bytes_max = bytes_max
-
-    def load_stream(self, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
-        size = 0
-        for batch in super().load_stream(stream):
-            size += batch.nbytes
-            if size > self._bytes_max:
-                raise ResultTooLargeError(
-                    bytes_max=self._bytes_max,
-                    hint="ask for fewer rows or columns, add a LIMIT, or raise the setting max_result_bytes",
-                )
-            yield batch
-
-
-class _BoundedCollection(ArrowCollectSerializer, _BoundedStream):
-    """Puts the batches in order like the first, reads them from the second."""
-
-
-def to_stream(table: pa.Table) -> bytes:
-    """The table as an Arrow stream."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
-def inserted(frame: DataFrame, task: InsertTask, check: Callable[[], None]) -> list[WrittenPart]:
-    """Sorts and writes the rows in the tasks of one job; raises what the first failed task met."""
-    rows = _conformed(frame, task)
+    `now_us`: the instant of the SELECT, where it was fixed; None: Spark takes one for all of it.
+    """
+    rows = _conformed(frame, task, now_us)
     write = partial(_write_inserted, layout_of(task.target, task.root), task.txn)
     return written_in_tasks(rows.coalesce(task.tasks_max), write, check)
 
@@ -432,9 +456,11 @@ def _write_inserted(
     return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
 
 
-def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
+def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFrame:
     """The rows in the target's columns, by position; raises BadValueError naming the column whose type does not fit."""
-    fields = frame.schema.fields
+    session, fields = frame.sparkSession, frame.schema.fields
+    # With ANSI casts a value that does not fit fails; without, it would change silently.
+    session.conf.set("spark.sql.ansi.enabled", "true")
     if len(fields) != len(task.columns):
         raise BadDefinitionError(
             "the SELECT gives another number of columns than the INSERT takes",
@@ -448,11 +474,17 @@ def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
         index = position.get(column.name.lower())
         wanted = spark_name(column.type)
         if index is None:
-            value = "NULL" if task.is_partial and column.nullable else column.default or "NULL"
+            is_kept = task.is_partial and column.nullable
+            value = "NULL" if is_kept or column.default is None else at_instant(session, column.default, now_us)
         else:
             value = f"`{index}`"
             given = fields[index].dataType
-            if not isinstance(given, spark_types.NullType) and not is_assignable(model_type(given), column.type):
+            source = model_type(given, column.type)
+            if is_rounded(source, column.type):
+                # Arrow finds the whole numbers that a float does not have, where Spark rounds them.
+                expressions.append(f"{value} AS {quoted(column.name)}")
+                continue
+            if not is_assignable(source, column.type):
                 raise BadValueError(
                     "a value might be lost on the way into the column",
                     column=column.name,
@@ -460,11 +492,9 @@ def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
                     given=given.simpleString(),
                     hint="say with CAST what is wanted",
                 )
-        expressions.append(f"CAST({value} AS {wanted}) AS {quoted(column.name)}")
+        expressions.append(f"CAST({value}\n AS {wanted}) AS {quoted(column.name)}")
     if OP_COLUMN in task.columns and task.target.schema.find(OP_COLUMN) is None:
         expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
-    # With ANSI casts a value that does not fit fails; without, it would change silently.
-    frame.sparkSession.conf.set("spark.sql.ansi.enabled", "true")
     return frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
 
 
@@ -482,16 +512,22 @@ def _op_expression(value: str) -> str:
 _KINDS: dict[str, Kind] = {kind.value: kind for kind in Kind}
 
 
-def model_type(given: spark_types.DataType) -> DataType:
-    """Spark's type as ours; raises BadValueError for a type that no table can store."""
+def model_type(given: spark_types.DataType, wanted: DataType | None = None) -> DataType:
+    """Spark's type as ours, where it is void as the wanted type has it; raises BadValueError for a type that no table
+    can store."""
+    if isinstance(given, spark_types.NullType) and wanted is not None:
+        return wanted
     if isinstance(given, spark_types.DecimalType):
         return Decimal(given.precision, given.scale)
     if isinstance(given, spark_types.ArrayType):
-        return Array(model_type(given.elementType))
+        return Array(model_type(given.elementType, wanted.element if isinstance(wanted, Array) else None))
     if isinstance(given, spark_types.MapType):
-        return Map(model_type(given.keyType), model_type(given.valueType))
+        key, value = (wanted.key, wanted.value) if isinstance(wanted, Map) else (None, None)
+        return Map(model_type(given.keyType, key), model_type(given.valueType, value))
     if isinstance(given, spark_types.StructType):
-        return Struct(tuple(Field(f.name, model_type(f.dataType)) for f in given.fields))
+        inner = [each.type for each in wanted.fields] if isinstance(wanted, Struct) else []
+        pairs = zip_longest(given.fields, inner[: len(given.fields)])
+        return Struct(tuple(Field(f.name, model_type(f.dataType, of)) for f, of in pairs))
     kind = Kind.STRING if isinstance(given, spark_types.StringType) else _KINDS.get(given.simpleString())
     if kind is None:
         raise BadValueError("no table can store this type", type=given.simpleString(), hint="CAST it to another one")

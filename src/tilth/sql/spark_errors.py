@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from tilth.base.errors import TilthError
+from tilth.model.quotes import double_quoted
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError, UnknownFunctionError
 from tilth.sql.grammar.errors import SqlSyntaxError, place
 
@@ -18,7 +19,9 @@ _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _NESTED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+)")
 _PLAN_LINE = re.compile(r"\s*('|\+-|:|==|Search path)")
-_DOUBLE_QUOTES = "in queries a text may stand in double quotes, so names are quoted by backticks"
+_DOUBLE_QUOTES = "double quotes name columns and tables: put texts in single quotes"
+#: How Spark says that a text has more levels than its parser, or whatever comes behind it, can follow.
+_TOO_DEEP = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 _VIEW = re.compile(r"`?__tilth_\d+`?\.")
 
 
@@ -31,6 +34,8 @@ def from_spark(
     if isinstance(error, TilthError):
         return error
     text = str(error)
+    if isinstance(error, RecursionError) or any(word in text for word in _TOO_DEEP):
+        return nested_too_deep()
     condition, told = _condition(error), _told(error)
     message = _message(text)
     where = _place_of(text, original, to_original, sent)
@@ -44,14 +49,19 @@ def from_spark(
     if not is_whole:
         facts = {"expression": original}
     if condition.startswith("UNRESOLVED_COLUMN"):
-        hint = _meant(told.get("proposal", ""))
+        hint = _DOUBLE_QUOTES if any(double_quoted(original)) else _meant(told.get("proposal", ""))
         return UnknownColumnError(hint=hint, column=_plain(told.get("objectName", "?")), **facts)
     if condition.startswith("UNRESOLVED_ROUTINE"):
         return UnknownFunctionError(function=_plain(told.get("routineName", "?")), **facts)
     if condition or _is_analysis(error):
-        hint = _DOUBLE_QUOTES if condition.startswith("CAST_INVALID_INPUT") and '"' in original else ""
-        return BadQueryError(message, hint=hint, reason=condition or "ANALYSIS", **facts)
+        return BadQueryError(message, reason=condition or "ANALYSIS", **facts)
     return _runtime_error(text)
+
+
+def nested_too_deep() -> BadQueryError:
+    """What to raise for a statement with thousands of brackets or operators."""
+    hint = "write it with fewer brackets and operators, for instance a list behind IN"
+    return BadQueryError("the statement is nested too deep", hint=hint)
 
 
 def _runtime_error(text: str) -> TilthError:

@@ -16,6 +16,7 @@ from datafusion.catalog import SchemaProvider, Table
 from pyarrow import dataset
 from sqlglot import exp
 
+from tilth.model.quotes import with_backticks
 from tilth.sql.errors import BadQueryError, UnknownColumnError
 
 SYSTEM_DATABASE = "system"
@@ -36,8 +37,8 @@ def system_tables_of(text: str, database: str) -> list[str] | None:
     if SYSTEM_DATABASE not in text.lower() and database.lower() != SYSTEM_DATABASE:
         return None
     try:
-        tree = sqlglot.parse_one(text, read="spark")
-    except sqlglot.errors.SqlglotError:
+        tree = sqlglot.parse_one(with_backticks(text), read="spark")
+    except (sqlglot.errors.SqlglotError, RecursionError):
         return None
     if not isinstance(tree, exp.Query):
         return None
@@ -71,7 +72,8 @@ def answer_from_system(text: str, build: Build) -> pa.Table:
     context.catalog().register_schema(SYSTEM_DATABASE, provider)
     options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
     try:
-        planned = context.sql_with_options(text, options)
+        # In the dialect that is nearest to Spark's, texts stand in double quotes too.
+        planned = context.sql_with_options(with_backticks(text), options)
     # DataFusion raises bare ValueErrors and Exceptions.
     except Exception as error:
         if provider.error is not None:

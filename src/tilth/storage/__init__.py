@@ -8,9 +8,20 @@ the transaction, so what did not land is removed without listing a folder.
 See also: docs/glossary.md (part, partition), tilth.model.part.
 """
 
-from tilth.storage.arrow import arrow_schema, arrow_type, conform, schema_from_arrow, type_from_arrow
+from tilth.storage.arrow import (
+    array_of,
+    arrow_schema,
+    arrow_type,
+    conform,
+    conform_column,
+    exact_cast,
+    schema_from_arrow,
+    type_from_arrow,
+    valid_texts,
+)
 from tilth.storage.bounds import bound_of
 from tilth.storage.changes import Changes, load_changes
+from tilth.storage.checks import Misfit, bad_rows, misfits
 from tilth.storage.cleaner import clean_transaction, drop_table_folder, remove_file
 from tilth.storage.compact import compact_changes, compact_major, compact_minor
 from tilth.storage.deletes import RowIndexes
@@ -109,6 +120,7 @@ __all__ = [
     "FlushResult",
     "MergeCancelledError",
     "MergeResult",
+    "Misfit",
     "PartFileCorruptError",
     "PartFileNotFoundError",
     "PartShapeUnknownError",
@@ -122,8 +134,10 @@ __all__ = [
     "UniqueKeyNullError",
     "UnmappedTypeError",
     "UpsertRequest",
+    "array_of",
     "arrow_schema",
     "arrow_type",
+    "bad_rows",
     "bound_of",
     "candidates",
     "check_file",
@@ -133,8 +147,10 @@ __all__ = [
     "compact_major",
     "compact_minor",
     "conform",
+    "conform_column",
     "data_folder",
     "drop_table_folder",
+    "exact_cast",
     "expressions",
     "file_name",
     "flush_segments",
@@ -145,6 +161,7 @@ __all__ = [
     "layout_of",
     "load_changes",
     "merge_parts",
+    "misfits",
     "ordered_source",
     "partition_id",
     "partition_ids",
@@ -170,6 +187,7 @@ __all__ = [
     "transform_array",
     "type_from_arrow",
     "upsert_requests",
+    "valid_texts",
     "value_name",
     "write_changes",
     "write_columns",

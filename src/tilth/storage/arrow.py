@@ -6,7 +6,8 @@ Always holds: `conform` either returns exactly the table's schema or names the c
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Iterator, Sequence
+from typing import Any, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, spark_name
+from tilth.storage.checks import checked
 from tilth.storage.errors import BadColumnError, UnmappedTypeError
 
 #: Under this key of a field's metadata Arrow keeps the Parquet field id.
@@ -117,12 +119,27 @@ def nullable(schema: Schema) -> Schema:
     return Schema(columns=tuple(columns))
 
 
-def conform(rows: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
-    """The rows with exactly the table's columns, in its order and types.
+def conform(rows: pa.Table | pa.RecordBatch, schema: Schema, *, is_numbered: bool = False) -> pa.Table:
+    """The rows with exactly the table's columns, in its order and types, their values as the columns promise.
 
     Columns are found by name without regard to case; a column that the rows lack is null. Raises BadColumnError naming
     the column: where a value does not fit, a NOT NULL column has nulls, or the table has no such column.
+    `is_numbered`: the rows have the numbers by which their sender knows them, so that errors name them.
     """
+    shaped = shape(rows, schema)
+    for name, values in zip(schema.names, shaped.columns, strict=True):
+        _check_valid(values, name)
+    if not any(column.checks for column in schema.columns):
+        return shaped
+    arrays = [
+        checked(values, column, is_numbered=is_numbered)
+        for values, column in zip(shaped.columns, schema.columns, strict=True)
+    ]
+    return pa.table(arrays, schema=shaped.schema)
+
+
+def shape(rows: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
+    """As `conform`, of rows that have been through it: their values keep the columns' checks."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     wanted = arrow_schema(schema)
     if table.schema.equals(wanted) and all(column.nullable for column in schema.columns):
@@ -131,10 +148,44 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
     arrays = []
     for column, field in zip(schema.columns, wanted, strict=True):
         array = given.pop(column.name.lower(), None)
-        arrays.append(_conform_column(array, column, field, table.num_rows))
+        arrays.append(_shape_column(array, column, field, table.num_rows))
     if given:
         raise BadColumnError("the table has no such column", column=next(iter(given)), known=", ".join(schema.names))
     return pa.table(arrays, schema=wanted)
+
+
+def conform_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """The values as the column stores them; raises BadColumnError naming the column."""
+    shaped = _shape_column(values, column, arrow_field(column, has_field_id=False), len(values))
+    _check_valid(shaped, column.name)
+    return checked(shaped, column)
+
+
+def _check_valid(values: pa.ChunkedArray, column: str) -> None:
+    """Raises BadColumnError for texts that are not UTF-8: Spark makes such of bytes."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise BadColumnError("a text is not UTF-8", column=column, because=_first_line(error)) from error
+
+
+def valid_texts(values: pa.Array) -> pa.Array:
+    """The array with U+FFFD where its texts are not UTF-8."""
+    kind = values.type
+    if pa.types.is_string(kind):
+        texts = values.view(pa.binary()).to_pylist()
+        return pa.array([None if text is None else text.decode(errors="replace") for text in texts], kind)
+    if not pa.types.is_nested(kind):
+        return values
+    # Without an offset of its own, which arrays cannot be made with.
+    values = values.take(pa.array(range(len(values))))
+    if pa.types.is_struct(kind):
+        fields = [valid_texts(values.field(index)) for index in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
+    if pa.types.is_map(kind):
+        keys, items = valid_texts(values.keys), valid_texts(values.items)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, type=kind, mask=values.is_null())
+    return pa.ListArray.from_arrays(values.offsets, valid_texts(values.values), type=kind, mask=values.is_null())
 
 
 def one_chunk(values: pa.ChunkedArray) -> pa.Array:
@@ -151,7 +202,7 @@ def _by_lower_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:
     return columns
 
 
-def _conform_column(array: pa.ChunkedArray | None, column: Column, field: pa.Field, rows: int) -> pa.ChunkedArray:
+def _shape_column(array: pa.ChunkedArray | None, column: Column, field: pa.Field, rows: int) -> pa.ChunkedArray:
     if array is None:
         array = pa.chunked_array([pa.nulls(rows, field.type)])
     if not column.nullable and array.null_count:
@@ -159,7 +210,7 @@ def _conform_column(array: pa.ChunkedArray | None, column: Column, field: pa.Fie
     if array.type == field.type:
         return array
     try:
-        return _cast(array, field.type)
+        return exact_cast(array, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         given = str(array.type)
         raise BadColumnError(
@@ -167,13 +218,89 @@ def _conform_column(array: pa.ChunkedArray | None, column: Column, field: pa.Fie
         ) from error
 
 
-def _cast(array: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+def exact_cast(array: pa.ChunkedArray | pa.Array, target: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """The values in another type; raises ArrowInvalid where one would not be kept. Floats become the nearest floats.
+
+    Arrow itself finds most of these values, but rounds floats to decimals, cuts times to dates, and makes infinities of
+    numbers that are too large for a float.
+    """
     if pa.types.is_dictionary(array.type):
         array = pc.cast(array, array.type.value_type)
-    if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target) and array.type.unit == "ns":
-        # Finer than what is stored: cut, as Spark does.
-        return pc.cast(array, target, safe=False)
-    return pc.cast(array, target)
+    if array.type.equals(target):
+        return array
+    found = pc.cast(array, target)
+    if _may_change(array.type, target) and not _is_kept(array, found):
+        raise pa.ArrowInvalid("a value would not be kept")
+    return found
+
+
+def array_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
+    """Python values as Arrow; raises ArrowInvalid, OverflowError and their kind where one is none of the type."""
+    target = arrow_type(data_type)
+    return exact_cast(pa.array(values, _with_doubles(target)), target)
+
+
+def _with_doubles(arrow: pa.DataType) -> pa.DataType:
+    """The type with doubles for its floats, so that numbers which are too large are seen."""
+    if pa.types.is_float32(arrow):
+        return pa.float64()
+    if pa.types.is_map(arrow):
+        return pa.map_(_with_doubles(arrow.key_type), _with_doubles(arrow.item_type))
+    if pa.types.is_list(arrow):
+        return pa.list_(arrow.value_field.with_type(_with_doubles(arrow.value_type)))
+    if pa.types.is_struct(arrow):
+        return pa.struct([field.with_type(_with_doubles(field.type)) for field in arrow])
+    return arrow
+
+
+def _may_change(given: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast that Arrow takes for safe may change values."""
+    types = pa.types
+    if types.is_nested(given) and given.num_fields == target.num_fields:
+        pairs = [(given.field(index).type, target.field(index).type) for index in range(given.num_fields)]
+        return any(one != other and _may_change(one, other) for one, other in pairs)
+    is_text = types.is_string(given) or types.is_large_string(given)
+    return bool(
+        (types.is_floating(given) and (types.is_decimal(target) or types.is_floating(target)))
+        or (is_text and types.is_floating(target))
+        or (types.is_timestamp(given) and types.is_date(target))
+        or ((types.is_integer(given) or types.is_floating(given)) and types.is_boolean(target))
+    )
+
+
+def _is_kept(given: pa.ChunkedArray | pa.Array, found: pa.ChunkedArray | pa.Array) -> bool:
+    """Whether a cast has kept the values, to the nearest float where it leads to floats."""
+    if isinstance(given, pa.ChunkedArray):
+        return all(map(_is_kept, given.chunks, found.chunks))
+    return all(_is_leaf_kept(*pair) for pair in zip(_leaves(given), _leaves(found), strict=True))
+
+
+def _is_leaf_kept(given: pa.Array, found: pa.Array) -> bool:
+    if given.type.equals(found.type):
+        return True
+    if pa.types.is_floating(found.type):
+        is_infinite = pc.is_inf(found)
+        if pa.types.is_floating(given.type):
+            return bool(is_infinite.equals(pc.is_inf(given)))
+        is_said = pc.match_substring(given.filter(is_infinite), "inf", ignore_case=True)
+        return pc.all(is_said).as_py() is not False
+    back = pc.cast(found, given.type)
+    return bool(back.equals(given))
+
+
+def _leaves(values: pa.Array) -> Iterator[pa.Array]:
+    """The arrays without others in them, in the order of the type."""
+    if pa.types.is_map(values.type):
+        first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        for inner in (values.keys, values.items):
+            yield from _leaves(inner.slice(first, last - first))
+    elif pa.types.is_struct(values.type):
+        for field in values.flatten():
+            yield from _leaves(field)
+    elif pa.types.is_nested(values.type):
+        yield from _leaves(values.flatten())
+    else:
+        yield values
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tilth.model.delta import PartSource
 from tilth.model.part import Bound, WrittenPart
-from tilth.storage.arrow import conform
+from tilth.storage.arrow import shape
 from tilth.storage.key_filter import write_filter
 from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.parts import PartWriter, exact
@@ -63,7 +63,7 @@ def flush_segments(
     stretches: list[Rows] = []
     for source in sources:
         live, indexes = read_source(layout.folder, source)
-        tables.append(conform(live, layout.schema))
+        tables.append(shape(live, layout.schema))
         stretches.append(indexes.astype(np.uint32))
     places = np.repeat(np.arange(len(sources), dtype=np.uint16), [len(each) for each in stretches])
     rows = np.concatenate(stretches)

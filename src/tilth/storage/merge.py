@@ -32,7 +32,7 @@ from tilth.model.delta import PartSource
 from tilth.model.part import Bound, WrittenPart
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
-from tilth.storage.arrow import FIELD_ID, arrow_schema, arrow_type, conform
+from tilth.storage.arrow import FIELD_ID, arrow_schema, arrow_type, shape
 from tilth.storage.changes import load_changes
 from tilth.storage.errors import BadColumnError, MergeCancelledError, PartFileCorruptError
 from tilth.storage.key_filter import write_filter
@@ -52,7 +52,12 @@ WINDOW_BYTES = 64 << 20
 DICTIONARY_VALUE_BYTES_MAX = 2.0
 _VARIABLE_BYTES = 4
 #: Of the defaults those that mean the same here and in Spark.
-_LITERAL = re.compile(r"-?(?:\d+(?:\.\d*)?|\.\d+)|true|false|null|'(?P<string>[^'\\]*)'", re.IGNORECASE)
+#: A literal, perhaps with its type.
+_LITERAL = re.compile(
+    r"(?P<cast>CAST\()?(?:(?P<bare>-?(?:\d+(?:\.\d*)?|\.\d+)|true|false|null)"
+    r"|(?:(?:DATE|TIMESTAMP|TIMESTAMP_NTZ) )?'(?P<string>[^'\\]*)')(?(cast) AS \w+(?:\(\d+,\d+\))?\))",
+    re.IGNORECASE,
+)
 #: What rows can expire by; the first counts in days.
 _TIMES = (Simple(Kind.DATE), Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
 
@@ -275,7 +280,7 @@ class _Source:
         if all(array.type == field.type for array, field in zip(arrays, self._wanted, strict=True)):
             return pa.table(arrays, schema=self._wanted)
         # Written under an earlier type of a column; types only ever widen.
-        return conform(pa.table(arrays, names=self._schema.names), self._schema).cast(self._wanted)
+        return shape(pa.table(arrays, names=self._schema.names), self._schema).cast(self._wanted)
 
 
 class _Window:
@@ -429,23 +434,24 @@ def _columns_in_file(schema: Schema, stored: pa.Schema) -> list[str | None]:
 def _default_of(column: Column) -> pa.Scalar:
     """What a row gets whose file lacks the column; only literals are known without Spark."""
     target = arrow_type(column.type)
-    if column.default is None:
+    default = column.default if column.older_default is None else column.older_default
+    if default is None:
         return pa.scalar(None, target)
-    text = column.default.strip()
-    found = _LITERAL.fullmatch(text)
+    found = _LITERAL.fullmatch(default.strip())
     if found is None or pa.types.is_nested(target):
         raise BadColumnError(
             "a part lacks the column, and its default is more than a literal",
             column=column.name,
-            default=column.default,
+            default=default,
             hint="the part is merged once it has been brought into the table's present columns",
         )
-    if text.lower() == "null":
+    text = found["string"] if found["string"] is not None else found["bare"]
+    if found["bare"] is not None and text.lower() == "null":
         return pa.scalar(None, target)
     try:
-        return pa.scalar(found["string"] if found["string"] is not None else text).cast(target)
+        return pa.scalar(text).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadColumnError(column=column.name, default=column.default, because=str(error)) from error
+        raise BadColumnError(column=column.name, default=default, because=str(error)) from error
 
 
 def _position_in(schema: Schema) -> Callable[[str], int]:

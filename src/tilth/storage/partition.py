@@ -157,7 +157,7 @@ def transform_array(transform: Transform, of: DataType, values: pa.ChunkedArray)
             return pc.utf8_slice_codeunits(values, 0, transform.argument)
         case TransformKind.TRUNCATE:
             assert transform.argument is not None
-            return pc.cast(_down(pc.cast(values, pa.int64()), transform.argument), target)
+            return pc.cast(_down(pc.cast(values, pa.int64()), transform.argument, bits=target.bit_width), target)
         case TransformKind.BUCKET:
             assert transform.argument is not None
             return _bucket(values, transform.argument)
@@ -171,11 +171,16 @@ def _days(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.cast(pc.cast(days, pa.int32()), pa.date32())
 
 
-def _down(values: pa.ChunkedArray, width: int) -> pa.ChunkedArray:
-    """Down to a multiple of the width, below zero too; Arrow's own division goes towards zero."""
+def _down(values: pa.ChunkedArray, width: int, *, bits: int = 64) -> pa.ChunkedArray:
+    """Down to a multiple of the width, below zero too; Arrow's own division goes towards zero.
+
+    Where that multiple is less than the least number of so many bits, down to that number: no other value leads there.
+    """
     numbers = pc.fill_null(values, 0).to_numpy()
-    # In 64 bits the multiple below the smallest integer does not exist; it wraps, alike for equal values.
     lowered = numbers - np.mod(numbers, np.int64(width))
+    # In 64 bits it has wrapped.
+    least = -(1 << bits - 1)
+    lowered = np.where((lowered > numbers) | (lowered < least), np.int64(least), lowered)
     return pa.chunked_array([pa.array(lowered, pa.int64(), mask=pc.is_null(values).to_numpy())])
 
 

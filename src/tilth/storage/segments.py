@@ -66,17 +66,17 @@ def write_segments(
     return written
 
 
-def shaped_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
+def shaped_rows(layout: TableLayout, rows: pa.Table, *, is_numbered: bool = False) -> pa.Table:
     """The rows in the table's columns, with `_op` behind them where it was given, as they are written to a segment.
 
-    Raises BadColumnError, and UniqueKeyNullError for a row without its key.
+    Raises BadColumnError, and UniqueKeyNullError for a row without its key. `is_numbered`: as in `conform`.
     """
     if not any(_is_op(name, layout.schema) for name in rows.column_names):
         if layout.unique_key:
             # First, for it says more than that a column is NOT NULL.
-            _check_key(layout, conform(rows, nullable(layout.schema)))
-        return conform(rows, layout.schema).replace_schema_metadata()
-    table = conform(rows.drop_columns([OP_COLUMN]), nullable(layout.schema))
+            _check_key(layout, conform(rows, nullable(layout.schema), is_numbered=is_numbered))
+        return conform(rows, layout.schema, is_numbered=is_numbered).replace_schema_metadata()
+    table = conform(rows.drop_columns([OP_COLUMN]), nullable(layout.schema), is_numbered=is_numbered)
     _check_key(layout, table)
     op = pc.cast(rows.column(OP_COLUMN), pa.int8())
     if op.null_count:

@@ -120,6 +120,8 @@ def expressions(stored: Schema, wanted: Schema, needed: Collection[int] | None =
 
 
 def _as_it_came(column: Column, versions: list[SchemaVersion]) -> Column:
+    if column.older_default is not None:
+        return msgspec.structs.replace(column, default=column.older_default)
     for version in versions:
         first = next((each for each in version.schema.columns if each.id == column.id), None)
         if first is None:

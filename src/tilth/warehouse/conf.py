@@ -104,4 +104,5 @@ def spark_conf(settings: WarehouseSettings, *, folder: str, socket_folder: str, 
         "spark.executorEnv.OMP_NUM_THREADS": "1",
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
     }
-    return conf | dict(settings.spark_conf)
+    # Behind what the node's settings say: in each text that a node has kept, double quotes mean one thing.
+    return conf | dict(settings.spark_conf) | {"spark.sql.ansi.doubleQuotedIdentifiers": "true"}

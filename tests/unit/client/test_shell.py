@@ -103,7 +103,15 @@ def test_a_table_for_people() -> None:
     times = pa.array([0, 253_402_300_800_000_000, None], pa.timestamp("us", "UTC"))
     table = pa.table({"n": [1, None, 3], "[red]t": ["[bold]x[/]", "a\x1b[31m\nb", ""], "at": times})
     out = printed(table, message="[note]")
-    for text in ("[red]t", "[bold]x[/]", "a\\x1b[31m\\nb", "NULL", "1970-01-01 00:00:00Z", "10000-01-01", "[note]"):
+    for text in (
+        "[red]t",
+        "[bold]x[/]",
+        "a\\x1b[31m\\nb",
+        "NULL",
+        "1970-01-01 00:00:00Z",
+        "+10000-01-01 00:00:00Z",
+        "[note]",
+    ):
         assert text in out
     assert "\x1b" not in out
     assert "3 rows, 1.234 s" in out
@@ -132,8 +140,8 @@ def test_other_forms_go_to_standard_output_as_they_come(
 def test_a_format_in_the_statement_wins_over_the_table(
     connection: Connection, rooms: FakeRooms, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    rooms.answer = Answer(query_id="q", columns=[], table=pa.table({"a": [1]}), output_format="CSV")
-    run(connection, Console(file=io.StringIO()), "SELECT 1 FORMAT CSV", OutputFormat.TABLE)
+    rooms.answer = Answer(query_id="q", columns=[], table=pa.table({"a": [1]}), output_format="CSVWithNames")
+    run(connection, Console(file=io.StringIO()), "SELECT 1 FORMAT CSVWithNames", OutputFormat.TABLE)
     assert capfdbinary.readouterr().out == b'"a"\n1\n'
 
 

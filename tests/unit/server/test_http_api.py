@@ -79,6 +79,8 @@ def test_the_form_follows_accept(client: httpx.Client, accept: str) -> None:
 
 def test_a_format_in_the_statement_wins(client: httpx.Client, rooms: FakeRooms) -> None:
     rooms.answer = Answer(query_id="q", columns=[], table=ONE, output_format="CSV")
+    assert client.post("/v1/sql", content=b"..", headers={"Accept": ARROW}).content == b"1\n"
+    rooms.answer = Answer(query_id="q", columns=[], table=ONE, output_format="CSVWithNames")
     assert client.post("/v1/sql", content=b"..", headers={"Accept": ARROW}).content == b'"a"\n1\n'
     rooms.answer = Answer(query_id="q", columns=[], table=ONE, output_format="Parquet")
     response = client.post("/v1/sql", content=b"..")
@@ -107,6 +109,8 @@ def test_a_statement_that_is_no_text(client: httpx.Client, rooms: FakeRooms) -> 
         ("application/x-ndjson", "JSONEachRow"),
         ("application/json; charset=utf-8", "JSONEachRow"),
         ("Text/CSV", "CSV"),
+        ("text/csv; charset=utf-8; header=present", "CSVWithNames"),
+        ("text/csv; header=absent", "CSV"),
         (None, "JSONEachRow"),
     ],
 )

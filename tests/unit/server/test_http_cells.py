@@ -64,7 +64,7 @@ def test_simple_values(values: pa.Array, expected: list[object]) -> None:
         (1_500_000, "1970-01-01T00:00:01.5Z"),
         (-1, "1969-12-31T23:59:59.999999Z"),
         (100_000_000, "1970-01-01T00:01:40Z"),
-        (253_402_300_800_000_000, "10000-01-01T00:00:00Z"),
+        (253_402_300_800_000_000, "+10000-01-01T00:00:00Z"),
     ],
 )
 def test_timestamps_have_a_zone_or_none(microseconds: int, in_utc: str) -> None:
@@ -127,11 +127,15 @@ def test_csv_tells_null_from_an_empty_string_and_quotes_what_needs_it() -> None:
     assert list(csv.reader(io.StringIO(text, newline=""))) == [
         ["text, with comma", "number", "at", "bytes", "list"],
         ["x", "1.5", "1970-01-01T00:00:00Z", "/w==", "[1]"],
-        ["", "", "", "", ""],
-        ["", "nan", "1970-01-01T00:00:01Z", "", "[]"],
+        ["", "\\N", "\\N", "\\N", "\\N"],
+        ["\\N", "nan", "1970-01-01T00:00:01Z", "", "[]"],
         ['q"u,\n', "-2", "1970-01-01T00:00:02Z", "YQ==", "[2,3]"],
     ]
-    assert text.splitlines()[2:4] == ['"",,,,', ',nan,"1970-01-01T00:00:01Z","","[]"']
+    assert text.splitlines()[2:4] == [
+        '"",\\N,\\N,\\N,\\N',
+        '\\N,nan,"1970-01-01T00:00:01Z","","[]"',
+    ]
+    assert body(table, Format.CSV_WITHOUT_NAMES).decode() == text.partition("\n")[2]
 
 
 def test_arrow_is_untouched() -> None:
@@ -151,6 +155,8 @@ def test_a_result_without_rows(form: Format) -> None:
             assert content == b""
         case Format.CSV:
             assert content == b'"a","t"\n'
+        case Format.CSV_WITHOUT_NAMES:
+            assert content == b""
         case Format.ARROW:
             with pa.ipc.open_stream(content) as reader:
                 assert reader.read_all().schema == table.schema
@@ -161,7 +167,7 @@ def test_a_statement_without_a_result(form: Format) -> None:
     content = body(pa.table({}), form)
     if form is Format.JSON:
         assert json.loads(content)["rows"] == []
-    if form in (Format.NDJSON, Format.CSV):
+    if form in (Format.NDJSON, Format.CSV, Format.CSV_WITHOUT_NAMES):
         assert content == b""
 
 
@@ -180,10 +186,12 @@ def test_large_results_come_in_pieces(form: Format) -> None:
 def test_formats_by_name_and_by_accept() -> None:
     assert named_format("jsoneachrow") is Format.NDJSON
     assert named_format("CSVWithNames") is Format.CSV
+    assert named_format("csv") is Format.CSV_WITHOUT_NAMES
     with pytest.raises(UnknownFormatError, match="Parquet"):
         named_format("Parquet")
     assert set(NAMES) == OUTPUT_FORMATS
     assert accepted_format("text/html, text/csv;q=0.5, application/json") is Format.CSV
+    assert accepted_format("text/csv; header=absent") is Format.CSV_WITHOUT_NAMES
     assert accepted_format("*/*") is Format.JSON
     assert accepted_format("") is Format.JSON
 

@@ -50,17 +50,22 @@ def operations(text: str) -> tuple[AlterOperation, ...]:
     [
         ("MODIFY SETTING a = 1, b = 'x', c = true", ModifySetting(settings=(("a", "1"), ("b", "x"), ("c", "true")))),
         ("RESET SETTING a, b", ResetSetting(names=("a", "b"))),
-        ("ADD COLUMN c Int32", AddColumn(column=ColumnSpec(name="c", type=INT))),
+        ("ADD COLUMN c Int32", AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32"))),
         (
             "ADD COLUMN IF NOT EXISTS c Int32 DEFAULT a + 1 AFTER b",
-            AddColumn(column=ColumnSpec(name="c", type=INT, default="a + 1"), if_not_exists=True, after="b"),
+            AddColumn(
+                column=ColumnSpec(name="c", type=INT, declared="Int32", default="a + 1"), if_not_exists=True, after="b"
+            ),
         ),
         (
             "ADD COLUMN c Int32 NOT NULL FIRST",
-            AddColumn(column=ColumnSpec(name="c", type=INT, nullable=False), first=True),
+            AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32", nullable=False), first=True),
         ),
         ("DROP COLUMN IF EXISTS c", DropColumn(column="c", if_exists=True)),
-        ("MODIFY COLUMN c int COMMENT 'x'", ModifyColumn(column=ColumnSpec(name="c", type=INT, comment="x"))),
+        (
+            "MODIFY COLUMN c int COMMENT 'x'",
+            ModifyColumn(column=ColumnSpec(name="c", type=INT, declared="int", comment="x")),
+        ),
         ("MODIFY COLUMN c DEFAULT a + 1", DescribeColumn(column="c", default="a + 1")),
         (
             "MODIFY COLUMN IF EXISTS c COMMENT 'x' DEFAULT 5",
@@ -94,10 +99,10 @@ def test_several_operations_on_columns() -> None:
     assert operations(
         "ADD COLUMN c Int32 DEFAULT f(1, 2), DROP COLUMN d, RENAME COLUMN e TO f, MODIFY COLUMN g int"
     ) == (
-        AddColumn(column=ColumnSpec(name="c", type=INT, default="f(1, 2)")),
+        AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32", default="f(1, 2)")),
         DropColumn(column="d"),
         RenameColumn(old="e", new="f"),
-        ModifyColumn(column=ColumnSpec(name="g", type=INT)),
+        ModifyColumn(column=ColumnSpec(name="g", type=INT, declared="int")),
     )
 
 
@@ -191,7 +196,10 @@ def test_changes_of_rows_that_are_wrong(text: str, message: str, column: int) ->
     ("text", "operation"),
     [
         ("DELETE WHERE settings = 1 AND b", MutateDelete(predicate="settings = 1 AND b")),
-        ("ADD COLUMN c Int32 DEFAULT a + 1", AddColumn(column=ColumnSpec(name="c", type=INT, default="a + 1"))),
+        (
+            "ADD COLUMN c Int32 DEFAULT a + 1",
+            AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32", default="a + 1")),
+        ),
         ("MODIFY TTL d + INTERVAL 1 DAY", ModifyTtl(ttl="d + INTERVAL 1 DAY")),
         ("DROP COLUMN c", DropColumn(column="c")),
     ],

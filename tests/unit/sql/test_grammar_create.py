@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.errors import ErrorKind
+from tilth.model.checks import Check, SecondDigits
 from tilth.model.table import Engine, Transform, TransformKind
 from tilth.model.types import Kind, Simple
 from tilth.sql.grammar import (
@@ -67,7 +68,10 @@ def table(rest: str, columns: str = "a Int64") -> CreateTable:
 
 def test_byconity_triplet() -> None:
     kafka, store, view = (parse(text) for text in split(BYCONITY))
-    columns = (ColumnSpec(name="i", type=LONG), ColumnSpec(name="ts", type=INSTANT))
+    columns = (
+        ColumnSpec(name="i", type=LONG, declared="Int64"),
+        ColumnSpec(name="ts", type=INSTANT, declared="DateTime", checks=(Check(SecondDigits(0)),)),
+    )
     assert kafka == CreateTable(
         name=Name("kafka_test", "cnch_kafka_consume"),
         columns=columns,
@@ -153,12 +157,13 @@ def test_every_clause_of_a_column() -> None:
         ColumnSpec(
             name="a",
             type=LONG,
+            declared="Int64",
             nullable=False,
             default="greatest(1, b) + (2)",
             codec="Delta, ZSTD(1)",
             comment="x, y",
         ),
-        ColumnSpec(name="b c", type=TEXT),
+        ColumnSpec(name="b c", type=TEXT, declared="String"),
     )
 
 

@@ -102,7 +102,7 @@ def test_data_is_not_looked_at(text: str, data: str) -> None:
         ("INSERT INTO t VALUES\n  (1, now())", "found 'now'", (2, 7), "use INSERT .. SELECT"),
         ("INSERT INTO t VALUES (1 + 1)", r"found '\+'", (1, 25), "use INSERT .. SELECT"),
         ("INSERT INTO t VALUES ([1 + 1])", r"found '\+'", (1, 26), "use INSERT .. SELECT"),
-        ('INSERT INTO t VALUES ("a")', 'found "a"', (1, 23), "use INSERT .. SELECT"),
+        ('INSERT INTO t VALUES ("a")', 'found "a"', (1, 23), "put texts in single quotes"),
         ("INSERT INTO t VALUES (1, 2), (3)", "row 2 has 1 values, expected 2", (1, 30), ""),
         ("INSERT INTO t (a, b) VALUES (1)", "row 1 has 1 values, expected 2", (1, 29), ""),
         ("INSERT INTO t (a, A) VALUES (1, 2)", "column A is there twice", (1, 19), ""),

@@ -48,7 +48,7 @@ def test_strings(text: str, value: str) -> None:
         ("`a``b`", "a`b"),
         (r"`a\b`", r"a\b"),
         ('"a""b"', 'a"b'),
-        (r'"a\"b"', 'a"b'),
+        (r'"a\"b"', r"a\"b"),
     ],
 )
 def test_names(text: str, value: str) -> None:

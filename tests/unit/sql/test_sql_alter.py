@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tests.sql_world import SqlWorld, answer_view_tasks, refused, table_of
+from tests.sql_world import SqlWorld, answer_defaults, answer_view_tasks, refused, table_of
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.catalog import AcceptMutation, SchemaChangedError, Update
 from tilth.maintenance import MutationProgress
@@ -43,9 +43,17 @@ def worker(spec: TaskSpec) -> bytes:
     """Finds nothing wrong."""
     task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
     if isinstance(task, ExpressionsTask):
-        return msgspec.msgpack.encode(CheckedExpressions(assignments=task.assignments, predicate=task.predicate))
+        return answer_defaults({"1 + 1": 2, "upper('x')": "X"})(spec)
     assert isinstance(task, CheckTask)
     return b""
+
+
+def defaults_of(world: SqlWorld) -> dict[str, tuple[str | None, str | None, str | None]]:
+    """By column its default as it is kept, as it was written, and for rows that are older than the column."""
+    return {
+        column.name: (column.default, column.written_default, column.older_default)
+        for column in table_of(world).schema.columns
+    }
 
 
 def entries(world: SqlWorld) -> list[Mutation]:
@@ -60,7 +68,7 @@ def test_columns_change_at_once_and_as_one(world: SqlWorld) -> None:
     assert (now.schema_version, now.next_column_id) == (2, 6)
     (entry,) = entries(world)
     assert (entry.kind, entry.state) == (MutationKind.COLUMNS, MutationState.PENDING)
-    assert entry.command == "ADD COLUMN n bigint DEFAULT 5 AFTER a, RENAME COLUMN v TO w, DROP COLUMN s"
+    assert entry.command == "ADD COLUMN n Int64 DEFAULT 5 AFTER a, RENAME COLUMN v TO w, DROP COLUMN s"
     assert str(entry.id) in answer.message
     assert ("wake", now.uuid) in world.maintenance.calls
     assert world.dispatch.specs == []
@@ -74,7 +82,16 @@ def test_a_default_or_comment_changes_without_a_mutation(world: SqlWorld) -> Non
         answer = world.run(f"ALTER TABLE t MODIFY COLUMN {text} SETTINGS mutations_sync = 1")
         assert answer.message == "columns changed: default.t"
     now = table_of(world)
-    assert now.schema.find("v") == Column(id=3, name="v", type=Simple(Kind.INT32), default="8", comment="how many")
+    assert now.schema.find("v") == Column(
+        id=3,
+        name="v",
+        type=Simple(Kind.INT32),
+        declared="Int32",
+        default="CAST(8 AS int)",
+        comment="how many",
+        written_default="8",
+        is_default_computed=False,
+    )
     assert (now.schema_version, now.columns_commit_ts) == (4, 0)
     assert [entry.kind for entry in entries(world)] == [MutationKind.UPDATE]
     [part] = world.catalog.parts.snapshot(now.uuid).parts
@@ -87,8 +104,9 @@ def test_a_default_that_is_computed_is_checked_though_nothing_is_rewritten(world
     world.run("ALTER TABLE t MODIFY COLUMN s String DEFAULT upper('x')")
     task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
     assert isinstance(task, ExpressionsTask)
-    assert (task.defaults, task.constant_defaults) == (("s",), ())
+    assert task.defaults == ("s",)
     assert entries(world) == []
+    assert defaults_of(world)["s"] == ("'X'", "upper('x')", None)
 
 
 def test_consumers_are_told_of_a_new_default(world: SqlWorld) -> None:
@@ -115,25 +133,30 @@ def test_a_default_that_is_computed_is_checked_by_a_worker(world: SqlWorld) -> N
     world.run("ALTER TABLE t ADD COLUMN n Int64 DEFAULT 1 + 1, MODIFY COLUMN s String DEFAULT upper('x')")
     task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
     assert isinstance(task, ExpressionsTask)
-    assert (task.defaults, task.constant_defaults) == (("s", "n"), ("n",))
+    assert task.defaults == ("s", "n")
+    # What was there before the new column has its value for good.
+    assert defaults_of(world)["n"] == ("CAST(2 AS bigint)", "1 + 1", "CAST(2 AS bigint)")
+    assert defaults_of(world)["s"] == ("'X'", "upper('x')", None)
 
 
 @pytest.mark.parametrize(
-    ("operations", "defaults", "constant"),
+    ("operations", "name", "is_added"),
     [
-        ("ADD COLUMN n Int64 DEFAULT 1 + 1, RENAME COLUMN n TO m", ("m",), ("m",)),
-        ("DROP COLUMN v, ADD COLUMN v Int64 DEFAULT 1 + 1", ("v",), ("v",)),
-        ("RENAME COLUMN v TO w, ADD COLUMN v Int64 DEFAULT 1 + 1", ("v",), ("v",)),
-        ("MODIFY COLUMN v Int32 DEFAULT 1 + 1, RENAME COLUMN v TO w", ("w",), ()),
+        ("ADD COLUMN n Int64 DEFAULT 1 + 1, RENAME COLUMN n TO m", "m", True),
+        ("DROP COLUMN v, ADD COLUMN v Int64 DEFAULT 1 + 1", "v", True),
+        ("RENAME COLUMN v TO w, ADD COLUMN v Int64 DEFAULT 1 + 1", "v", True),
+        ("MODIFY COLUMN v Int32 DEFAULT 1 + 1, RENAME COLUMN v TO w", "w", False),
     ],
 )
 def test_a_default_is_checked_whatever_its_column_is_called(
-    world: SqlWorld, operations: str, defaults: tuple[str, ...], constant: tuple[str, ...]
+    world: SqlWorld, operations: str, name: str, is_added: bool
 ) -> None:
     world.run(f"ALTER TABLE t {operations}")
     task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
     assert isinstance(task, ExpressionsTask)
-    assert (task.defaults, task.constant_defaults) == (defaults, constant)
+    assert task.defaults == (name,)
+    found, written, older = defaults_of(world)[name]
+    assert (written, older) == ("1 + 1", found if is_added else None)
 
 
 def test_rows_change_by_what_the_worker_has_fixed(world: SqlWorld) -> None:

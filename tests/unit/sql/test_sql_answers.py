@@ -12,6 +12,7 @@ from tilth.maintenance import OptimizeReport
 from tilth.model.types import Decimal, Kind, Simple
 from tilth.sql.coerce import is_narrowed
 from tilth.sql.spark_errors import from_spark
+from tilth.storage.shapes import wanted_of
 
 TABLE = "CREATE TABLE t (a Int64, d Date, v Int32 DEFAULT 7) ENGINE = MergeTree PARTITION BY d ORDER BY a"
 
@@ -75,7 +76,7 @@ def test_a_column_is_described_without_its_type(world: SqlWorld) -> None:
     assert [(column.default, column.comment) for column in now.schema.columns] == [
         (None, "the key"),
         (None, "the day"),
-        ("8", "x"),
+        ("CAST(8 AS int)", "x"),
     ]
     assert world.catalog.mutations.all(now.uuid) == []
     world.run("ALTER TABLE t MODIFY COLUMN v REMOVE DEFAULT, MODIFY COLUMN IF EXISTS nope COMMENT 'x'")
@@ -84,20 +85,24 @@ def test_a_column_is_described_without_its_type(world: SqlWorld) -> None:
     assert refused(world, "ALTER TABLE t COMMENT COLUMN nope 'x'").code == "UNKNOWN_COLUMN"
 
 
-def test_a_default_that_old_rows_stand_for_is_not_taken_away(world: SqlWorld) -> None:
+def test_what_old_rows_stand_for_outlives_the_default(world: SqlWorld) -> None:
     world.run("INSERT INTO t (a, d) VALUES (1, '2020-01-01')")
     world.run("ALTER TABLE t ADD COLUMN n Int64 DEFAULT 5")
-    assert refused(world, "ALTER TABLE t MODIFY COLUMN n REMOVE DEFAULT").code == "COLUMN_BUSY"
+    world.run("ALTER TABLE t MODIFY COLUMN n REMOVE DEFAULT")
+    table = table_of(world)
+    assert table.schema.columns[-1].default is None
+    assert wanted_of(table, 1).columns[-1].default == "CAST(5 AS bigint)"
 
 
 def test_values_are_refused_in_our_words(world: SqlWorld) -> None:
     for text, expected in (
         ("ALTER TABLE t ADD COLUMN n Int32 DEFAULT 'abc'", "expected a whole number"),
+        ("ALTER TABLE t MODIFY COLUMN v Int32 DEFAULT 'abc'", "expected a whole number"),
         ("ALTER TABLE t ADD COLUMN n Decimal(5, 2) DEFAULT 'abc'", "expected a number"),
         ("ALTER TABLE t ADD COLUMN n DateTime DEFAULT 'abc'", "expected a time"),
         ("ALTER TABLE t DROP PARTITION 'garbage'", "expected a date, as in '2020-01-31'"),
         ("INSERT INTO t (a, d) VALUES ('x', '2020-01-01')", "expected a whole number"),
-        ("INSERT INTO t (a, d) VALUES (1e1000000, '2020-01-01')", "expected a whole number"),
+        ("INSERT INTO t (a, d) VALUES (1e1000000, '2020-01-01')", "expected a number from"),
         ('INSERT INTO t FORMAT JSONEachRow {"a": 1e1000000, "d": "2020-01-01"}', "expected a number from"),
     ):
         error = refused(world, text)
@@ -166,13 +171,27 @@ def test_places_in_an_expression_are_not_told_as_the_statements() -> None:
     assert ("at=" in told, "expression=x + 1" in told) == (False, True)
 
 
-def test_double_quotes_hold_a_text_in_queries_as_in_spark(world: SqlWorld) -> None:
-    assert world.rows('SELECT DISTINCT "name" AS a, `name` FROM system.databases') == [("name", "default")]
+def test_double_quotes_name_columns_of_system_tables_too(world: SqlWorld) -> None:
+    for text in ('"name"', "`name`", 'd."name"'):
+        assert world.rows(f'SELECT {text} AS a FROM "system"."databases" d WHERE "name" = \'default\'') == [
+            ("default",)
+        ]
+    assert refused(world, 'SELECT name FROM system.databases WHERE name = "default"').code == "UNKNOWN_COLUMN"
     assert world.dispatch.specs == []
 
-    class SparkRuntimeException(Exception):  # noqa: N818 - Spark's name
-        def getCondition(self) -> str:  # noqa: N802 - Spark's name
-            return "CAST_INVALID_INPUT"
 
-    error = from_spark(SparkRuntimeException("x"), 'SELECT 1 + "a"', int, 'SELECT 1 + "a"')
-    assert "backticks" in error.hint
+def test_a_text_in_double_quotes_is_told_to_be_one() -> None:
+    class AnalysisException(Exception):  # noqa: N818 - Spark's name
+        def getCondition(self) -> str:  # noqa: N802 - Spark's name
+            return "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+
+    error = from_spark(AnalysisException("x"), 'SELECT "a"', int, 'SELECT "a"')
+    assert "single quotes" in error.hint
+
+
+@pytest.mark.parametrize("value", ["false", "False", " off"])
+def test_what_double_quotes_mean_cannot_be_changed(world: SqlWorld, value: str) -> None:
+    setting = "spark.sql.ansi.doubleQuotedIdentifiers"
+    error = refused(world, f"SELECT 1 SETTINGS `{setting}` = '{value}'")
+    assert (error.code, "single quotes" in error.hint) == ("BAD_SETTING", True)
+    assert refused(world, "SELECT 1", {setting: value}).code == "BAD_SETTING"

@@ -1,25 +1,32 @@
 """Literals, partition literals and setting texts. Pure.
 
+Covers: ClickHouse's spelling, `[1]`, `{'a': 1}`, `(1, 'a')`, and Spark's, `array(1)`, `map('a', 1)`, `X'00'`, CAST.
 Always holds: a literal is exact: `1.5` is a Decimal, `1.5e0` a float, and nothing is computed.
 """
 
 from __future__ import annotations
 
+import binascii
+import math
 from datetime import date, datetime
 from decimal import Decimal
 
+from tilth.model.times import read_time
 from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.statements import (
     ArrayValue,
+    CastValue,
     MapValue,
     Partition,
     PartitionId,
     PartitionValues,
     SettingTexts,
+    StructValue,
     TupleValue,
     Value,
 )
 from tilth.sql.grammar.tokens import TokenKind
+from tilth.sql.grammar.types import parse_type
 
 #: Arrays in maps in tuples in ...: no deeper than this.
 DEPTH_MAX = 64
@@ -31,6 +38,9 @@ _WORDS: dict[str, Value] = {
     "INF": float("inf"),
     "INFINITY": float("inf"),
 }
+_MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+#: What Spark makes of literals by a call.
+_CALLS = ("ARRAY", "MAP", "NAMED_STRUCT", "STRUCT", "TUPLE", "CAST")
 _EXPECTED = "a literal"
 
 
@@ -45,6 +55,8 @@ def parse_value(cursor: Cursor, *, hint: str = "", depth: int = 0) -> Value:
         return _number(cursor, negative=False)
     if cursor.take_symbol("-") or cursor.take_symbol("+"):
         return _signed(cursor, negative=token.text == "-")
+    if cursor.is_symbol("(", 1) and token.text.upper() in _CALLS:
+        return _called(cursor, hint, depth)
     if cursor.take_symbol("["):
         return ArrayValue(_items(cursor, "]", hint, depth))
     if cursor.take_symbol("{"):
@@ -55,8 +67,12 @@ def parse_value(cursor: Cursor, *, hint: str = "", depth: int = 0) -> Value:
     if token.kind is TokenKind.WORD and word in _WORDS and not cursor.is_symbol("(", 1):
         cursor.advance()
         return _WORDS[word]
-    if (cursor.at("DATE") or cursor.at("TIMESTAMP")) and cursor.is_string(1):
+    if word in _MOMENTS and cursor.is_string(1):
         return _moment(cursor)
+    if word == "X" and cursor.is_string(1) and cursor.peek(1).start == token.end:
+        return _bytes(cursor)
+    if token.text.startswith('"'):
+        hint = "double quotes name columns: put texts in single quotes"
     raise cursor.expected(_EXPECTED, hint=hint)
 
 
@@ -120,6 +136,9 @@ def _number(cursor: Cursor, *, negative: bool) -> int | float | Decimal:
         value = int(text, 16)
     elif "e" in text:
         value = float(text)
+        if math.isinf(value):
+            # More than a float can hold: no infinity was meant.
+            value = Decimal(text)
     elif "." in text:
         # copy_negate, because the minus of Decimal would round to the context's precision.
         exact = Decimal(text)
@@ -130,14 +149,58 @@ def _number(cursor: Cursor, *, negative: bool) -> int | float | Decimal:
 
 
 def _moment(cursor: Cursor) -> date | datetime:
-    word = cursor.choose("DATE", "TIMESTAMP")
+    word = cursor.choose(*_MOMENTS)
     token = cursor.peek()
     text = cursor.string("a string")
     try:
-        return date.fromisoformat(text) if word == "DATE" else datetime.fromisoformat(text)
+        if word == "DATE":
+            return date.fromisoformat(text)
+        # For its check of digits that a datetime would drop.
+        read_time(text)
+        return datetime.fromisoformat(text)
     except ValueError as error:
         shape = "'2024-01-31'" if word == "DATE" else "'2024-01-31 12:00:00'"
-        raise cursor.error(f"not a {word.lower()}: {token.text}", at=token, hint=f"write it as {shape}") from error
+        hint = (
+            f"write it as {shape}, with at most 6 digits behind the second; years outside of 1 to 9999 as a plain text"
+        )
+        raise cursor.error(f"not a {word.lower()}: {token.text}", at=token, hint=hint) from error
+
+
+def _bytes(cursor: Cursor) -> bytes:
+    cursor.advance()
+    token = cursor.peek()
+    text = cursor.string("a string")
+    try:
+        # An odd number of digits has a zero before it, as in Spark.
+        return binascii.unhexlify(text.rjust(len(text) + len(text) % 2, "0"))
+    except ValueError as error:
+        raise cursor.error("these are no hexadecimal digits", at=token, hint="write bytes as in X'00ff'") from error
+
+
+def _called(cursor: Cursor, hint: str, depth: int) -> Value:
+    token = cursor.advance()
+    word = token.text.upper()
+    cursor.expect_symbol("(")
+    if word == "CAST":
+        inner = parse_value(cursor, hint=hint, depth=depth + 1)
+        cursor.expect("AS")
+        written = parse_type(cursor)
+        cursor.expect_symbol(")")
+        return CastValue(inner, written.type)
+    items = _items(cursor, ")", hint, depth)
+    if word == "ARRAY":
+        return ArrayValue(items)
+    if word in ("STRUCT", "TUPLE"):
+        return TupleValue(items)
+    if len(items) % 2:
+        raise cursor.error(f"{word.lower()} takes pairs", at=token)
+    pairs = tuple(zip(items[::2], items[1::2], strict=True))
+    if word == "MAP":
+        return MapValue(pairs)
+    names = [name for name, _ in pairs]
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise cursor.error("the fields of named_struct have names, each another one", at=token)
+    return StructValue(tuple((str(name), value) for name, value in pairs))
 
 
 def _items(cursor: Cursor, closing: str, hint: str, depth: int) -> tuple[Value, ...]:

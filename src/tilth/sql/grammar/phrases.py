@@ -108,7 +108,7 @@ def at_settings(cursor: Cursor) -> bool:
 def parse_column(cursor: Cursor) -> ColumnSpec:
     """`name Type [NOT NULL | NULL] [DEFAULT expression] [CODEC(..)] [COMMENT 'text']`, in any order after the type."""
     name = cursor.name("a column")
-    data_type, written_nullable = parse_type(cursor)
+    written = parse_type(cursor)
     not_null: bool | None = None
     default: str | None = None
     codec: str | None = None
@@ -118,7 +118,7 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
         if not_null is None and _at_nullability(cursor):
             not_null = cursor.take("NOT")
             cursor.expect("NULL")
-            if not_null and written_nullable:
+            if not_null and written.is_nullable:
                 raise cursor.error(f"column {name} is Nullable and NOT NULL", at=token, hint="leave one of them out")
         elif default is None and cursor.take("DEFAULT"):
             default = cursor.expression("an expression", _ends_default, stop_at_comma=True)
@@ -131,12 +131,15 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
     _refuse_column_clauses(cursor)
     return ColumnSpec(
         name=name,
-        type=data_type,
+        type=written.type,
+        declared=written.text,
+        checks=written.checks,
+        zones=written.zones,
         nullable=not not_null,
         default=default,
         codec=codec,
         comment=comment or "",
-        says_null=written_nullable or not_null is False,
+        says_null=written.is_nullable or not_null is False,
     )
 
 

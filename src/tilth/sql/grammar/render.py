@@ -19,6 +19,7 @@ from tilth.sql.grammar.statements import (
     AlterOperation,
     AlterTable,
     ArrayValue,
+    CastValue,
     ColumnSpec,
     CreateDatabase,
     CreateTable,
@@ -61,6 +62,7 @@ from tilth.sql.grammar.statements import (
     ShowSettings,
     ShowTables,
     Statement,
+    StructValue,
     SwitchService,
     ToMark,
     ToOffsets,
@@ -75,6 +77,8 @@ from tilth.sql.grammar.statements import (
 )
 from tilth.sql.grammar.system import SERVICE_WORDS
 
+#: Longer numbers keep their exponent.
+_DIGITS_SPELLED_MAX = 308
 _SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE_SETTING = re.compile(r"-?[0-9]+(\.[0-9]+)?|true|false")
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
@@ -320,7 +324,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _column(column: ColumnSpec) -> str:
-    text = f"{quoted_name(column.name)} {spark_name(column.type)}"
+    text = f"{quoted_name(column.name)} {column.declared}"
     if not column.nullable:
         text += " NOT NULL"
     elif column.says_null:
@@ -397,11 +401,15 @@ def _value(value: Value) -> str:
         case float():
             text = repr(value)
             return text if text.lstrip("-") in ("nan", "inf") or "e" in text else f"{text}e0"
+        case Decimal() if value.adjusted() > _DIGITS_SPELLED_MAX:
+            return str(value)
         case Decimal():
             text = format(value, "f")
             return text if "." in text else f"{text}.0"
         case str():
             return quoted_string(value)
+        case bytes():
+            return f"X'{value.hex()}'"
         case datetime():
             return f"TIMESTAMP {quoted_string(value.isoformat(sep=' '))}"
         case date():
@@ -410,6 +418,10 @@ def _value(value: Value) -> str:
             return f"[{_list(items, _value)}]"
         case TupleValue(items=items):
             return f"({_list(items, _value)})"
+        case StructValue(fields=fields):
+            return f"named_struct({_list(fields, lambda field: f'{quoted_string(field[0])}, {_value(field[1])}')})"
+        case CastValue(value=inner, type=data_type):
+            return f"CAST({_value(inner)} AS {spark_name(data_type)})"
         case MapValue(entries=entries):
             return f"{{{_list(entries, lambda entry: f'{_value(entry[0])}: {_value(entry[1])}')}}}"
     assert_never(value)

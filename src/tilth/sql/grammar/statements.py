@@ -12,6 +12,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 
+from tilth.model.checks import Check, Path
 from tilth.model.service import ServiceKind
 from tilth.model.table import Engine, Transform
 from tilth.model.types import DataType
@@ -49,8 +50,38 @@ class TupleValue:
     items: tuple[Value, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StructValue:
+    """A struct's values by name."""
+
+    fields: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CastValue:
+    """A literal that says its type: it must be a value of that type."""
+
+    value: Value
+    type: DataType
+
+
 #: A literal. `1.5` is a Decimal, `1.5e0` a float; a datetime without a zone is in the session's.
-Value = None | bool | int | Decimal | float | str | date | datetime | ArrayValue | MapValue | TupleValue
+Value = (
+    None
+    | bool
+    | int
+    | Decimal
+    | float
+    | str
+    | bytes
+    | date
+    | datetime
+    | ArrayValue
+    | MapValue
+    | TupleValue
+    | StructValue
+    | CastValue
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +107,10 @@ class ColumnSpec:
 
     name: str
     type: DataType
+    #: As in Column: the type as written, what it promises beyond being stored, the zones of times without one.
+    declared: str
+    checks: tuple[Check, ...] = ()
+    zones: tuple[tuple[Path, str], ...] = ()
     #: False only where NOT NULL is written; a ClickHouse type without Nullable is nullable too.
     nullable: bool = True
     #: A Spark SQL expression.

@@ -47,7 +47,6 @@ _SPACE = re.compile(r"(?:\s+|--[^\n]*+)*+")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _OPEN = {"'": "string", "`": "quoted name", '"': "quoted name"}
 _ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{2}|.)|''", re.DOTALL)
-_ESCAPED_NAME = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|""', re.DOTALL)
 _CONTROL = {"b": "\b", "f": "\f", "r": "\r", "n": "\n", "t": "\t", "0": "\0", "a": "\a", "v": "\v"}
 
 
@@ -104,7 +103,8 @@ def name_value(token: Token) -> str:
     if token.kind is TokenKind.WORD:
         return token.text
     inner = token.text[1:-1]
-    return inner.replace("``", "`") if token.text[0] == "`" else _ESCAPED_NAME.sub(_unescaped, inner)
+    quote = token.text[0]
+    return inner.replace(quote * 2, quote)
 
 
 def _unescaped(found: re.Match[str]) -> str:

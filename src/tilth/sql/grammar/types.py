@@ -1,36 +1,63 @@
-"""Names of types, Spark's and ClickHouse's, to the tree of tilth.model.types. Pure.
+"""Names of types, Spark's and ClickHouse's, to the tree of tilth.model.types and what they promise beyond it. Pure.
 
-Covers: both systems' spellings, Nullable, LowCardinality, parameters. Does not cover: Arrow (storage). Always holds: no
-value of the written type is lost in the type that is stored (unsigned types widen); what cannot be mapped is refused by
+Covers: both systems' spellings, Nullable, LowCardinality, parameters. Does not cover: Arrow, keeping the promises
+(storage), whether a time zone exists (sql/ddl.py). Always holds: no value of the written type is lost in the type that
+is stored (unsigned types widen), and checks refuse what only the stored type has; what cannot be mapped is refused by
 its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from tilth.model.checks import (
+    ELEMENT,
+    KEY,
+    VALUE,
+    Check,
+    IntegerRange,
+    LengthMax,
+    OneOf,
+    Path,
+    Rule,
+    SecondDigits,
+    UuidText,
+)
+from tilth.model.times import SECOND_DIGITS_MAX
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.sql.grammar.cursor import Cursor, nearest
-from tilth.sql.grammar.tokens import Token
+from tilth.sql.grammar.tokens import Token, next_token
 
 #: Arrays of maps of structs of ...: no deeper than this.
 DEPTH_MAX = 32
 _PRECISION_MAX = 38
+#: Of DateTime64 without brackets, as in ClickHouse.
+_DATETIME64_DIGITS = 3
 
 _SIMPLE: dict[str, Kind] = {
     **dict.fromkeys(("boolean", "bool"), Kind.BOOLEAN),
     **dict.fromkeys(("int8", "tinyint", "byte"), Kind.INT8),
-    **dict.fromkeys(("int16", "smallint", "short", "uint8"), Kind.INT16),
-    **dict.fromkeys(("int32", "int", "integer", "uint16"), Kind.INT32),
-    **dict.fromkeys(("int64", "bigint", "long", "uint32"), Kind.INT64),
+    **dict.fromkeys(("int16", "smallint", "short"), Kind.INT16),
+    **dict.fromkeys(("int32", "int", "integer"), Kind.INT32),
+    **dict.fromkeys(("int64", "bigint", "long"), Kind.INT64),
     **dict.fromkeys(("float32", "float", "real"), Kind.FLOAT32),
     **dict.fromkeys(("float64", "double"), Kind.FLOAT64),
-    **dict.fromkeys(("string", "text", "uuid"), Kind.STRING),
+    **dict.fromkeys(("string", "text"), Kind.STRING),
     "binary": Kind.BINARY,
     **dict.fromkeys(("date", "date32"), Kind.DATE),
-    **dict.fromkeys(("timestamp", "timestamp_ltz", "datetime32"), Kind.TIMESTAMP),
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), Kind.TIMESTAMP),
     "timestamp_ntz": Kind.TIMESTAMP_NTZ,
 }
+#: Whole numbers without a sign: what stores them, and how many bits they have.
+_UNSIGNED: dict[str, tuple[DataType, int]] = {
+    "uint8": (Simple(Kind.INT16), 8),
+    "uint16": (Simple(Kind.INT32), 16),
+    "uint32": (Simple(Kind.INT64), 32),
+    "uint64": (Decimal(20, 0), 64),
+}
+#: The numbers that an Enum's names may have, by bits.
+_ENUM_BITS = {"enum": 16, "enum8": 8, "enum16": 16}
 #: ClickHouse's decimals that are named by their width, and the digits that fit.
 _DECIMAL_DIGITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38}
 
@@ -60,28 +87,75 @@ _INSTEAD = {
 }
 
 
-def parse_type(cursor: Cursor) -> tuple[DataType, bool]:
-    """A type, and whether it was written as Nullable."""
-    return _parse(cursor, 0)
+@dataclass(frozen=True, slots=True)
+class WrittenType:
+    """What a type's name stands for."""
+
+    type: DataType
+    #: Whether it was written as Nullable.
+    is_nullable: bool = False
+    #: As in Column.
+    checks: tuple[Check, ...] = ()
+    zones: tuple[tuple[Path, str], ...] = ()
+    #: As it was written; of the outermost type only.
+    text: str = ""
 
 
-def _parse(cursor: Cursor, depth: int) -> tuple[DataType, bool]:
+def parse_type(cursor: Cursor) -> WrittenType:
+    start = cursor.peek().start
+    return replace(_parse(cursor, 0), text=_as_written(cursor.text, start, cursor.last_end))
+
+
+def _as_written(text: str, start: int, end: int) -> str:
+    """The tokens from one place to another, with one blank where there are some, or a comment."""
+    pieces = ""
+    at = start
+    while at < end:
+        token = next_token(text, at)
+        pieces += f"{' ' if token.start > at else ''}{token.text}"
+        at = token.end
+    return pieces
+
+
+def _parse(cursor: Cursor, depth: int) -> WrittenType:
     if depth > DEPTH_MAX:
         raise cursor.refused(f"types are nested more than {DEPTH_MAX} deep")
     token = cursor.peek()
     name = cursor.name("a type").lower()
     if name in _SIMPLE:
-        return Simple(_SIMPLE[name]), False
+        return WrittenType(Simple(_SIMPLE[name]))
+    if name in _UNSIGNED:
+        stored, bits = _UNSIGNED[name]
+        return _checked(stored, IntegerRange(0, (1 << bits) - 1))
+    if name == "uuid":
+        return _checked(Simple(Kind.STRING), UuidText())
     if name in ("nullable", "lowcardinality"):
         cursor.expect_symbol("(")
-        inner, is_nullable = _parse(cursor, depth + 1)
+        inner = _parse(cursor, depth + 1)
         cursor.expect_symbol(")")
-        return inner, is_nullable or name == "nullable"
+        return replace(inner, is_nullable=inner.is_nullable or name == "nullable")
+    if name in _ENUM_BITS:
+        return _enum(cursor, _ENUM_BITS[name])
     if name in _WITH_PARAMETERS:
-        return _WITH_PARAMETERS[name](cursor), False
+        return _WITH_PARAMETERS[name](cursor)
     if name in _NESTED:
-        return _NESTED[name](cursor, depth), False
+        return _NESTED[name](cursor, depth)
     raise _unknown(cursor, token)
+
+
+def _checked(stored: DataType, *rules: Rule) -> WrittenType:
+    return WrittenType(stored, checks=tuple(Check(rule) for rule in rules))
+
+
+def _around(stored: DataType, inner: dict[str, WrittenType]) -> WrittenType:
+    """A type of types, by the steps that lead to them."""
+    return WrittenType(
+        stored,
+        checks=tuple(
+            Check(check.rule, (step, *check.path)) for step, written in inner.items() for check in written.checks
+        ),
+        zones=tuple(((step, *path), zone) for step, written in inner.items() for path, zone in written.zones),
+    )
 
 
 def _unknown(cursor: Cursor, token: Token) -> Exception:
@@ -95,9 +169,9 @@ def _unknown(cursor: Cursor, token: Token) -> Exception:
 # Types with numbers or strings in brackets
 
 
-def _decimal(cursor: Cursor) -> DataType:
+def _decimal(cursor: Cursor) -> WrittenType:
     if not cursor.take_symbol("("):
-        return Decimal(10, 0)
+        return WrittenType(Decimal(10, 0))
     token = cursor.peek()
     precision = cursor.integer("the number of digits")
     scale = cursor.integer("the digits behind the point") if cursor.take_symbol(",") else 0
@@ -105,71 +179,97 @@ def _decimal(cursor: Cursor) -> DataType:
         hint = f"1 to {_PRECISION_MAX} digits, at most all of them behind the point"
         raise cursor.refused(f"decimal({precision},{scale}) is not supported", at=token, hint=hint)
     cursor.expect_symbol(")")
-    return Decimal(precision, scale)
+    return WrittenType(Decimal(precision, scale))
 
 
-def _decimal_of(digits: int) -> Callable[[Cursor], DataType]:
-    def parse(cursor: Cursor) -> DataType:
+def _decimal_of(digits: int) -> Callable[[Cursor], WrittenType]:
+    def parse(cursor: Cursor) -> WrittenType:
         cursor.expect_symbol("(")
         token = cursor.peek()
         scale = cursor.integer("the digits behind the point")
         if scale > digits:
             raise cursor.refused(f"a decimal of {digits} digits has no {scale} behind the point", at=token)
         cursor.expect_symbol(")")
-        return Decimal(digits, scale)
+        return WrittenType(Decimal(digits, scale))
 
     return parse
 
 
-def _datetime(cursor: Cursor) -> DataType:
-    """The zone is how ClickHouse shows the instant; the instant is the same."""
+def _datetime(cursor: Cursor) -> WrittenType:
+    zone = ""
     if cursor.take_symbol("("):
-        cursor.string("a time zone")
+        zone = cursor.string("a time zone")
         cursor.expect_symbol(")")
-    return Simple(Kind.TIMESTAMP)
+    return _time(0, zone)
 
 
-def _datetime64(cursor: Cursor) -> DataType:
+def _datetime64(cursor: Cursor) -> WrittenType:
+    digits, zone = _DATETIME64_DIGITS, ""
     if cursor.take_symbol("("):
         token = cursor.peek()
         digits = cursor.integer("the digits of the second")
-        if digits > 6:
-            hint = "times are kept in microseconds: use DateTime64(6)"
+        if digits > SECOND_DIGITS_MAX:
+            hint = f"times are kept in microseconds: use DateTime64({SECOND_DIGITS_MAX})"
             raise cursor.refused(f"DateTime64({digits}) is not supported", at=token, hint=hint)
         if cursor.take_symbol(","):
-            cursor.string("a time zone")
+            zone = cursor.string("a time zone")
         cursor.expect_symbol(")")
-    return Simple(Kind.TIMESTAMP)
+    return _time(digits, zone)
 
 
-def _sized_string(cursor: Cursor) -> DataType:
-    if cursor.take_symbol("("):
-        cursor.integer("a length")
-        cursor.expect_symbol(")")
-    return Simple(Kind.STRING)
+def _time(digits: int, zone: str) -> WrittenType:
+    """An instant; the zone is that of texts that do not say theirs."""
+    written = _checked(Simple(Kind.TIMESTAMP), *([SecondDigits(digits)] if digits < SECOND_DIGITS_MAX else []))
+    return replace(written, zones=(((), zone),)) if zone else written
 
 
-def _enum(cursor: Cursor) -> DataType:
+def _sized_string(cursor: Cursor, *, is_bytes: bool) -> WrittenType:
+    if not cursor.take_symbol("("):
+        return WrittenType(Simple(Kind.STRING))
+    token = cursor.peek()
+    length = cursor.integer("a length")
+    if length < 1:
+        raise cursor.error("the length is less than 1", at=token)
+    cursor.expect_symbol(")")
+    return _checked(Simple(Kind.STRING), LengthMax(length, is_bytes))
+
+
+def _fixed_string(cursor: Cursor) -> WrittenType:
+    if not cursor.is_symbol("("):
+        raise cursor.expected("'(' and the number of bytes")
+    return _sized_string(cursor, is_bytes=True)
+
+
+def _enum(cursor: Cursor, bits: int) -> WrittenType:
+    """Its names; what numbers ClickHouse gives them is checked, kept in the text, and otherwise without effect."""
     cursor.expect_symbol("(")
+    names: dict[str, int] = {}
+    number = 0
     while True:
-        cursor.string("a name of the enum")
+        token = cursor.peek()
+        name = cursor.string("a name of the enum")
+        number += 1
         if cursor.take_symbol("="):
-            cursor.take_symbol("-")
-            cursor.integer("a number of the enum")
+            sign = -1 if cursor.take_symbol("-") else 1
+            number = sign * cursor.integer("a number of the enum")
+        if name in names or number in names.values():
+            raise cursor.error("this name or number of the enum is there twice", at=token)
+        if not -(1 << bits - 1) <= number < 1 << bits - 1:
+            raise cursor.error(f"a number of this enum has {bits} bits", at=token)
+        names[name] = number
         if not cursor.take_symbol(","):
             break
     cursor.expect_symbol(")")
-    return Simple(Kind.STRING)
+    return _checked(Simple(Kind.STRING), OneOf(tuple(names)))
 
 
-_WITH_PARAMETERS: dict[str, Callable[[Cursor], DataType]] = {
-    "uint64": lambda _: Decimal(20, 0),
+_WITH_PARAMETERS: dict[str, Callable[[Cursor], WrittenType]] = {
     **dict.fromkeys(("decimal", "dec", "numeric"), _decimal),
     **{name: _decimal_of(digits) for name, digits in _DECIMAL_DIGITS.items()},
-    "datetime": _datetime,
+    **dict.fromkeys(("datetime", "datetime32"), _datetime),
     "datetime64": _datetime64,
-    **dict.fromkeys(("fixedstring", "varchar", "char"), _sized_string),
-    **dict.fromkeys(("enum", "enum8", "enum16"), _enum),
+    "fixedstring": _fixed_string,
+    **dict.fromkeys(("varchar", "char"), lambda cursor: _sized_string(cursor, is_bytes=False)),
 }
 
 
@@ -185,41 +285,39 @@ def _open(cursor: Cursor) -> str:
     raise cursor.expected("'(' or '<'")
 
 
-def _array(cursor: Cursor, depth: int) -> DataType:
+def _array(cursor: Cursor, depth: int) -> WrittenType:
     closing = _open(cursor)
-    element, _ = _parse(cursor, depth + 1)
+    element = _parse(cursor, depth + 1)
     cursor.expect_symbol(closing)
-    return Array(element)
+    return _around(Array(element.type), {ELEMENT: element})
 
 
-def _map(cursor: Cursor, depth: int) -> DataType:
+def _map(cursor: Cursor, depth: int) -> WrittenType:
     closing = _open(cursor)
     token = cursor.peek()
-    key, is_nullable = _parse(cursor, depth + 1)
-    if is_nullable:
+    key = _parse(cursor, depth + 1)
+    if key.is_nullable:
         raise cursor.refused("keys of a map cannot be null", at=token, hint="leave Nullable out of the key's type")
-    if isinstance(key, Map):
+    if isinstance(key.type, Map):
         raise cursor.refused("a map cannot be the key of a map", at=token)
     cursor.expect_symbol(",")
-    value, _ = _parse(cursor, depth + 1)
+    value = _parse(cursor, depth + 1)
     cursor.expect_symbol(closing)
-    return Map(key, value)
+    return _around(Map(key.type, value.type), {KEY: key, VALUE: value})
 
 
-def _struct(cursor: Cursor, depth: int) -> DataType:
+def _struct(cursor: Cursor, depth: int) -> WrittenType:
     closing = _open(cursor)
-    fields: list[Field] = []
-    seen: set[str] = set()
+    fields: dict[str, WrittenType] = {}
     while True:
         token = cursor.peek()
         name = cursor.name("a field") if _is_named(cursor) else f"_{len(fields) + 1}"
-        if name.lower() in seen:
+        if name.lower() in (known.lower() for known in fields):
             raise cursor.error(f"field {name} is there twice", at=token)
-        seen.add(name.lower())
         cursor.take_symbol(":")
-        fields.append(Field(name, _parse(cursor, depth + 1)[0]))
+        fields[name] = _parse(cursor, depth + 1)
         if cursor.take_symbol(closing):
-            return Struct(tuple(fields))
+            return _around(Struct(tuple(Field(each, of.type) for each, of in fields.items())), fields)
         if not cursor.take_symbol(","):
             raise cursor.expected(f"',' or '{closing}'")
 
@@ -228,7 +326,7 @@ def _is_named(cursor: Cursor) -> bool:
     return cursor.is_name() and (cursor.is_name(1) or cursor.is_symbol(":", 1))
 
 
-_NESTED: dict[str, Callable[[Cursor, int], DataType]] = {
+_NESTED: dict[str, Callable[[Cursor, int], WrittenType]] = {
     "array": _array,
     "map": _map,
     **dict.fromkeys(("tuple", "struct"), _struct),

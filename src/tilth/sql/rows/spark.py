@@ -22,7 +22,7 @@ from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
     TableLayout,
-    arrow_type,
+    conform_column,
     layout_of,
     presence_name,
     value_name,
@@ -127,6 +127,6 @@ class _ChangeWriter:
             "op": pa.repeat(pa.scalar(op, pa.int8()), found.num_rows),
         }
         for column in self._columns:
-            columns[value_name(column.id)] = found.column(value_name(column.id)).cast(arrow_type(column.type))
+            columns[value_name(column.id)] = conform_column(found.column(value_name(column.id)), column)
             columns[presence_name(column.id)] = pa.repeat(pa.scalar(True), found.num_rows)
         return pa.table(columns)

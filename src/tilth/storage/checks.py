@@ -1,0 +1,180 @@
+"""What a column's declared type promises, kept by every row on its way into a file.
+
+Covers: finding the values that break a check, wherever they are in a column of any type, and bringing UUIDs into their
+one form. Does not cover: what is promised (tilth.model.checks), bringing rows into a table's shape (arrow.py).
+Always holds: NULL breaks no check, nor does what a NULL array, map or struct may have below it; a column without checks
+is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tilth.model.checks import (
+    ELEMENT,
+    KEY,
+    Check,
+    IntegerRange,
+    LengthMax,
+    OneOf,
+    Path,
+    Rule,
+    SecondDigits,
+    UuidText,
+    told_rule,
+)
+from tilth.model.table import Column, Schema
+from tilth.model.times import SECOND_DIGITS_MAX, time_text
+from tilth.storage.errors import BadColumnError
+
+_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_SHOWN_LENGTH_MAX = 60
+
+_Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The first value of a row that breaks a check."""
+
+    #: From 0.
+    row: int
+    value: str
+    #: As in "expected a number from 0 to 255".
+    why: str
+
+
+def checked(values: pa.ChunkedArray, column: Column, *, is_numbered: bool = False) -> pa.ChunkedArray:
+    """The values, of the column's type, as they are stored.
+
+    Raises BadColumnError naming the first that breaks a check. `is_numbered`: with its row, counted from 1.
+    """
+    if not column.checks:
+        return values
+    kept = pa.chunked_array([_normal(chunk, column.checks) for chunk in values.chunks], values.type)
+    found = next(iter(misfits(kept, column)), None)
+    if found is not None:
+        told = "a value does not fit its column"
+        facts = {"column": column.name, "type": column.declared_type, "value": found.value, "why": found.why}
+        raise BadColumnError(told, row=found.row + 1, **facts) if is_numbered else BadColumnError(told, **facts)
+    return kept
+
+
+def misfits(values: pa.ChunkedArray | pa.Array, column: Column) -> list[Misfit]:
+    """The rows whose value breaks a check of the column, in their order."""
+    found: dict[int, Misfit] = {}
+    first = 0
+    for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+        normal = _normal(chunk, column.checks)
+        for check in column.checks:
+            for each in _misfits(normal, check, first):
+                found.setdefault(each.row, each)
+        first += len(chunk)
+    return [found[row] for row in sorted(found)]
+
+
+def bad_rows(rows: pa.Table, schema: Schema) -> dict[int, str]:
+    """Which rows, counted from 0, a table with these columns does not take, and why; in their order.
+
+    The rows have the schema's columns and types already, all or some of them.
+    """
+    found: dict[int, str] = {}
+    for column in schema.columns:
+        if column.checks and column.name in rows.column_names:
+            for each in misfits(rows.column(column.name), column):
+                found.setdefault(each.row, f"column `{column.name}`: {each.value}, but {each.why}")
+    return dict(sorted(found.items()))
+
+
+def _misfits(values: pa.Array, check: Check, first: int) -> Iterator[Misfit]:
+    leaves, rows = _leaves(values, np.arange(len(values)), check.path)
+    places = np.flatnonzero(_breaks(leaves, check.rule).fill_null(False).to_numpy(zero_copy_only=False))
+    why = f"expected {told_rule(check.rule)}"
+    for place in places[np.unique(rows[places], return_index=True)[1]].tolist():
+        yield Misfit(first + int(rows[place]), _shown(leaves[place]), why)
+
+
+def _leaves(values: pa.Array, rows: _Rows, path: Path) -> tuple[pa.Array, _Rows]:
+    """The values at a place of the type, each with the row that it is in."""
+    for step in path:
+        if pa.types.is_struct(values.type):
+            # Field by field as flatten gives them: NULL where the struct is.
+            values = values.flatten()[values.type.get_field_index(step)]
+            continue
+        offsets = values.offsets.to_numpy()
+        counts = np.where(values.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), 0)
+        rows = np.repeat(rows, counts)
+        inner = _inner(values, step)
+        taken = np.repeat(offsets[:-1] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        values = inner.take(pa.array(taken)) if len(taken) != len(inner) else inner
+    return values, rows
+
+
+def _inner(values: pa.Array, step: str) -> pa.Array:
+    """What the offsets of an array or a map count in."""
+    if step == ELEMENT:
+        return values.values
+    return values.keys if step == KEY else values.items
+
+
+def _breaks(values: pa.Array, rule: Rule) -> pa.Array:
+    """For each value whether it breaks the rule; false or null for NULL."""
+    match rule:
+        case IntegerRange(least=least, greatest=greatest):
+            low, high = (pa.scalar(Decimal(bound)).cast(values.type) for bound in (least, greatest))
+            return pc.or_(pc.less(values, low), pc.greater(values, high))
+        case LengthMax(length=length, is_bytes=is_bytes):
+            return pc.greater(pc.binary_length(values) if is_bytes else pc.utf8_length(values), length)
+        case OneOf(names=names):
+            is_known = pc.is_in(values, value_set=pa.array(names, values.type))
+            return pc.and_(pc.invert(is_known), values.is_valid())
+        case UuidText():
+            return pc.invert(pc.match_substring_regex(values, _UUID))
+        case SecondDigits(digits=digits):
+            micros = values.view(pa.int64())
+            unit = 10 ** (SECOND_DIGITS_MAX - digits)
+            return pc.not_equal(pc.multiply(pc.divide(micros, unit), unit), micros)
+    assert_never(rule)
+
+
+def _normal(values: pa.Array, checks: Iterable[Check]) -> pa.Array:
+    """The values with their UUIDs in small letters."""
+    for check in checks:
+        if isinstance(check.rule, UuidText):
+            leaves, _ = _leaves(values, np.arange(len(values)), check.path)
+            if not leaves.equals(pc.utf8_lower(leaves)):
+                values = _changed(values, check.path, pc.utf8_lower)
+    return values
+
+
+def _changed(values: pa.Array, path: Path, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The array with other values at a place of its type."""
+    if not path:
+        return change(values)
+    step, rest = path[0], path[1:]
+    # Without an offset of its own, which arrays cannot be made with.
+    values = values.take(pa.array(np.arange(len(values))))
+    is_null = values.is_null()
+    if pa.types.is_struct(values.type):
+        place = values.type.get_field_index(step)
+        fields = [values.field(index) for index in range(values.type.num_fields)]
+        fields[place] = _changed(fields[place], rest, change)
+        return pa.StructArray.from_arrays(fields, fields=list(values.type), mask=is_null)
+    inner = _changed(_inner(values, step), rest, change)
+    if step == ELEMENT:
+        return pa.ListArray.from_arrays(values.offsets, inner, type=values.type, mask=is_null)
+    keys, items = (inner, values.items) if step == KEY else (values.keys, inner)
+    return pa.MapArray.from_arrays(values.offsets, keys, items, type=values.type, mask=is_null)
+
+
+def _shown(value: pa.Scalar) -> str:
+    # Python knows fewer years than Arrow.
+    text = time_text(value.value) if pa.types.is_timestamp(value.type) else str(value)
+    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[: _SHOWN_LENGTH_MAX - 3]}..."
