@@ -218,8 +218,8 @@ def _http_page() -> Iterator[str]:
     yield ""
     yield _paragraph(cells.__doc__, "Always holds: ")
     yield "NDJSON tells columns of one name apart by a number: `a`, `a_2`. In CSV, NULL is `\\N` without quotes and an"
-    yield 'empty string `""`; nested values are JSON text; NaN and infinities are `nan`, `inf` and `-inf`. The first line'
-    yield "holds the names, unless `FORMAT CSV` or `header=absent` is asked for."
+    yield 'empty string `""`; nested values are JSON text; NaN and infinities are `nan`, `inf` and `-inf`. The first'
+    yield "line holds the names, unless `FORMAT CSV` or `header=absent` is asked for."
     yield from (
         "",
         "## Errors",

@@ -5,11 +5,14 @@ One node serves all tests of this file; each test has a database of its own.
 
 from __future__ import annotations
 
+import io
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -125,3 +128,94 @@ def test_a_whole_node_runs_inside_a_program(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "notebook.py"), str(tmp_path / "data")]
     done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
     assert "998001" in done.stdout
+
+
+#: Statements that somebody may send, none of which is the server's fault.
+HOSTILE_STATEMENTS = [
+    f"SELECT {'(' * 5000}1{')' * 5000}",
+    f"SELECT {'NOT ' * 5000}true",
+    f"SELECT {'1+' * 5000}1",
+    f"SELECT name FROM system.tables WHERE {'(' * 5000}true{')' * 5000}",
+    f"SELECT name FROM system.tables WHERE name = '' {'OR true ' * 3000}",
+    f"DELETE FROM hostile.t WHERE {'(' * 5000}true{')' * 5000}",
+    f"CREATE TABLE hostile.u (a Int32 DEFAULT {'(' * 5000}1{')' * 5000}) ENGINE = MergeTree ORDER BY a",
+    f"INSERT INTO hostile.t (l) VALUES ({'[' * 5000}{']' * 5000})",
+    f"INSERT INTO hostile.t (a) VALUES ({'9' * 400})",
+    "INSERT INTO hostile.t (f) VALUES (1e99999999)",
+    "INSERT INTO hostile.t (m) VALUES (1e-99999999)",
+    "INSERT INTO hostile.t (at) VALUES ('9999-12-31 23:59:59-14:00'), ('+294247-01-10T04:00:54.775807-18:00')",
+    "SELECT array(), map(), struct(NULL), array(NULL), NULL",
+    "SELECT explode(array())",
+    "SELECT CAST(X'ff' AS STRING), map(CAST(X'ff' AS STRING), X'ff')",
+    "SELECT DATE '+10000-01-01', TIMESTAMP '-0044-03-15 00:00:00Z', CAST('NaN' AS DOUBLE)",
+    "SELECT transform(array(1), x -> x) FROM system.mutations",
+    "SELECT make_interval(1, 2, 3), INTERVAL 1 MONTH",
+    "SELECT parse_json('{}'), TIME '10:00:00'",
+    "SELECT 'a' LIKE 'a\\\\'",
+    "SELECT * FROM hostile.t SETTINGS `spark.sql.shuffle.partitions` = 'x'",
+]
+HOSTILE_ROWS = [
+    (b'{"s": "\\ud800"}', "application/x-ndjson"),
+    (b'{"\\udfff": 1}', "application/x-ndjson"),
+    (b'{"x": {"\\ud800": 1}}', "application/x-ndjson"),
+    (b'{"l": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "application/x-ndjson"),
+    (b'{"a": ' + b"1" * 5_000 + b"}", "application/x-ndjson"),
+    (b'{"f": 1e400, "m": 1e99999999}', "application/x-ndjson"),
+    (b'{"bin": "%%%"}', "application/x-ndjson"),
+    (b'{"at": 1e30}', "application/x-ndjson"),
+    (b"\xff\xfe", "application/x-ndjson"),
+    (b'"', "text/csv"),
+    (b'1,"', "text/csv; header=present"),
+    (b"\x00", "text/csv"),
+    (b"a,a\n1,2\n", "text/csv; header=present"),
+    (b",".join([b"[" * 5_000] * 10), "text/csv"),
+]
+
+
+def test_no_statement_is_a_defect_of_the_server(node: NodeProcess) -> None:
+    hostile_tables(node)
+    with httpx.Client(base_url=node.url, timeout=180) as client:
+        for statement in HOSTILE_STATEMENTS:
+            answer = client.post("/v1/sql", content=statement.encode())
+            assert answer.status_code < 500, (statement[:80], answer.text)
+        answer = client.post("/v1/sql", content=HOSTILE_STATEMENTS[0].encode())
+        assert answer.json()["error"]["code"] == "BAD_QUERY"
+        assert "nested too deep" in answer.json()["error"]["message"]
+
+
+def hostile_tables(node: NodeProcess) -> None:
+    node.connection.sql("CREATE DATABASE IF NOT EXISTS hostile")
+    for table, key in (("t", "ORDER BY a"), ("k", "UNIQUE KEY a")):
+        node.connection.sql(
+            f"CREATE TABLE IF NOT EXISTS hostile.{table} (a Int32, s String, f Float64, m Decimal(10, 2), "
+            f"at DateTime64(3), l Array(Int8), x Map(String, Int64), bin Binary, e Enum('a'), "
+            f"id UUID) ENGINE = MergeTree {key}"
+        )
+
+
+def test_no_rows_are_a_defect_of_the_server(node: NodeProcess) -> None:
+    """Those above, and rows that chance has bent; the seed is told."""
+    hostile_tables(node)
+    chance = random.Random(seed := 20_261_122)  # for bytes of a test
+    sink = io.BytesIO()
+    rows = pa.table({"a": [1], "_op": [[1]], "at": pa.array([1], pa.timestamp("ns"))})
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    arrow = (sink.getvalue(), "application/vnd.apache.arrow.stream")
+    good = (b'{"a": 1, "s": "x", "l": [1], "x": {"k": 1}, "bin": "AA==", "e": "a"}', "application/x-ndjson")
+    table = (b'1,"x",1.5,2.25,2026-01-01 00:00:00,[1],"{""k"": 1}",AA==,a,\\N\n', "text/csv")
+    bodies = [*HOSTILE_ROWS, arrow, good, table]
+    for _ in range(150):
+        body, kind = chance.choice([arrow, good, table])
+        bent = bytearray(body)
+        for _ in range(chance.randint(1, 3)):
+            place = chance.randrange(len(bent))
+            bent[place : place + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
+        bodies.append((bytes(bent), kind))
+    with httpx.Client(base_url=node.url, timeout=180) as client:
+        for body, kind in bodies:
+            for name in ("t", "k"):
+                answer = client.post(f"/v1/insert/hostile/{name}", content=body, headers={"Content-Type": kind})
+                assert answer.status_code < 500, (seed, body[:200], answer.text)
+        assert client.post("/v1/sql", content=b"SELECT count(*) FROM hostile.t").status_code == 200
+        assert client.post("/v1/sql", content=b"SELECT * FROM system.query_log").status_code == 200

@@ -24,7 +24,7 @@ from tilth.catalog import Catalog
 from tilth.sql import alter, changes, ddl, explain, inserts, kill_mutation, queries, show, system, views
 from tilth.sql.answer import Answer, Outcome, columns_of
 from tilth.sql.desk import QueryDesk
-from tilth.sql.errors import BadValueError, UnknownFormatError
+from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
     AlterTable,
     CreateDatabase,
@@ -146,6 +146,7 @@ class SqlEngine:
         """Runs one statement; raises TilthErrors."""
 
         def act(running: _Running) -> Outcome:
+            _check_unicode(text)
             statement = parse(text)
             given = dict(settings or {})
             if isinstance(statement, _WithSettings):
@@ -301,6 +302,14 @@ def _known_format(name: str | None) -> str | None:
     if name is not None and name.lower() not in OUTPUT_FORMATS:
         raise UnknownFormatError(format=name, hint="use one of JSON, JSONEachRow, CSV, Arrow")
     return name
+
+
+def _check_unicode(text: str) -> None:
+    """Raises BadQueryError for half of a surrogate pair, which Python's texts may hold and no other."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadQueryError("half of a surrogate pair is no text", position=error.start) from error
 
 
 def _decoded(data: bytes) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilth.base.logs import Log
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
@@ -174,7 +175,11 @@ def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tab
 def _op_array(given: pa.ChunkedArray) -> pa.Array:
     """What each row does; raises BadValueError telling the word that says it."""
     # Few different words, however many rows.
-    encoded = pa.concat_arrays(given.chunks or [pa.array([], given.type)]).dictionary_encode()
+    try:
+        words = pc.cast(given, pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise BadValueError("no text", column=OP_COLUMN, type=given.type, why=error) from error
+    encoded = pa.concat_arrays(words.chunks or [pa.array([], pa.string())]).dictionary_encode()
     ops: list[int] = []
     for value in encoded.dictionary.to_pylist():
         try:

@@ -461,6 +461,8 @@ def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFr
     session, fields = frame.sparkSession, frame.schema.fields
     # With ANSI casts a value that does not fit fails; without, it would change silently.
     session.conf.set("spark.sql.ansi.enabled", "true")
+    # The columns' types have one meaning, whatever the SELECT was told.
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_LTZ")
     if len(fields) != len(task.columns):
         raise BadDefinitionError(
             "the SELECT gives another number of columns than the INSERT takes",

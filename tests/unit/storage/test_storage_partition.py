@@ -23,6 +23,7 @@ SCHEMA = Schema(
         Column(id=7, name="l", type=Array(Simple(Kind.INT64))),
         Column(id=8, name="b", type=Simple(Kind.BINARY)),
         Column(id=9, name="w", type=Simple(Kind.TIMESTAMP_NTZ)),
+        Column(id=10, name="i", type=Simple(Kind.INT32)),
     )
 )
 LATE = datetime.datetime(2013, 1, 5, 14, 3, 7)  # noqa: DTZ001  # made aware where it matters
@@ -54,6 +55,13 @@ def _ids(values: list[object], *transforms: Transform) -> list[str]:
         (_transform(K.IDENTITY, "n"), [-5, 7], ["-5", "7"]),
         (_transform(K.IDENTITY, "s"), ["us-east", "a b", "null", None], ["us-east", "x-612062", "x-6e756c6c", "null"]),
         (_transform(K.TRUNCATE, "n", 10), [-1, -10, 0, 19], ["-10", "-10", "0", "10"]),
+        (
+            _transform(K.TRUNCATE, "i", 10),
+            [-(2**31), -(2**31) + 8, 2**31 - 1],
+            ["-2147483648", "-2147483640", "2147483640"],
+        ),
+        (_transform(K.TRUNCATE, "i", 2**40), [-(2**31), -1, 0], ["-2147483648", "-2147483648", "0"]),
+        (_transform(K.TRUNCATE, "n", 10), [-(2**63), -(2**63) + 8, 0], [str(-(2**63)), str(-(2**63) + 8), "0"]),
         (_transform(K.TRUNCATE, "s", 2), ["abc", "abd", "äöü"], ["ab", "ab", "x-c3a4c3b6"]),
     ],
     ids=str,

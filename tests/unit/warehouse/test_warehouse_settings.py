@@ -31,6 +31,13 @@ def test_a_users_properties_win() -> None:
     assert (conf["spark.a"], conf["spark.ui.enabled"]) == ("1", "true")
 
 
+def test_what_double_quotes_mean_is_no_property_of_a_node() -> None:
+    name = "spark.sql.ansi.doubleQuotedIdentifiers"
+    settings = warehouse_settings({"warehouse.spark-conf": f"{name}=false"})
+    conf = spark_conf(settings, folder="/d", socket_folder="/s", package_folder="/p")
+    assert conf[name] == "true"
+
+
 def test_pages_of_parts_are_verified() -> None:
     conf = spark_conf(WarehouseSettings(), folder="/d", socket_folder="/s", package_folder="/p")
     assert conf["spark.hadoop.parquet.page.verify-checksum.enabled"] == "true"

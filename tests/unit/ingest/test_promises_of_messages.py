@@ -1,0 +1,111 @@
+"""What the declared types of a Kafka table promise: a message that breaks it is broken, and says why."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.unit.ingest.decoding import FakeMessage
+from tilth.ingest.decode import Decoded, Decoder
+from tilth.ingest.settings import read_config
+from tilth.model.table import KafkaDef, Schema
+from tilth.sql.columns import column_of
+from tilth.sql.grammar import CreateTable, parse
+
+
+def decode(columns: str, values: Sequence[bytes], **settings: str) -> Decoded:
+    """The rows of these messages of a Kafka table with these columns, `c Type, ..`."""
+    statement = parse(f"CREATE TABLE k ({columns}) ENGINE = Kafka")
+    assert isinstance(statement, CreateTable)
+    schema = Schema(columns=tuple(column_of(spec, n) for n, spec in enumerate(statement.columns, start=1)))
+    given = {
+        "kafka_broker_list": "b:1",
+        "kafka_topic_list": "t",
+        "kafka_group_name": "g",
+        "kafka_format": "JSONEachRow",
+    } | settings
+    kafka = KafkaDef(uuid="u", database="d", name="k", schema=schema, settings=given)
+    decoder = Decoder(schema, read_config(kafka), columns=schema.names, defaults={})
+    return decoder.decode("t", 0, [FakeMessage(offset, value) for offset, value in enumerate(values)])
+
+
+def reasons(decoded: Decoded) -> Mapping[int, str]:
+    return {broken.offset: broken.reason for broken in decoded.broken}
+
+
+@pytest.mark.parametrize(
+    ("declared", "good", "bad", "why"),
+    [
+        ("UInt8", "255", "256", "column `c`: 256, but expected a number from 0 to 255"),
+        ("Enum('a')", '"a"', '"b"', "column `c`: b, but expected one of 'a'"),
+        ("UUID", '"61F0C404-5CB3-11E7-907B-A6006AD3DBA0"', '"x"', "column `c`: x, but expected a UUID"),
+        ("DateTime", '"2026-01-01T00:00:00Z"', '"2026-01-01T00:00:00.5Z"', "but expected whole seconds"),
+        ("Array(VARCHAR(1))", '["a"]', '["a", "bc"]', "column `c`: bc, but expected at most 1 characters"),
+        ("Float32", "1e38", "1e39", "column `c`: 1e+39 does not fit float"),
+        ("Array(Float32)", "[1.5]", "[1, 1e39]", "does not fit array<float>"),
+    ],
+)
+def test_a_message_that_breaks_a_promise_is_broken(declared: str, good: str, bad: str, why: str) -> None:
+    lines = [b'{"c":%s}' % text.encode() for text in (good, bad, good)]
+    decoded = decode(f"c {declared}", lines)
+    assert decoded.rows.num_rows == 2
+    assert list(reasons(decoded)) == [1]
+    assert why in reasons(decoded)[1]
+
+
+FINE = "2026-01-01T00:00:00.1234567Z"
+
+
+@pytest.mark.parametrize("wrap", ["{}", "[{}]", '{{"x":{}}}', "[[{}]]"])
+def test_digits_below_the_microsecond_break_a_message(wrap: str) -> None:
+    declared = {
+        "{}": "TIMESTAMP",
+        "[{}]": "Array(TIMESTAMP)",
+        '{{"x":{}}}': "Tuple(x TIMESTAMP)",
+        "[[{}]]": "Array(Array(TIMESTAMP_NTZ))",
+    }
+    zeros = "2026-01-01T00:00:00.123456000Z".removesuffix("Z" if "NTZ" in declared[wrap] else "")
+    lines = [f'{{"c":{wrap.format(json.dumps(text))}}}'.encode() for text in (zeros, FINE, zeros)]
+    decoded = decode(f"c {declared[wrap]}", lines)
+    assert reasons(decoded) == {1: f"column `c`: {FINE} has digits below the microsecond, which are not kept"}
+    assert decoded.rows.num_rows == 2
+
+
+def test_digits_elsewhere_break_nothing() -> None:
+    line = b'{"c":"2026-01-01T00:00:00Z","s":"%s","f":0.12345678901}' % FINE.encode()
+    decoded = decode("c TIMESTAMP, s String, f Float64", [line])
+    assert (decoded.rows.num_rows, decoded.broken) == (1, ())
+
+
+def test_several_objects_of_a_message_and_an_envelope_are_looked_at_too() -> None:
+    good, bad = '{"c":"2026-01-01T00:00:00Z"}', f'{{"c":"{FINE}"}}'
+    decoded = decode("c TIMESTAMP", [f"{good}{bad}".encode(), f"{good}{good}".encode()])
+    assert (list(reasons(decoded)), decoded.rows.num_rows) == ([0], 2)
+    event = f'{{"payload":{{"op":"c","before":null,"after":{bad}}}}}'.encode()
+    decoded = decode("c TIMESTAMP", [event, event.replace(b"567Z", b"Z")], kafka_envelope="debezium")
+    assert (list(reasons(decoded)), decoded.rows.num_rows) == ([0], 1)
+
+
+def test_a_zone_is_that_of_times_without_one() -> None:
+    lines = [b'{"c":"2026-01-01 08:00:00","l":[{"m":"2026-01-01 08:00:00"},null]}', b'{"c":"2026-01-01T00:00:00Z"}']
+    decoded = decode("c DateTime('Asia/Shanghai'), l Array(Map(String, DateTime64(3, 'Asia/Shanghai')))", lines)
+    instant = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    assert decoded.rows.column("c").to_pylist() == [instant, instant]
+    assert decoded.rows.column("l").to_pylist() == [[[("m", instant)], None], None]
+
+
+def test_csv_cells_keep_what_they_hold() -> None:
+    long = "z" * 200_000
+    cells = f'"a\u2028b\x0b\x85\nc",AAE=,"[""2026-01-01T00:00:00Z""]"\n"{long}",,\\N\nx,,{FINE}'
+    decoded = decode("s String, x Binary, l Array(TIMESTAMP)", [cells.encode()], kafka_format="CSV")
+    assert list(reasons(decoded)) == [0]
+    decoded = decode("s String, x Binary, l Array(TIMESTAMP)", [cells.rpartition("\n")[0].encode()], kafka_format="CSV")
+    first, second = decoded.rows.to_pylist()
+    assert (first["s"], first["x"]) == ("a\u2028b\x0b\x85\nc", b"\x00\x01")
+    assert (second["s"], second["x"], second["l"]) == (long, None, None)
+    fine = f'x,,"[""{FINE}""]"'.encode()
+    decoded = decode("s String, x Binary, l Array(TIMESTAMP)", [fine], kafka_format="CSV")
+    assert "digits below the microsecond" in reasons(decoded)[0]
