@@ -84,13 +84,14 @@ class IngestWorld:
         columns: Mapping[str, Kind] = EVENTS,
         *order_by: str,
         unique_key: tuple[str, ...] = (),
+        schema: Schema | None = None,
         **more: Any,
     ) -> TableDef:
         relation = TableDef(
             uuid=random_id(),
             database="default",
             name=name,
-            schema=schema_of(columns),
+            schema=schema or schema_of(columns),
             order_by=order_by or unique_key,
             unique_key=unique_key,
             **more,

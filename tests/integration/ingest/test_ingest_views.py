@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -154,6 +155,26 @@ def test_a_view_finds_the_columns_of_its_target_by_id(world: IngestWorld, broker
     gone = msgspec.structs.replace(changed, schema=Schema(columns=after.columns[:-1]))
     with pytest.raises(ViewError, match="no such column"):
         check_view(session, kafka, gone, view.select, target_columns=filled)
+
+
+def test_defaults_of_the_target_are_computed_for_each_round(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("views-defaults")
+    kafka = world.kafka("k", "views-defaults")
+    columns = (
+        Column(id=1, name="id", type=Simple(Kind.INT64)),
+        Column(id=2, name="at", type=Simple(Kind.TIMESTAMP), default="now()", is_default_computed=True),
+        Column(id=3, name="u", type=Simple(Kind.STRING), default="uuid()", is_default_computed=True),
+        Column(id=4, name="n", type=Simple(Kind.INT8), default="CAST(7 AS TINYINT)", is_default_computed=False),
+    )
+    target = world.table("t", EVENTS, "id", schema=Schema(columns=columns))
+    began = datetime.now(UTC)
+    world.send("views-defaults", events(0, 50))
+    world.view("v", kafka, target, "SELECT id FROM k")
+    world.wait_rows(target, 50)
+    rows = world.rows(target)
+    assert {part["n"] for part in rows.to_pylist()} == {7}
+    assert len(set(rows["u"].to_pylist())) == 50
+    assert all(began - timedelta(seconds=1) <= at <= datetime.now(UTC) for at in rows["at"].to_pylist())
 
 
 def _target_not_null() -> TableDef:

@@ -95,8 +95,8 @@ def test_types_and_names_of_the_answer(world: SparkWorld) -> None:
         ),
         ("SELECT `a b` FROM `odd db`.`odd``name`", [(5,)]),
         (
-            "SELECT 'from shop.orders o', \"shop.orders\" FROM customers WHERE id = 0 -- shop.orders",
-            [("from shop.orders o", "shop.orders")],
+            'SELECT \'from shop.orders o\', \'say "shop.orders"\' FROM "customers" WHERE "id" = 0 -- shop.orders',
+            [("from shop.orders o", 'say "shop.orders"')],
         ),
         (
             "SELECT '\N{GRINNING FACE}', id FROM orders WHERE note = 'o1' AND id < 12",

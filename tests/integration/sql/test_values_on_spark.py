@@ -93,7 +93,8 @@ def test_a_promise_holds_for_updates(world: SparkWorld, promising: str) -> None:
         ("c0 = CAST(c0 + 1 AS SMALLINT)", "BAD_COLUMN"),
         ("c4 = 'c'", "BAD_MUTATION"),
         ("c8 = concat(c8, 'x')", "BAD_COLUMN"),
-        ("c9 = array(CAST(-1 AS SMALLINT))", "BAD_COLUMN"),
+        ("c9 = array(CAST(-1 AS SMALLINT))", "BAD_MUTATION"),
+        ("c9 = array(CAST(c0 - 1 AS SMALLINT))", "BAD_COLUMN"),
     ):
         assert code_of(world, f"UPDATE {promising} SET {assignment} WHERE true") == code, assignment
     assert world.rows(f"SELECT c0, c4 FROM {promising} ORDER BY c0") == [(0, "a"), (0, "a"), (255, "b"), (255, "b")]
