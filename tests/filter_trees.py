@@ -47,6 +47,8 @@ class Operand:
 
     path: tuple[str, ...]
     type: DataType
+    #: Some values that rows have there, for filters that find them; none of a nested type.
+    present: tuple[Any, ...] = ()
 
     def text(self, dialect: Dialect) -> str:
         return ".".join(_name(name, dialect) for name in self.path)
@@ -129,9 +131,13 @@ class Joined:
 Tree = Compared | ColumnsCompared | Between | In | IsNull | IsDistinct | HasPrefix | HasSize | Not | Joined
 
 
-def operands_of(columns: Sequence[Column]) -> list[Operand]:
-    """The columns and the fields in their structs, at any depth."""
-    return [operand for column in columns for operand in _operands((column.name,), column.type)]
+def operands_of(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[Operand]:
+    """The columns and the fields in their structs, at any depth; some rows are enough."""
+    return [
+        operand
+        for place, column in enumerate(columns)
+        for operand in _operands((column.name,), column.type, [row[place] for row in rows])
+    ]
 
 
 def random_tree(rng: Rng, operands: Sequence[Operand], depth: int = 2) -> Tree:
@@ -231,11 +237,23 @@ def _duck_field(field: Field) -> str:
     return f"{_name(field.name, Dialect.DUCK)} {duck_type(field.type)}"
 
 
-def _operands(path: tuple[str, ...], data_type: DataType) -> Iterator[Operand]:
+def _operands(path: tuple[str, ...], data_type: DataType, values: Sequence[Any]) -> Iterator[Operand]:
+    present = [value for value in values if value is not None]
+    if isinstance(data_type, Simple | Decimal):
+        yield Operand(path, data_type, tuple(present))
+        return
     yield Operand(path, data_type)
     if isinstance(data_type, Struct):
         for field in data_type.fields:
-            yield from _operands((*path, field.name), field.type)
+            yield from _operands((*path, field.name), field.type, [value[field.name] for value in present])
+
+
+def _value(rng: Rng, operand: Operand) -> Any:
+    """What the operand is compared with: half of the time what some row has."""
+    if operand.present and rng.random() < 0.5:
+        return choice(rng, operand.present)
+    assert isinstance(operand.type, Simple | Decimal)
+    return choice(rng, values_of(operand.type))
 
 
 def _random_leaf(rng: Rng, operand: Operand, operands: Sequence[Operand]) -> Tree:
@@ -245,25 +263,24 @@ def _random_leaf(rng: Rng, operand: Operand, operands: Sequence[Operand]) -> Tre
         return HasSize(operand, choice(rng, _COMPARISONS), choice(rng, (0, 1, 2)))
     if not isinstance(data_type, Simple | Decimal):
         return IsNull(operand, is_negated)
-    values = values_of(data_type)
-    alike = [other for other in operands if other.type == data_type and other != operand]
+    alike = [other for other in operands if other.type == data_type and other.path != operand.path]
     kind = rng.random()
     if alike and kind < 0.07:
         return ColumnsCompared(operand, choice(rng, _COMPARISONS), choice(rng, alike))
     if kind < 0.15:
         return IsNull(operand, is_negated)
     if kind < 0.25:
-        return IsDistinct(operand, choice(rng, (*values, None)), is_negated)
+        return IsDistinct(operand, None if rng.random() < 0.1 else _value(rng, operand), is_negated)
     if kind < 0.38:
-        return Between(operand, choice(rng, values), choice(rng, values), is_negated)
+        return Between(operand, _value(rng, operand), _value(rng, operand), is_negated)
     if kind < 0.58:
         count = _LONG_LIST if rng.random() < 0.2 else 1 + int(rng.random() * 4)
-        found = tuple(choice(rng, values) for _ in range(count))
+        found = tuple(_value(rng, operand) for _ in range(count))
         return In(operand, (*found, None) if rng.random() < 0.1 else found, is_negated)
     if data_type == Simple(Kind.STRING) and kind < 0.72:
-        text = choice(rng, values)
+        text = _value(rng, operand)
         return HasPrefix(operand, text[: 1 + int(rng.random() * len(text))], rng.random() < 0.5)
-    return Compared(operand, choice(rng, _COMPARISONS), choice(rng, values), rng.random() < 0.15)
+    return Compared(operand, choice(rng, _COMPARISONS), _value(rng, operand), rng.random() < 0.15)
 
 
 def _not(is_negated: bool) -> str:

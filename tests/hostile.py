@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal as Number
 from functools import cache
 from typing import Any, TypeVar, assert_never
@@ -28,6 +28,8 @@ from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struc
 from tilth.storage.arrow import arrow_type
 
 T = TypeVar("T")
+# The values that there are of a type without nested ones.
+Values = Callable[[DataType], Sequence[Any]]
 
 #: Sets the seed that is otherwise new in each run.
 SEED_VARIABLE = "TILTH_HOSTILE_SEED"
@@ -173,9 +175,22 @@ def choice(rng: Rng, items: Sequence[T]) -> T:
     return items[int(rng.random() * len(items))]
 
 
-def value(rng: Rng, data_type: DataType, null_share: float = NULL_SHARE) -> Any:
-    """A value of the type, NULL with that chance, also inside of nested ones."""
-    return None if rng.random() < null_share else _present(rng, data_type, null_share)
+def value(rng: Rng, data_type: DataType, null_share: float = NULL_SHARE, values: Values = values_of) -> Any:
+    """A value of the type, NULL with that chance, also inside of nested ones; `values`: which there are of a type."""
+    return None if rng.random() < null_share else _present(rng, data_type, null_share, values)
+
+
+def narrowed(rng: Rng) -> Values:
+    """Few values of each type, so that a file with them has narrow ranges and what is outside of them rules it out."""
+    few: dict[DataType, tuple[Any, ...]] = {}
+
+    def values(data_type: DataType) -> tuple[Any, ...]:
+        if data_type not in few:
+            count = 1 + int(rng.random() * 3)
+            few[data_type] = tuple(choice(rng, values_of(data_type)) for _ in range(count))
+        return few[data_type]
+
+    return values
 
 
 def array(rng: Rng, data_type: DataType, rows: int, null_share: float = NULL_SHARE) -> pa.Array:
@@ -278,18 +293,18 @@ def _of_kind(kind: Kind) -> tuple[Any, ...]:
     assert_never(kind)
 
 
-def _present(rng: Rng, data_type: DataType, null_share: float) -> Any:
+def _present(rng: Rng, data_type: DataType, null_share: float, values: Values) -> Any:
     match data_type:
         case Simple() | Decimal():
-            return choice(rng, values_of(data_type))
+            return choice(rng, values(data_type))
         case Array(element=element):
-            return [value(rng, element, null_share) for _ in range(choice(rng, (0, 1, 2, 3)))]
+            return [value(rng, element, null_share, values) for _ in range(choice(rng, (0, 1, 2, 3)))]
         case Map(key=key, value=of):
-            drawn = [choice(rng, values_of(key)) for _ in range(choice(rng, (0, 1, 2)))]
+            drawn = [choice(rng, values(key)) for _ in range(choice(rng, (0, 1, 2)))]
             keys = {key_of(each): each for each in drawn}
-            return [(each, value(rng, of, null_share)) for each in keys.values()]
+            return [(each, value(rng, of, null_share, values)) for each in keys.values()]
         case Struct(fields=fields):
-            return {field.name: value(rng, field.type, null_share) for field in fields}
+            return {field.name: value(rng, field.type, null_share, values) for field in fields}
     assert_never(data_type)
 
 
