@@ -1,25 +1,26 @@
-"""Parquet's own filters, and the values for which they answer otherwise than Spark.
+"""Values that Parquet's own filters misjudge, so that a scan loses the rows that have them.
 
-Spark hands the predicates of a scan to parquet-java, which skips row groups and pages by statistics, page index and
-dictionaries before Spark compares a value. For three kinds of values the two disagree, so that rows are lost:
+Spark passes the predicates of a scan to parquet-java, which skips row groups and pages by statistics, page index and
+dictionaries before Spark compares any value. It disagrees with Spark about three kinds of values:
 
-- NaN: Arrow leaves it out of statistics, and for Spark it is greater than every number.
-- 0.0 and -0.0: equal for Spark, two entries of a dictionary. Statistics are right: Arrow and parquet-java both widen a
-  bound that is zero to either sign.
-- early dates and timestamps: unless `spark.sql.datetime.java8API.enabled` is set, Spark turns a literal into
-  java.sql.Date or java.sql.Timestamp and back, and that is another one (see the constants below). TIMESTAMP_NTZ has no
-  such class, and Spark does not hand its predicates on.
+- NaN. Arrow leaves it out of statistics; Spark orders it above every number.
+- 0.0 and -0.0. They are equal in Spark and two entries in a dictionary. Statistics are safe: Arrow and parquet-java
+  widen a bound that is zero to both signs.
+- Early dates and timestamps. Spark converts literals to java.sql.Date and java.sql.Timestamp and back, unless
+  `spark.sql.datetime.java8API.enabled` is set, and their hybrid calendar changes some of them (see the constants
+  below). Predicates on TIMESTAMP_NTZ are not passed on.
 
-Covers: finding such values, which leaves of a file get no statistics and no dictionary for them, the notes of both in a
-file's footer, how a scan is told. Does not cover: the ranges that the catalog keeps (bounds.py).
-Always holds: a file whose record says `is_filterable` has no such value in a leaf that has the statistics or the
-dictionary that would misjudge it. Whether a value is such a one is always found out from the rows that are written;
-what is known of them before the file is opened only keeps the record of more files good.
+Covers: finding these values, the leaves that get no statistics or no dictionary because of them, the note in a file's
+footer. Does not cover: scans (scan_options.py), the ranges that the catalog keeps (bounds.py).
+Always holds: in a file whose record says `is_filterable`, no leaf has both such a value and the statistics or the
+dictionary that misjudge it. That is checked against every row that is written; what is known before a file is opened
+only helps to leave out the right leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
 
@@ -30,13 +31,14 @@ import pyarrow.parquet as pq
 
 from tilth.model.delta import PartSource
 from tilth.model.table import Column, Schema
+from tilth.storage.arrow import arrow_schema
 from tilth.storage.scan_options import misjudged_columns
 
-#: Days since 1970. Literals before 1582-10-15 (RebaseDateTime.lastSwitchGregorianDay) may move, by ten days at most,
-#: for the hybrid calendar has no day between 1582-10-04 and then. Files without dates before this one are right.
+#: Days since 1970. A literal before 1582-10-15 (Spark's RebaseDateTime.lastSwitchGregorianDay) may move by up to ten
+#: days, because the hybrid calendar has none between 1582-10-04 and then; it stays below this bound.
 DAYS_MIN = date(1583, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
-#: Microseconds since 1970. Literals before 1900-01-01 00:00 UTC (RebaseDateTime.lastSwitchGregorianTs) may move with
-#: the JVM's zone, near that bound by less than a day: java.util.TimeZone knows no change of a zone before it.
+#: Microseconds since 1970. A literal before 1900-01-01 00:00 UTC (RebaseDateTime.lastSwitchGregorianTs) may move,
+#: depending on the JVM's time zone, but by less than a day just before that: it stays below this bound.
 MICROSECONDS_MIN = (date(1900, 1, 2).toordinal() - date(1970, 1, 1).toordinal()) * 86_400_000_000
 #: The key of a footer's metadata under which `Misjudged` is noted, as JSON.
 NOTE = b"tilth.misjudged"
@@ -65,15 +67,26 @@ class Leaf:
     path: str
     type: pa.DataType
 
+    @property
+    def is_misjudged(self) -> bool:
+        """Whether values of the type may be misjudged."""
+        return _is_misjudged_type(self.type)
+
 
 def leaves_of(schema: pa.Schema) -> list[Leaf]:
     """All leaves in the order of the file."""
     return [Leaf(field.name, path, kind) for field in schema for path, kind in _leaves(field.name, field.type)]
 
 
-def can_be_misjudged(leaf: Leaf) -> bool:
-    """Whether the leaf's type has values that Parquet's filters misjudge."""
-    return _is_misjudged_type(leaf.type)
+def misjudged_paths(schema: pa.Schema, columns: Collection[str]) -> set[str]:
+    """The paths of leaves that are misjudged where these columns have such values.
+
+    A path that two leaves have, as a column called `a.b` and the field `b` of `a`, always is: parquet-java reads the
+    dictionary of the one for the other.
+    """
+    leaves = leaves_of(schema)
+    paths = Counter(leaf.path for leaf in leaves)
+    return {leaf.path for leaf in leaves if paths[leaf.path] > 1 or (leaf.column in columns and leaf.is_misjudged)}
 
 
 def misjudged_in(rows: pa.Table) -> Misjudged:
@@ -95,17 +108,14 @@ def misjudged_in(rows: pa.Table) -> Misjudged:
 
 
 def misjudged_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaData) -> Misjudged:
-    """The columns of the schema that may have such values when rows of the file become rows with its columns.
+    """The columns of the schema that may have such values once the file's rows have its columns.
 
     What changes the source's rows is not looked at.
     """
-    columns = misjudged_columns(schema)
     noted = (metadata.metadata or {}).get(NOTE)
-    if noted is None:
-        names = frozenset(column.name for column in columns)
-        return Misjudged(statistics=names, dictionary=names)
-    found = msgspec.json.decode(noted, type=Misjudged)
+    found = _unnoted(source, metadata) if noted is None else msgspec.json.decode(noted, type=Misjudged)
     stored = {column.id: column for column in source.schema.columns}
+    columns = misjudged_columns(schema)
     return Misjudged(
         statistics=frozenset(each.name for each in columns if _may_be(each, stored.get(each.id), found.statistics)),
         dictionary=frozenset(each.name for each in columns if _may_be(each, stored.get(each.id), found.dictionary)),
@@ -115,6 +125,29 @@ def misjudged_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaD
 def note_of(misjudged: Misjudged) -> dict[bytes, bytes]:
     """What a file's footer says of its values."""
     return {NOTE: msgspec.json.encode(misjudged, order="deterministic")}
+
+
+def _unnoted(source: PartSource, metadata: pq.FileMetaData) -> Misjudged:
+    """What is known of a file of an older version: its statistics are right about dates and times, not about floats."""
+    leaves = leaves_of(arrow_schema(source.schema, field_ids=False))
+    suspects = {leaf.column for leaf in leaves if pa.types.is_floating(leaf.type)}
+    if len(leaves) != metadata.num_columns:
+        suspects |= {leaf.column for leaf in leaves}
+    for place, leaf in enumerate(leaves):
+        if leaf.is_misjudged and leaf.column not in suspects:
+            groups = (metadata.row_group(number).column(place) for number in range(metadata.num_row_groups))
+            if not all(_is_late(chunk.statistics, leaf.type) for chunk in groups):
+                suspects.add(leaf.column)
+    return Misjudged(statistics=frozenset(suspects), dictionary=frozenset(suspects))
+
+
+def _is_late(statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
+    """Whether the statistics of dates or times show that none of them is early."""
+    if statistics is None:
+        return False
+    if not statistics.has_min_max:
+        return bool(statistics.num_values == 0)
+    return bool(statistics.min_raw >= _late_from(kind))
 
 
 def _may_be(column: Column, stored: Column | None, found: frozenset[str]) -> bool:
@@ -134,7 +167,12 @@ def _is_early(smallest: pa.Scalar) -> bool:
     if not smallest.is_valid:
         return False
     number: int = smallest.value
-    return number < (DAYS_MIN if pa.types.is_date(smallest.type) else MICROSECONDS_MIN)
+    return number < _late_from(smallest.type)
+
+
+def _late_from(kind: pa.DataType) -> int:
+    """From which value on dates or times of the type are judged rightly."""
+    return DAYS_MIN if pa.types.is_date(kind) else MICROSECONDS_MIN
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

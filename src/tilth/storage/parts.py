@@ -24,7 +24,7 @@ from tilth.storage.arrow import FIELD_ID, conform
 from tilth.storage.bounds import join_ranges, range_of
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
 from tilth.storage.files import SummingFile, check_size, checksum_of, corrupt, make_folder, missing, sync_folder
-from tilth.storage.misjudged import NOTHING, Leaf, Misjudged, can_be_misjudged, leaves_of, misjudged_in, note_of
+from tilth.storage.misjudged import NOTHING, Misjudged, leaves_of, misjudged_in, misjudged_paths, note_of
 from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.partition import partition_ids
 from tilth.storage.paths import TableLayout, file_name
@@ -110,6 +110,7 @@ class PartWriter:
         if not self._group_rows:
             row_bytes = max(1, rows.nbytes // rows.num_rows)
             self._group_rows = max(1, min(self._layout.row_group_rows, self._layout.row_group_bytes // row_bytes))
+        self._judge(misjudged_in(rows))
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
         if self._pending_rows >= self._group_rows:
@@ -156,12 +157,11 @@ class PartWriter:
         rows = table.num_rows - keep_rows
         self._pending = [table.slice(rows)] if keep_rows else []
         self._pending_rows = keep_rows
-        self._judge(misjudged_in(table.slice(0, rows)))
         for start in range(0, rows, self._group_rows):
             self._write_group(_compact(table.slice(start, min(self._group_rows, rows - start))))
 
     def _judge(self, found: Misjudged) -> None:
-        """Takes note of values that Parquet's filters misjudge, before the rows with them are written."""
+        """Takes note of values that Parquet's filters misjudge, before any of their rows is written."""
         self._found |= found
         if self._writer is None:
             self._expected |= found
@@ -175,12 +175,14 @@ class PartWriter:
             self._file = SummingFile(os.path.join(self._layout.folder, self._name))
             self._schema = _file_schema(self._layout, group.schema)
             dictionaries = _with_dictionary(group, self._expected)
-            self._dictionaries = frozenset(leaf.column for leaf in dictionaries if can_be_misjudged(leaf))
+            self._dictionaries = frozenset(
+                leaf.column for leaf in leaves_of(group.schema) if leaf.is_misjudged and leaf.path in dictionaries
+            )
             self._writer = _parquet_writer(
                 self._file,
                 self._layout,
                 self._schema,
-                statistics=_with_statistics(group, self._expected),
+                statistics=_with_statistics(group.schema, self._expected),
                 dictionaries=dictionaries,
             )
         self._writer.write_table(pa.table(group.columns, schema=self._schema), row_group_size=group.num_rows)
@@ -309,7 +311,7 @@ def _file_schema(layout: TableLayout, given: pa.Schema) -> pa.Schema:
 
 
 def _parquet_writer(
-    file: SummingFile, layout: TableLayout, schema: pa.Schema, *, statistics: list[Leaf], dictionaries: list[Leaf]
+    file: SummingFile, layout: TableLayout, schema: pa.Schema, *, statistics: list[str], dictionaries: list[str]
 ) -> pq.ParquetWriter:
     order = [(exact(layout, name), "ascending") for name in layout.order_by]
     return pq.ParquetWriter(
@@ -318,9 +320,9 @@ def _parquet_writer(
         version="2.6",
         compression="zstd",
         compression_level=layout.zstd_level,
-        use_dictionary=[leaf.path for leaf in dictionaries],
+        use_dictionary=dictionaries,
         # A leaf without statistics has no column index either.
-        write_statistics=[leaf.path for leaf in statistics],
+        write_statistics=statistics,
         write_page_index=True,
         write_page_checksum=True,
         data_page_version="1.0",
@@ -333,26 +335,25 @@ def _parquet_writer(
     )
 
 
-def _with_statistics(group: pa.Table, misjudged: Misjudged) -> list[Leaf]:
-    """The leaves that get statistics: all whose values these do not misjudge."""
-    return [
-        leaf for leaf in leaves_of(group.schema) if not (leaf.column in misjudged.statistics and can_be_misjudged(leaf))
-    ]
+def _with_statistics(schema: pa.Schema, misjudged: Misjudged) -> list[str]:
+    """Paths of the leaves that get statistics: all whose values these do not misjudge."""
+    left_out = misjudged_paths(schema, misjudged.statistics)
+    return [leaf.path for leaf in leaves_of(schema) if leaf.path not in left_out]
 
 
-def _with_dictionary(group: pa.Table, misjudged: Misjudged) -> list[Leaf]:
-    """The leaves that get a dictionary: of columns with few distinct values, and all inside of nested ones."""
+def _with_dictionary(group: pa.Table, misjudged: Misjudged) -> list[str]:
+    """Paths of the leaves that get a dictionary: those of columns with few distinct values, and all nested ones, whose
+    values it does not misjudge."""
     few = {
         field.name
         for field, column in zip(group.schema, group.columns, strict=True)
         if pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) or _has_few_values(column)
     }
+    left_out = misjudged_paths(group.schema, misjudged.dictionary)
     return [
-        leaf
+        leaf.path
         for leaf in leaves_of(group.schema)
-        if leaf.column in few
-        and not pa.types.is_boolean(leaf.type)
-        and not (leaf.column in misjudged.dictionary and can_be_misjudged(leaf))
+        if leaf.column in few and not pa.types.is_boolean(leaf.type) and leaf.path not in left_out
     ]
 
 

@@ -1,12 +1,11 @@
 """Which of Parquet's own filters a scan of part files may use. Pure.
 
-Spark hands the predicates of a scan to parquet-java, which skips row groups and pages by statistics, page index and
-dictionaries before Spark compares a value. For some values the two disagree, and rows are lost (misjudged.py). A file
-whose record says `is_filterable` has none of them where it would matter; of others it is not known, and a scan of them
-switches those filters off, for itself alone.
+parquet-java skips row groups and pages by predicates that it gets from Spark, and misjudges some values (misjudged.py).
+A file whose record says `is_filterable` is safe from that. Of other files it is not known: a scan of them switches
+these filters off, for itself alone.
 
-Covers: options of a scan. Does not cover: the scan (spark.py), finding such values (misjudged.py).
-Always holds: neither the options nor the settings of the session change which rows a scan has.
+Covers: the options of a scan. Does not cover: the scan (spark.py).
+Always holds: neither these options nor the settings of a user's session change which rows a scan finds, or values.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from tilth.model.types import Kind, kinds_in
 
 #: Kinds of columns with values that may be misjudged.
 MISJUDGED_KINDS = frozenset({Kind.FLOAT32, Kind.FLOAT64, Kind.DATE, Kind.TIMESTAMP})
-#: Of every scan; a session may be a user's own, with settings that move old dates or leave out what cannot be read.
+#: Of every scan. The session may be a user's own, with settings that move old dates or skip files that are damaged.
 SCAN_OPTIONS: Mapping[str, str] = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
-    # Comparing row by row, which Spark does not ask for by default, parquet-java tells 0.0 from -0.0.
+    # Row by row, which Spark does not ask for by default, parquet-java would not find -0.0 for 0.0 either.
     "parquet.filter.record-level.enabled": "false",
 }
-#: parquet-java reads these from Hadoop's configuration, into which Spark copies the options of a relation.
+#: parquet-java reads the additional ones from the Hadoop configuration, into which Spark copies a relation's options.
 UNFILTERED_OPTIONS: Mapping[str, str] = {
     **SCAN_OPTIONS,
     "parquet.filter.stats.enabled": "false",
@@ -39,7 +38,9 @@ UNFILTERED_OPTIONS: Mapping[str, str] = {
 
 def can_filter(stored: Schema, file: DataFile) -> bool:
     """Whether a scan of the file, which has these columns, may use Parquet's filters."""
-    return file.is_filterable or not misjudged_columns(stored)
+    # With a dot in its name a column may be taken for a field of another one.
+    has_dot = any("." in name for name in stored.names)
+    return file.is_filterable or not (misjudged_columns(stored) or has_dot)
 
 
 def misjudged_columns(schema: Schema) -> list[Column]:

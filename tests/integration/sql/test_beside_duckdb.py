@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -39,6 +40,8 @@ FILTERS = 4
 ROWS_LOOKED_AT = 200
 #: A failing case is run again without some of its steps so many times, to tell which of them it needs.
 REPLAYS_MAX = 10
+#: For parts to get new columns.
+SECONDS_MAX = 60.0
 _FLAT: tuple[DataType, ...] = (
     *(Simple(kind) for kind in Kind),
     Decimal(9, 2),
@@ -53,6 +56,7 @@ _FLAT: tuple[DataType, ...] = (
     Simple(Kind.STRING),
 )
 _NESTED: tuple[DataType, ...] = (
+    Struct((Field("b", Simple(Kind.FLOAT64)),)),
     Array(Simple(Kind.FLOAT64)),
     Array(Array(Simple(Kind.DATE))),
     Map(Simple(Kind.STRING), Simple(Kind.FLOAT32)),
@@ -60,7 +64,7 @@ _NESTED: tuple[DataType, ...] = (
     Struct((Field("x", Simple(Kind.FLOAT64)), Field("d", Simple(Kind.DATE)), Field("s", Simple(Kind.STRING)))),
     Struct((Field("in", Struct((Field("t", Simple(Kind.TIMESTAMP)), Field("m", Decimal(20, 5))))),)),
 )
-_NAMES = ("x", "y", "a.b", "Größe", "select", "two words", "_op_", "z")
+_NAMES = ("x", "y", "a", "a.b", "Größe", "select", "two words", "_op_", "z")
 _WIDER: dict[DataType, DataType] = {
     Simple(Kind.INT8): Simple(Kind.INT32),
     Simple(Kind.INT16): Simple(Kind.FLOAT32),
@@ -134,6 +138,7 @@ class Case:
         self.version = "id" if self.key and rng.random() < 0.4 else None
         self.sides = Sides(node, session, f"t{next(_numbers)}", columns)
         self.fixed = {"id", *self.key}
+        self._is_pending = False
         self._next_id = count(1)
         # So that no sum of some of them is the sum of others.
         self._next_offset = (1_000_000 << place for place in count())
@@ -226,6 +231,7 @@ class Case:
         self.sides.duck(f"DELETE FROM t WHERE {written(tree, Dialect.DUCK)}")
 
     def update(self, rng: random.Random) -> None:
+        self._settle()
         for spark, duck in self._assigned(rng):
             self.sides.tilth(f"UPDATE {self.sides.name} SET {spark}")
             self.sides.duck(f"UPDATE t SET {duck}")
@@ -259,13 +265,13 @@ class Case:
             of = rng.choice(values_of(column.type))
             default = f" DEFAULT {literal(of, column.type, Dialect.DUCK)}"
             column = with_changes(column, default=literal(of, column.type, Dialect.SPARK))
-        self._alter(f"ADD COLUMN {declared(column)}")
+        self._alter_columns(rng, f"ADD COLUMN {declared(column)}")
         self.sides.duck(f"ALTER TABLE t ADD COLUMN {duck_name(column.name)} {duck_type(column.type)}{default}")
         self.sides.columns.append(column)
 
     def drop(self, rng: random.Random) -> None:
         for column in self._free(rng):
-            self._alter(f"DROP COLUMN {quoted(column.name)}")
+            self._alter_columns(rng, f"DROP COLUMN {quoted(column.name)}")
             self.sides.duck(f"ALTER TABLE t DROP COLUMN {duck_name(column.name)}")
             self.sides.columns.remove(column)
 
@@ -274,7 +280,7 @@ class Case:
         free = [name for name in _NAMES if name.lower() not in taken]
         for column in self._free(rng) if free else []:
             new = rng.choice(free)
-            self._alter(f"RENAME COLUMN {quoted(column.name)} TO {quoted(new)}")
+            self._alter_columns(rng, f"RENAME COLUMN {quoted(column.name)} TO {quoted(new)}")
             self.sides.duck(f"ALTER TABLE t RENAME COLUMN {duck_name(column.name)} TO {duck_name(new)}")
             self._replace(column, with_changes(column, name=new))
 
@@ -283,7 +289,7 @@ class Case:
             wider = _WIDER.get(column.type)
             if wider is None:
                 continue
-            self._alter(f"MODIFY COLUMN {quoted(column.name)} {spark_name(wider)}")
+            self._alter_columns(rng, f"MODIFY COLUMN {quoted(column.name)} {spark_name(wider)}")
             self.sides.duck(f"ALTER TABLE t ALTER COLUMN {duck_name(column.name)} TYPE {duck_type(wider)}")
             self._replace(column, with_changes(column, type=wider))
 
@@ -328,8 +334,31 @@ class Case:
     def _alter(self, text: str) -> None:
         self.sides.tilth(f"ALTER TABLE {self.sides.name} {text} SETTINGS mutations_sync = 1")
 
+    def _alter_columns(self, rng: random.Random, text: str) -> None:
+        """At once, or so that parts keep their old columns for some steps."""
+        if rng.random() < 0.5:
+            self._settle()
+            self._alter(text)
+        else:
+            self.sides.tilth(f"SYSTEM STOP MUTATIONS {self.sides.name}")
+            self.sides.tilth(f"ALTER TABLE {self.sides.name} {text}")
+            self._is_pending = True
+
+    def _settle(self) -> None:
+        """Waits until all parts have the present columns."""
+        if not self._is_pending:
+            return
+        self.sides.tilth(f"SYSTEM START MUTATIONS {self.sides.name}")
+        pending = f"SELECT count(*) FROM system.mutations WHERE table = '{self.sides.name}' AND NOT is_done"
+        deadline = time.monotonic() + SECONDS_MAX
+        while self.sides.tilth(pending).column(0)[0].as_py():
+            assert time.monotonic() < deadline, pending
+            time.sleep(0.05)
+        self._is_pending = False
+
     def _rewrite(self, altered: str, otherwise: str) -> None:
         """By a mutation; tables with a unique key take none."""
+        self._settle()
         if self.key:
             self.sides.tilth(otherwise)
         else:
