@@ -15,11 +15,10 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from tests.filter_trees import Dialect, Tree, duck_type, smaller, written
-from tests.hostile import bits_of, key_of
+from tests.hostile import bits_of, key_of, plain
 from tilth.base.errors import TilthError
 from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct, quoted, spark_name
@@ -224,38 +223,6 @@ def is_refused(sides: Sides, text: str, code: str) -> bool:
             raise
         return True
     return False
-
-
-def plain(values: pa.Array) -> list[Any]:
-    """The values as tests/hostile.py has them, whatever year they name."""
-    kind = values.type
-    if pa.types.is_date32(kind):
-        return plain(values.cast(pa.int32()))
-    if pa.types.is_timestamp(kind):
-        return plain(values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()))
-    if pa.types.is_struct(kind):
-        fields = [plain(field) for field in values.flatten()]
-        rows = [dict(zip((field.name for field in kind), row, strict=True)) for row in zip(*fields, strict=True)]
-        return [row if is_there else None for row, is_there in zip(rows, _valid(values), strict=True)]
-    if pa.types.is_map(kind):
-        return _nested(values, list(zip(plain(values.keys), plain(values.items), strict=True)))
-    if pa.types.is_list(kind):
-        return _nested(values, plain(values.values))
-    found: list[Any] = values.to_pylist()
-    return found
-
-
-def _nested(values: pa.Array, inner: list[Any]) -> list[Any]:
-    ends = values.offsets.to_pylist()
-    return [
-        inner[start:end] if is_there else None
-        for start, end, is_there in zip(ends, ends[1:], _valid(values), strict=False)
-    ]
-
-
-def _valid(values: pa.Array) -> list[bool]:
-    found: list[bool] = pc.is_valid(values).to_pylist()
-    return found
 
 
 def _rows(table: pa.Table, columns: Sequence[Column]) -> list[Row]:

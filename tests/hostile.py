@@ -21,6 +21,7 @@ from typing import Any, TypeVar, assert_never
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from tilth.base.rand import Rng
@@ -269,6 +270,25 @@ def bits_of(given: Any) -> Any:
             return given
 
 
+def plain(values: pa.Array) -> list[Any]:
+    """The values of an array as those here are, whatever year they name."""
+    kind = values.type
+    if pa.types.is_date32(kind):
+        return plain(values.cast(pa.int32()))
+    if pa.types.is_timestamp(kind):
+        return plain(values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()))
+    if pa.types.is_struct(kind):
+        fields = [plain(field) for field in values.flatten()]
+        rows = [dict(zip((field.name for field in kind), row, strict=True)) for row in zip(*fields, strict=True)]
+        return [row if is_there else None for row, is_there in zip(rows, _valid(values), strict=True)]
+    if pa.types.is_map(kind):
+        return _nested(values, list(zip(plain(values.keys), plain(values.items), strict=True)))
+    if pa.types.is_list(kind):
+        return _nested(values, plain(values.values))
+    found: list[Any] = values.to_pylist()
+    return found
+
+
 def _of_kind(kind: Kind) -> tuple[Any, ...]:
     match kind:
         case Kind.BOOLEAN:
@@ -311,6 +331,19 @@ def _present(rng: Rng, data_type: DataType, null_share: float, values: Values) -
 def _decimal(unscaled: int, scale: int) -> Number:
     """Exact, whatever the precision of the context."""
     return Number((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
+def _nested(values: pa.Array, inner: list[Any]) -> list[Any]:
+    ends = values.offsets.to_pylist()
+    return [
+        inner[start:end] if is_there else None
+        for start, end, is_there in zip(ends, ends[1:], _valid(values), strict=False)
+    ]
+
+
+def _valid(values: pa.Array) -> list[bool]:
+    found: list[bool] = pc.is_valid(values).to_pylist()
+    return found
 
 
 def _days(date: tuple[int, int, int]) -> int:

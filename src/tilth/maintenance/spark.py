@@ -53,6 +53,8 @@ _SESSION_CONF = {
     "spark.sql.files.openCostInBytes": str(_PARTITION_BYTES),
     # A value that does not fit fails; without, it would change silently.
     "spark.sql.ansi.enabled": "true",
+    # Else Spark would lay two files, read by one partition each, together.
+    "spark.sql.unionOutputPartitioning": "false",
     # What is copied must be what was written.
     "parquet.page.verify-checksum.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
@@ -378,7 +380,8 @@ def _rows_of(session: SparkSession, task: MutateTask, sources: Sequence[MutateSo
 
     by_scan: dict[tuple[Schema, bool, bool], list[PartSource]] = {}
     for each in sources:
-        by_scan.setdefault((each.source.schema, each.is_plain, each.is_filterable), []).append(each.source)
+        scan = (each.source.schema, each.is_plain, each.is_plain and each.is_filterable)
+        by_scan.setdefault(scan, []).append(each.source)
     frames = []
     for (schema, is_plain, is_filterable), group in by_scan.items():
         columns = [f.expr(text) for text in expressions(schema, task.layout.schema)]

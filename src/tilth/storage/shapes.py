@@ -16,7 +16,7 @@ from tilth.model.part import DataFile, Part
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, full_name
 from tilth.model.types import quoted, spark_name
 from tilth.storage.errors import PartShapeUnknownError
-from tilth.storage.scan_options import can_filter
+from tilth.storage.scan_options import is_always_filterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,12 @@ class ShapeGroup:
 def scans_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
     """`groups_of` for scans of Spark's own: files on which Parquet's filters must not be used are apart from others."""
     apart: dict[bool, list[Part]] = {False: [], True: []}
+    is_safe: dict[int, bool] = {}
     for part in parts:
-        apart[can_filter(stored_schema(table, part), part.file)].append(part)
+        version = part.schema_version
+        if version not in is_safe:
+            is_safe[version] = is_always_filterable(stored_schema(table, part))
+        apart[part.file.is_filterable or is_safe[version]].append(part)
     return [
         replace(group, is_filterable=is_filterable)
         for is_filterable, members in apart.items()
