@@ -17,9 +17,8 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tests.filter_trees import Dialect, Tree, duck_type, smaller, written
+from tests.filter_trees import Dialect, Tree, duck_type, named, smaller, written
 from tests.hostile import bits_of, key_of, plain
-from tilth.base.errors import TilthError
 from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.node import Node
@@ -58,7 +57,7 @@ class Sides:
         self.statements: list[str] = []
         self.past: list[Past] = []
         self._duck = duckdb.connect()
-        declared = ", ".join(f"{_duck_name(column.name)} {duck_type(column.type)}" for column in columns)
+        declared = ", ".join(f"{duck_name(column.name)} {duck_type(column.type)}" for column in columns)
         self._duck.execute(f"CREATE TABLE t ({declared})")
 
     def close(self) -> None:
@@ -87,14 +86,14 @@ class Sides:
         """Inserts the query's rows into duckdb's table as the node does."""
         self._duck.execute(f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT row_number() OVER () AS n, * FROM ({query})")
         if key:
-            keys = ", ".join(map(_duck_name, key))
-            newest = f"{_duck_name(version)} DESC, n DESC" if version else "n DESC"
-            same = " AND ".join(f"fresh.{_duck_name(name)} = t.{_duck_name(name)}" for name in key)
+            keys = ", ".join(map(duck_name, key))
+            newest = f"{duck_name(version)} DESC, n DESC" if version else "n DESC"
+            same = " AND ".join(f"fresh.{duck_name(name)} = t.{duck_name(name)}" for name in key)
             self._duck.execute(
                 f"DELETE FROM fresh WHERE n NOT IN (SELECT first(n ORDER BY {newest}) FROM fresh GROUP BY {keys})"
             )
             if version:
-                newer = f"t.{_duck_name(version)} > fresh.{_duck_name(version)}"
+                newer = f"t.{duck_name(version)} > fresh.{duck_name(version)}"
                 self._duck.execute(f"DELETE FROM fresh WHERE EXISTS (SELECT 1 FROM t WHERE {same} AND {newer})")
             self._duck.execute(f"DELETE FROM t WHERE EXISTS (SELECT 1 FROM fresh WHERE {same})")
         self._duck.execute("INSERT INTO t SELECT * EXCLUDE n FROM fresh ORDER BY n")
@@ -150,8 +149,8 @@ class Sides:
                 + rest.format(quoted(column.name))
             )
             there = self._duck.execute(
-                f"SELECT {select.format(_duck_name(column.name))} FROM t WHERE {written(tree, Dialect.DUCK)}"
-                + rest.format(_duck_name(column.name))
+                f"SELECT {select.format(duck_name(column.name))} FROM t WHERE {written(tree, Dialect.DUCK)}"
+                + rest.format(duck_name(column.name))
             ).to_arrow_table()
             told = f"{select.format(column.name)} {written(tree, Dialect.SPARK)}"
             self._check(told, _grouped(here), _grouped(there))
@@ -211,18 +210,7 @@ def declared(column: Column) -> str:
 
 def duck_name(name: str) -> str:
     """The name as duckdb writes any name."""
-    return _duck_name(name)
-
-
-def is_refused(sides: Sides, text: str, code: str) -> bool:
-    """Runs a statement that may be refused with this code."""
-    try:
-        sides.tilth(text)
-    except TilthError as error:
-        if error.code != code:
-            raise
-        return True
-    return False
+    return named(name, Dialect.DUCK)
 
 
 def _rows(table: pa.Table, columns: Sequence[Column]) -> list[Row]:
@@ -282,7 +270,3 @@ def _true_ids(table: pa.Table) -> list[set[int]]:
     return [
         {row for row, is_true in zip(ids, column.to_pylist(), strict=True) if is_true} for column in table.columns[1:]
     ]
-
-
-def _duck_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

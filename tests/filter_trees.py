@@ -51,7 +51,7 @@ class Operand:
     present: tuple[Any, ...] = ()
 
     def text(self, dialect: Dialect) -> str:
-        return ".".join(_name(name, dialect) for name in self.path)
+        return ".".join(named(name, dialect) for name in self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def duck_type(data_type: DataType) -> str:
 
 
 def _duck_field(field: Field) -> str:
-    return f"{_name(field.name, Dialect.DUCK)} {duck_type(field.type)}"
+    return f"{named(field.name, Dialect.DUCK)} {duck_type(field.type)}"
 
 
 def _operands(path: tuple[str, ...], data_type: DataType, values: Sequence[Any]) -> Iterator[Operand]:
@@ -287,5 +287,6 @@ def _not(is_negated: bool) -> str:
     return "NOT " if is_negated else ""
 
 
-def _name(name: str, dialect: Dialect) -> str:
+def named(name: str, dialect: Dialect) -> str:
+    """The name as the dialect writes any name."""
     return quoted(name) if dialect is Dialect.SPARK else '"' + name.replace('"', '""') + '"'
