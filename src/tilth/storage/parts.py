@@ -175,8 +175,9 @@ class PartWriter:
             self._file = SummingFile(os.path.join(self._layout.folder, self._name))
             self._schema = _file_schema(self._layout, group.schema)
             dictionaries = _with_dictionary(group, self._expected)
+            known = set(dictionaries)
             self._dictionaries = frozenset(
-                leaf.column for leaf in leaves_of(group.schema) if leaf.is_misjudged and leaf.path in dictionaries
+                leaf.column for leaf in leaves_of(group.schema) if leaf.is_misjudged and leaf.path in known
             )
             self._writer = _parquet_writer(
                 self._file,
