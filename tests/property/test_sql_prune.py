@@ -15,6 +15,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.hostile import values_of
 from tilth.model.part import ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Decimal as DecimalType
@@ -44,18 +45,22 @@ SCHEMA = Schema(
         Column(id=4, name="m", type=DecimalType(6, 2)),
         Column(id=5, name="b", type=Simple(Kind.BOOLEAN)),
         Column(id=6, name="g", type=Simple(Kind.FLOAT32)),
+        Column(id=7, name="d", type=Simple(Kind.DATE)),
     )
 )
 TABLE = TableDef(uuid="u", database="d", name="t", schema=SCHEMA)
 Row = dict[str, Any]
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "i": st.integers(-3, 3),
-    "s": st.text("ab\u00e9\U0001f600", max_size=3),
-    "f": st.sampled_from([float("-inf"), -1.0, -0.0, 0.0, 0.5, 2.0, float("inf"), float("nan")]),
-    "m": st.integers(-1200, 1200).map(lambda cents: Decimal(cents) / 100),
+    "i": st.integers(-3, 3) | st.sampled_from(values_of(Simple(Kind.INT64))),
+    "s": st.text("ab\u00e9\U0001f600", max_size=3) | st.sampled_from(values_of(Simple(Kind.STRING))),
+    "f": st.sampled_from(values_of(Simple(Kind.FLOAT64))),
+    "m": st.integers(-1200, 1200).map(lambda cents: Decimal(cents) / 100)
+    | st.sampled_from(values_of(DecimalType(6, 2))),
     "b": st.booleans(),
     "g": st.sampled_from(["0.1", "0.3", "0.7", "1.1", "-0.7", "16777217", "3.4028235E38"]).map(np.float32).map(float),
+    # As days.
+    "d": st.sampled_from(values_of(Simple(Kind.DATE))),
 }
 #: As Spark writes a FLOAT.
 FLOAT_TEXTS = ["0.1", "0.3", "0.7", "1.1", "-0.7", "1.6777216E7", "3.4028235E38", "1.4E-45", "-Infinity"]
@@ -103,7 +108,9 @@ def _part(rows: list[Row]) -> Part:
 
 
 def _order(value: Any) -> Any:
-    """NaN above all numbers, as Spark has it."""
+    """NaN above all numbers and strings by their bytes, as Spark has it."""
+    if isinstance(value, str):
+        return value.encode()
     return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value
 
 
@@ -180,6 +187,20 @@ def test_a_float_is_what_four_bytes_hold(values: list[str], comparison: str, tex
         "GreaterThanOrEqual": operator.ge,
     }[comparison]
     assert not any(compared(np.float32(value), number) for value in values) or keeper(predicate, TABLE)(_part(rows))
+
+
+def test_a_literal_that_is_no_text_rules_out_nothing() -> None:
+    """X'FF' is above every letter, but in the plan's text it is U+FFFD, which is not."""
+    sides = [
+        {"class": "AttributeReference", "num-children": 0, "name": "0:s", "dataType": "string"},
+        {"class": "Literal", "num-children": 0, "value": "\ufffd", "dataType": "string"},
+    ]
+    plan = [
+        {"class": "Filter", "num-children": 1, "condition": [{"class": "LessThan", "num-children": 2}, *sides]},
+        {"class": "LogicalRDD", "num-children": 0, "output": [[{"name": "0:s"}]]},
+    ]
+    (predicate,) = predicates_of(plan, 1)
+    assert keeper(predicate, TABLE)(_part([dict.fromkeys(VALUES, None) | {"s": "\U0001f600"}]))
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=4), st.sampled_from(Comparison), st.integers(-4, 4))

@@ -31,12 +31,13 @@ from tilth.model.types import quoted, spark_name
 from tilth.storage import (
     Expiry,
     PartFileCorruptError,
-    Place,
     TableLayout,
+    can_filter,
     expressions,
     flush_segments,
     footer_rows,
     merge_parts,
+    place_of,
     rewrite_part,
 )
 from tilth.warehouse import Runner, TaskContext, TaskFailedError, TaskResult, run_in_task
@@ -52,6 +53,8 @@ _SESSION_CONF = {
     "spark.sql.files.openCostInBytes": str(_PARTITION_BYTES),
     # A value that does not fit fails; without, it would change silently.
     "spark.sql.ansi.enabled": "true",
+    # Else Spark would lay two files, read by one partition each, together.
+    "spark.sql.unionOutputPartitioning": "false",
     # What is copied must be what was written.
     "parquet.page.verify-checksum.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
@@ -114,6 +117,11 @@ class MutateSource(msgspec.Struct, frozen=True, kw_only=True):
     def is_plain(self) -> bool:
         """Whether its rows are those of a Parquet file."""
         return not (self.source.is_segment or self.source.deltas)
+
+    @property
+    def is_filterable(self) -> bool:
+        """Whether a scan of its file may use Parquet's filters."""
+        return can_filter(self.source.schema, self.file)
 
 
 class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,8 +331,8 @@ def _matched(session: SparkSession, task: MutateTask) -> dict[str, int]:
 def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> dict[str, WrittenPart]:
     """Rewrites the sources at these places; by file what was written for it, nothing where no row was left."""
     by_file = {
-        task.sources[place].file.name: Place(
-            task=place, partition=task.sources[place].source.name.partition, values=task.sources[place].values
+        task.sources[place].file.name: place_of(
+            task.layout, task.sources[place].source, task.sources[place].values, task=place
         )
         for place in places
     }
@@ -339,19 +347,23 @@ def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> 
         assert spark_task is not None
         is_error = False
         try:
-            answer: object = rewrite_part(layout, by_file, batches, txn=txn, attempt=spark_task.attemptNumber())
+            named = (batch.rename_columns(columns) for batch in batches)
+            answer: object = rewrite_part(layout, by_file, named, txn=txn, attempt=spark_task.attemptNumber())
         except TilthError as error:
             # As a row, it keeps its kind and its facts; Spark would make text of it.
             is_error, answer = True, error
         except OSError as error:
             is_error, answer = True, TaskFailedError("a file could not be written", reason=error)
-        columns = [pyarrow.array([is_error]), pyarrow.array([pickle.dumps(answer)], pyarrow.binary())]
-        yield pyarrow.RecordBatch.from_arrays(columns, names=["is_error", "answer"])
+        told = [pyarrow.array([is_error]), pyarrow.array([pickle.dumps(answer)], pyarrow.binary())]
+        yield pyarrow.RecordBatch.from_arrays(told, names=["is_error", "answer"])
 
     names = _Names.of(task)
     frame = _changed(task, _rows_of(session, task, [task.sources[place] for place in places], names), names)
+    columns = frame.columns
+    # PySpark would look for a field where a column's name has a dot.
+    numbered = frame.toDF(*map(str, range(len(columns))))
     written: dict[str, WrittenPart] = {}
-    for row in frame.mapInArrow(write, _ANSWER).collect():
+    for row in numbered.mapInArrow(write, _ANSWER).collect():
         answer = pickle.loads(bytes(row["answer"]))
         if row["is_error"]:
             raise answer
@@ -369,15 +381,20 @@ def _rows_of(session: SparkSession, task: MutateTask, sources: Sequence[MutateSo
 
     from tilth.storage.spark import files_frame, ordered_rows
 
-    by_shape: dict[tuple[Schema, bool], list[PartSource]] = {}
+    by_scan: dict[tuple[Schema, bool, bool], list[PartSource]] = {}
     for each in sources:
-        by_shape.setdefault((each.source.schema, each.is_plain), []).append(each.source)
+        scan = (each.source.schema, each.is_plain, each.is_plain and each.is_filterable)
+        by_scan.setdefault(scan, []).append(each.source)
     frames = []
-    for (schema, is_plain), group in by_shape.items():
+    for (schema, is_plain, is_filterable), group in by_scan.items():
         columns = [f.expr(text) for text in expressions(schema, task.layout.schema)]
         if is_plain:
             frame = files_frame(
-                session, folder=task.layout.folder, files=[source.file for source in group], schema=schema
+                session,
+                folder=task.layout.folder,
+                files=[source.file for source in group],
+                schema=schema,
+                is_filterable=is_filterable,
             )
             found = frame.metadataColumn("_metadata")
             file, row = found["file_name"].alias(names.file), found["row_index"].alias(names.row)

@@ -56,6 +56,9 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     #: CRC-32 of the whole file.
     checksum: int
+    #: Of a part's Parquet file: whether a scan that skips rows by its statistics, page index and dictionaries finds
+    #: every row that Spark's comparisons match. False: not known, as for files of older versions.
+    is_filterable: bool = False
 
 
 class ColumnRange(msgspec.Struct, frozen=True, array_like=True):

@@ -78,6 +78,22 @@ def spark_name(data_type: DataType) -> str:
     assert_never(data_type)
 
 
+def kinds_in(data_type: DataType) -> frozenset[Kind]:
+    """The types without parameters that values of the type consist of, at any depth."""
+    match data_type:
+        case Simple(kind=kind):
+            return frozenset({kind})
+        case Decimal():
+            return frozenset()
+        case Array(element=element):
+            return kinds_in(element)
+        case Map(key=key, value=value):
+            return kinds_in(key) | kinds_in(value)
+        case Struct(fields=fields):
+            return frozenset[Kind]().union(*(kinds_in(field.type) for field in fields))
+    assert_never(data_type)
+
+
 def quoted(name: str) -> str:
     """The name in backticks, as Spark SQL writes any name."""
     return f"`{name.replace('`', '``')}`"

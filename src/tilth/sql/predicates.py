@@ -282,7 +282,10 @@ def _value(text: str, data_type: str) -> tuple[Bound] | None:
         return None if math.isnan(number) else (number,)
     if data_type == "boolean":
         return (text == "true",)
-    if data_type == "string" or data_type.startswith("decimal("):
+    if data_type == "string":
+        # In the plan's text, bytes that are not UTF-8 are U+FFFD, and sort elsewhere.
+        return None if "\ufffd" in text else (text,)
+    if data_type.startswith("decimal("):
         return (text,)
     if data_type == "date":
         return (date.fromisoformat(text).toordinal() - _EPOCH_DAY,)

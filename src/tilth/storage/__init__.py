@@ -75,9 +75,10 @@ from tilth.storage.paths import (
     table_folder,
     table_value,
 )
-from tilth.storage.rewrite import Place, ordered_source, rewrite_part
+from tilth.storage.rewrite import Place, ordered_source, place_of, rewrite_part
 from tilth.storage.rowmap import remove_row_map
 from tilth.storage.rows import write_rows
+from tilth.storage.scan_options import can_filter
 from tilth.storage.segments import (
     OP_COLUMN,
     OP_DELETE,
@@ -139,6 +140,7 @@ __all__ = [
     "arrow_type",
     "bad_rows",
     "bound_of",
+    "can_filter",
     "candidates",
     "check_file",
     "check_partition_by",
@@ -165,6 +167,7 @@ __all__ = [
     "ordered_source",
     "partition_id",
     "partition_ids",
+    "place_of",
     "presence_name",
     "read_changes",
     "read_deletes",

@@ -55,14 +55,19 @@ def join_ranges(
 
 
 def bound_of(scalar: pa.Scalar) -> Bound:
-    """A value as the catalog keeps it: dates as days, timestamps as microseconds, decimals as text; no binary."""
+    """A value as the catalog keeps it: dates as days, timestamps as microseconds, decimals as text; no binary, and no
+    string that is not UTF-8."""
     kind = scalar.type
     if not scalar.is_valid or pa.types.is_binary(kind) or pa.types.is_nested(kind):
         return None
     if pa.types.is_temporal(kind):
         number: int = scalar.value
         return number
-    value = scalar.as_py()
+    try:
+        value = scalar.as_py()
+    except UnicodeDecodeError:
+        # Spark's strings are any bytes; the catalog's are text.
+        return None
     if isinstance(value, PyDecimal):
         return format(value, "f")
     assert isinstance(value, bool | int | float | str)

@@ -18,6 +18,7 @@ from tilth.model.delta import PartSource
 from tilth.model.part import Bound, WrittenPart
 from tilth.storage.arrow import shape
 from tilth.storage.key_filter import write_filter
+from tilth.storage.misjudged import misjudged_in
 from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.parts import PartWriter, exact
 from tilth.storage.paths import TableLayout, file_name
@@ -70,7 +71,7 @@ def flush_segments(
     table = pa.concat_tables(tables).combine_chunks()
     order = stable_order(ranks_of([table.column(exact(layout, key)) for key in layout.order_by], table.num_rows))
     with (
-        PartWriter(layout, name=name, partition=partition, values=values) as writer,
+        PartWriter(layout, name=name, partition=partition, values=values, misjudged=misjudged_in(table)) as writer,
         RowMapWriter(layout, name) as row_map,
     ):
         for start in range(0, len(order), _BLOCK_ROWS):

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tilth.model.delta import PartSource
@@ -125,7 +126,8 @@ class Wanted:
         if ordered is None:
             return True
         if isinstance(ordered, list):
-            return bisect_left(ordered, low.as_py()) < bisect_right(ordered, high.as_py())
+            lowest, highest = (each.cast(pa.binary()).as_py() for each in (low, high))
+            return bisect_left(ordered, lowest) < bisect_right(ordered, highest)
         first, last = as_numbers(pa.chunked_array([pa.array([low, high])])).tolist()
         return bool(np.searchsorted(ordered, first) < np.searchsorted(ordered, last, side="right"))
 
@@ -277,7 +279,10 @@ def version_name(layout: TableLayout, source: PartSource) -> str | None:
 def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Rows | pa.Array | None:
     if is_number(kind):
         return as_numbers(column)
-    return pa.concat_arrays(column.chunks) if _is_text(kind) and len(column) <= TEXTS_ORDERED_MAX else None
+    if not _is_text(kind) or len(column) > TEXTS_ORDERED_MAX:
+        return None
+    # By their bytes, in which both kinds of text have one order and any string has a place.
+    return pc.cast(pa.concat_arrays(column.chunks), pa.binary())
 
 
 def _ordered(values: Rows | pa.Array | None) -> Rows | list[Any] | None:
@@ -314,11 +319,12 @@ def _groups(
     first = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        statistics = {
-            chunk.path_in_schema: chunk.statistics
-            for chunk in (group.column(place) for place in range(group.num_columns))
-            if chunk.path_in_schema in names
-        }
+        statistics: dict[str, pq.Statistics | None] = {}
+        for chunk in (group.column(place) for place in range(group.num_columns)):
+            if chunk.path_in_schema in names:
+                # The path of a column called `a.b` may be that of a field, too.
+                is_first = chunk.path_in_schema not in statistics
+                statistics[chunk.path_in_schema] = chunk.statistics if is_first else None
         if all(
             _may_be_in(wanted, column, statistics.get(name), kind)
             for column, (name, kind) in enumerate(zip(names, kinds, strict=True))

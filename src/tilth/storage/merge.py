@@ -21,7 +21,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +38,7 @@ from tilth.storage.arrow import FIELD_ID, arrow_schema, arrow_type, shape
 from tilth.storage.changes import load_changes
 from tilth.storage.errors import BadColumnError, MergeCancelledError, PartFileCorruptError
 from tilth.storage.key_filter import write_filter
+from tilth.storage.misjudged import NOTHING, misjudged_in_file
 from tilth.storage.order import Codes, is_sorted, ranks_of, stable_order
 from tilth.storage.parts import PartWriter, damaged, opened
 from tilth.storage.paths import TableLayout, file_name
@@ -120,9 +123,10 @@ def merge_parts(
     rows_expired = 0
     block = min(block_rows, _block_rows(layout, readers))
     name = file_name(txn=txn, task=task, attempt=attempt, n=0)
+    misjudged = reduce(or_, (reader.misjudged for reader in readers), NOTHING)
     try:
         with (
-            PartWriter(layout, name=name, partition=partition, values=values) as writer,
+            PartWriter(layout, name=name, partition=partition, values=values, misjudged=misjudged) as writer,
             RowMapWriter(layout, name) as row_map,
         ):
             for piece in _merged(layout, readers, block):
@@ -220,6 +224,7 @@ class _Source:
         ]
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self.metadata: pq.FileMetaData = self._parquet.metadata
+        self.misjudged = misjudged_in_file(layout.schema, source, self.metadata)
         self.rows = int(self.metadata.num_rows)
         self._rows_read = 0
         self.rows_deleted = 0

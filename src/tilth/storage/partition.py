@@ -154,7 +154,10 @@ def transform_array(transform: Transform, of: DataType, values: pa.ChunkedArray)
         case TransformKind.TO_START_OF_HOUR:
             return pc.cast(_down(pc.cast(values, pa.int64()), _HOUR_US), target)
         case TransformKind.TRUNCATE if of == Simple(Kind.STRING):
-            return pc.utf8_slice_codeunits(values, 0, transform.argument)
+            try:
+                return pc.utf8_slice_codeunits(values, 0, transform.argument)
+            except pa.ArrowInvalid as error:
+                raise _not_text() from error
         case TransformKind.TRUNCATE:
             assert transform.argument is not None
             return pc.cast(_down(pc.cast(values, pa.int64()), transform.argument, bits=target.bit_width), target)
@@ -207,7 +210,15 @@ def _encode(values: pa.ChunkedArray) -> tuple[list[Bound], np.ndarray[Any, np.dt
         dictionary: list[Bound] = [None if v is None else v.hex() for v in encoded.dictionary.to_pylist()]
     else:
         dictionary = [bound_of(scalar) for scalar in encoded.dictionary]
+        if any(bound is None and scalar.is_valid for bound, scalar in zip(dictionary, encoded.dictionary, strict=True)):
+            raise _not_text()
     return dictionary, encoded.indices.to_numpy().astype(np.int64)
+
+
+def _not_text() -> BadPartitionError:
+    return BadPartitionError(
+        "a string that is not UTF-8 names no partition", hint="keep bytes in a BINARY column, or leave such rows out"
+    )
 
 
 def _text(value: Bound, of: DataType, transform: TransformKind, *, is_only: bool) -> str:

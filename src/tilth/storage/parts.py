@@ -17,12 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.arrow import FIELD_ID, conform
 from tilth.storage.bounds import join_ranges, range_of
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
 from tilth.storage.files import SummingFile, check_size, checksum_of, corrupt, make_folder, missing, sync_folder
+from tilth.storage.misjudged import NOTHING, Misjudged, leaves_of, misjudged_in, misjudged_paths, note_of
 from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.partition import partition_ids
 from tilth.storage.paths import TableLayout, file_name
@@ -73,8 +75,22 @@ def write_parts(
 class PartWriter:
     """Writes one part from sorted batches, holding one row group; a context manager that gives up on an error."""
 
-    def __init__(self, layout: TableLayout, *, name: str, partition: str, values: tuple[Bound, ...]) -> None:
+    def __init__(
+        self,
+        layout: TableLayout,
+        *,
+        name: str,
+        partition: str,
+        values: tuple[Bound, ...],
+        misjudged: Misjudged = NOTHING,
+    ) -> None:
+        """`misjudged`: what is known of the values of all rows before they come."""
         self._layout = layout
+        self._expected = misjudged
+        self._found = NOTHING
+        #: Columns with a dictionary that could misjudge values.
+        self._dictionaries: frozenset[str] = frozenset()
+        self._is_filterable = True
         self._name = name
         self._partition = partition
         self._values = values
@@ -94,6 +110,7 @@ class PartWriter:
         if not self._group_rows:
             row_bytes = max(1, rows.nbytes // rows.num_rows)
             self._group_rows = max(1, min(self._layout.row_group_rows, self._layout.row_group_bytes // row_bytes))
+        self._judge(misjudged_in(rows))
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
         if self._pending_rows >= self._group_rows:
@@ -105,8 +122,9 @@ class PartWriter:
             self._flush(keep_rows=0)
         if self._writer is None or self._file is None:
             return None
+        self._writer.add_key_value_metadata(note_of(self._found))
         self._writer.close()
-        file = self._file.finish(fsync=self._layout.fsync)
+        file = replace(self._file.finish(fsync=self._layout.fsync), is_filterable=self._is_filterable)
         if sync_names and self._layout.fsync:
             sync_folder(self._layout.folder)
         self._writer = self._file = None
@@ -142,12 +160,32 @@ class PartWriter:
         for start in range(0, rows, self._group_rows):
             self._write_group(_compact(table.slice(start, min(self._group_rows, rows - start))))
 
+    def _judge(self, found: Misjudged) -> None:
+        """Takes note of values that Parquet's filters misjudge, before any of their rows is written."""
+        self._found |= found
+        if self._writer is None:
+            self._expected |= found
+        elif found.statistics - self._expected.statistics or found.dictionary & self._dictionaries:
+            # Too late to leave statistics or dictionaries out.
+            self._is_filterable = False
+
     def _write_group(self, group: pa.Table) -> None:
         if self._writer is None:
             make_folder(self._layout.folder, fsync=self._layout.fsync)
             self._file = SummingFile(os.path.join(self._layout.folder, self._name))
             self._schema = _file_schema(self._layout, group.schema)
-            self._writer = _parquet_writer(self._file, self._layout, self._schema, _dictionary_leaves(group))
+            dictionaries = _with_dictionary(group, self._expected)
+            known = set(dictionaries)
+            self._dictionaries = frozenset(
+                leaf.column for leaf in leaves_of(group.schema) if leaf.is_misjudged and leaf.path in known
+            )
+            self._writer = _parquet_writer(
+                self._file,
+                self._layout,
+                self._schema,
+                statistics=_with_statistics(group.schema, self._expected),
+                dictionaries=dictionaries,
+            )
         self._writer.write_table(pa.table(group.columns, schema=self._schema), row_group_size=group.num_rows)
         for name in ranged_columns(self._layout):
             found = range_of(group.column(name))
@@ -274,7 +312,7 @@ def _file_schema(layout: TableLayout, given: pa.Schema) -> pa.Schema:
 
 
 def _parquet_writer(
-    file: SummingFile, layout: TableLayout, schema: pa.Schema, dictionary_leaves: list[str]
+    file: SummingFile, layout: TableLayout, schema: pa.Schema, *, statistics: list[str], dictionaries: list[str]
 ) -> pq.ParquetWriter:
     order = [(exact(layout, name), "ascending") for name in layout.order_by]
     return pq.ParquetWriter(
@@ -283,8 +321,9 @@ def _parquet_writer(
         version="2.6",
         compression="zstd",
         compression_level=layout.zstd_level,
-        use_dictionary=dictionary_leaves,
-        write_statistics=True,
+        use_dictionary=dictionaries,
+        # A leaf without statistics has no column index either.
+        write_statistics=statistics,
         write_page_index=True,
         write_page_checksum=True,
         data_page_version="1.0",
@@ -297,15 +336,26 @@ def _parquet_writer(
     )
 
 
-def _dictionary_leaves(group: pa.Table) -> list[str]:
-    """Paths of the columns that get a dictionary: those with few distinct values, and all inside of nested ones."""
-    leaves: list[str] = []
-    for field, column in zip(group.schema, group.columns, strict=True):
-        if pa.types.is_nested(field.type):
-            leaves += _leaves(field.name, field.type)
-        elif pa.types.is_dictionary(field.type) or _has_few_values(column):
-            leaves.append(field.name)
-    return leaves
+def _with_statistics(schema: pa.Schema, misjudged: Misjudged) -> list[str]:
+    """Paths of the leaves that get statistics: all whose values these do not misjudge."""
+    left_out = misjudged_paths(schema, misjudged.statistics)
+    return [leaf.path for leaf in leaves_of(schema) if leaf.path not in left_out]
+
+
+def _with_dictionary(group: pa.Table, misjudged: Misjudged) -> list[str]:
+    """Paths of the leaves that get a dictionary: those of columns with few distinct values, and all nested ones, whose
+    values it does not misjudge."""
+    few = {
+        field.name
+        for field, column in zip(group.schema, group.columns, strict=True)
+        if pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) or _has_few_values(column)
+    }
+    left_out = misjudged_paths(group.schema, misjudged.dictionary)
+    return [
+        leaf.path
+        for leaf in leaves_of(group.schema)
+        if leaf.column in few and not pa.types.is_boolean(leaf.type) and leaf.path not in left_out
+    ]
 
 
 def _has_few_values(column: pa.ChunkedArray) -> bool:
@@ -314,13 +364,3 @@ def _has_few_values(column: pa.ChunkedArray) -> bool:
     sample = column.slice(0, SAMPLE_ROWS)
     distinct: int = pc.count_distinct(sample).as_py()
     return distinct <= max(1.0, len(sample) * DISTINCT_SHARE_MAX)
-
-
-def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    if pa.types.is_map(kind):
-        return [*_leaves(f"{path}.key_value.key", kind.key_type), *_leaves(f"{path}.key_value.value", kind.item_type)]
-    if pa.types.is_list(kind):
-        return _leaves(f"{path}.list.element", kind.value_type)
-    if pa.types.is_struct(kind):
-        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
-    return [] if pa.types.is_boolean(kind) else [path]

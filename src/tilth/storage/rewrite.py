@@ -21,8 +21,9 @@ from tilth.storage.arrow import conform
 from tilth.storage.deletes import RowIndexes
 from tilth.storage.errors import PartFileCorruptError
 from tilth.storage.key_filter import write_filter
+from tilth.storage.misjudged import NOTHING, Misjudged, misjudged_in_file
 from tilth.storage.order import OrderCheck, ranks_of, stable_order
-from tilth.storage.parts import PartWriter
+from tilth.storage.parts import PartWriter, footer_of
 from tilth.storage.paths import TableLayout, file_name
 from tilth.storage.rowmap import RowMapWriter
 from tilth.storage.sources import iter_source, read_source
@@ -39,6 +40,16 @@ class Place:
     task: int
     partition: str
     values: tuple[Bound, ...]
+    #: What is known of the new file's values.
+    misjudged: Misjudged = NOTHING
+
+
+def place_of(layout: TableLayout, source: PartSource, values: tuple[Bound, ...], *, task: int) -> Place:
+    """The place of a part in the partition with these values; raises what `read_part` raises."""
+    misjudged = NOTHING
+    if not source.is_segment:
+        misjudged = misjudged_in_file(layout.schema, source, footer_of(layout.folder, source.file))
+    return Place(task=task, partition=source.name.partition, values=values, misjudged=misjudged)
 
 
 def rewrite_part(
@@ -59,7 +70,13 @@ def rewrite_part(
     keys = [column.name for column in map(layout.schema.find, layout.order_by) if column is not None]
     order = OrderCheck()
     with (
-        PartWriter(layout, name=name, partition=place.partition, values=place.values) as writer,
+        PartWriter(
+            layout,
+            name=name,
+            partition=place.partition,
+            values=place.values,
+            misjudged=place.misjudged,
+        ) as writer,
         RowMapWriter(layout, name) as row_map,
     ):
         for batch in chain([first], batches):

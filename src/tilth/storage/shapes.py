@@ -8,7 +8,7 @@ never finds the old one's.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tilth.model.part import DataFile, Part
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, full_name
 from tilth.model.types import quoted, spark_name
 from tilth.storage.errors import PartShapeUnknownError
+from tilth.storage.scan_options import is_always_filterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,29 @@ class ShapeGroup:
     #: What the rows are to become; its defaults are those that rows of these files get.
     wanted: Schema
     parts: tuple[Part, ...]
+    #: Whether a scan may use Parquet's filters on their files.
+    is_filterable: bool = False
 
     @property
     def files(self) -> tuple[DataFile, ...]:
         """Of the parts, in their order."""
         return tuple(part.file for part in self.parts)
+
+
+def scans_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
+    """`groups_of` for scans of Spark's own: files on which Parquet's filters must not be used are apart from others."""
+    apart: dict[bool, list[Part]] = {False: [], True: []}
+    is_safe: dict[int, bool] = {}
+    for part in parts:
+        version = part.schema_version
+        if version not in is_safe:
+            is_safe[version] = is_always_filterable(stored_schema(table, part))
+        apart[part.file.is_filterable or is_safe[version]].append(part)
+    return [
+        replace(group, is_filterable=is_filterable)
+        for is_filterable, members in apart.items()
+        for group in groups_of(table, members)
+    ]
 
 
 def groups_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Any
 from urllib.parse import unquote
@@ -52,7 +52,8 @@ from tilth.storage.overlay.spark import (
     told_by_task,
 )
 from tilth.storage.paths import data_folder
-from tilth.storage.shapes import ShapeGroup, expressions, groups_of
+from tilth.storage.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
+from tilth.storage.shapes import ShapeGroup, expressions, groups_of, scans_of
 
 __all__ = [
     "FILE_COLUMN",
@@ -107,15 +108,18 @@ def shaped(frame: DataFrame, from_schema: Schema, to_schema: Schema) -> DataFram
     return frame.selectExpr(*expressions(from_schema, to_schema))
 
 
-def files_frame(session: SparkSession, *, folder: str, files: Sequence[DataFile], schema: Schema) -> DataFrame:
-    """The rows of these files, direct children of the folder."""
+def files_frame(
+    session: SparkSession, *, folder: str, files: Sequence[DataFile], schema: Schema, is_filterable: bool
+) -> DataFrame:
+    """The rows of these files, direct children of the folder; `is_filterable`: all of them are (scan_options.py)."""
     declared = spark_schema(schema)
     if not files:
         return session.createDataFrame([], declared)
-    frame = _native(session, folder, files, declared)
+    options = SCAN_OPTIONS if is_filterable else UNFILTERED_OPTIONS
+    frame = _native(session, folder, files, declared, options)
     if frame is not None:
         return frame
-    return session.read.schema(declared).parquet(*(f"{folder}/{file.name}" for file in files))
+    return session.read.options(**options).schema(declared).parquet(*(f"{folder}/{file.name}" for file in files))
 
 
 def file_error(error: BaseException) -> TilthError | None:
@@ -155,18 +159,24 @@ class _Reading:
 
     def frame(self) -> DataFrame:
         """The rows; nothing is read yet."""
-        frames = [self._plain(group) for group in groups_of(self._table, self._lanes.plain)]
+        frames = [self._plain(group) for group in scans_of(self._table, self._lanes.plain)]
         if self._needed is not None and not self._needed and not self._is_located:
             frames += self._counted()
         else:
-            frames += self._masked(groups_of(self._table, self._lanes.masked))
+            frames += self._masked(scans_of(self._table, self._lanes.masked))
             frames += [self._overlaid(group) for group in groups_of(self._table, self._lanes.overlaid)]
         if not frames:
             return self._session.createDataFrame([], spark_schema(self._table.schema, is_located=self._is_located))
         return reduce(DataFrame.union, frames)
 
     def _plain(self, group: ShapeGroup) -> DataFrame:
-        frame = files_frame(self._session, folder=self._folder, files=group.files, schema=group.stored)
+        frame = files_frame(
+            self._session,
+            folder=self._folder,
+            files=group.files,
+            schema=group.stored,
+            is_filterable=group.is_filterable,
+        )
         if not self._is_located:
             return shaped(frame, group.stored, group.wanted)
         metadata = frame.metadataColumn("_metadata")
@@ -200,7 +210,8 @@ class _Reading:
 
     def _without(self, masks: DataFrame, group: ShapeGroup, first_number: int) -> DataFrame:
         declared = spark_schema(group.stored)
-        frame = _native(self._session, self._folder, group.files, declared, first_number, has_places=True)
+        options = SCAN_OPTIONS if group.is_filterable else UNFILTERED_OPTIONS
+        frame = _native(self._session, self._folder, group.files, declared, options, first_number, has_places=True)
         if frame is None:
             # Only the index of our own knows the files by number.
             return self._overlaid(group)
@@ -240,6 +251,7 @@ def _native(
     folder: str,
     files: Sequence[DataFile],
     schema: StructType,
+    options: Mapping[str, str],
     first_number: int = 0,
     *,
     has_places: bool = False,
@@ -255,7 +267,7 @@ def _native(
             # an object of every row, which costs more than all the rest of a masked scan.
             parquet: Any = getattr(session._jvm, _DATASOURCES).parquet.ParquetFileFormat
             schema = StructType([*schema.fields, StructField(parquet.ROW_INDEX_TEMPORARY_COLUMN_NAME(), LongType())])
-        return _indexed(session, folder, files, schema, first_number)
+        return _indexed(session, folder, files, schema, options, first_number)
     except (Py4JError, PySparkException, TypeError, _WrongIndexError) as error:
         _log.warning("index_unavailable", error=error, folder=folder, files=len(files), because=type(error).__name__)
         return None
@@ -263,7 +275,12 @@ def _native(
 
 # Any, here and below: handles of py4j have no types.
 def _indexed(
-    session: SparkSession, folder: str, files: Sequence[DataFile], schema: StructType, first_number: int
+    session: SparkSession,
+    folder: str,
+    files: Sequence[DataFile],
+    schema: StructType,
+    options: Mapping[str, str],
+    first_number: int,
 ) -> DataFrame:
     jvm: Any = session.sparkContext._jvm
     java_session: Any = session._jsparkSession
@@ -282,7 +299,8 @@ def _indexed(
     _check_index(index, files)
     no_columns = jvm.org.apache.spark.sql.types.StructType()
     parquet = sources.parquet.ParquetFileFormat()
-    relation = sources.HadoopFsRelation(index, no_columns, java_schema, none, parquet, empty_map, java_session)
+    java_options = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(dict(options))
+    relation = sources.HadoopFsRelation(index, no_columns, java_schema, none, parquet, java_options, java_session)
     return DataFrame(java_session.baseRelationToDataFrame(relation), session)
 
 

@@ -205,6 +205,22 @@ def test_sources_of_two_shapes_are_rewritten_together(runs: Runs) -> None:
     }
 
 
+def test_changed_parts_of_two_shapes_stay_apart(runs: Runs) -> None:
+    """Each shape is read in one Spark partition, and Spark would lay those of a UNION together."""
+    new = TableLayout(folder=runs.layout.folder, schema=NEW, order_by=("k",), fsync=False)
+    rows = pa.table({"k": [1, 2], "text": [1, 2], "v": ["a", "b"]})
+    (segment,) = write_segments(new, rows, txn=8, task=0, attempt=0)
+    old = runs.source(1)
+    gone = write_deletes(runs.layout, "all", old.file.name, np.array([0]), txn=50, task=0, attempt=0, n=0)
+    sources = [
+        MutateSource(source=replace(old.source, deltas=(as_delta(gone, 1),)), values=()),
+        MutateSource(source=replace(plain_source(segment.file, NEW, number=8, rows=2), is_segment=True), values=()),
+    ]
+    results = runs.run(sources, MutationKind.UPDATE, layout=new, assignments=(("v", "upper(v)"),), predicate="k > 0")
+    assert [len(runs.rows(result)) for result in results] == [49, 2]
+    assert [row["v"] for row in runs.rows(results[1])] == ["A", "B"]
+
+
 @pytest.mark.parametrize(
     ("task", "condition"),
     [

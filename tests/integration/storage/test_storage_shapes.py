@@ -149,7 +149,7 @@ def test_three_versions_read_as_one_table(session: SparkSession, tmp_path: Path)
     expected = [row for version, keys in ranges.items() for row in _expected(version, keys)]
     assert _got(frame) == expected
     declared = [(f.name, f.dataType.simpleString()) for f in frame.schema.fields]
-    plain = files_frame(session, folder=str(tmp_path), files=[], schema=THIRD)
+    plain = files_frame(session, folder=str(tmp_path), files=[], schema=THIRD, is_filterable=True)
     assert declared == [(f.name, f.dataType.simpleString()) for f in plain.schema.fields]
 
 

@@ -35,7 +35,9 @@ def written_in_tasks(rows: DataFrame, write: WriteRows[T], check: Callable[[], N
 
     `check` raises when the work was cancelled.
     """
-    facts = rows.mapInArrow(_TaskWriter(write), _FACTS).collect()
+    # PySpark would look for a field where a column's name has a dot.
+    numbered = rows.toDF(*map(str, range(len(rows.columns))))
+    facts = numbered.mapInArrow(_TaskWriter(write, rows.columns), _FACTS).collect()
     check()
     written: list[T] = []
     for (fact,) in facts:
@@ -49,8 +51,9 @@ def written_in_tasks(rows: DataFrame, write: WriteRows[T], check: Callable[[], N
 class _TaskWriter(Generic[T]):
     """Runs in Spark's tasks: rows in, facts of the files out."""
 
-    def __init__(self, write: WriteRows[T]) -> None:
+    def __init__(self, write: WriteRows[T], names: Sequence[str]) -> None:
         self._write = write
+        self._names = list(names)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -75,5 +78,5 @@ class _TaskWriter(Generic[T]):
     def _write_held(self, held: Sequence[pa.RecordBatch], first_n: int) -> list[T]:
         place = SparkTask.get()
         assert place is not None
-        rows = pa.Table.from_batches(held)
+        rows = pa.Table.from_batches(held).rename_columns(self._names)
         return list(self._write(rows, task=place.partitionId(), attempt=place.attemptNumber(), first_n=first_n))
