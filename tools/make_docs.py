@@ -33,7 +33,9 @@ from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
 from tilth.server.formats import NAMES, Format
+from tilth.sql.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
+from tilth.warehouse import allow_list
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made from the code by `python -m tools.make_docs`; do not edit. -->"
@@ -55,8 +57,8 @@ SCOPES = {
     ),
     Scope.SESSION: (
         "Session",
-        "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Names that begin with "
-        "`spark.sql.` go to the query's Spark session as they are.",
+        "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Some settings of Spark are "
+        "taken too; they stand below.",
     ),
 }
 
@@ -65,6 +67,7 @@ def pages() -> dict[str, str]:
     """Every page by its file's name."""
     makers: dict[str, Callable[[], Iterable[str]]] = {
         "settings.md": _settings_page,
+        "functions.md": _functions_page,
         "errors.md": _errors_page,
         "cli.md": _cli_page,
         "metrics.md": _metrics_page,
@@ -129,6 +132,10 @@ def _settings_page() -> Iterator[str]:
             if one.scope is scope
         ]
         yield from _table(("setting", "default", "allowed", "what it does", "also known as"), rows)
+    yield from ("", "## Settings of Spark", "")
+    yield "A statement may set these for itself, as settings of its session; any other is refused with `NOT_ALLOWED`."
+    yield "The operator sets what holds for all by the node's setting `warehouse.spark-conf`."
+    yield from ("", ", ".join(f"`{name}`" for name in sorted(SPARK_SETTINGS)))
 
 
 # Any: as above.
@@ -162,6 +169,25 @@ def _errors_page() -> Iterator[str]:
         for one in errors()
     ]
     yield from _table(("code", "kind", "status", "message", "where"), rows)
+
+
+def _functions_page() -> Iterator[str]:
+    allowed = allow_list()
+    yield from ("# Functions", "")
+    yield "Queries, views, conditions and defaults may call these functions; Spark's reference says what they do. A"
+    yield "function computes a value of its arguments: none runs a program, reads a file or shows the node. Any other"
+    yield "name is refused."
+    yield "`current_user()`, `user` and `session_user()` are always `tilth`."
+    words = sorted(name for name in allowed.functions if name[0].isalpha())
+    for title, names in (("Functions", words), ("Functions in FROM", sorted(allowed.table_functions))):
+        yield from ("", f"## {title}", "", ", ".join(f"`{name}`" for name in names))
+    yield from ("", "## Refused", "")
+    refused = [*allowed.refused_functions.items(), *allowed.refused_table_functions.items()]
+    rows = [(f"`{name}`", one.why, one.instead) for name, one in sorted(refused)]
+    yield from _table(("function", "why", "what to do instead"), rows)
+    yield from ("", "## Other things that are refused in queries", "")
+    what = {one.what: one.instead for one in allowed.refused_kinds.values()}
+    yield from _table(("what", "what to do instead"), sorted(what.items()))
 
 
 def _cli_page() -> Iterator[str]:

@@ -19,7 +19,6 @@ from tilth.sql.errors import (
     ResultTooLargeError,
     UnknownColumnError,
     UnknownFormatError,
-    UnknownFunctionError,
     WrongKindOfTableError,
 )
 from tilth.sql.grammar import Statement, parse, split
@@ -49,7 +48,6 @@ __all__ = [
     "SystemTable",
     "UnknownColumnError",
     "UnknownFormatError",
-    "UnknownFunctionError",
     "WrongKindOfTableError",
     "all_settings",
     "parse",

@@ -28,7 +28,7 @@ from tilth.sql.grammar import (
     UseDatabase,
 )
 from tilth.sql.kept import dropped_keep_ms, told_time
-from tilth.sql.mutations import commit
+from tilth.sql.mutations import check_defaults, commit
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
 from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
 from tilth.sql.ttl import check_ttl
@@ -83,6 +83,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
         next_column_id=len(schema.columns) + 1,
     )
     _check_table(statement, table)
+    check_defaults(services, table)
     made = services.catalog.tables.create(table, if_not_exists=statement.if_not_exists)
     services.maintenance.wake()
     return done(f"table created: {full_name(made)}")

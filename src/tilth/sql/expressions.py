@@ -8,7 +8,7 @@ randomness, no look at other rows or tables, and one instant for now().
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from tilth.model.table import Column
@@ -16,16 +16,15 @@ from tilth.model.types import DataType, spark_name
 from tilth.sql.coerce import is_assignable, is_narrowed
 from tilth.sql.errors import BadMutationError
 from tilth.sql.protocol import CheckedExpressions, ExpressionsTask
-from tilth.sql.relations import TIME_WORDS, find_relations, frozen_times, place_of
+from tilth.sql.relations import QUERIES, TIME_WORDS, find_relations, frozen_times
 from tilth.sql.rewrite import rewrite
-from tilth.sql.shadow import make_active
 from tilth.sql.values import literal, to_stored
+from tilth.warehouse import Node, Plan, check_plan, make_active, parse_expression, parse_plan, read_plan
 
 # A handle of a Java or PySpark object; py4j gives it no type.
 Java = Any
 
 _HEAD = "SELECT 1 WHERE "
-_QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
 _NAMED = frozenset({"Alias", "MultiAlias"})
 _TIMES = frozenset({"CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp"})
 #: Spark takes such strings for times, as soon as one is written as a literal of a time or cast to one.
@@ -46,7 +45,6 @@ class ExpressionChecker:
         self._session = session
         self._task = task
         self._model_type = model_type
-        session.conf.set("spark.sql.variable.substitute", "false")
         session.conf.set("spark.sql.ansi.enabled", "true")
         #: The expression that is being looked at, and what Spark got of it, for the places in its messages.
         self.text = ""
@@ -102,7 +100,7 @@ class ExpressionChecker:
         column = self._column(name)
         assert column.default is not None
         parsed = self._parse(column.default, column=name)
-        named = [str(node.nameParts().apply(0)) for node in _nodes(parsed) if _class(node) == "UnresolvedAttribute"]
+        named = [node.text("nameParts")[0] for node in parsed.nodes if node.kind == "UnresolvedAttribute"]
         others = [found for found in map(self._task.schema.find, named) if found is not None]
         if others:
             hint = "it stands for itself; UPDATE the column once it is there, or compute it where rows are inserted"
@@ -134,48 +132,45 @@ class ExpressionChecker:
         self._check_literals(self._parse(text, **facts), **facts)
         self.sent = _HEAD + text
         if TIME_WORDS.search(text) and not any(TIME_WORDS.fullmatch(name) for name in self._task.schema.names):
-            edits = frozen_times(find_relations(self._parser().parsePlan, self.sent), self._task.now_ms * 1000)
+            found = find_relations(parse_plan(self._session, self.sent), self.sent)
+            edits = frozen_times(found, self._task.now_ms * 1000)
             text = rewrite(self.sent, edits or []).text[len(_HEAD) :]
         # A comment that runs to the end of the line would take what follows with it.
         return f"{text}\n" if "--" in text else text
 
-    def _parser(self) -> Java:
-        return self._session._jsparkSession.sessionState().sqlParser()
-
-    def _parse(self, text: str, **facts: str) -> Java:
+    def _parse(self, text: str, **facts: str) -> Plan:
+        """Raises NotAllowedError and its kind for what must not stand in an expression."""
         self.text = self.sent = text
-        parsed = self._parser().parseExpression(text)
-        if _class(parsed) in _NAMED:
+        parsed = parse_expression(self._session, text)
+        if parsed.root.kind in _NAMED:
             raise BadMutationError("an expression takes no name", expression=text, **facts)
-        if any(_class(node) in _QUERIES for node in _nodes(parsed)):
+        if not QUERIES.isdisjoint(parsed.kinds):
             hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
             raise BadMutationError("subqueries are not possible here", expression=text, hint=hint, **facts)
+        check_plan(parsed)
         return parsed
 
-    def _check_literals(self, parsed: Java, **facts: str) -> None:
+    def _check_literals(self, parsed: Plan, **facts: str) -> None:
         """Once it is parsed, a literal has forgotten that it was `TIMESTAMP 'now'`."""
-        for node in _nodes(parsed):
-            if _class(node) == "Literal" and node.dataType().simpleString() in _TIME_TYPES:
-                start, end = place_of(node)
-                if _TIME_LITERAL.search(self.text, start, end):
-                    raise self._depends_on_time(**facts)
+        for node in parsed.nodes:
+            is_time = node.kind == "Literal" and node.type in _TIME_TYPES
+            if is_time and _TIME_LITERAL.search(self.text, node.start, node.end):
+                raise self._depends_on_time(**facts)
 
     def _depends_on_time(self, **facts: str) -> BadMutationError:
         hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
         return BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
 
-    def _check_texts(self, expression: Java, **facts: str) -> None:
+    def _check_texts(self, expression: Plan, **facts: str) -> None:
         """Raises BadMutationError where Spark makes numbers of texts by itself: the first that is none would end it."""
         if _CAST_CALLS.search(self.text):
             # Such a call cannot be told from what Spark does by itself.
             return
-        wanted = self._session._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
-        for node in _nodes(expression):
-            if _class(node) != "Cast" or node.containsTag(wanted):
+        for node in expression.nodes:
+            if node.kind != "Cast" or node.text("isUserSpecified"):
                 continue
-            text = node.children().apply(0)
-            is_text = text.dataType().simpleString() == "string" and _class(text) != "Literal"
-            if is_text and _NUMBER.match(node.dataType().simpleString()):
+            text = node.children[0]
+            if text.type == "string" and text.kind != "Literal" and _NUMBER.match(node.type):
                 hint = "put the number in quotes, as in s = '7', or say with CAST or TRY_CAST what is wanted"
                 told = "a text would be taken for a number"
                 raise BadMutationError(told, expression=self.text, hint=hint, **facts)
@@ -191,31 +186,23 @@ class ExpressionChecker:
             hint = "no aggregates, window functions, explode: a row is changed by what it holds itself"
             raise BadMutationError("this cannot be computed row by row", expression=self.text, hint=hint, **facts)
         expression = project.projectList().apply(0)
-        self._check_texts(expression, **facts)
+        analysed = read_plan(self._session, expression)
+        self._check_texts(analysed, **facts)
         if is_constant and not expression.deterministic():
             hint = "another try of the same part must give the same rows"
             raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
-        if is_constant and any(_is_time(node) for node in _nodes(expression)):
+        if is_constant and any(_is_time(node) for node in analysed.nodes):
             raise self._depends_on_time(**facts)
         return frame.schema.fields[0]
 
 
-def _nodes(expression: Java) -> Iterator[Java]:
-    yield expression
-    children = expression.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))
-
-
-def _is_time(node: Java) -> bool:
+def _is_time(node: Node) -> bool:
     """Whether its value is another one later."""
-    kind = _class(node)
-    if kind not in _TIME_READERS:
-        return kind in _TIMES
-    if node.dataType().simpleString() not in _TIME_TYPES:
+    if node.kind not in _TIME_READERS:
+        return node.kind in _TIMES
+    if node.type not in _TIME_TYPES:
         return False
-    text = node.children().apply(0)
-    return _class(text) == "Literal" and _NAMED_TIME.match(str(text.value())) is not None
+    return any(_NAMED_TIME.match(text) for text in node.children[0].text("value"))
 
 
 def _check_fits(column: Column, value: object) -> None:

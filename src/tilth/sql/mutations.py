@@ -51,7 +51,7 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     new = changed(table, operations, pending, versions=versions)
     if new is None:
         return done(f"nothing to change in {full_name(table)}")
-    _check_defaults(services, table, new)
+    _check_new_defaults(services, table, new)
     views = services.catalog.tables.views_into(table.uuid)
     if new.schema.is_stored_as(table.schema):
         # Defaults and comments: no part looks different for it.
@@ -92,7 +92,17 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
             )
 
 
-def _check_defaults(services: Services, table: TableDef, new: NewColumns) -> None:
+def check_defaults(services: Services, table: TableDef) -> None:
+    """Asks Spark about the defaults of a table that is to be made, as far as they are more than literals."""
+    asked = tuple(c.name for c in table.schema.columns if c.default is not None and literal(c.default) is None)
+    if asked:
+        task = ExpressionsTask(
+            table=full_name(table), schema=table.schema, defaults=asked, now_ms=services.clock.now_ms()
+        )
+        ask_worker(services, task)
+
+
+def _check_new_defaults(services: Services, table: TableDef, new: NewColumns) -> None:
     """Asks Spark about new defaults that are more than a literal; those of new columns stand for old rows too."""
     before = {column.id: column for column in table.schema.columns}
     asked = [column for column in new.schema.columns if _is_default_new(before.get(column.id), column)]

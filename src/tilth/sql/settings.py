@@ -14,6 +14,7 @@ from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import check_table_settings
+from tilth.sql.spark_settings import SPARK_PREFIX, check_spark_settings
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 
@@ -207,9 +208,6 @@ SESSION_SETTINGS = _KnownGroup(
         INSERTION_LABEL,
     )
 )
-#: Names that go to the query's Spark session as they are.
-SPARK_PREFIX = "spark.sql."
-
 #: Of ClickHouse's and ByConity's tables; Tilth has no use for them.
 _WITHOUT_EFFECT = (
     "index_granularity",
@@ -275,8 +273,9 @@ class SessionSettings:
 
 
 def session_settings(given: Mapping[str, str]) -> SessionSettings:
-    """Raises UnknownSettingError and BadSettingError."""
+    """Raises UnknownSettingError, BadSettingError, and NotAllowedError for a setting of Spark that is not for it."""
     spark = {name: text for name, text in given.items() if name.startswith(SPARK_PREFIX)}
+    check_spark_settings(spark)
     values = SESSION_SETTINGS.read({name: text for name, text in given.items() if name not in spark})
     return SessionSettings(
         max_result_bytes=value_of(values, MAX_RESULT_BYTES),

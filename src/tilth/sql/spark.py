@@ -30,7 +30,7 @@ from tilth.base.logs import Log
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.row_op import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
-from tilth.model.table import KafkaDef, TableDef
+from tilth.model.table import Column, KafkaDef, TableDef
 from tilth.model.task import Cost
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.model.wire import ColumnInfo
@@ -62,12 +62,19 @@ from tilth.sql.protocol import (
 from tilth.sql.relations import TIME_WORDS, Past, Relations, find_relations, frozen_times, long_references
 from tilth.sql.rewrite import Edit, rewrite
 from tilth.sql.rows.spark import changed_rows
-from tilth.sql.shadow import Needs, ask_needs, create_views, make_active, nothing_known
+from tilth.sql.shadow import Needs, ask_needs, create_views, nothing_known
 from tilth.sql.spark_errors import from_spark
 from tilth.sql.writing.spark import written_in_tasks
 from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_rows
 from tilth.storage.spark import file_error, is_changed, read_snapshot
-from tilth.warehouse import TaskContext, TaskResult, run_in_task
+from tilth.warehouse import (
+    TaskContext,
+    TaskResult,
+    check_plan,
+    parse_expression,
+    parse_plan,
+    run_in_task,
+)
 
 _VIEW_PREFIX = "__tilth_"
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -188,10 +195,10 @@ def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
 
 
 def _parsed(session: SparkSession, text: str) -> Relations:
-    # `${env:..}` would read the server's environment, and move the places of everything behind it.
-    session.conf.set("spark.sql.variable.substitute", "false")
-    make_active(session)
-    return find_relations(session._jsparkSession.sessionState().sqlParser().parsePlan, text)
+    """The relations of a query. Raises NotAllowedError and its kind for what must not stand in one."""
+    plan = parse_plan(session, text)
+    check_plan(plan, text)
+    return find_relations(plan, text)
 
 
 class InsertRunner:
@@ -448,7 +455,7 @@ def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
         index = position.get(column.name.lower())
         wanted = spark_name(column.type)
         if index is None:
-            value = "NULL" if task.is_partial and column.nullable else column.default or "NULL"
+            value = "NULL" if task.is_partial and column.nullable else _default(frame.sparkSession, column)
         else:
             value = f"`{index}`"
             given = fields[index].dataType
@@ -466,6 +473,15 @@ def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
     # With ANSI casts a value that does not fit fails; without, it would change silently.
     frame.sparkSession.conf.set("spark.sql.ansi.enabled", "true")
     return frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
+
+
+def _default(session: SparkSession, column: Column) -> str:
+    """What a row gets that does not bring the column. Raises NotAllowedError and its kind: the definition may be older
+    than the allow list."""
+    if column.default is None:
+        return "NULL"
+    check_plan(parse_expression(session, column.default))
+    return column.default
 
 
 def _op_expression(value: str) -> str:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from tilth.base.errors import TilthError
-from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError, UnknownFunctionError
+from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.sql.grammar.errors import SqlSyntaxError, place
+from tilth.warehouse import UnknownFunctionError
 
 _MESSAGE_LENGTH_MAX = 600
 _PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import tilth.base
 from tilth.base.logs import Log
+from tilth.warehouse.closed import name_user, remove_refused_functions
 from tilth.warehouse.conf import FAIR_SCHEDULER, cores_of, log_properties, spark_conf
 from tilth.warehouse.errors import SessionTakenError, SparkGoneError, SparkStartError
 from tilth.warehouse.java import find_java
@@ -107,7 +108,9 @@ class WorkerSession:
 
     def new_session(self, *, pool: str) -> SparkSession:
         """A session with its own views and settings; jobs of this thread run in the pool from now on."""
-        self.context.setLocalProperty("spark.scheduler.pool", pool)
+        context = self.context
+        context.setLocalProperty("spark.scheduler.pool", pool)
+        name_user(context)
         return self.session.newSession()
 
     @contextmanager
@@ -155,7 +158,9 @@ class WorkerSession:
                 # pyspark leaves this function untyped.
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
                 self._jvm_process = gateway.proc
-                self._session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+                context = SparkContext(conf=conf, gateway=gateway)
+                remove_refused_functions(context)
+                self._session = SparkSession(context)
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
                 self._end()
