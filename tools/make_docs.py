@@ -63,6 +63,23 @@ SCOPES = {
 }
 
 
+_WHO_MAY_CALL = """
+## Who may call
+
+There are no accounts: whoever reaches the port may do everything, so listen where only your programs are. What a
+browser sends is looked at, for it may act for a page that somebody else has made:
+
+- `Host` must name the node: `localhost`, the address or name of `--listen` (for `0.0.0.0` and `::` every address and
+  the machine's name), or a name in the setting `server.allowed-hosts`. Else 403 `HOST_REFUSED`.
+- `Origin`, where it is sent, must be the node's own or one of `server.allowed-origins`, and a page of another site
+  cannot load anything from here. Else 403 `ORIGIN_REFUSED`.
+- A `POST` from a browser needs a content type that browsers do not send unasked, `application/sql` for instance. Else
+  403 `CONTENT_TYPE_REFUSED`.
+
+Programs send no `Origin` and need none of this: `curl --data 'SELECT 1' http://127.0.0.1:7411/v1/sql` works as it is.
+No `GET` changes anything.""".splitlines()
+
+
 def pages() -> dict[str, str]:
     """Every page by its file's name."""
     makers: dict[str, Callable[[], Iterable[str]]] = {
@@ -231,6 +248,7 @@ def _metrics_page() -> Iterator[str]:
 def _http_page() -> Iterator[str]:
     yield from ("# HTTP", "")
     yield "One port serves everything. A body larger than the node's setting `server.body-max` is refused with 413."
+    yield from _WHO_MAY_CALL
     for route in _routes():
         methods = " | ".join(sorted(route.methods or (), key=("POST", "GET", "DELETE", "HEAD").index))
         yield from ("", f"## {methods} {route.path}", "", inspect.cleandoc(route.endpoint.__doc__ or ""))
@@ -255,7 +273,8 @@ def _http_page() -> Iterator[str]:
     yield from _table(("kind", "status"), [(f"`{kind.value}`", str(status)) for kind, status in STATUS.items()])
     yield from (
         "",
-        "A 503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`. All codes: errors.md.",
+        '503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`, 403 what "Who may call" refuses.',
+        "All codes: errors.md.",
     )
 
 

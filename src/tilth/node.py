@@ -109,6 +109,8 @@ class Node:
             maintenance=self._maintenance.status,
             ids=random_id,
             settings=server_settings(values),
+            listen_host=host,
+            machine_name=socket.gethostname(),
             counters=self._metrics.http,
         )
         server = HttpServer(self._clock, build_app(doors), host=host, port=port)

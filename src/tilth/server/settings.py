@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from tilth.base.settings import Scope, Setting, SettingGroup, value_of
 from tilth.base.units import KIB, MIB, parse_bytes
@@ -32,8 +34,58 @@ STATEMENTS_MAX = Setting(
     "readers never wait for them.",
 )
 
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    """Raises ValueError for what no browser would send as an Origin."""
+    found = []
+    for item in _list(text):
+        parts = urlsplit(item)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise ValueError(text)
+        # Browsers leave out the port that goes without saying.
+        port = "" if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f":{parts.port}"
+        name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        found.append(f"{parts.scheme}://{name}{port}")
+    return tuple(found)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """Raises ValueError for what is no name of a host."""
+    found = _list(text)
+    if any(not _HOST.fullmatch(item) for item in found):
+        raise ValueError(text)
+    return found
+
+
+ALLOWED_HOSTS: Setting[tuple[str, ...]] = Setting(
+    name="server.allowed-hosts",
+    scope=Scope.NODE,
+    default=(),
+    parse=_hosts,
+    allowed="names of hosts without ports, with commas between",
+    doc="Further names by which callers know the node: that of a proxy in front of it, or its own in DNS. A request "
+    "with any other name in `Host` is refused, so that no page can make a name of its own lead here. Known without it: "
+    "`localhost`, the address or name of `--listen`, and for `0.0.0.0` and `::` every address and the machine's "
+    "name.",
+)
+ALLOWED_ORIGINS: Setting[tuple[str, ...]] = Setting(
+    name="server.allowed-origins",
+    scope=Scope.NODE,
+    default=(),
+    parse=_origins,
+    allowed="as in https://dash.example.com, with commas between",
+    doc="Web pages that may call the node from a browser, by their origins; each may do all that anybody may. Pages of "
+    "other origins are refused. Programs send no `Origin` and need nothing here.",
+)
+
 #: The settings of this room.
-SETTINGS = SettingGroup((BODY_BYTES_MAX, STATEMENTS_MAX))
+SETTINGS = SettingGroup((BODY_BYTES_MAX, STATEMENTS_MAX, ALLOWED_HOSTS, ALLOWED_ORIGINS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +94,17 @@ class ServerSettings:
 
     body_bytes_max: int = BODY_BYTES_MAX.default
     statements_max: int = STATEMENTS_MAX.default
+    allowed_hosts: tuple[str, ...] = ()
+    #: As browsers write them.
+    allowed_origins: tuple[str, ...] = ()
 
 
 def server_settings(given: Mapping[str, str]) -> ServerSettings:
     """The settings of the node's texts; raises BadSettingError and UnknownSettingError."""
     values = SETTINGS.read(given)
     return ServerSettings(
-        body_bytes_max=value_of(values, BODY_BYTES_MAX), statements_max=value_of(values, STATEMENTS_MAX)
+        body_bytes_max=value_of(values, BODY_BYTES_MAX),
+        statements_max=value_of(values, STATEMENTS_MAX),
+        allowed_hosts=value_of(values, ALLOWED_HOSTS),
+        allowed_origins=value_of(values, ALLOWED_ORIGINS),
     )

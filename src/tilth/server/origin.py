@@ -1,0 +1,145 @@
+"""Which requests may come in: those of this node's own addresses, and of no page that another site has made. Pure.
+
+Covers: Host, Origin, Sec-Fetch-Site and the content type of a request; the middleware that asks. Does not cover: who a
+caller is (there are no accounts).
+Always holds: a page of another origin can neither post a statement nor read an answer, also where its name was made to
+lead to this node (DNS rebinding); programs, which send no Origin, are asked for their Host only.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tilth.base.errors import TilthError
+from tilth.base.ids import IdSource
+from tilth.server.errors import ContentTypeRefusedError, HostRefusedError, OriginRefusedError, error_response
+
+#: What a browser sends from any page without asking first; a body without a type, too.
+_SENT_UNASKED = frozenset({"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
+_READING = frozenset({"GET", "HEAD"})
+_FOREIGN = frozenset({"cross-site", "same-site"})
+_PORTS = {"http": 80, "https": 443}
+#: With every answer: no page may guess at its type, show it inside itself, or load it as if it were its own.
+_PROTECTION = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whom the node lets in."""
+
+    #: Names and addresses by which callers know the node, in lower case.
+    hosts: frozenset[str]
+    #: Whether every address is its own: it listens on all of them.
+    any_address: bool = False
+    #: Origins of pages that may call it, as browsers write them.
+    origins: frozenset[str] = frozenset()
+
+    def problem(self, method: str, headers: Mapping[str, str]) -> TilthError | None:
+        """Why the request is refused; None: it may come in. Names of headers are in lower case."""
+        host = headers.get("host", "")
+        if not self._is_own(host):
+            hint = "call the node by an address it listens on, or name this host in its setting server.allowed-hosts"
+            return HostRefusedError(host=host or "none", hint=hint)
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "")
+        if origin is not None and not self._is_welcome(origin, host):
+            hint = "name the origin in the node's setting server.allowed-origins; programs send no Origin"
+            return OriginRefusedError(origin=origin, hint=hint)
+        if origin is None and site in _FOREIGN and not _is_navigation(method, headers):
+            hint = "open the address itself; a page of another site cannot load it"
+            return OriginRefusedError(site=site, hint=hint)
+        if method not in _READING and (origin is not None or site):
+            media_type = headers.get("content-type", "").split(";")[0].strip().lower()
+            if method == "POST" and media_type in _SENT_UNASKED:
+                hint = "send Content-Type: application/sql, or the type of the rows; programs may leave it out"
+                return ContentTypeRefusedError(content_type=media_type or "none", hint=hint)
+        return None
+
+    def _is_own(self, host: str) -> bool:
+        name = _name_of(host)
+        if name in self.hosts:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # A name can be made to lead here, an address cannot.
+        return address.is_loopback or self.any_address
+
+    def _is_welcome(self, origin: str, host: str) -> bool:
+        if origin.lower() in self.origins:
+            return True
+        parts = urlsplit(origin)
+        default = _PORTS.get(parts.scheme)
+        try:
+            own = urlsplit(f"//{host}")
+            return default is not None and _place(parts.hostname, parts.port, default) == _place(
+                own.hostname, own.port, default
+            )
+        except ValueError:
+            return False
+
+
+def admission(listen_host: str, machine_name: str, *, hosts: Iterable[str], origins: Iterable[str]) -> Admission:
+    """Of a node that listens there; `hosts` and `origins` are those of its settings."""
+    try:
+        any_address = ipaddress.ip_address(listen_host).is_unspecified
+    except ValueError:
+        any_address = False
+    own = {"localhost", listen_host.lower(), *(host.lower() for host in hosts)}
+    if any_address:
+        own.add(machine_name.lower())
+    return Admission(hosts=frozenset(own), any_address=any_address, origins=frozenset(o.lower() for o in origins))
+
+
+class Guard:
+    """ASGI middleware that refuses what may not come in, before anything of it is read."""
+
+    def __init__(self, app: ASGIApp, *, admission: Admission, ids: IdSource) -> None:
+        self._app = app
+        self._admission = admission
+        self._ids = ids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _PROTECTION.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        problem = self._admission.problem(scope["method"], Headers(scope=scope))
+        if problem is None:
+            await self._app(scope, receive, protected)
+        else:
+            await error_response(problem, self._ids)(scope, receive, protected)
+
+
+def _is_navigation(method: str, headers: Mapping[str, str]) -> bool:
+    """Whether somebody follows a link: the answer is a page of its own, and nothing changes."""
+    return method in _READING and headers.get("sec-fetch-mode") == "navigate"
+
+
+def _name_of(host: str) -> str:
+    """The name or address of a Host header, without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _place(host: str | None, port: int | None, default: int) -> tuple[str, int]:
+    return (host or "").rstrip("."), port or default
