@@ -273,7 +273,7 @@ def _http_page() -> Iterator[str]:
     yield from _table(("kind", "status"), [(f"`{kind.value}`", str(status)) for kind, status in STATUS.items()])
     yield from (
         "",
-        '503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`, 403 what "Who may call" refuses.',
+        "503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`, 403 a refused caller (above).",
         "All codes: errors.md.",
     )
 

@@ -28,7 +28,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import SettingGroup, value_of
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.ingest import INGEST_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
+from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import (
     MaintenanceManager,
@@ -42,7 +42,7 @@ from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
-from tilth.sql import Pins, SqlEngine
+from tilth.sql import Pins, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
@@ -66,6 +66,10 @@ NODE_SETTINGS = SettingGroup(
         *SERVER_SETTINGS.all,
     )
 )
+
+#: Modes of folders: the node's alone; others' rights taken away, those of a group to write too.
+_PRIVATE = 0o700
+_GROUP_READS = 0o750
 
 _log = Log("node")
 
@@ -155,6 +159,16 @@ class Node:
             commit_attempts_max=value_of(values, COMMIT_ATTEMPTS_MAX),
         )
         self._parts.callback(self.catalog.close)
+        self._move_secrets()
+
+    def _move_secrets(self) -> None:
+        """Out of definitions and audit lines that an older version wrote."""
+        found = self.catalog.secrets.in_definitions(KAFKA_SETTINGS.parted)
+        if found:
+            # First, for a crash between both: as long as a definition has secrets, this comes again.
+            self.catalog.audit.rewrite(shown_statement)
+        for relation in found:
+            self.catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
         settings = warehouse_settings(_of(WAREHOUSE_SETTINGS, given))
@@ -257,13 +271,24 @@ def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
 
 def _prepared(folder: Path) -> Path:
     try:
-        for name in ("catalog", "tables", "spark", "log"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         _check_writable(folder)
+        for name in ("catalog", "tables", "spark", "log"):
+            (folder / name).mkdir(mode=_PRIVATE, exist_ok=True)
+        _close_to_others(folder)
     except OSError as error:
         hint = "choose a folder that can be made and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
     return folder.resolve()
+
+
+def _close_to_others(folder: Path) -> None:
+    """Catalog, logs and Spark's files are the node's alone. Of the folder itself and the tables' files a group that the
+    operator lets in may read: readers with a Spark of their own."""
+    for each in (folder, folder / "tables"):
+        each.chmod(each.stat().st_mode & _GROUP_READS)
+    for name in ("catalog", "spark", "log"):
+        (folder / name).chmod(_PRIVATE)
 
 
 def _check_writable(folder: Path) -> None:

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
+from tilth.base.secrets import without_secrets
+
 _ROOT = "tilth"
+#: Secrets that lines are searched for: those of the newest statements and consumers.
+_HIDDEN_MAX = 1_000
+
+_hidden: OrderedDict[str, None] = OrderedDict()
+_hidden_lock = threading.Lock()
 
 
 class Log:
@@ -43,11 +53,30 @@ class Log:
 def set_up(*, level: str, path: str | None) -> None:
     """Sends Tilth's lines to a file, or to standard error when there is none."""
     handler: logging.Handler = logging.StreamHandler() if path is None else logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger(_ROOT)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
+
+
+def hide_in_lines(secrets: Iterable[str]) -> None:
+    """From now on no line shows them: a traceback, for instance, may quote what nobody has looked at."""
+    with _hidden_lock:
+        for secret in secrets:
+            _hidden[secret] = None
+            _hidden.move_to_end(secret)
+        while len(_hidden) > _HIDDEN_MAX:
+            _hidden.popitem(last=False)
+
+
+class _Formatter(logging.Formatter):
+    """Lines without the secrets that went through this process."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        with _hidden_lock:
+            secrets = list(_hidden)
+        return without_secrets(super().format(record), secrets)
 
 
 def _field(value: object) -> str:

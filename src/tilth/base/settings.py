@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from tilth.base.errors import InvalidInputError
+from tilth.base.secrets import HIDDEN
 
 T = TypeVar("T")
 
@@ -57,15 +58,26 @@ class Setting(Generic[T]):
     unit: str = ""
     #: Further names that users of other systems know.
     aliases: tuple[str, ...] = ()
+    #: The text as people may read it; of a secret, `hidden`.
+    shown: Callable[[str], str] = str
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether its text, or a part of it, is nobody's to read."""
+        return self.shown is not str
 
     def read(self, text: str) -> T:
         """The value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
         try:
             value = self.parse(text)
         except ValueError as error:
-            raise BadSettingError(setting=self.name, value=repr(text), allowed=self.allowed or self.kind) from error
+            # What the parser says may quote the text.
+            cause = error if self.shown(text) == text else None
+            raise BadSettingError(
+                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed or self.kind
+            ) from cause
         if not self.check(value):
-            raise BadSettingError(setting=self.name, value=repr(text), allowed=self.allowed)
+            raise BadSettingError(setting=self.name, value=repr(self.shown(text)), allowed=self.allowed)
         return value
 
     @property
@@ -107,6 +119,22 @@ class SettingGroup:
             setting.read(text)
             checked[setting.name] = text
         return checked
+
+    def parted(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """The texts by canonical names as people may read them, and the secrets among them as they are."""
+        shown: dict[str, str] = {}
+        secrets: dict[str, str] = {}
+        for name, text in given.items():
+            setting = self._by_name.get(name)
+            shown[name] = text if setting is None else setting.shown(text)
+            if shown[name] != text:
+                secrets[name] = text
+        return shown, secrets
+
+
+def hidden(text: str) -> str:
+    """What is shown of a secret; nothing is shown of nothing."""
+    return HIDDEN if text else ""
 
 
 def value_of(values: Mapping[str, object], setting: Setting[T]) -> T:

@@ -10,7 +10,7 @@ that went lost stops its consumer and is told. See also: docs/journey.md, tilth.
 from tilth.ingest.calls import ConsumerCalls
 from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
 from tilth.ingest.decode import VIRTUAL_COLUMNS
-from tilth.ingest.definitions import DependencyMissingError, check_kafka
+from tilth.ingest.definitions import DependencyMissingError, check_kafka, check_library
 from tilth.ingest.errors import (
     BrokenMessageError,
     BrokerUnavailableError,
@@ -21,9 +21,11 @@ from tilth.ingest.errors import (
     ViewError,
 )
 from tilth.ingest.kafka import BrokerClient
+from tilth.ingest.library import secrets_in
 from tilth.ingest.manager import ConsumeManager
 from tilth.ingest.reset import OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
 from tilth.ingest.settings import (
+    CERTIFICATES_FOLDER,
     INGEST_SETTINGS,
     KAFKA_SETTINGS,
     IngestSettings,
@@ -38,6 +40,7 @@ from tilth.ingest.verify import Check, VerifyReport
 from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view
 
 __all__ = [
+    "CERTIFICATES_FOLDER",
     "DEAD_LETTER_SCHEMA",
     "INGEST_SETTINGS",
     "KAFKA_SETTINGS",
@@ -72,9 +75,11 @@ __all__ = [
     "ViewError",
     "ViewPlan",
     "check_kafka",
+    "check_library",
     "check_view",
     "consume_runner",
     "dead_letter_table",
     "ingest_settings",
     "read_config",
+    "secrets_in",
 ]

@@ -25,6 +25,7 @@ from tilth.sql.grammar import Statement, parse, split
 from tilth.sql.insert_groups import InsertStats
 from tilth.sql.pins import Pins
 from tilth.sql.protocol import QueryCalls
+from tilth.sql.redact import shown_statement
 from tilth.sql.settings import SESSION_SETTINGS, all_settings
 from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 
@@ -51,5 +52,6 @@ __all__ = [
     "WrongKindOfTableError",
     "all_settings",
     "parse",
+    "shown_statement",
     "split",
 ]

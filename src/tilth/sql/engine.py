@@ -16,7 +16,7 @@ import pyarrow as pa
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
-from tilth.base.logs import Log
+from tilth.base.logs import Log, hide_in_lines
 from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
@@ -63,6 +63,7 @@ from tilth.sql.grammar import (
 from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
+from tilth.sql.redact import SecretDefectError, redacted
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
 from tilth.sql.system_tables import find_system_table
@@ -182,21 +183,28 @@ class SqlEngine:
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act)
 
     def _logged(self, text: str, database: str, act: Callable[[_Running], Outcome]) -> Answer:
-        """Runs it and writes a line of the query log, whatever comes of it."""
-        running = _Running(self._services.ids(), text)
+        """Runs it and writes a line of the query log, whatever comes of it; neither shows secrets."""
+        shown = redacted(text)
+        hide_in_lines(shown.secrets)
+        running = _Running(self._services.ids(), shown.text)
         started, started_ms = self._clock.monotonic(), self._clock.now_ms()
         outcome, error = Outcome(), None
         try:
             outcome = act(running)
         except TilthError as refused:
+            shown.hide_in(refused)
             error = refused
+            raise
+        except Exception as defect:
+            if shown.is_in(str(defect)):
+                raise SecretDefectError(error=type(defect).__name__) from None
             raise
         finally:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)
             event = QueryEvent(
                 query_id=running.query_id,
                 kind=running.kind,
-                text=text[:TEXT_LENGTH_MAX],
+                text=shown.text[:TEXT_LENGTH_MAX],
                 database=database,
                 started_ms=started_ms,
                 elapsed_ms=elapsed_ms,
@@ -230,6 +238,7 @@ class _Running:
     """What is known of a statement so far."""
 
     query_id: str
+    #: Without secrets.
     text: str
     #: Empty until it has been read.
     kind: str = ""

@@ -206,7 +206,7 @@ class Call:
     #: For names without one.
     database: str
     settings: SessionSettings
-    #: As it was written.
+    #: As it was written, but without secrets.
     text: str = ""
 
 

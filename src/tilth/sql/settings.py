@@ -6,11 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilth.base.settings import Scope, Setting, SettingGroup, UnknownSettingError, parse_bool, value_of
+from tilth.base.secrets import HIDDEN
+from tilth.base.settings import (
+    BadSettingError,
+    Scope,
+    Setting,
+    SettingGroup,
+    UnknownSettingError,
+    parse_bool,
+    value_of,
+)
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
-from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
+from tilth.ingest import CERTIFICATES_FOLDER, INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import check_table_settings
@@ -243,6 +252,19 @@ TABLE_SETTINGS = _KnownGroup(
 )
 #: The same for Kafka tables.
 KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)
+
+
+def check_typed(given: Mapping[str, str]) -> None:
+    """Raises BadSettingError where a statement has the sign that stands for a secret, instead of the secret."""
+    for name, text in given.items():
+        if HIDDEN in text and KAFKA_TABLE_SETTINGS.find(name).has_secrets:
+            hint = "write the secret itself; SHOW CREATE and system tables do not show it"
+            raise BadSettingError(f"{HIDDEN} stands for a secret and is none", setting=name, hint=hint)
+
+
+def certificates_folder(node_settings: Mapping[str, str]) -> str:
+    """Below which Kafka tables may name files; empty: nowhere."""
+    return node_settings.get(CERTIFICATES_FOLDER.name, CERTIFICATES_FOLDER.default)
 
 
 def check_together(settings: Mapping[str, str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tilth.base.secrets import HIDDEN
 from tilth.base.settings import Scope, Setting, SettingGroup, value_of
 from tilth.base.units import MIB, parse_bytes
 
@@ -17,6 +18,15 @@ WRITE_WAREHOUSE = "write"
 MASTER_AUTO = "auto"
 
 _MEMORY = re.compile(r"\d+[kmgtKMGT]")
+
+#: Of a property: as Spark itself knows it.
+_SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+
+
+def _shown_conf(text: str) -> str:
+    pairs = (item.partition("=") for item in text.split())
+    return " ".join(f"{name}={HIDDEN if _SECRET.search(name) else value}" for name, _, value in pairs)
+
 
 MASTER = Setting(
     name="warehouse.master",
@@ -84,7 +94,9 @@ SPARK_CONF = Setting(
     parse=str,
     check=lambda text: all("=" in item for item in text.split()),
     allowed="key=value pairs with blanks between",
-    doc="Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them.",
+    doc="Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them. "
+    "Values whose names sound like secrets are not shown.",
+    shown=_shown_conf,
 )
 
 SETTINGS = SettingGroup((MASTER, DRIVER_MEMORY, JAVA_HOME, QUERY_SLOTS, WRITE_SLOTS, MEMORY, SPARK_CONF))
@@ -102,7 +114,7 @@ class WarehouseSettings:
     write_slots: int = max(4, (os.cpu_count() or 1) * 3 // 2)
     memory_bytes: int = 1024 * MIB
     #: Laid over Tilth's own properties.
-    spark_conf: tuple[tuple[str, str], ...] = ()
+    spark_conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def slots(self) -> dict[str, int]:
