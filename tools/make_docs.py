@@ -29,6 +29,7 @@ from tilth.base.ids import random_id
 from tilth.base.settings import Scope, Setting, SettingGroup
 from tilth.base.units import show_bytes
 from tilth.client.cli.main import app as command_line
+from tilth.ingest import library
 from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
@@ -153,6 +154,14 @@ def _settings_page() -> Iterator[str]:
     yield "A statement may set these for itself, as settings of its session; any other is refused with `NOT_ALLOWED`."
     yield "The operator sets what holds for all by the node's setting `warehouse.spark-conf`."
     yield from ("", ", ".join(f"`{name}`" for name in sorted(SPARK_SETTINGS)))
+    yield from ("", "## Settings of librdkafka", "")
+    yield "A Kafka table may have these in `kafka_extra_librdkafka_config`, and no others. Secrets (*) are kept apart"
+    yield "and shown as `[HIDDEN]`. Files (+) are below the folder of `ingest.certificates-folder`, or `probe`: those"
+    yield "of the system."
+    signs = {name: "*" if name in library.SECRETS else "+" if name in library.FILES else "" for name in library.ALLOWED}
+    yield from ("", ", ".join(f"`{name}`{sign}" for name, sign in sorted(signs.items())))
+    yield from ("", "Refused for a reason of their own, by the beginnings of their names:", "")
+    yield from _table(("begins with", "why", "what to do instead"), [(f"`{b}`", w, i) for b, w, i in library.REASONS])
 
 
 # Any: as above.

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,7 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
-from tilth.base.settings import SettingGroup, value_of
+from tilth.base.settings import LOG_SETTINGS, SettingGroup, log_settings, value_of
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
@@ -64,6 +65,7 @@ NODE_SETTINGS = SettingGroup(
         *INGEST_SETTINGS.all,
         *MAINTENANCE_SETTINGS.all,
         *SERVER_SETTINGS.all,
+        *LOG_SETTINGS.all,
     )
 )
 
@@ -159,19 +161,10 @@ class Node:
             commit_attempts_max=value_of(values, COMMIT_ATTEMPTS_MAX),
         )
         self._parts.callback(self.catalog.close)
-        self._move_secrets()
-
-    def _move_secrets(self) -> None:
-        """Out of definitions and audit lines that an older version wrote."""
-        found = self.catalog.secrets.in_definitions(KAFKA_SETTINGS.parted)
-        if found:
-            # First, for a crash between both: as long as a definition has secrets, this comes again.
-            self.catalog.audit.rewrite(shown_statement)
-        for relation in found:
-            self.catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
+        move_secrets(self.catalog)
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
-        settings = warehouse_settings(_of(WAREHOUSE_SETTINGS, given))
+        settings = replace(warehouse_settings(_of(WAREHOUSE_SETTINGS, given)), logs=log_settings(given))
         self._session = WorkerSession(
             settings, folder=str(self._folder / "spark"), log_folder=str(self._folder / "log")
         )
@@ -267,6 +260,16 @@ class Node:
 def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
     """A running node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
     return Node(folder, settings)
+
+
+def move_secrets(catalog: Catalog) -> None:
+    """Out of definitions and audit lines that an older version wrote."""
+    found = catalog.secrets.in_definitions(KAFKA_SETTINGS.parted)
+    if found:
+        # First, for a crash between both: as long as a definition has secrets, this comes again.
+        catalog.audit.rewrite(shown_statement)
+    for relation in found:
+        catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
 
 
 def _prepared(folder: Path) -> Path:

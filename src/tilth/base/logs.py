@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any
 
 from tilth.base.secrets import without_secrets
+from tilth.base.settings import LogSettings
 
 _ROOT = "tilth"
 #: Secrets that lines are searched for: those of the newest statements and consumers.
@@ -50,14 +56,57 @@ class Log:
         self._logger.log(level, "action=%s cause_id=%s%s", action, cause_id, told, exc_info=error)
 
 
-def set_up(*, level: str, path: str | None) -> None:
+def set_up(*, level: str, path: str | None, settings: LogSettings | None = None) -> None:
     """Sends Tilth's lines to a file, or to standard error when there is none."""
-    handler: logging.Handler = logging.StreamHandler() if path is None else logging.FileHandler(path)
+    bounds = settings or LogSettings()
+    handler: logging.Handler = logging.StreamHandler() if path is None else _File(path, bounds)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger(_ROOT)
+    for before in root.handlers:
+        before.close()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
+
+
+class _File(RotatingFileHandler):
+    """A file of bounded size, with earlier ones beside it; its owner alone may read them."""
+
+    def __init__(self, path: str, bounds: LogSettings) -> None:
+        super().__init__(path, maxBytes=bounds.size_max, backupCount=bounds.files_max - 1, encoding="utf-8")
+
+    def doRollover(self) -> None:  # noqa: N802  # logging's name
+        super().doRollover()
+        if self.backupCount == 0 and self.stream is not None:
+            # Without another file to put it into, it would only be opened again.
+            self.stream.truncate(0)
+
+    def _open(self) -> TextIOWrapper:
+        os.close(os.open(self.baseFilename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        return super()._open()
+
+
+def rotate_appended(path: Path, bounds: LogSettings) -> bool:
+    """Puts a file aside to which another process appends, once it is too large; True if it was.
+
+    What is written between the copy and the cut is lost: lines of a moment.
+    """
+    try:
+        if path.stat().st_size <= bounds.size_max:
+            return False
+    except FileNotFoundError:
+        return False
+    for number in range(bounds.files_max - 2, 0, -1):
+        older = path.with_name(f"{path.name}.{number}")
+        if older.exists():
+            older.replace(path.with_name(f"{path.name}.{number + 1}"))
+    if bounds.files_max > 1:
+        # Of a file that grew unseen, its end.
+        with path.open("rb") as whole, path.with_name(f"{path.name}.1").open("wb") as aside:
+            whole.seek(-bounds.size_max, os.SEEK_END)
+            shutil.copyfileobj(whole, aside)
+    os.truncate(path, 0)
+    return True
 
 
 def hide_in_lines(secrets: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.secrets import HIDDEN
+from tilth.base.units import KIB, MIB, parse_bytes
 
 T = TypeVar("T")
 
@@ -152,6 +153,47 @@ def parse_bool(text: str) -> bool:
         case "0" | "false" | "off" | "no":
             return False
     raise ValueError(text)
+
+
+LOG_SIZE_MAX: Setting[int] = Setting(
+    name="log.size-max",
+    scope=Scope.NODE,
+    default=16 * MIB,
+    parse=parse_bytes,
+    check=lambda size: size >= 64 * KIB,
+    allowed="64 KiB and up",
+    unit="bytes",
+    doc="A log file that is larger is put aside, and a new one begun: the node's own (`--log-file`), and those of "
+    "Spark in the folder `log`. More: a longer look back. Less: less disk.",
+)
+LOG_FILES_MAX: Setting[int] = Setting(
+    name="log.files-max",
+    scope=Scope.NODE,
+    default=4,
+    parse=int,
+    check=lambda count: 1 <= count <= 1000,
+    allowed="1 to 1000",
+    unit="files",
+    doc="How many files of each log there are, with the one that is written; the oldest goes. More: a longer look "
+    "back. Fewer: less disk.",
+)
+#: Of every log that the node writes.
+LOG_SETTINGS = SettingGroup((LOG_SIZE_MAX, LOG_FILES_MAX))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """The values, read once when the node starts."""
+
+    size_max: int = LOG_SIZE_MAX.default
+    files_max: int = LOG_FILES_MAX.default
+
+
+def log_settings(given: Mapping[str, str]) -> LogSettings:
+    """The settings of the node's texts; raises BadSettingError. Settings of others are passed over."""
+    names = {setting.name for setting in LOG_SETTINGS.all}
+    values = LOG_SETTINGS.read({name: text for name, text in given.items() if name in names})
+    return LogSettings(size_max=value_of(values, LOG_SIZE_MAX), files_max=value_of(values, LOG_FILES_MAX))
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

@@ -25,12 +25,12 @@ from tilth.ingest.library import secrets_in
 from tilth.ingest.manager import ConsumeManager
 from tilth.ingest.reset import OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
 from tilth.ingest.settings import (
-    CERTIFICATES_FOLDER,
     INGEST_SETTINGS,
     KAFKA_SETTINGS,
     IngestSettings,
     KafkaConfig,
     MissingSettingError,
+    certificates_folder,
     ingest_settings,
     read_config,
 )
@@ -40,7 +40,6 @@ from tilth.ingest.verify import Check, VerifyReport
 from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view
 
 __all__ = [
-    "CERTIFICATES_FOLDER",
     "DEAD_LETTER_SCHEMA",
     "INGEST_SETTINGS",
     "KAFKA_SETTINGS",
@@ -74,6 +73,7 @@ __all__ = [
     "VerifyReport",
     "ViewError",
     "ViewPlan",
+    "certificates_folder",
     "check_kafka",
     "check_library",
     "check_view",

@@ -54,7 +54,7 @@ _LOGS = "it writes what is sent, secrets among it, or calls programs of an appli
 _SHELL = "it becomes part of a command that a shell runs"
 _LOADS = "it loads a library into the node"
 #: By the beginning of the name: why it is refused, and what to do instead.
-_REASONS: tuple[tuple[str, str, str], ...] = (
+REASONS: tuple[tuple[str, str, str], ...] = (
     ("plugin.", _LOADS, "leave it out"),
     ("ssl.engine", _LOADS, "give certificates and keys as PEM"),
     ("ssl.providers", _LOADS, "the operator of the node sets up OpenSSL"),
@@ -153,7 +153,7 @@ def _check_file(name: str, value: str, folder: str, real_path: Callable[[str], s
 
 
 def _refused(name: str) -> BadSettingError:
-    for beginning, why, instead in _REASONS:
+    for beginning, why, instead in REASONS:
         if name.startswith(beginning):
             told = f"this setting of librdkafka is refused, for {why}"
             return BadSettingError(told, setting=SETTING, name=name, hint=instead)

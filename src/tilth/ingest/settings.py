@@ -412,6 +412,11 @@ def ingest_settings(given: Mapping[str, str]) -> IngestSettings:
     )
 
 
+def certificates_folder(given: Mapping[str, str]) -> str:
+    """Of the node's texts: below which Kafka tables may name files; empty: nowhere."""
+    return given.get(CERTIFICATES_FOLDER.name, CERTIFICATES_FOLDER.default)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
     """All settings of one Kafka table, read and checked. Goes to the executors."""

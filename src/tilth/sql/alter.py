@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.catalog import DropPartition as HidePartition
 from tilth.catalog import UndropPartition as RestorePartition
-from tilth.ingest import check_library, read_config
+from tilth.ingest import certificates_folder, check_library, read_config
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -41,7 +41,6 @@ from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
 from tilth.sql.settings import (
     KAFKA_TABLE_SETTINGS,
     TABLE_SETTINGS,
-    certificates_folder,
     check_together,
     check_typed,
 )

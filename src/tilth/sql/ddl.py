@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilth.base.errors import TilthError
 from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
-from tilth.ingest import check_library, read_config
+from tilth.ingest import certificates_folder, check_library, read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -33,7 +33,6 @@ from tilth.sql.services import Call, Services, place_of, relation_of, table_of, 
 from tilth.sql.settings import (
     KAFKA_TABLE_SETTINGS,
     TABLE_SETTINGS,
-    certificates_folder,
     check_together,
     check_typed,
 )

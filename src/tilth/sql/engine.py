@@ -63,7 +63,7 @@ from tilth.sql.grammar import (
 from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
-from tilth.sql.redact import SecretDefectError, redacted
+from tilth.sql.redact import redacted
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
 from tilth.sql.system_tables import find_system_table
@@ -197,7 +197,8 @@ class SqlEngine:
             raise
         except Exception as defect:
             if shown.is_in(str(defect)):
-                raise SecretDefectError(error=type(defect).__name__) from None
+                told = "a defect of Tilth, whose message would show a secret"
+                raise TilthError(told, error=type(defect).__name__) from None
             raise
         finally:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)

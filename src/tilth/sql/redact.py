@@ -50,12 +50,6 @@ _QUERY = re.compile(
 )
 
 
-class SecretDefectError(TilthError):
-    """a defect of Tilth, whose message would show a secret"""
-
-    code = "INTERNAL_ERROR"
-
-
 @dataclass(frozen=True, slots=True)
 class Redacted:
     """A statement without its secrets, and those."""

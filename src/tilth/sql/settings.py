@@ -8,6 +8,7 @@ from typing import Any
 
 from tilth.base.secrets import HIDDEN
 from tilth.base.settings import (
+    LOG_SETTINGS,
     BadSettingError,
     Scope,
     Setting,
@@ -19,7 +20,7 @@ from tilth.base.settings import (
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
-from tilth.ingest import CERTIFICATES_FOLDER, INGEST_SETTINGS, KAFKA_SETTINGS
+from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import check_table_settings
@@ -262,11 +263,6 @@ def check_typed(given: Mapping[str, str]) -> None:
             raise BadSettingError(f"{HIDDEN} stands for a secret and is none", setting=name, hint=hint)
 
 
-def certificates_folder(node_settings: Mapping[str, str]) -> str:
-    """Below which Kafka tables may name files; empty: nowhere."""
-    return node_settings.get(CERTIFICATES_FOLDER.name, CERTIFICATES_FOLDER.default)
-
-
 def check_together(settings: Mapping[str, str]) -> None:
     """What settings of a table must satisfy together; raises BadSettingError."""
     pressure_settings(settings)
@@ -327,6 +323,7 @@ def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
         INGEST_SETTINGS,
         MAINTENANCE_NODE_SETTINGS,
         WAREHOUSE_SETTINGS,
+        LOG_SETTINGS,
     )
     found = [*upper, *(setting for group in groups for setting in group.all)]
     return sorted(found, key=lambda setting: (setting.scope, setting.name))

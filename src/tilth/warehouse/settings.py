@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilth.base.secrets import HIDDEN
-from tilth.base.settings import Scope, Setting, SettingGroup, value_of
+from tilth.base.settings import LogSettings, Scope, Setting, SettingGroup, value_of
 from tilth.base.units import MIB, parse_bytes
 
 #: The warehouse that answers queries, and the one that imports and maintains.
@@ -115,6 +115,8 @@ class WarehouseSettings:
     memory_bytes: int = 1024 * MIB
     #: Laid over Tilth's own properties.
     spark_conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    #: Of Spark's logs.
+    logs: LogSettings = field(default_factory=LogSettings)
 
     @property
     def slots(self) -> dict[str, int]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.catalog_world import World
 from tilth.base.errors import TilthError
 from tilth.base.settings import BadSettingError
 from tilth.ingest import KAFKA_SETTINGS, check_library, ingest_settings, read_config
-from tilth.ingest.definitions import read_definitions
+from tilth.ingest.calls import ENCODER, ORDER_DECODER, ConsumeOrder
+from tilth.ingest.definitions import Definitions, read_definitions
 from tilth.ingest.library import ALLOWED, FILES, SECRETS, shown_pairs
 from tilth.ingest.service import KafkaService
 from tilth.ingest.stats import EventLog
+from tilth.model.lease import Fence
 from tilth.model.secret import Secrets
 from tilth.model.table import KafkaDef, Schema
+from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.warehouse import Dispatcher
 
 REQUIRED = {"kafka_broker_list": "h:9092", "kafka_topic_list": "a", "kafka_format": "JSONEachRow"}
@@ -168,6 +172,51 @@ def test_a_definition_without_its_secrets_asks_no_broker() -> None:
     with pytest.raises(BadSettingError) as caught:
         check_library(read_config(kafka(kafka_sasl_password="[HIDDEN]")), "")
     assert "sasl.password" in caught.value.message
+
+
+def test_consumers_get_what_the_definition_hints_at() -> None:
+    world = World()
+    uuid = world.kafka()
+    world.view("v", uuid, world.t)
+    settings = REQUIRED | {"kafka_handle_error_mode": "throw", "kafka_sasl_password": "[HIDDEN]"}
+    world.catalog.tables.modify_settings(uuid, settings, secrets={"kafka_sasl_password": "hunter2"})
+
+    def seen() -> Definitions:
+        return read_definitions(world.clock, world.catalog, world.new_id, uuid)
+
+    first = seen()
+    assert dict(first.config.library)["sasl.password"] == "hunter2"
+    assert "hunter2" not in repr(first)
+    assert seen().fingerprint() == first.fingerprint()
+    world.catalog.tables.modify_settings(uuid, settings, secrets={"kafka_sasl_password": "hunter4"})
+    assert seen().fingerprint() != first.fingerprint()
+    order = ConsumeOrder(
+        kafka=first.kafka,
+        views=first.views,
+        dead_letters=None,
+        consumer=0,
+        fence=Fence("f", 1),
+        positions=(),
+        root="/nowhere",
+        secrets=seen().secrets,
+    )
+    payload = ENCODER.encode(order)
+    arrived = ORDER_DECODER.decode(payload)
+    assert dict(read_config(arrived.kafka, arrived.secrets.settings).library)["sasl.password"] == "hunter4"
+    spec = TaskSpec(id="t", kind=TaskKind.CONSUME, warehouse="w", table="k", txn=0, estimate=Cost(), payload=payload)
+    assert "hunter" not in repr(order) + repr(arrived) + repr(spec)
+
+
+def test_an_order_of_an_older_server_has_no_secrets_apart() -> None:
+    world = World()
+    stored = kafka(world.kafka(), kafka_sasl_password="hunter2")
+    order = ConsumeOrder(
+        kafka=stored, views=(), dead_letters=None, consumer=0, fence=Fence("f", 1), positions=(), root="/nowhere"
+    )
+    told = msgspec.msgpack.decode(ENCODER.encode(order))
+    del told["secrets"]
+    arrived = ORDER_DECODER.decode(msgspec.msgpack.encode(told))
+    assert dict(read_config(arrived.kafka, arrived.secrets.settings).library)["sasl.password"] == "hunter2"
 
 
 @pytest.mark.parametrize("pairs", ["plugin.library.paths=/tmp/evil.so", "ssl.ca.location=/etc/ssl/ca.pem"])

@@ -11,6 +11,11 @@ from tests.sql_world import SqlWorld, refused
 from tilth.base import logs
 from tilth.base.errors import TilthError
 from tilth.catalog.keys import Space, span
+from tilth.ingest.definitions import broker_config
+from tilth.model.audit import AuditEvent
+from tilth.model.table import Column, KafkaDef, Schema
+from tilth.model.types import Kind, Simple
+from tilth.node import move_secrets
 from tilth.sql import SYSTEM_TABLES
 from tilth.sql.redact import redacted, shown_statement
 
@@ -69,6 +74,33 @@ def test_they_are_stored_apart_and_shown_nowhere(world: SqlWorld, caplog: pytest
     check_hidden(message, str(shown), described, changed, shown_anywhere(world), caplog.text)
     lines = world.rows("SELECT statement FROM system.audit_log")
     assert any("kafka_sasl_password = '[HIDDEN]'" in str(line) for line in lines)
+
+
+def test_what_an_older_version_stored_is_moved_at_the_start(world: SqlWorld) -> None:
+    """Definitions, dropped ones too, and lines of the audit log; the consumer still gets the password."""
+    library = "client.rack=r;ssl.key.password=hunter3"
+    settings = {"kafka_broker_list": "b:1", "kafka_topic_list": "t", "kafka_format": "CSV"}
+    old = settings | {"kafka_sasl_password": "hunter2", LIBRARY: library}
+    schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
+    for name in ("k", "gone"):
+        stored = KafkaDef(uuid="", database="default", name=name, schema=schema, settings=old)
+        made = world.catalog.tables.create(stored)
+    world.catalog.tables.drop(made.uuid)
+    statement = "ALTER TABLE k MODIFY SETTING kafka_sasl_password = 'hunter2'"
+    world.catalog.audit.record(AuditEvent(at_ms=1, verb="ALTER", table="default.k", statement=statement))
+    move_secrets(world.catalog)
+    check_hidden(shown_anywhere(world))
+    assert secrets_of(world) == {"kafka_sasl_password": "hunter2", LIBRARY: library}
+    world.run("UNDROP TABLE gone")
+    assert secrets_of(world, "gone")["kafka_sasl_password"] == "hunter2"
+    ((shown,),) = world.rows("SHOW CREATE TABLE gone")
+    assert "client.rack=r;ssl.key.password=[HIDDEN]" in str(shown)
+    kafka = world.catalog.tables.get("default", "k")
+    assert isinstance(kafka, KafkaDef)
+    config = broker_config(world.catalog, kafka, "")
+    assert {"sasl.password": "hunter2", "ssl.key.password": "hunter3"}.items() <= dict(config.library).items()
+    move_secrets(world.catalog)
+    assert secrets_of(world) == {"kafka_sasl_password": "hunter2", LIBRARY: library}
 
 
 def test_reset_and_replacement_of_pairs_take_them_away(world: SqlWorld) -> None:
@@ -174,6 +206,7 @@ def test_a_defect_shows_none_either(world: SqlWorld, monkeypatch: pytest.MonkeyP
     assert "RuntimeError" in error.message
     # A line of the log that quotes what nobody has looked at.
     logs.Log("test").error("broke", error=RuntimeError(f"with {PASSWORD}"))
+    logs.set_up(level="info", path=None)
     check_hidden(str(error), path.read_text())
     assert "[HIDDEN]" in path.read_text()
 
