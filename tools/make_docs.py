@@ -59,7 +59,7 @@ SCOPES = {
     Scope.SESSION: (
         "Session",
         "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Some settings of Spark are "
-        "taken too; they stand below.",
+        "accepted too; they are listed below.",
     ),
 }
 
@@ -67,18 +67,18 @@ SCOPES = {
 _WHO_MAY_CALL = """
 ## Who may call
 
-There are no accounts: whoever reaches the port may do everything, so listen where only your programs are. What a
-browser sends is looked at, for it may act for a page that somebody else has made:
+There are no accounts: anybody who reaches the port can run any statement. Listen on an address that only your programs
+can reach. Requests of browsers are checked, because a page of another site may have caused them:
 
-- `Host` must name the node: `localhost`, the address or name of `--listen` (for `0.0.0.0` and `::` every address and
-  the machine's name), or a name in the setting `server.allowed-hosts`. Else 403 `HOST_REFUSED`.
-- `Origin`, where it is sent, must be the node's own or one of `server.allowed-origins`, and a page of another site
-  cannot load anything from here. Else 403 `ORIGIN_REFUSED`.
-- A `POST` from a browser needs a content type that browsers do not send unasked, `application/sql` for instance. Else
-  403 `CONTENT_TYPE_REFUSED`.
+- `Host` must be `localhost`, the address or name of `--listen` (for `0.0.0.0` and `::` any address and the name of the
+  machine), or a name in the setting `server.allowed-hosts`. Otherwise the answer is 403 `HOST_REFUSED`.
+- `Origin`, if present, must be the node's own or one of `server.allowed-origins`; pages of other sites cannot load
+  anything from the node. Otherwise the answer is 403 `ORIGIN_REFUSED`.
+- A `POST` of a browser needs a content type that requires a preflight request, for example `application/sql`. Otherwise
+  the answer is 403 `CONTENT_TYPE_REFUSED`.
 
-Programs send no `Origin` and need none of this: `curl --data 'SELECT 1' http://127.0.0.1:7411/v1/sql` works as it is.
-No `GET` changes anything.""".splitlines()
+Programs send no `Origin`: `curl --data 'SELECT 1' http://127.0.0.1:7411/v1/sql` works without further options. No `GET`
+changes anything.""".splitlines()
 
 
 def pages() -> dict[str, str]:
@@ -151,17 +151,17 @@ def _settings_page() -> Iterator[str]:
         ]
         yield from _table(("setting", "default", "allowed", "what it does", "also known as"), rows)
     yield from ("", "## Settings of Spark", "")
-    yield "A statement may set these for itself, as settings of its session; any other is refused with `NOT_ALLOWED`."
-    yield "The operator sets what holds for all by the node's setting `warehouse.spark-conf`."
+    yield "A statement can set these for itself; all others are refused with `NOT_ALLOWED`. The node's setting"
+    yield "`warehouse.spark-conf` applies to all statements."
     yield from ("", ", ".join(f"`{name}`" for name in sorted(SPARK_SETTINGS)))
     yield from ("", "## Settings of librdkafka", "")
-    yield "A Kafka table may have these in `kafka_extra_librdkafka_config`, and no others. Secrets (*) are kept apart"
-    yield "and shown as `[HIDDEN]`. Files (+) are below the folder of `ingest.certificates-folder`, or `probe`: those"
-    yield "of the system."
+    yield "A Kafka table can have these in `kafka_extra_librdkafka_config`; others are refused. Secrets (*) are stored"
+    yield "apart and shown as `[HIDDEN]`. Files (+) must be below the folder of `ingest.certificates-folder`; the value"
+    yield "`probe` stands for the certificates of the system."
     signs = {name: "*" if name in library.SECRETS else "+" if name in library.FILES else "" for name in library.ALLOWED}
     yield from ("", ", ".join(f"`{name}`{sign}" for name, sign in sorted(signs.items())))
-    yield from ("", "Refused for a reason of their own, by the beginnings of their names:", "")
-    yield from _table(("begins with", "why", "what to do instead"), [(f"`{b}`", w, i) for b, w, i in library.REASONS])
+    yield from ("", "These are refused for the following reasons:", "")
+    yield from _table(("prefix", "why", "what to do instead"), [(f"`{b}`", w, i) for b, w, i in library.REASONS])
 
 
 # Any: as above.
@@ -200,10 +200,9 @@ def _errors_page() -> Iterator[str]:
 def _functions_page() -> Iterator[str]:
     allowed = allow_list()
     yield from ("# Functions", "")
-    yield "Queries, views, conditions and defaults may call these functions; Spark's reference says what they do. A"
-    yield "function computes a value of its arguments: none runs a program, reads a file or shows the node. Any other"
-    yield "name is refused."
-    yield "`current_user()`, `user` and `session_user()` are always `tilth`."
+    yield "Queries, views, conditions and defaults can call these functions; Spark's reference describes them. Each"
+    yield "computes a value from its arguments; none runs a program, reads a file or reveals anything about the node."
+    yield "All other functions are refused. `current_user()`, `user` and `session_user()` return `tilth`."
     words = sorted(name for name in allowed.functions if name[0].isalpha())
     for title, names in (("Functions", words), ("Functions in FROM", sorted(allowed.table_functions))):
         yield from ("", f"## {title}", "", ", ".join(f"`{name}`" for name in names))

@@ -69,7 +69,7 @@ NODE_SETTINGS = SettingGroup(
     )
 )
 
-#: Modes of folders: the node's alone; others' rights taken away, those of a group to write too.
+#: Modes of folders: private; readable by a group.
 _PRIVATE = 0o700
 _GROUP_READS = 0o750
 
@@ -263,10 +263,10 @@ def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
 
 
 def move_secrets(catalog: Catalog) -> None:
-    """Out of definitions and audit lines that an older version wrote."""
+    """Move secrets out of definitions and audit lines of older versions."""
     found = catalog.secrets.in_definitions(KAFKA_SETTINGS.parted)
     if found:
-        # First, for a crash between both: as long as a definition has secrets, this comes again.
+        # First: after a crash, definitions that still contain secrets start it again.
         catalog.audit.rewrite(shown_statement)
     for relation in found:
         catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
@@ -286,12 +286,16 @@ def _prepared(folder: Path) -> Path:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Catalog, logs and Spark's files are the node's alone. Of the folder itself and the tables' files a group that the
-    operator lets in may read: readers with a Spark of their own."""
-    for each in (folder, folder / "tables"):
-        each.chmod(each.stat().st_mode & _GROUP_READS)
-    for name in ("catalog", "spark", "log"):
-        (folder / name).chmod(_PRIVATE)
+    """Make catalog, logs and Spark's files private. A group that the operator admits can read the tables, with a Spark
+    of its own."""
+    modes = {each: each.stat().st_mode & _GROUP_READS for each in (folder, folder / "tables")}
+    modes |= {folder / name: _PRIVATE for name in ("catalog", "spark", "log")}
+    for each, mode in modes.items():
+        try:
+            each.chmod(mode)
+        except PermissionError as error:
+            # It belongs to another user, as a volume of a container may.
+            _log.warning("folder_stays_open", folder=each, reason=error.strerror)
 
 
 def _check_writable(folder: Path) -> None:

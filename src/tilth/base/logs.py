@@ -21,7 +21,7 @@ from tilth.base.secrets import without_secrets
 from tilth.base.settings import LogSettings
 
 _ROOT = "tilth"
-#: Secrets that lines are searched for: those of the newest statements and consumers.
+#: Secrets that are replaced in log lines: those of the newest statements and consumers.
 _HIDDEN_MAX = 1_000
 
 _hidden: OrderedDict[str, None] = OrderedDict()
@@ -70,16 +70,10 @@ def set_up(*, level: str, path: str | None, settings: LogSettings | None = None)
 
 
 class _File(RotatingFileHandler):
-    """A file of bounded size, with earlier ones beside it; its owner alone may read them."""
+    """A log file of bounded size with older ones beside it, readable by its owner only."""
 
     def __init__(self, path: str, bounds: LogSettings) -> None:
         super().__init__(path, maxBytes=bounds.size_max, backupCount=bounds.files_max - 1, encoding="utf-8")
-
-    def doRollover(self) -> None:  # noqa: N802  # logging's name
-        super().doRollover()
-        if self.backupCount == 0 and self.stream is not None:
-            # Without another file to put it into, it would only be opened again.
-            self.stream.truncate(0)
 
     def _open(self) -> TextIOWrapper:
         os.close(os.open(self.baseFilename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
@@ -87,9 +81,9 @@ class _File(RotatingFileHandler):
 
 
 def rotate_appended(path: Path, bounds: LogSettings) -> bool:
-    """Puts a file aside to which another process appends, once it is too large; True if it was.
+    """Rotate a file to which another process appends, if it is too large; return whether it was.
 
-    What is written between the copy and the cut is lost: lines of a moment.
+    Lines that are written between the copy and the truncation are lost.
     """
     try:
         if path.stat().st_size <= bounds.size_max:
@@ -100,17 +94,16 @@ def rotate_appended(path: Path, bounds: LogSettings) -> bool:
         older = path.with_name(f"{path.name}.{number}")
         if older.exists():
             older.replace(path.with_name(f"{path.name}.{number + 1}"))
-    if bounds.files_max > 1:
-        # Of a file that grew unseen, its end.
-        with path.open("rb") as whole, path.with_name(f"{path.name}.1").open("wb") as aside:
-            whole.seek(-bounds.size_max, os.SEEK_END)
-            shutil.copyfileobj(whole, aside)
+    # Only the end of a file that grew while nobody rotated it.
+    with path.open("rb") as whole, path.with_name(f"{path.name}.1").open("wb") as aside:
+        whole.seek(-bounds.size_max, os.SEEK_END)
+        shutil.copyfileobj(whole, aside)
     os.truncate(path, 0)
     return True
 
 
 def hide_in_lines(secrets: Iterable[str]) -> None:
-    """From now on no line shows them: a traceback, for instance, may quote what nobody has looked at."""
+    """Replace these secrets in all later lines; a traceback, for example, may quote one."""
     with _hidden_lock:
         for secret in secrets:
             _hidden[secret] = None
@@ -120,7 +113,7 @@ def hide_in_lines(secrets: Iterable[str]) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Lines without the secrets that went through this process."""
+    """Formats lines without the secrets that this process has handled."""
 
     def format(self, record: logging.LogRecord) -> str:
         with _hidden_lock:

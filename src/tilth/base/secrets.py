@@ -1,9 +1,9 @@
-"""Texts that nobody may read: how they are shown, and how they are taken out of other texts. Pure.
+"""Secrets in messages: replaced by a sign, whole or quoted in part. Pure.
 
-Covers: the sign that stands for a secret, hiding known secrets in messages. Does not cover: log lines (logs.py), which
-settings are secrets (each room's `settings.py`), where they are kept (tilth.catalog).
-Always holds: a text that begins like a known secret is hidden as far as it goes on like it, so that a message that
-quotes a part of one does not show that part.
+Covers: the sign, and replacing known secrets in a text. Does not cover: log lines (logs.py), which settings are secrets
+(each room's `settings.py`), where they are stored (tilth.catalog).
+Always holds: a quote of the beginning of a secret is replaced as far as it matches, so that a message that cuts a
+secret off shows no part of it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-#: Stands for a secret wherever one would be shown.
+#: Shown in place of a secret.
 HIDDEN = "[HIDDEN]"
-#: So many characters of a secret are recognized as its beginning.
+#: Number of characters by which the beginning of a secret is recognized.
 _BEGINNING = 8
-#: A shorter one is hidden where it stands alone only: else every letter of it would go from every word.
+#: A shorter secret is replaced only as a whole word; otherwise single letters would vanish from all words.
 _ALONE_BELOW = 4
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """The text with the sign in the place of each secret, or of what is quoted of its beginning."""
+    """Return the text with each secret, or each quote of its beginning, replaced by the sign."""
     for secret in sorted(set(secrets), key=len, reverse=True):
         if not secret or secret == HIDDEN:
             continue

@@ -59,12 +59,12 @@ class Setting(Generic[T]):
     unit: str = ""
     #: Further names that users of other systems know.
     aliases: tuple[str, ...] = ()
-    #: The text as people may read it; of a secret, `hidden`.
+    #: Returns the text without its secrets; `hidden` for a setting that is a secret.
     shown: Callable[[str], str] = str
 
     @property
     def has_secrets(self) -> bool:
-        """Whether its text, or a part of it, is nobody's to read."""
+        """Whether its text is a secret or contains one."""
         return self.shown is not str
 
     def read(self, text: str) -> T:
@@ -72,7 +72,7 @@ class Setting(Generic[T]):
         try:
             value = self.parse(text)
         except ValueError as error:
-            # What the parser says may quote the text.
+            # The parser's own message may quote the text.
             cause = error if self.shown(text) == text else None
             raise BadSettingError(
                 setting=self.name, value=repr(self.shown(text)), allowed=self.allowed or self.kind
@@ -122,7 +122,7 @@ class SettingGroup:
         return checked
 
     def parted(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """The texts by canonical names as people may read them, and the secrets among them as they are."""
+        """Return the texts without their secrets, and the full texts of those that contain any; both by name."""
         shown: dict[str, str] = {}
         secrets: dict[str, str] = {}
         for name, text in given.items():
@@ -134,7 +134,7 @@ class SettingGroup:
 
 
 def hidden(text: str) -> str:
-    """What is shown of a secret; nothing is shown of nothing."""
+    """Return the sign for a secret; an empty text stays empty."""
     return HIDDEN if text else ""
 
 
@@ -163,21 +163,21 @@ LOG_SIZE_MAX: Setting[int] = Setting(
     check=lambda size: size >= 64 * KIB,
     allowed="64 KiB and up",
     unit="bytes",
-    doc="A log file that is larger is put aside, and a new one begun: the node's own (`--log-file`), and those of "
-    "Spark in the folder `log`. More: a longer look back. Less: less disk.",
+    doc="Size at which a log file is rotated: the node's own (`--log-file`), and those of Spark in the folder `log`. "
+    "More: a longer history. Less: less disk.",
 )
 LOG_FILES_MAX: Setting[int] = Setting(
     name="log.files-max",
     scope=Scope.NODE,
     default=4,
     parse=int,
-    check=lambda count: 1 <= count <= 1000,
-    allowed="1 to 1000",
+    check=lambda count: 2 <= count <= 1000,
+    allowed="2 to 1000",
     unit="files",
-    doc="How many files of each log there are, with the one that is written; the oldest goes. More: a longer look "
-    "back. Fewer: less disk.",
+    doc="Number of files of each log, the current one included; rotation removes the oldest. More: a longer history. "
+    "Fewer: less disk.",
 )
-#: Of every log that the node writes.
+#: Settings of all logs that the node writes.
 LOG_SETTINGS = SettingGroup((LOG_SIZE_MAX, LOG_FILES_MAX))
 
 
@@ -190,7 +190,7 @@ class LogSettings:
 
 
 def log_settings(given: Mapping[str, str]) -> LogSettings:
-    """The settings of the node's texts; raises BadSettingError. Settings of others are passed over."""
+    """Return the settings among the node's texts, ignoring those of other rooms. Raises BadSettingError."""
     names = {setting.name for setting in LOG_SETTINGS.all}
     values = LOG_SETTINGS.read({name: text for name, text in given.items() if name in names})
     return LogSettings(size_max=value_of(values, LOG_SIZE_MAX), files_max=value_of(values, LOG_FILES_MAX))

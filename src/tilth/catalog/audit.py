@@ -54,7 +54,7 @@ class Audit:
             return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
 
     def rewrite(self, shown: Callable[[str], str]) -> int:
-        """Gives each line the statement and the outcome that the function makes of them; returns how many changed."""
+        """Apply a function to the statement and the outcome of each line; return how many lines changed."""
 
         def plan(view: ReadView, keys: list[bytes]) -> Plan[int]:
             puts = {}

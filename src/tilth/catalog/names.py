@@ -117,7 +117,8 @@ def added_relation(view: ReadView, relation: Relation) -> tuple[Puts, list[Preco
 def changed_secrets(
     view: ReadView, uuid: str, secrets: Mapping[str, str], gone: Collection[str] = ()
 ) -> tuple[Puts, list[bytes], list[Precondition]]:
-    """What gives a relation these secrets beside those that it has, and takes away the others by their names."""
+    """Plan a relation's secrets: the present ones without those in `gone`, and the new ones. Returns puts, deletes and
+    preconditions."""
     key = pack(Space.SECRET, uuid)
     found = view.get(key)
     if found is None and not secrets:

@@ -1,8 +1,8 @@
-"""Passwords and keys of relations: in records of their own, so that no definition carries them.
+"""Passwords and keys of relations, in records separate from the definitions.
 
-Covers: reading them, and moving those that older programs kept in definitions and audit lines. Does not cover: writing
-them, which is one commit with the definition (tables.py), and which texts are secrets (whoever defines the settings).
-Always holds: who reads a definition, or a backup of definitions, reads no secret.
+Covers: reading them, and moving them out of definitions of older versions. Does not cover: writing them, which is one
+commit with the definition (tables.py); which texts are secrets (the rooms that declare the settings).
+Always holds: a definition, and thus a copy of definitions, contains no secret.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilth.catalog.records import DroppedTable
 from tilth.model.secret import Secrets
 from tilth.model.table import KafkaDef, Relation, full_name
 
-#: The settings of a relation as people may read them, and the secrets among them.
+#: Splits settings into redacted texts and secrets.
 Part = Callable[[Mapping[str, str]], tuple[dict[str, str], dict[str, str]]]
 
 _log = Log("catalog")
@@ -37,24 +37,24 @@ class SecretStore:
         self._kv = kv
 
     def of(self, uuid: str) -> Secrets:
-        """Those of a relation, a dropped one too."""
+        """Return the secrets of a relation, also of a dropped one."""
         return read(self._kv, pack(Space.SECRET, uuid), codec.SECRETS) or Secrets()
 
     def in_definitions(self, part: Part) -> list[Relation]:
-        """The relations, dropped ones too, in whose definitions an older program has left secrets."""
+        """Return the relations, dropped ones included, whose definitions of older versions contain secrets."""
         with self._kv.view() as view:
             found = [*read_all(view, codec.RELATIONS, Space.RELATION)]
             found += [each.relation for each in read_all(view, codec.DROPPED, Space.DROPPED)]
         return [each for each in found if isinstance(each, KafkaDef) and part(each.settings)[1]]
 
     def move(self, relation: Relation, part: Part) -> None:
-        """Moves those of a relation out of its definition, in one commit."""
+        """Move the secrets of a relation out of its definition, in one commit."""
         if change(self._kv, self._clock, partial(_moved, uuid=relation.uuid, part=part)):
             _log.info("secrets_moved", cause_id=relation.uuid, table=full_name(relation))
 
 
 def _moved(view: ReadView, uuid: str, part: Part) -> Plan[int]:
-    """The definition, wherever it is, without its secrets."""
+    """Plan the move for a relation that exists or was dropped."""
     dropped = read(view, pack(Space.DROPPED, uuid), codec.DROPPED)
     key = pack(Space.RELATION if dropped is None else Space.DROPPED, uuid)
     relation: Relation | None = read(view, key, codec.RELATIONS) if dropped is None else dropped.relation

@@ -45,7 +45,6 @@ from tilth.catalog.requirements import check_planned
 from tilth.model.part import Part
 from tilth.model.table import Relation, Schema, TableDef, ViewDef, full_name
 
-#: A relation without any.
 NO_SECRETS: Mapping[str, str] = {}
 
 
@@ -106,8 +105,9 @@ class Tables:
     ) -> Relation:
         """The new relation, or with `if_not_exists` the one that has the name. A uuid is given where there is none.
 
-        `secrets`: texts of settings that its definition only hints at. Raises DatabaseNotFoundError, TableExistsError,
-        ReservedNameError, and for a view without source or target TableNotFoundError or WrongEngineError.
+        `secrets`: full texts of the settings that its definition has redacted. Raises DatabaseNotFoundError,
+        TableExistsError, ReservedNameError, and for a view without source or target TableNotFoundError or
+        WrongEngineError.
         """
         check_not_system(relation.database)
         new: Relation = relation if relation.uuid else msgspec.structs.replace(relation, uuid=self._ids())
@@ -182,7 +182,7 @@ class Tables:
         secrets: Mapping[str, str] = NO_SECRETS,
     ) -> Relation:
         """The relation with its new settings. Names and values are taken as they are:
-        whoever calls has checked them, and has put the `secrets` among them apart.
+        the caller has checked them, and has redacted those whose full texts are in `secrets`.
         """
         key = pack(Space.RELATION, uuid)
 
@@ -193,12 +193,12 @@ class Tables:
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
             changed: Relation = msgspec.structs.replace(relation, settings=kept | dict(changes))
             pinned = unchanged(key, view.get(key))
-            told, untold, others = changed_secrets(view, uuid, secrets, gone=[*changes, *reset])
+            kept_secrets, deletes, others = changed_secrets(view, uuid, secrets, gone=[*changes, *reset])
             return Plan(
                 result=changed,
                 preconditions=[pinned, *others],
-                puts={key: codec.RELATIONS.encode(changed), **told},
-                deletes=untold,
+                puts={key: codec.RELATIONS.encode(changed), **kept_secrets},
+                deletes=deletes,
             )
 
         return change(self._kv, self._clock, plan)

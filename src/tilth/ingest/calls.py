@@ -43,7 +43,7 @@ class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
     positions: tuple[Position, ...]
     #: The folder of all tables.
     root: str
-    #: What the definition of the Kafka table only hints at.
+    #: Of the Kafka table.
     secrets: Secrets = Secrets()
 
 

@@ -41,7 +41,7 @@ class Definitions:
     #: By the views' uuids.
     views: tuple[ViewOrder, ...]
     dead_letters: TableDef | None
-    #: What the definition of the Kafka table only hints at.
+    #: Of the Kafka table.
     secrets: Secrets = field(default_factory=Secrets)
 
     def fingerprint(self) -> str:
@@ -67,12 +67,12 @@ def check_kafka(kafka: KafkaDef) -> KafkaConfig:
 
 
 def check_library(config: KafkaConfig, certificates_folder: str) -> None:
-    """Raises BadSettingError for a setting of librdkafka that a Kafka table cannot have, or a file from elsewhere."""
+    """Raises BadSettingError for a setting of librdkafka or a file that is not allowed."""
     check_pairs(dict(config.library), certificates_folder, os.path.realpath)
 
 
 def broker_config(catalog: Catalog, kafka: KafkaDef, certificates_folder: str) -> KafkaConfig:
-    """All that is needed to ask its brokers, its secrets too. Raises an error of the settings."""
+    """Return the settings with the secrets, as needed to connect to the brokers. Raises an error of the settings."""
     config = read_config(kafka, catalog.secrets.of(kafka.uuid).settings)
     check_library(config, certificates_folder)
     hide_in_lines(config.secrets)

@@ -201,7 +201,7 @@ def _consumer(config: KafkaConfig) -> confluent_kafka.Consumer:
     try:
         return confluent_kafka.Consumer(_fetch_settings(config), logger=_silent)
     except (KafkaException, ValueError, TypeError) as error:
-        # Its own error quotes values, those of secrets too.
+        # The library's error quotes values, secrets included.
         raise _unavailable(config, error) from None
 
 

@@ -1,8 +1,8 @@
-"""Which settings of librdkafka a Kafka table may have: an allow list by name. Pure.
+"""Allow list of the settings of librdkafka that a Kafka table can have. Pure.
 
-Covers: names, which of them are secrets, which are files and where those may be. Does not cover: values, which
-librdkafka checks. Always holds: nothing that is allowed loads a library, runs a command, reads a file outside of the
-operator's folder, or decides what is read.
+Covers: names, which of them are secrets, which are files and where these may be. Does not cover: values, which
+librdkafka checks. Always holds: no allowed setting loads a library, runs a command, reads a file outside of the
+operator's folder, or changes which messages are read.
 """
 
 from __future__ import annotations
@@ -35,34 +35,38 @@ sasl.mechanism sasl.mechanisms sasl.oauthbearer.client.id sasl.oauthbearer.exten
 sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url sasl.username security.protocol ssl.ca.pem
 ssl.certificate.pem ssl.cipher.suites ssl.curves.list ssl.endpoint.identification.algorithm ssl.sigalgs.list
 """
-#: Nobody may read them.
+#: Never shown.
 SECRETS = frozenset(
     "sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.password ssl.key.password ssl.key.pem "
     "ssl.keystore.password".split()
 )
-#: Their values are files.
+#: Their values are paths.
 FILES = frozenset(
     "https.ca.location ssl.ca.location ssl.certificate.location ssl.crl.location ssl.key.location "
     "ssl.keystore.location".split()
 )
 ALLOWED = frozenset((_TUNING + _SECURITY).split()) | SECRETS | FILES
-#: Looks for the certificates of the system.
+#: Value of `ssl.ca.location` for the certificates of the system.
 _PROBE = "probe"
 
-_DECIDED = "it decides what is read, which the catalog does"
-_LOGS = "it writes what is sent, secrets among it, or calls programs of an application that is not there"
-_SHELL = "it becomes part of a command that a shell runs"
+_DECIDED = "the catalog decides what is read"
+_LOGS = "it logs requests with their secrets, or needs a callback"
+_SHELL = "librdkafka runs a shell command with it"
 _LOADS = "it loads a library into the node"
-#: By the beginning of the name: why it is refused, and what to do instead.
+#: Prefix of the name, the reason for the refusal, what to do instead.
 REASONS: tuple[tuple[str, str, str], ...] = (
     ("plugin.", _LOADS, "leave it out"),
     ("ssl.engine", _LOADS, "give certificates and keys as PEM"),
-    ("ssl.providers", _LOADS, "the operator of the node sets up OpenSSL"),
+    ("ssl.providers", _LOADS, "ask the operator to configure OpenSSL"),
     ("sasl.kerberos.", _SHELL, "renew the ticket outside of the node"),
-    ("sasl.oauthbearer.assertion", "it reads files, and signs with them", "use sasl.oauthbearer.client.secret"),
-    ("sasl.oauthbearer.metadata", "it asks the machine's own cloud account", "use sasl.oauthbearer.client.secret"),
-    ("bootstrap.servers", "it is named elsewhere", "set kafka_broker_list"),
-    ("metadata.broker.list", "it is named elsewhere", "set kafka_broker_list"),
+    ("sasl.oauthbearer.assertion", "it reads key files of the node", "use sasl.oauthbearer.client.secret"),
+    (
+        "sasl.oauthbearer.metadata",
+        "it uses the cloud account of the node's machine",
+        "use sasl.oauthbearer.client.secret",
+    ),
+    ("bootstrap.servers", "a setting of its own exists", "set kafka_broker_list"),
+    ("metadata.broker.list", "a setting of its own exists", "set kafka_broker_list"),
     ("group.", _DECIDED, "set kafka_group_name"),
     ("auto.offset.reset", _DECIDED, "set kafka_auto_offset_reset"),
     ("isolation.level", _DECIDED, "set kafka_isolation_level"),
@@ -70,15 +74,15 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("auto.commit.", _DECIDED, "leave it out"),
     ("enable.partition.eof", _DECIDED, "leave it out"),
     ("partition.assignment.strategy", _DECIDED, "set kafka_num_consumers"),
-    ("check.crcs", "a round must be as it was sent", "leave it out"),
-    ("debug", _LOGS, "leave it out; system.kafka_log tells what a consumer does"),
-    ("log", _LOGS, "leave it out; system.kafka_log tells what a consumer does"),
+    ("check.crcs", "messages must arrive as they were sent", "leave it out"),
+    ("debug", _LOGS, "leave it out; system.kafka_log shows what a consumer does"),
+    ("log", _LOGS, "leave it out; system.kafka_log shows what a consumer does"),
     ("statistics.", _LOGS, "leave it out; system.kafka_tables has the numbers"),
 )
 
 
 def read_pairs(text: str) -> dict[str, str]:
-    """`{"a": 1}` or `a=1;b=2` as a mapping. Raises ValueError."""
+    """Parse `{"a": 1}` or `a=1;b=2`. Raises ValueError."""
     if text.strip().startswith("{"):
         given = json.loads(text)
         return {
@@ -92,7 +96,7 @@ def read_pairs(text: str) -> dict[str, str]:
 
 
 def shown_pairs(text: str) -> str:
-    """The text without the secrets in it; of a text that cannot be read nothing."""
+    """Return the text with its secrets redacted; a text that cannot be parsed is redacted as a whole."""
     try:
         pairs = read_pairs(text)
     except ValueError:
@@ -106,7 +110,7 @@ def shown_pairs(text: str) -> str:
 
 
 def secrets_in(text: str) -> list[str]:
-    """The values of the secrets in the text; the text itself where it cannot be read."""
+    """Return the secrets in the text; a text that cannot be parsed is one."""
     try:
         pairs = read_pairs(text)
     except ValueError:
@@ -115,16 +119,16 @@ def secrets_in(text: str) -> list[str]:
 
 
 def is_secret(name: str) -> bool:
-    """Of a name that is not known too, if it sounds like one."""
+    """Return whether the setting is a secret; an unknown one is if its name contains a typical word."""
     lowered = name.lower()
-    sounds = ("password", "passphrase", "secret", "token", "private.key", "key.pem", "credential")
-    return lowered in SECRETS or (lowered not in ALLOWED and any(sound in lowered for sound in sounds))
+    words = ("password", "passphrase", "secret", "token", "private.key", "key.pem", "credential")
+    return lowered in SECRETS or (lowered not in ALLOWED and any(word in lowered for word in words))
 
 
 def check_pairs(pairs: Mapping[str, str], folder: str, real_path: Callable[[str], str]) -> None:
     """Raises BadSettingError for a setting that a Kafka table cannot have.
 
-    `folder`: where files with certificates may be; empty: nowhere. `real_path` follows links.
+    `folder`: files must be below it; empty: no files. `real_path` resolves symbolic links.
     """
     for name, value in pairs.items():
         if name in FILES:
@@ -132,10 +136,10 @@ def check_pairs(pairs: Mapping[str, str], folder: str, real_path: Callable[[str]
         elif name not in ALLOWED:
             raise _refused(name)
         elif name == "sasl.oauthbearer.token.endpoint.url" and not value.startswith("https://"):
-            raise BadSettingError("tokens are fetched over https only", setting=SETTING, name=name)
+            raise BadSettingError("the token endpoint must use https", setting=SETTING, name=name)
         elif HIDDEN in value and name in SECRETS:
-            hint = "the secret itself is needed: ALTER TABLE .. MODIFY SETTING with all pairs"
-            raise BadSettingError("this stands for a secret and is none", setting=SETTING, name=name, hint=hint)
+            hint = "ALTER TABLE .. MODIFY SETTING with the secret itself"
+            raise BadSettingError("the secret of this setting is missing", setting=SETTING, name=name, hint=hint)
 
 
 def _check_file(name: str, value: str, folder: str, real_path: Callable[[str], str]) -> None:
@@ -145,20 +149,22 @@ def _check_file(name: str, value: str, folder: str, real_path: Callable[[str], s
     instead = f"write the certificate itself into {pem}, or " if pem in ALLOWED else ""
     if not folder:
         hint = f"{instead}ask the operator to name a folder by the node's setting ingest.certificates-folder"
-        raise BadSettingError("files are not read by their paths", setting=SETTING, name=name, hint=hint)
+        raise BadSettingError("files cannot be named by path", setting=SETTING, name=name, hint=hint)
     allowed = real_path(folder).rstrip("/") + "/"
     if not value.startswith("/") or "\0" in value or not f"{real_path(value)}/".startswith(allowed):
         hint = f"{instead}put it below the folder of the node's setting ingest.certificates-folder"
-        raise BadSettingError("this file is not where certificates are", setting=SETTING, name=name, hint=hint)
+        raise BadSettingError(
+            "the file is not below the folder for certificates", setting=SETTING, name=name, hint=hint
+        )
 
 
 def _refused(name: str) -> BadSettingError:
     for beginning, why, instead in REASONS:
         if name.startswith(beginning):
-            told = f"this setting of librdkafka is refused, for {why}"
-            return BadSettingError(told, setting=SETTING, name=name, hint=instead)
+            message = f"this setting of librdkafka is not allowed: {why}"
+            return BadSettingError(message, setting=SETTING, name=name, hint=instead)
     if name.endswith("_cb"):
-        return BadSettingError(f"this setting of librdkafka is refused, for {_LOGS}", setting=SETTING, name=name)
+        return BadSettingError(f"this setting of librdkafka is not allowed: {_LOGS}", setting=SETTING, name=name)
     near = get_close_matches(name, ALLOWED, n=_NEAR_MAX)
     meant = f"did you mean {', '.join(near)}? " if near else ""
     hint = f"{meant}docs/reference/settings.md lists those that a Kafka table can have"

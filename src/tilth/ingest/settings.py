@@ -271,8 +271,8 @@ LIBRARY: Setting[str] = Setting(
     default="",
     parse=_pairs,
     allowed="a JSON object, or a=1;b=2",
-    doc="Further settings of librdkafka, which win over Tilth's own; the page lists those that a table can have. "
-    "Passwords and keys among them are kept apart and never shown.",
+    doc="Further settings of librdkafka, which override Tilth's own; this page lists the allowed ones. Passwords and "
+    "keys among them are stored apart and never shown.",
     aliases=("extra_librdkafka_config",),
     shown=shown_pairs,
 )
@@ -281,7 +281,7 @@ SASL_MECHANISM = _text("kafka_sasl_mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-
 SASL_USER = _text("kafka_sasl_username", "The name for SASL.")
 SASL_PASSWORD = _text(
     "kafka_sasl_password",
-    f"The password for SASL. It is kept apart from the table's definition and shown as `{HIDDEN}`.",
+    f"The password for SASL. It is stored apart from the table's definition and shown as `{HIDDEN}`.",
     shown=hidden,
 )
 SKIP_UNKNOWN: Setting[bool] = Setting(
@@ -383,9 +383,10 @@ CERTIFICATES_FOLDER: Setting[str] = Setting(
     default="",
     parse=str.strip,
     check=lambda folder: not folder or folder.startswith("/"),
-    allowed="the whole path of a folder",
-    doc="Kafka tables may name files below this folder for certificates and keys (`ssl.ca.location` and its kin), and "
-    "no others. Every Spark executor reads them there. Empty: none; certificates are given as PEM text (`ssl.ca.pem`).",
+    allowed="the absolute path of a folder",
+    doc="Kafka tables can name files with certificates and keys below this folder (`ssl.ca.location` and the like), "
+    "and no other files. Every Spark executor reads them there. Empty: no files; certificates are PEM text "
+    "(`ssl.ca.pem`).",
 )
 #: Settings of the node.
 INGEST_SETTINGS = SettingGroup((MANAGER_INTERVAL, LOG_EVENTS, CERTIFICATES_FOLDER))
@@ -413,7 +414,7 @@ def ingest_settings(given: Mapping[str, str]) -> IngestSettings:
 
 
 def certificates_folder(given: Mapping[str, str]) -> str:
-    """Of the node's texts: below which Kafka tables may name files; empty: nowhere."""
+    """Return the folder below which Kafka tables can name files, from the node's texts; empty: no files."""
     return given.get(CERTIFICATES_FOLDER.name, CERTIFICATES_FOLDER.default)
 
 
@@ -441,7 +442,7 @@ class KafkaConfig:
     isolation: str
     skip_holes: bool
     round_tasks_max: int
-    #: For librdkafka, beside what the room sets itself. Passwords are among it.
+    #: For librdkafka, in addition to what the room sets itself; includes passwords.
     library: tuple[tuple[str, str], ...] = field(repr=False)
     skip_unknown: bool
     numbers_in_strings: bool
@@ -456,8 +457,7 @@ class KafkaConfig:
 def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> KafkaConfig:
     """The settings of a Kafka table; raises UnknownSettingError, BadSettingError or MissingSettingError.
 
-    `secrets`: those that its definition only hints at, by the names of settings; without them no broker can be asked
-    that wants them.
+    `secrets`: full texts of the settings that its definition has redacted; needed only to connect to a broker.
     """
     settings = kafka.settings | dict(secrets or {})
     values = KAFKA_SETTINGS.read(settings)

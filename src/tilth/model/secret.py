@@ -1,6 +1,6 @@
-"""What belongs to a table and nobody may read: passwords and keys.
+"""Passwords and keys of a table.
 
-Always holds: its `repr` shows names only, so that no message, log line or traceback shows a value.
+Always holds: `repr` shows names only, so that no message, log line or traceback shows a value.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import msgspec
 
 
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one relation. Its definition has what people may see in the place of each."""
+    """The secrets of one relation; its definition holds the redacted texts."""
 
-    #: Texts of settings, by canonical name.
+    #: Full texts of settings, by canonical name.
     settings: dict[str, str] = {}
 
     def __repr__(self) -> str:

@@ -53,7 +53,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes
 
     def __repr__(self) -> str:
-        # The payload may hold passwords.
+        # The payload may contain passwords.
         return f"TaskSpec(id={self.id!r}, kind={self.kind.value!r}, table={self.table!r})"
 
 

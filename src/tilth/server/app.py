@@ -8,7 +8,7 @@ GET  /v1/health                   components and how they are
 GET  /metrics                     Prometheus
 GET  /maintenance-manager         what maintenance does, did and weighs, as a page; `?raw` as text
 
-No GET changes anything. Who may come in: origin.py.
+No GET changes anything. origin.py refuses requests of other sites.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def build_app(doors: Doors) -> Starlette:
         Middleware(Guard, admission=welcome, ids=doors.ids),
     ]
     if settings.allowed_origins:
-        # Their pages may read the answers, and are answered when they ask before they send.
+        # Answers preflight requests of these pages, and lets them read the answers.
         shared = Middleware(
             CORSMiddleware,
             allow_origins=settings.allowed_origins,

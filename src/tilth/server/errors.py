@@ -59,19 +59,19 @@ class MethodNotAllowedError(InvalidInputError):
 
 
 class HostRefusedError(InvalidInputError):
-    """the node is not known by this host"""
+    """unknown host"""
 
     code = "HOST_REFUSED"
 
 
 class OriginRefusedError(InvalidInputError):
-    """pages of this origin may not call the node"""
+    """pages of this origin cannot call the node"""
 
     code = "ORIGIN_REFUSED"
 
 
 class ContentTypeRefusedError(InvalidInputError):
-    """a browser must send a content type that other sites cannot send unasked"""
+    """browsers must send a content type that needs a preflight request"""
 
     code = "CONTENT_TYPE_REFUSED"
 

@@ -1,9 +1,9 @@
-"""Which requests may come in: those of this node's own addresses, and of no page that another site has made. Pure.
+"""Refuses requests that web pages of other sites make a browser send.
 
-Covers: Host, Origin, Sec-Fetch-Site and the content type of a request; the middleware that asks. Does not cover: who a
-caller is (there are no accounts).
-Always holds: a page of another origin can neither post a statement nor read an answer, also where its name was made to
-lead to this node (DNS rebinding); programs, which send no Origin, are asked for their Host only.
+Covers: Host, Origin, Sec-Fetch-Site and the content type of a request, and the middleware that checks them. Does not
+cover: accounts, of which there are none.
+Always holds: a page of another origin can neither post a statement nor read an answer, also if its name is made to
+resolve to this node (DNS rebinding). Programs send no Origin; only their Host is checked.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.server.errors import ContentTypeRefusedError, HostRefusedError, OriginRefusedError, error_response
 
-#: What a browser sends from any page without asking first; a body without a type, too.
+#: Content types that a browser sends from any page without a preflight request; a missing one is among them.
 _SENT_UNASKED = frozenset({"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
 _READING = frozenset({"GET", "HEAD"})
 _FOREIGN = frozenset({"cross-site", "same-site"})
 _PORTS = {"http": 80, "https": 443}
-#: With every answer: no page may guess at its type, show it inside itself, or load it as if it were its own.
+#: Headers of every answer: no sniffing of its type, no frames, no embedding by other origins.
 _PROTECTION = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -35,32 +35,32 @@ _PROTECTION = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whom the node lets in."""
+    """Decides which requests are accepted."""
 
-    #: Names and addresses by which callers know the node, in lower case.
+    #: Names and addresses of the node, in lower case.
     hosts: frozenset[str]
-    #: Whether every address is its own: it listens on all of them.
+    #: Whether any IP address is accepted as a host.
     any_address: bool = False
-    #: Origins of pages that may call it, as browsers write them.
+    #: Origins of pages that can call the node, as browsers write them.
     origins: frozenset[str] = frozenset()
 
     def problem(self, method: str, headers: Mapping[str, str]) -> TilthError | None:
-        """Why the request is refused; None: it may come in. Names of headers are in lower case."""
+        """Return why the request is refused, or None. Names of headers are in lower case."""
         host = headers.get("host", "")
         if not self._is_own(host):
-            hint = "call the node by an address it listens on, or name this host in its setting server.allowed-hosts"
+            hint = "use an address that the node listens on, or add this host to the setting server.allowed-hosts"
             return HostRefusedError(host=host or "none", hint=hint)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "")
         if origin is not None and not self._is_welcome(origin, host):
-            hint = "name the origin in the node's setting server.allowed-origins; programs send no Origin"
+            hint = "add the origin to the node's setting server.allowed-origins; programs send no Origin"
             return OriginRefusedError(origin=origin, hint=hint)
         if origin is None and site in _FOREIGN and not _is_navigation(method, headers):
-            hint = "open the address itself; a page of another site cannot load it"
+            hint = "open the address in the browser; a page of another site cannot load it"
             return OriginRefusedError(site=site, hint=hint)
         if method not in _READING and (origin is not None or site):
             media_type = headers.get("content-type", "").split(";")[0].strip().lower()
             if method == "POST" and media_type in _SENT_UNASKED:
-                hint = "send Content-Type: application/sql, or the type of the rows; programs may leave it out"
+                hint = "send Content-Type: application/sql, or the type of the rows; programs can omit it"
                 return ContentTypeRefusedError(content_type=media_type or "none", hint=hint)
         return None
 
@@ -72,7 +72,7 @@ class Admission:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # A name can be made to lead here, an address cannot.
+        # DNS rebinding needs a name.
         return address.is_loopback or self.any_address
 
     def _is_welcome(self, origin: str, host: str) -> bool:
@@ -90,19 +90,19 @@ class Admission:
 
 
 def admission(listen_host: str, machine_name: str, *, hosts: Iterable[str], origins: Iterable[str]) -> Admission:
-    """Of a node that listens there; `hosts` and `origins` are those of its settings."""
+    """Return the rules for a node that listens on this host; `hosts` and `origins` come from its settings."""
+    own = {"localhost", listen_host.lower(), *(host.lower() for host in hosts)}
     try:
         any_address = ipaddress.ip_address(listen_host).is_unspecified
+        own |= {machine_name.lower()} if any_address else set()
     except ValueError:
-        any_address = False
-    own = {"localhost", listen_host.lower(), *(host.lower() for host in hosts)}
-    if any_address:
-        own.add(machine_name.lower())
+        # The addresses of a name are not known here.
+        any_address = listen_host.lower() != "localhost"
     return Admission(hosts=frozenset(own), any_address=any_address, origins=frozenset(o.lower() for o in origins))
 
 
 class Guard:
-    """ASGI middleware that refuses what may not come in, before anything of it is read."""
+    """ASGI middleware that refuses requests before their bodies are read."""
 
     def __init__(self, app: ASGIApp, *, admission: Admission, ids: IdSource) -> None:
         self._app = app
@@ -129,12 +129,12 @@ class Guard:
 
 
 def _is_navigation(method: str, headers: Mapping[str, str]) -> bool:
-    """Whether somebody follows a link: the answer is a page of its own, and nothing changes."""
+    """Return whether the user follows a link, which opens a page of its own and changes nothing."""
     return method in _READING and headers.get("sec-fetch-mode") == "navigate"
 
 
 def _name_of(host: str) -> str:
-    """The name or address of a Host header, without its port."""
+    """Return the name or address in a Host header, without the port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -42,13 +42,13 @@ def _list(text: str) -> tuple[str, ...]:
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """Raises ValueError for what no browser would send as an Origin."""
+    """Return origins as browsers write them. Raises ValueError for anything else."""
     found = []
     for item in _list(text):
         parts = urlsplit(item)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError(text)
-        # Browsers leave out the port that goes without saying.
+        # Browsers omit the default port.
         port = "" if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f":{parts.port}"
         name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         found.append(f"{parts.scheme}://{name}{port}")
@@ -56,7 +56,7 @@ def _origins(text: str) -> tuple[str, ...]:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """Raises ValueError for what is no name of a host."""
+    """Raises ValueError for anything but names of hosts."""
     found = _list(text)
     if any(not _HOST.fullmatch(item) for item in found):
         raise ValueError(text)
@@ -69,10 +69,9 @@ ALLOWED_HOSTS: Setting[tuple[str, ...]] = Setting(
     default=(),
     parse=_hosts,
     allowed="names of hosts without ports, with commas between",
-    doc="Further names by which callers know the node: that of a proxy in front of it, or its own in DNS. A request "
-    "with any other name in `Host` is refused, so that no page can make a name of its own lead here. Known without it: "
-    "`localhost`, the address or name of `--listen`, and for `0.0.0.0` and `::` every address and the machine's "
-    "name.",
+    doc="Further names of the node in `Host` headers: that of a proxy in front of it, or its name in DNS. Requests "
+    "with other names are refused, as protection against DNS rebinding. Always accepted: `localhost`, the address or "
+    "name of `--listen`, and for `0.0.0.0` and `::` every address and the name of the machine.",
 )
 ALLOWED_ORIGINS: Setting[tuple[str, ...]] = Setting(
     name="server.allowed-origins",
@@ -80,8 +79,8 @@ ALLOWED_ORIGINS: Setting[tuple[str, ...]] = Setting(
     default=(),
     parse=_origins,
     allowed="as in https://dash.example.com, with commas between",
-    doc="Web pages that may call the node from a browser, by their origins; each may do all that anybody may. Pages of "
-    "other origins are refused. Programs send no `Origin` and need nothing here.",
+    doc="Origins of web pages that can call the node from a browser, without any restriction. Pages of other origins "
+    "are refused. Programs send no `Origin` and need no entry.",
 )
 
 #: The settings of this room.

@@ -36,7 +36,7 @@ from tilth.warehouse import NotAllowedError
 READER_LEASE_MS = 30_000
 RENEW_SECONDS = 10.0
 
-#: What stands before a path in Spark's own SQL.
+#: Formats that Spark's own SQL takes in front of a path.
 _PATH_FORMATS = frozenset("avro binaryfile csv delta hudi iceberg json orc parquet text xml".split())
 _PATH_HINT = "load the rows into a table: INSERT INTO t FORMAT CSV .., or POST /v1/insert/DATABASE/TABLE"
 
@@ -191,8 +191,8 @@ class QueryDesk:
             relation: Relation | None = self._catalog.tables.get(database, name)
         except DatabaseNotFoundError as error:
             if database.lower() in _PATH_FORMATS or "/" in name:
-                told = "a query does not read files by their paths"
-                raise NotAllowedError(told, table=f"{database}.{name}", hint=_PATH_HINT) from error
+                message = "queries cannot read files by path"
+                raise NotAllowedError(message, table=f"{database}.{name}", hint=_PATH_HINT) from error
             raise
         if isinstance(relation, ViewDef):
             relation = self._catalog.tables.by_id(relation.target)

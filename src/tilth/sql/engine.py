@@ -63,7 +63,7 @@ from tilth.sql.grammar import (
 from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
-from tilth.sql.redact import redacted
+from tilth.sql.redact import Redacted, redacted
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
 from tilth.sql.system_tables import find_system_table
@@ -183,10 +183,10 @@ class SqlEngine:
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act)
 
     def _logged(self, text: str, database: str, act: Callable[[_Running], Outcome]) -> Answer:
-        """Runs it and writes a line of the query log, whatever comes of it; neither shows secrets."""
+        """Runs it and writes a line of the query log, whatever comes of it. Log and errors are redacted."""
         shown = redacted(text)
         hide_in_lines(shown.secrets)
-        running = _Running(self._services.ids(), shown.text)
+        running = _Running(self._services.ids(), shown)
         started, started_ms = self._clock.monotonic(), self._clock.now_ms()
         outcome, error = Outcome(), None
         try:
@@ -197,8 +197,8 @@ class SqlEngine:
             raise
         except Exception as defect:
             if shown.is_in(str(defect)):
-                told = "a defect of Tilth, whose message would show a secret"
-                raise TilthError(told, error=type(defect).__name__) from None
+                message = "a defect of Tilth, whose message contains a secret"
+                raise TilthError(message, error=type(defect).__name__) from None
             raise
         finally:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)
@@ -239,15 +239,20 @@ class _Running:
     """What is known of a statement so far."""
 
     query_id: str
-    #: Without secrets.
-    text: str
+    shown: Redacted
     #: Empty until it has been read.
     kind: str = ""
     output_format: str | None = None
 
 
 def _call(running: _Running, database: str, given: Mapping[str, str]) -> Call:
-    return Call(query_id=running.query_id, database=database, settings=session_settings(given), text=running.text)
+    return Call(
+        query_id=running.query_id,
+        database=database,
+        settings=session_settings(given),
+        text=running.shown.text,
+        secrets=running.shown.secrets,
+    )
 
 
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:

@@ -139,7 +139,7 @@ class ExpressionChecker:
         return f"{text}\n" if "--" in text else text
 
     def _parse(self, text: str, **facts: str) -> Plan:
-        """Raises NotAllowedError and its kind for what must not stand in an expression."""
+        """Return a checked expression. Raises BadMutationError, NotAllowedError and UnknownFunctionError."""
         self.text = self.sent = text
         parsed = parse_expression(self._session, text)
         if parsed.root.kind in _NAMED:

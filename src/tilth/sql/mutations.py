@@ -93,7 +93,7 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
 
 
 def check_defaults(services: Services, table: TableDef) -> None:
-    """Asks Spark about the defaults of a table that is to be made, as far as they are more than literals."""
+    """Let Spark check the defaults of a new table, apart from literals."""
     asked = tuple(c.name for c in table.schema.columns if c.default is not None and literal(c.default) is None)
     if asked:
         task = ExpressionsTask(

@@ -1,14 +1,14 @@
-"""A statement as logs and tables may show it: without passwords and keys. Pure.
+"""Redacts statements: passwords and keys are replaced before a text is logged or shown. Pure.
 
-Covers: finding the secrets in a text, whether it can be parsed or not, and hiding them. Does not cover: where the text
-is shown. Always holds: nothing is shown of the value behind the name of a secret setting; what the value was is known,
-so that it can be taken out of errors too.
+Covers: finding secrets in a statement, also in one that cannot be parsed. Does not cover: where the text is shown.
+Always holds: the value behind the name of a secret setting does not remain in the text; the values are returned, so
+that they can be removed from errors too.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilth.base.errors import TilthError
 from tilth.base.secrets import HIDDEN, without_secrets
@@ -16,7 +16,7 @@ from tilth.ingest import KAFKA_SETTINGS, secrets_in
 from tilth.sql.grammar.render import quoted_string
 from tilth.sql.grammar.tokens import Token, TokenKind, string_value
 
-#: Characters of a statement that are searched and shown; of queries and inserts, which may hold long lists, fewer.
+#: Characters of a statement that are searched and kept; fewer of queries and inserts, which may contain long lists.
 SHOWN_MAX = 1 << 20
 QUERY_SHOWN_MAX = 1 << 14
 
@@ -24,7 +24,7 @@ _NAMES = {name: one for one in KAFKA_SETTINGS.all if one.has_secrets for name in
 #: Blanks and comments.
 _GAP = r"(?:\s|--[^\n]*+(?:\n|\Z)|/\*.{0,1000}?\*/)*+"
 _QUOTED = r"""[rR]?'(?:[^'\\]|\\.|'')*+' | [rR]?"(?:[^"\\]|\\.|"")*+" """
-#: Several in a row are one mistake; one that is not closed goes on to the end.
+#: One or several strings; an unclosed one extends to the end.
 _QUOTED = rf"(?:{_QUOTED})(?:{_GAP}(?:{_QUOTED}))*+ | ['\"].*\Z"
 _VALUE = rf"""{_QUOTED} | \\".*?\\" | [^\s,;(){{}}'"]+"""
 _SEPARATOR = rf"(?=[:=>])(?:[:=>(\[{{]+{_GAP})++"
@@ -33,17 +33,17 @@ _NAMED = re.compile(
     {_GAP} (?: {_SEPARATOR} (?P<value>{_VALUE}) | (?P<beside>{_QUOTED}) )""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-#: What sounds like one, a misspelled name for instance, or a pair of the client library's settings.
-_SOUNDING = re.compile(
+#: Names that contain a typical word: misspelled settings, pairs of the client library's settings.
+_SUSPECTED = re.compile(
     rf"""(?<![\w.-])[\w.-]{{0,60}}
     (?:pass?w|passphrase|secret|token|private.?key|access.?key|key\.pem|credential)
     [\w.-]{{0,60}}\\?[`"']? {_GAP} {_SEPARATOR} (?P<value>{_VALUE})""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _STRING = re.compile(r"[rR]?'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
-#: A message may quote one of several.
+#: A message may quote any word of a value.
 _WORD = re.compile(r"[^\s'\"]+")
-#: In these a column may sound like one, and they set nothing.
+#: Statements that set nothing, and in which a column may have such a name.
 _QUERY = re.compile(
     r"\s*+(?:\(|(?:select|with|values|from|table|explain|insert|delete|update|show|desc|describe|exists|use)\b)",
     re.IGNORECASE,
@@ -52,17 +52,17 @@ _QUERY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A statement without its secrets, and those."""
+    """A redacted statement and the secrets that were in it."""
 
     text: str
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def is_in(self, message: str) -> bool:
-        """Whether a message shows one of the secrets."""
+        """Return whether a message contains one of the secrets."""
         return without_secrets(message, self.secrets) != message
 
     def hide_in(self, error: TilthError) -> None:
-        """Takes the secrets out of an error about the statement."""
+        """Redact an error about the statement."""
         if not self.secrets:
             return
         error.message = without_secrets(error.message, self.secrets)
@@ -72,7 +72,7 @@ class Redacted:
 
 
 def redacted(text: str) -> Redacted:
-    """The statement as it may be shown."""
+    """Redact a statement."""
     secrets: list[str] = []
 
     def hide(found: re.Match[str]) -> str:
@@ -85,17 +85,17 @@ def redacted(text: str) -> Redacted:
     is_query = _QUERY.match(text) is not None
     shown = _NAMED.sub(hide, text[: QUERY_SHOWN_MAX if is_query else SHOWN_MAX])
     if not is_query:
-        shown = _SOUNDING.sub(hide, shown)
+        shown = _SUSPECTED.sub(hide, shown)
     return Redacted(shown, tuple(dict.fromkeys(filter(None, secrets))))
 
 
 def shown_statement(text: str) -> str:
-    """The statement without its secrets."""
+    """Return the redacted statement."""
     return redacted(text).text
 
 
 def _shown(name: str | None, value: str) -> tuple[str, list[str]]:
-    """What is shown of a value, and what is hidden of it."""
+    """Return the redacted value and the secrets in it."""
     if HIDDEN in value:
         return value, []
     is_string = _STRING.fullmatch(value) is not None
@@ -104,7 +104,7 @@ def _shown(name: str | None, value: str) -> tuple[str, list[str]]:
         return value, []
     setting = _NAMES.get(name.lower()) if name is not None else None
     if setting is not None and is_string and setting.shown(inner) != HIDDEN:
-        # Several values in one text, of which some are secrets.
+        # Pairs, some of which are secrets.
         shown = setting.shown(inner)
         return (value, []) if shown == inner else (quoted_string(shown), [*secrets_in(inner), inner])
     words = [found[0] for found in _WORD.finditer(value)]

@@ -67,7 +67,7 @@ class Relations:
 
     text: str
     relations: list[Relation]
-    #: Everything in the query; expressions of AS OF are not among it.
+    #: All nodes of the query without the expressions of AS OF.
     nodes: list[Node]
 
     @property
@@ -86,7 +86,7 @@ def find_relations(plan: Plan, text: str) -> Relations:
     """
     found = Relations(text, [], [])
     places: set[int] = set()
-    #: Each with the names that stand for common table expressions there.
+    #: Nodes with the names of the common table expressions that they see.
     stack: list[tuple[Node, frozenset[str]]] = [(plan.root, frozenset())]
     while stack:
         node, hidden = stack.pop()
@@ -99,7 +99,7 @@ def find_relations(plan: Plan, text: str) -> Relations:
         if node.kind == _RELATION:
             name = node.text("multipartIdentifier")
             if len(name) > 1 or name[0].lower() not in hidden:
-                # The operand of CASE x WHEN .. stands in the plan once for each WHEN.
+                # The plan repeats the operand of CASE x WHEN .. for each WHEN.
                 if node.start not in places:
                     places.add(node.start)
                     found.relations.append(_relation(name, node, text, past))
@@ -111,7 +111,7 @@ def find_relations(plan: Plan, text: str) -> Relations:
 
 
 def _scopes(node: Node, hidden: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
-    """What a node holds, with the names of common table expressions that it sees."""
+    """Yield the children with the names of the common table expressions that they see."""
     if node.kind == _WITH:
         is_recursive = bool(node.text("allowRecursion"))
         definitions = [each for each in node.children if each.role == "cteRelations"]

@@ -256,11 +256,11 @@ KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)
 
 
 def check_typed(given: Mapping[str, str]) -> None:
-    """Raises BadSettingError where a statement has the sign that stands for a secret, instead of the secret."""
+    """Raises BadSettingError for the sign of a redacted secret in place of a secret."""
     for name, text in given.items():
         if HIDDEN in text and KAFKA_TABLE_SETTINGS.find(name).has_secrets:
             hint = "write the secret itself; SHOW CREATE and system tables do not show it"
-            raise BadSettingError(f"{HIDDEN} stands for a secret and is none", setting=name, hint=hint)
+            raise BadSettingError(f"{HIDDEN} is not a secret but stands for one", setting=name, hint=hint)
 
 
 def check_together(settings: Mapping[str, str]) -> None:

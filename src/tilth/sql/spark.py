@@ -195,7 +195,7 @@ def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
 
 
 def _parsed(session: SparkSession, text: str) -> Relations:
-    """The relations of a query. Raises NotAllowedError and its kind for what must not stand in one."""
+    """Return the relations of a query. Raises NotAllowedError, UnknownFunctionError and TooComplexError."""
     plan = parse_plan(session, text)
     check_plan(plan, text)
     return find_relations(plan, text)
@@ -476,8 +476,8 @@ def _conformed(frame: DataFrame, task: InsertTask) -> DataFrame:
 
 
 def _default(session: SparkSession, column: Column) -> str:
-    """What a row gets that does not bring the column. Raises NotAllowedError and its kind: the definition may be older
-    than the allow list."""
+    """Return the value for rows without the column. It is checked again: the definition may be older than the allow
+    list. Raises NotAllowedError and UnknownFunctionError."""
     if column.default is None:
         return "NULL"
     check_plan(parse_expression(session, column.default))

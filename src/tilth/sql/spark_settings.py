@@ -1,8 +1,8 @@
-"""Which of Spark's settings a statement may set for itself: an allow list.
+"""Allow list of the settings of Spark that a statement can set.
 
-Covers: names. Does not cover: values, which Spark checks; what the operator sets for all (`warehouse.spark-conf`).
-Always holds: what may be set changes how fast an answer comes, or changes it in a way that Spark documents; nothing
-here loads classes or files, starts programs, reads stored values in another way, or takes a guarantee away.
+Covers: names. Does not cover: values, which Spark checks; the operator's `warehouse.spark-conf`.
+Always holds: an allowed setting changes the speed of a query, or its answer in a way that Spark documents. None loads
+classes or files, starts programs, changes how stored values are read, or weakens a guarantee.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from difflib import get_close_matches
 
 from tilth.warehouse import NotAllowedError
 
-#: Names that go to the session of a query.
+#: Beginning of the names of Spark's settings.
 SPARK_PREFIX = "spark.sql."
 _NEAR_MAX = 3
 
-#: What changes an answer, in a way that Spark documents.
+#: These change answers.
 _MEANING = """
 ansi.enabled crossJoin.enabled cteRecursionLevelLimit cteRecursionRowLimit debug.maxToStringFields
 decimalOperations.allowPrecisionLoss groupByAliases groupByOrdinal jsonGenerator.ignoreNullFields
 legacy.allowParameterlessCount legacy.timeParserPolicy mapKeyDedupPolicy orderByOrdinal pivotMaxValues session.timeZone
 """
-#: What changes how fast it comes.
+#: These change the speed.
 _SPEED = """
 adaptive.advisoryPartitionSizeInBytes adaptive.autoBroadcastJoinThreshold adaptive.coalescePartitions.enabled
 adaptive.coalescePartitions.initialPartitionNum adaptive.coalescePartitions.minPartitionSize
@@ -38,7 +38,7 @@ SPARK_SETTINGS = frozenset(SPARK_PREFIX + name for name in (_MEANING + _SPEED).s
 
 
 def check_spark_settings(names: Iterable[str]) -> None:
-    """Raises NotAllowedError naming the first that a statement cannot set."""
+    """Raises NotAllowedError for the first setting that a statement cannot set."""
     for name in names:
         if name in SPARK_SETTINGS:
             continue

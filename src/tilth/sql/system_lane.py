@@ -42,7 +42,7 @@ def system_tables_of(text: str, database: str) -> list[str] | None:
     except sqlglot.errors.SqlglotError:
         return None
     if not isinstance(tree, exp.Query) or any(_is_refused(call) for call in tree.find_all(exp.Func)):
-        # Whoever answers the others says what is wrong with it.
+        # Spark's lane refuses it with the reason.
         return None
     defined = {one.alias_or_name.lower() for one in tree.find_all(exp.CTE)}
     names: list[str] = []

@@ -1,8 +1,8 @@
-"""What the texts of users may contain: an allow list over what Spark's parser found in them. Pure but for its file.
+"""The allow list for texts of users, applied to what Spark's parser found in them.
 
 Covers: kinds of nodes, functions, hints, options of tables. Does not cover: the lists (allowed.toml), parsing
 (plans.py).
-Always holds: what no list names is refused; queries, views, conditions and defaults are looked at in one way.
+Always holds: anything that no list names is refused; queries, views, conditions and defaults pass the same check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilth.warehouse.plans import Node, Plan
 _FILE = "allowed.toml"
 _NEAR_MAX = 3
 _EXPLAIN = "org.apache.spark.sql.execution.command.ExplainCommand"
-#: Nodes that name a function, with the field that holds the name's parts.
+#: Nodes that call a function, with the field of its name.
 _CALLS = {"UnresolvedFunction": "nameParts", "UnresolvedGenerator": "funcName"}
 _TABLE_CALL = "UnresolvedTableValuedFunction"
 _ONLY_QUERIES = "only queries can be run here: SELECT, WITH, VALUES, FROM and TABLE"
@@ -32,7 +32,7 @@ _ONLY_QUERIES = "only queries can be run here: SELECT, WITH, VALUES, FROM and TA
 class Refusal:
     """Why something is not allowed, and what to do instead."""
 
-    #: Of a kind of node: what it is in the words of users.
+    #: The user's word for a kind of node.
     what: str = ""
     why: str = ""
     instead: str
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowList:
-    """The lists of allowed.toml; names in lower case, but those of kinds."""
+    """The lists of allowed.toml. Names are in lower case, except those of kinds."""
 
     functions: frozenset[str]
     table_functions: frozenset[str]
@@ -53,7 +53,7 @@ class AllowList:
 
 @cache
 def allow_list() -> AllowList:
-    """As the file says."""
+    """Return the lists of the file."""
     found = tomllib.loads(files(__package__).joinpath(_FILE).read_text())
     refused = found["refused"]
     return AllowList(
@@ -81,9 +81,9 @@ def _refusals(entries: Iterable[Mapping[str, Any]]) -> dict[str, Refusal]:
 
 
 def check_plan(plan: Plan, text: str = "") -> None:
-    """Raises NotAllowedError or UnknownFunctionError for what must not stand in a text.
+    """Raises NotAllowedError or UnknownFunctionError for anything that is not allowed.
 
-    `text`: that of a whole statement, so that the error tells the place in it; empty: it is part of one.
+    `text`: the whole statement, for the place in the error; empty for a part of a statement.
     """
     allowed = allow_list()
     unknown = plan.kinds - allowed.kinds
@@ -94,12 +94,12 @@ def check_plan(plan: Plan, text: str = "") -> None:
                 problem = type(problem)(problem.message, hint=problem.hint, at=_place(text, node.start))
             raise problem
     if unknown:
-        # A value inside of a node, for none of the nodes was it.
+        # Not a node, but a value in one.
         raise _refused_kind(min(unknown), allowed)
 
 
 def _problem(node: Node, allowed: AllowList, unknown: frozenset[str]) -> TilthError | None:
-    """What is wrong with a node, apart from those that it holds."""
+    """Return what is wrong with a node itself."""
     kind = node.kind
     if kind in unknown or (kind == _EXPLAIN and node.holder is not None):
         return _refused_kind(kind, allowed)
@@ -110,13 +110,11 @@ def _problem(node: Node, allowed: AllowList, unknown: frozenset[str]) -> TilthEr
     if kind == _TABLE_CALL:
         return _checked_function(node.text("name"), allowed.table_functions, allowed.refused_table_functions)
     if kind == "UnresolvedRelation" and (node.text("options") or node.text("isStreaming")):
-        hint = "leave out WITH (..) and STREAM behind and before its name"
-        return NotAllowedError("a table takes no options in a query", table=".".join(_relation(node)), hint=hint)
+        hint = "remove WITH (..) after the table's name, and STREAM before it"
+        return NotAllowedError("a query cannot set options of a table", table=".".join(_relation(node)), hint=hint)
     if kind == "UnresolvedHint" and node.text("name")[0].lower() not in allowed.hints:
         known = ", ".join(sorted(name.upper() for name in allowed.hints))
-        return NotAllowedError(
-            "this hint is not known", name=node.text("name")[0], hint=f"leave it out; known: {known}"
-        )
+        return NotAllowedError("unknown hint", name=node.text("name")[0], hint=f"remove it, or use one of {known}")
     return None
 
 
@@ -134,16 +132,14 @@ def _checked_function(
     name = parts[-1].lower()
     refusal = refused.get(name)
     if refusal is not None:
-        return NotAllowedError(f"this function is not allowed, for {refusal.why}", name=name, hint=refusal.instead)
+        return NotAllowedError(f"this function is not allowed: {refusal.why}", name=name, hint=refusal.instead)
     if len(parts) > 1 or is_internal:
-        hint = f"write {name}(..)" if name in allowed else "functions of your own are not supported"
-        return NotAllowedError("functions are called by their plain names", name=".".join(parts), hint=hint)
+        hint = f"write {name}(..)" if name in allowed else "only functions of Spark can be called"
+        return NotAllowedError("functions are called by a single name", name=".".join(parts), hint=hint)
     if name in allowed:
         return None
     near = get_close_matches(name, allowed, n=_NEAR_MAX)
-    hint = (
-        f"did you mean {', '.join(near)}?" if near else "functions are those of Spark SQL, as far as they are allowed"
-    )
+    hint = f"did you mean {', '.join(near)}?" if near else "docs/reference/functions.md lists the functions"
     return UnknownFunctionError(function=parts[-1], hint=hint)
 
 
@@ -155,5 +151,5 @@ def _refused_kind(kind: str, allowed: AllowList) -> NotAllowedError:
 
 
 def _place(text: str, offset: int) -> str:
-    """Line and column, both counted from 1."""
+    """Return line and column, both counted from 1."""
     return f"{text.count(chr(10), 0, offset) + 1}:{offset - text.rfind(chr(10), 0, offset)}"

@@ -1,7 +1,7 @@
-"""What a JVM cannot do any more once it runs a worker's Spark, whatever a text says.
+"""Restrictions of the JVM itself, for texts that did not pass the allow list.
 
-Covers: functions that are taken away, the name of who asks. Does not cover: texts (allowed.py), properties (conf.py).
-Always holds: a text that nobody has looked at, of an older definition for instance, finds no refused function.
+Covers: removing functions, the name of the user. Does not cover: the allow list (allowed.py), properties (conf.py).
+Always holds: a definition that is older than the allow list cannot call a refused function.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tilth.warehouse.allowed import allow_list
 # A handle of an object in the JVM, or of PySpark's; py4j gives it no type.
 Java = Any
 
-#: What `current_user()` says: the account of the node's process is nobody's business.
+#: The result of `current_user()`, so that the account of the node's process is not shown.
 USER = "tilth"
 
 
 def remove_refused_functions(context: Java) -> None:
-    """Call it before the first session is there: each has a copy of the functions."""
+    """Remove the refused functions. Call it before the first session is created: each session copies the functions."""
     allowed, catalyst = allow_list(), context._jvm.org.apache.spark.sql.catalyst
     for registry, names in (
         (catalyst.analysis.FunctionRegistry.builtin(), allowed.refused_functions),
@@ -28,6 +28,6 @@ def remove_refused_functions(context: Java) -> None:
             registry.dropFunction(catalyst.FunctionIdentifier(name))
 
 
-def name_user(context: Java) -> None:
-    """Names who asks in this thread, and in those that it starts."""
-    context._jvm.org.apache.spark.sql.catalyst.CurrentUserContext.CURRENT_USER().set(USER)
+def user_of_thread(context: Java) -> Java:
+    """Return the JVM's variable for the user of a thread and of the threads that it starts; `set` changes it."""
+    return context._jvm.org.apache.spark.sql.catalyst.CurrentUserContext.CURRENT_USER()

@@ -53,18 +53,18 @@ def cores_of(master: str, *, machine_cores: int) -> int:
 
 def log_properties(path: str, bounds: LogSettings) -> str:
     """The text of log4j2.properties: warnings to a file of bounded size."""
-    return _LOG.format(path=path, size=bounds.size_max, others=max(1, bounds.files_max - 1))
+    return _LOG.format(path=path, size=bounds.size_max, others=bounds.files_max - 1)
 
 
 def java_options(*, temporary_folder: str, log_folder: str) -> str:
-    """Options of the JVM, each in quotes that its launcher takes away again."""
+    """Return the options of the JVM, each in quotes that its launcher removes."""
     options = (
         # Short tasks on few cores: throughput collectors beat concurrent ones, and fewer threads start faster.
         "-XX:+UseParallelGC",
         "-XX:-UsePerfData",
-        # What libraries unpack and Spark makes for a while: else it stays in /tmp when the JVM is killed.
+        # For libraries that unpack files, and for Spark; in /tmp the files would stay when the JVM is killed.
         f"-Djava.io.tmpdir={temporary_folder}",
-        # Else in the folder where the node was started, a new one each time.
+        # The default is a new file for each crash in the folder where the node was started.
         *([f"-XX:ErrorFile={log_folder}/jvm-crash.log"] if log_folder else []),
     )
     quoted = (option.replace("\\", "\\\\").replace('"', '\\"') for option in options)
@@ -74,8 +74,8 @@ def java_options(*, temporary_folder: str, log_folder: str) -> str:
 def spark_conf(
     settings: WarehouseSettings, *, folder: str, socket_folder: str, package_folder: str, log_folder: str = ""
 ) -> dict[str, str]:
-    """Spark's properties; `folder` has its configuration and what it makes for a while, `package_folder` is where tilth
-    can be imported from; `log_folder` empty: where the process was started.
+    """Spark's properties; `folder` has its configuration and temporary files, `package_folder` is where tilth can be
+    imported from. Without `log_folder`, reports of crashes are written to the folder where the process was started.
     """
     machine_cores = os.cpu_count() or 1
     cores = str(cores_of(settings.master, machine_cores=machine_cores))
@@ -89,7 +89,7 @@ def spark_conf(
         "spark.driver.extraJavaOptions": java_options(temporary_folder=f"{folder}/tmp", log_folder=log_folder),
         "spark.sql.warehouse.dir": f"file://{folder}/unused",
         "spark.ui.enabled": "false",
-        # What travels to tasks holds passwords of Kafka tables: nothing of it is written down.
+        # Tasks carry passwords of Kafka tables, which must not be written to a log.
         "spark.eventLog.enabled": "false",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|[.]pem",
         "spark.ui.showConsoleProgress": "false",
@@ -105,8 +105,8 @@ def spark_conf(
         "spark.sql.files.minPartitionNum": cores,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
-        # Behind the allow list (allowed.toml), for texts that were stored before there was one: no programs, no classes
-        # of Java, no files by path, no classes named in a schema, no scripts.
+        # For texts that did not pass the allow list (allowed.toml): no programs, no Java classes, no files by path, no
+        # classes named in a schema, no scripts.
         "spark.sql.restrictedMode.enabled": "true",
         "spark.sql.runSQLOnFiles": "false",
         "spark.sql.udt.allowCreatingUDTFromString": "false",

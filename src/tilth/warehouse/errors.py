@@ -67,7 +67,7 @@ class TaskFailedError(TilthError):
 
 
 class NotAllowedError(InvalidInputError):
-    """this must not stand in a query"""
+    """this is not allowed in a query"""
 
     code = "NOT_ALLOWED"
 
@@ -79,6 +79,6 @@ class UnknownFunctionError(InvalidInputError):
 
 
 class TooComplexError(InvalidInputError):
-    """this text is too long to be looked at"""
+    """the statement is too complex"""
 
     code = "TOO_COMPLEX"

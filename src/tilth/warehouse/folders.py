@@ -1,8 +1,8 @@
-"""Temporary folders that name their owner, so that what a dead process left behind is known and goes.
+"""Temporary folders that are named by their owner, so that the folders of dead processes can be found and removed.
 
-Covers: names, whether an owner is alive, removing. Does not cover: what is in the folders (sessions.py).
-Always holds: a folder of a process that lives is never removed by another one; an owner is a process by its number and
-the time of its start, for numbers come again.
+Covers: names, whether an owner is alive, removal. Does not cover: the content of the folders (sessions.py).
+Always holds: no process removes a folder of another living process. An owner is identified by process id and start
+time, because ids are reused.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import psutil
 
 from tilth.base.logs import Log
 
-#: `run-PID-START-N`: the N-th of the process.
+#: `run-PID-START-N` is the N-th folder of a process; START is in hexadecimal seconds.
 _NAME = re.compile(r"(?:run|tilth)-(\d+)-([0-9a-f]+)-\w+")
-#: Clocks that are set move the time of a start a little.
+#: Setting the clock shifts start times a little.
 _START_SECONDS_APART_MAX = 2
 
 _log = Log("warehouse")
 
 
 def make_run_folder(parent: Path, number: int) -> Path:
-    """A new folder of this process, for whom it runs; nobody else may look into it."""
+    """Create a folder of this process that only its user can read."""
     folder = parent / f"run-{_owner()}-{number}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
@@ -34,15 +34,13 @@ def make_run_folder(parent: Path, number: int) -> Path:
 
 
 def make_socket_folder() -> Path:
-    """A folder of this process with a short path."""
+    """Create a folder of this process with a short path."""
     return Path(tempfile.mkdtemp(prefix=f"tilth-{_owner()}-"))
 
 
 def remove_left_behind(parent: Path, *, but: Path) -> int:
-    """Removes folders below the parent, and short ones, whose process is gone, or that this process no longer uses.
-
-    Returns how many.
-    """
+    """Remove run folders below the parent and short folders whose owner is gone, and earlier run folders of this
+    process. Returns how many."""
     removed = 0
     for folder in (*parent.glob("run-*"), *Path(tempfile.gettempdir()).glob("tilth-*")):
         if folder == but or not _is_left_behind(folder, is_ours=folder.parent == parent):
@@ -60,7 +58,7 @@ def _is_left_behind(folder: Path, *, is_ours: bool) -> bool:
         return False
     pid, start = int(found[1]), int(found[2], 16)
     if pid == os.getpid() and _is_start(start, psutil.Process()):
-        # An earlier one of this process: its Spark has ended. Short ones have no numbers that say which is the last.
+        # The Spark of an earlier run has ended. Names of short folders do not show which one is in use.
         return is_ours
     try:
         if folder.stat().st_uid != os.getuid():
@@ -69,7 +67,7 @@ def _is_left_behind(folder: Path, *, is_ours: bool) -> bool:
     except psutil.NoSuchProcess:
         return True
     except (psutil.Error, OSError):
-        # Somebody else's, or gone by now.
+        # It belongs to another user, or has just been removed.
         return False
 
 

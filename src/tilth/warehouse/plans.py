@@ -1,9 +1,9 @@
-"""What Spark's parser makes of a text, read at once: one call to the JVM for a whole plan, not one for each node.
+"""Reads what Spark's parser finds in a text by one call to the JVM, instead of one call for each node.
 
-Covers: parsing queries and expressions, reading their nodes. Does not cover: what may stand in them (allowed.py), what
-it means.
+Covers: parsing queries and expressions, reading their nodes. Does not cover: what is allowed in them (allowed.py), what
+they mean.
 Always holds: nothing here runs a query; everything that the parser found is among the nodes or the kinds; places are
-offsets in Python's text. See also: PlanReader.java, which writes what is read here.
+offsets in Python's text. See also: PlanReader.java, which writes the text that is read here.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class Node:
 
     #: The name of its class.
     kind: str
-    #: Of the node that holds it, where that has it.
+    #: The field of its holder that contains it.
     role: str
-    #: Offsets in the text, the end not included; -1: Spark does not know.
+    #: Offsets in the text, the end not included; -1: unknown to Spark.
     start: int
     end: int
-    #: The data type in Spark's words, of an expression that has one already; else empty.
+    #: The data type of a resolved expression, in Spark's words; else empty.
     type: str
     holder: Node | None
     children: list[Node] = field(default_factory=list)
-    #: Texts that it holds, and "true" for flags, by field.
+    #: Its texts by field; "true" for a flag that is set.
     texts: dict[str, list[str]] = field(default_factory=dict)
 
     def text(self, name: str) -> tuple[str, ...]:
-        """The texts of a field."""
+        """Return the texts of a field."""
         return tuple(self.texts.get(name, ()))
 
     def child(self, name: str) -> Node | None:
-        """The first node of a field."""
+        """Return the first node of a field."""
         return next((each for each in self.children if each.role == name), None)
 
     def below(self) -> Iterator[Node]:
-        """The node itself and all in it, each behind the one that holds it."""
+        """Yield the node and all nodes in it; holders come first."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -63,11 +63,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan or an expression with all that is in it, subqueries and their plans too."""
+    """A plan or an expression with everything in it, including plans of subqueries."""
 
-    #: The first one is the root; each stands behind the one that holds it.
+    #: Holders come first; the first node is the root.
     nodes: list[Node]
-    #: Of the nodes and of all other values in them.
+    #: Kinds of the nodes and of all other values in them.
     kinds: frozenset[str]
 
     @property
@@ -76,7 +76,7 @@ class Plan:
 
 
 class _Written(msgspec.Struct):
-    """As PlanReader.java writes it."""
+    """The output of PlanReader.java."""
 
     kinds: list[str]
     fields: list[str]
@@ -85,27 +85,37 @@ class _Written(msgspec.Struct):
     texts: list[tuple[int, int, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Handles:
+    """Objects of one JVM; looking each of them up takes several calls."""
+
+    #: A PlanReader. py4j caches methods by the name of their class, so a JVM can load the class only once.
+    reader: Java
+    #: The class of sessions.
+    sessions: Java
+
+
 _decoder = msgspec.json.Decoder(_Written)
 _lock = threading.Lock()
-#: By gateway, which is one for each JVM: py4j finds methods by the name of a class, so a JVM gets it once.
-_readers: WeakKeyDictionary[Java, Java] = WeakKeyDictionary()
+#: By gateway; each JVM has its own.
+_known: WeakKeyDictionary[Java, _Handles] = WeakKeyDictionary()
 
 
 def parse_plan(session: Java, text: str) -> Plan:
-    """What Spark's parser finds in a statement. Raises Spark's ParseException and TooComplexError."""
+    """Parse a statement. Raises Spark's ParseException and TooComplexError."""
     return read_plan(session, _parser(session).parsePlan(text))
 
 
 def parse_expression(session: Java, text: str) -> Plan:
-    """The same of an expression."""
+    """Parse an expression. Raises Spark's ParseException and TooComplexError."""
     return read_plan(session, _parser(session).parseExpression(text))
 
 
 def read_plan(session: Java, tree: Java) -> Plan:
-    """A plan or an expression of Spark. Raises TooComplexError."""
-    answer = _reader(session).apply(tree)
+    """Read a plan or an expression of Spark. Raises TooComplexError."""
+    answer = _handles(session).reader.apply(tree)
     if answer is None:
-        raise TooComplexError(hint="put long lists of values into a table, and join it")
+        raise TooComplexError(hint="write long lists of values into a table, and join it")
     written = _decoder.decode(answer if isinstance(answer, str) else "".join(iter(answer.get, "")))
     nodes: list[Node] = []
     for kind, holder, in_field, start, end, type_ in written.nodes:
@@ -126,8 +136,8 @@ def read_plan(session: Java, tree: Java) -> Plan:
 
 
 def make_active(session: Java) -> None:
-    """Spark's parser and JSON go by the settings of the thread's active session, whichever session they belong to."""
-    session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    """Make Spark's parser and its JSON use the settings of this session: they take those of the thread's active one."""
+    _handles(session).sessions.setActiveSession(session._jsparkSession)
 
 
 def _parser(session: Java) -> Java:
@@ -135,14 +145,16 @@ def _parser(session: Java) -> Java:
     return session._jsparkSession.sessionState().sqlParser()
 
 
-def _reader(session: Java) -> Java:
+def _handles(session: Java) -> _Handles:
     gateway = session.sparkContext._gateway
     with _lock:
-        reader = _readers.get(gateway)
-        if reader is None:
-            compiler = session._jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(session._jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        found = _known.get(gateway)
+        if found is None:
+            jvm = session._jvm
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
             compiler.cook(files(__package__).joinpath(_SOURCE).read_text())
             reader = compiler.getClassLoader().loadClass(_CLASS).newInstance()
-            _readers[gateway] = reader
-        return reader
+            found = _Handles(reader, jvm.org.apache.spark.sql.classic.SparkSession)
+            _known[gateway] = found
+        return found

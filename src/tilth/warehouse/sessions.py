@@ -3,8 +3,8 @@
 Covers: the session's life, sessions, job tags, pools, its temporary files and logs. Does not cover: properties
 (conf.py), tasks (worker.py).
 Always holds: the JVM ends when this process ends, however it ends: it reads end-of-file on its standard input, and the
-Python workers end with the JVM in the same way. What Spark makes for a while is in one folder of this run, which goes
-with it, or at the next start. A process has one WorkerSession at a time.
+Python workers end with the JVM in the same way. Temporary files of Spark are in one folder for each run, which is
+removed when the run ends, or at the next start. A process has one WorkerSession at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import tilth.base
 from tilth.base.logs import Log, rotate_appended
-from tilth.warehouse.closed import name_user, remove_refused_functions
+from tilth.warehouse.closed import USER, remove_refused_functions, user_of_thread
 from tilth.warehouse.conf import FAIR_SCHEDULER, cores_of, log_properties, spark_conf
 from tilth.warehouse.errors import SessionTakenError, SparkGoneError, SparkStartError
 from tilth.warehouse.folders import make_run_folder, make_socket_folder, remove_left_behind
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _END_SECONDS_MAX = 10
 _OUTPUT = "spark.out"
-#: The system allows a socket's path 107 characters; Spark adds a name of 43.
-_SOCKET_FOLDER_MAX = 64
+#: Spark refuses a longer folder for sockets: the system allows a socket's path 107 characters, and Spark adds a name.
+_SOCKET_FOLDER_MAX = 60
 
 _log = Log("warehouse")
 #: Guards the process's one place for a session, and the environment while the JVM is started.
@@ -51,13 +51,15 @@ class WorkerSession:
         self._settings = settings
         self._folder = Path(folder).absolute()
         self._log_folder = Path(log_folder).absolute()
-        #: Of the Spark that runs: all that it makes, and the sockets of its Python workers.
+        #: Of the present run: Spark's files, and the sockets of its Python workers.
         self._run_folder = self._folder
         self._socket_folder = self._folder
         self._runs = 0
         self._session: SparkSession | None = None
         # Any: pyspark ships no types for the handle of the JVM's process.
         self._jvm_process: Any = None
+        # Any: a handle of the JVM.
+        self._user: Any = None
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
     def start(self) -> None:
@@ -95,7 +97,7 @@ class WorkerSession:
             return True
 
     def tend_logs(self) -> None:
-        """Puts what Java itself prints aside once it is too large; log4j looks after its own."""
+        """Rotate the output of Java itself; log4j rotates its own file."""
         rotate_appended(self._log_folder / _OUTPUT, self._settings.logs)
 
     @property
@@ -120,7 +122,7 @@ class WorkerSession:
         """A session with its own views and settings; jobs of this thread run in the pool from now on."""
         context = self.context
         context.setLocalProperty("spark.scheduler.pool", pool)
-        name_user(context)
+        self._user.set(USER)
         return self.session.newSession()
 
     @contextmanager
@@ -171,6 +173,7 @@ class WorkerSession:
                 self._jvm_process = gateway.proc
                 context = SparkContext(conf=conf, gateway=gateway)
                 remove_refused_functions(context)
+                self._user = user_of_thread(context)
                 self._session = SparkSession(context)
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
@@ -178,7 +181,7 @@ class WorkerSession:
                 raise SparkStartError(
                     reason=str(error).strip().splitlines()[0][:500], hint=f"see {self._log_folder}/{_OUTPUT}"
                 ) from error
-        # Once more: a JVM whose node was killed may have taken as long as this one to end.
+        # Again: the JVM of a killed node may have ended only now.
         remove_left_behind(self._folder, but=self._run_folder)
         _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
 
@@ -235,7 +238,7 @@ class WorkerSession:
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(self._run_folder / "conf"),
             "SPARK_LOCAL_DIRS": str(self._run_folder / "local"),
-            # Of the Python workers.
+            # For the Python workers.
             "TMPDIR": str(self._run_folder / "tmp"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,

@@ -19,7 +19,7 @@ MASTER_AUTO = "auto"
 
 _MEMORY = re.compile(r"\d+[kmgtKMGT]")
 
-#: Of a property: as Spark itself knows it.
+#: Names of properties that are secrets.
 _SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 
 
@@ -95,7 +95,7 @@ SPARK_CONF = Setting(
     check=lambda text: all("=" in item for item in text.split()),
     allowed="key=value pairs with blanks between",
     doc="Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them. "
-    "Values whose names sound like secrets are not shown.",
+    "Values of properties that look like secrets are not shown.",
     shown=_shown_conf,
 )
 

@@ -147,6 +147,11 @@ def test_a_refusal_names_the_function_the_place_and_what_to_do(world: SparkWorld
     assert "system.parts" in error.hint
 
 
+def test_files_do_not_show_through_hidden_columns(world: SparkWorld) -> None:
+    assert world.refused("SELECT _metadata.file_path FROM t").code == "UNKNOWN_COLUMN"
+    assert world.refused("SELECT t._metadata FROM t").code == "UNKNOWN_COLUMN"
+
+
 def test_a_schema_in_json_loads_no_class(world: SparkWorld) -> None:
     schema = '{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},"type":'
     schema += '{"type":"udt","class":"org.apache.spark.ml.linalg.VectorUDT","pyClass":null,"sqlType":"string"}}]}'

@@ -36,15 +36,6 @@ def test_the_nodes_log_is_rotated(tmp_path: Path) -> None:
     assert "number=299" in (tmp_path / "node.log").read_text()
 
 
-def test_one_file_is_enough(tmp_path: Path) -> None:
-    logs.set_up(level="info", path=str(tmp_path / "node.log"), settings=LogSettings(size_max=1_000, files_max=1))
-    for number in range(300):
-        Log("test").info("something", number=number)
-    assert files(tmp_path) == ["node.log"]
-    assert (tmp_path / "node.log").stat().st_size <= 1_000
-    assert "number=299" in (tmp_path / "node.log").read_text()
-
-
 def test_a_file_to_which_another_process_appends_is_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "spark.out"
     assert not rotate_appended(path, BOUNDS)
@@ -60,17 +51,10 @@ def test_a_file_to_which_another_process_appends_is_put_aside(tmp_path: Path) ->
     assert all(each.stat().st_size <= BOUNDS.size_max for each in tmp_path.iterdir())
 
 
-def test_without_room_for_another_file_it_is_cut(tmp_path: Path) -> None:
-    path = tmp_path / "spark.out"
-    path.write_bytes(b"x" * 5_000)
-    assert rotate_appended(path, LogSettings(size_max=2_000, files_max=1))
-    assert (files(tmp_path), path.stat().st_size) == (["spark.out"], 0)
-
-
 def test_the_bounds_are_settings_of_the_node() -> None:
     read = log_settings({"log.size-max": "1 MiB", "log.files-max": "9", "server.body-max": "1 MiB"})
     assert read == LogSettings(size_max=1 << 20, files_max=9)
-    for name, text in (("log.size-max", "1"), ("log.files-max", "0")):
+    for name, text in (("log.size-max", "1"), ("log.files-max", "1")):
         with pytest.raises(BadSettingError, match=name):
             log_settings({name: text})
 

@@ -116,7 +116,7 @@ def test_files_are_below_the_folder_of_the_operator_or_nowhere(name: str, tmp_pa
         os.path.relpath(inside),
         "",
     ):
-        assert "not where certificates are" in refused(f"{name}={path}", str(folder)).message
+        assert "not below the folder" in refused(f"{name}={path}", str(folder)).message
     refused('{"%s": "%s/ca.pem\\u0000.txt"}' % (name, folder), str(folder))  # noqa: UP031  # braces belong to JSON
 
 
