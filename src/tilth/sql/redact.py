@@ -96,7 +96,7 @@ def shown_statement(text: str) -> str:
 
 def _shown(name: str | None, value: str) -> tuple[str, list[str]]:
     """Return the redacted value and the secrets in it."""
-    if HIDDEN in value:
+    if value.strip("\"'\\") == HIDDEN:
         return value, []
     is_string = _STRING.fullmatch(value) is not None
     inner = string_value(Token(TokenKind.STRING, value, 0, len(value))) if is_string else value.strip("\"'\\")
