@@ -29,11 +29,14 @@ from tilth.base.ids import random_id
 from tilth.base.settings import Scope, Setting, SettingGroup
 from tilth.base.units import show_bytes
 from tilth.client.cli.main import app as command_line
+from tilth.ingest import library
 from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
 from tilth.server.formats import NAMES, Format
+from tilth.sql.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
+from tilth.warehouse import allow_list
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made from the code by `python -m tools.make_docs`; do not edit. -->"
@@ -55,16 +58,34 @@ SCOPES = {
     ),
     Scope.SESSION: (
         "Session",
-        "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Names that begin with "
-        "`spark.sql.` go to the query's Spark session as they are.",
+        "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Some settings of Spark are "
+        "accepted too; they are listed below.",
     ),
 }
+
+
+_WHO_MAY_CALL = """
+## Who may call
+
+There are no accounts: anybody who reaches the port can run any statement. Listen on an address that only your programs
+can reach. Requests of browsers are checked, because a page of another site may have caused them:
+
+- `Host` must be `localhost`, the address or name of `--listen` (for `0.0.0.0` and `::` any address and the name of the
+  machine), or a name in the setting `server.allowed-hosts`. Otherwise the answer is 403 `HOST_REFUSED`.
+- `Origin`, if present, must be the node's own or one of `server.allowed-origins`; pages of other sites cannot load
+  anything from the node. Otherwise the answer is 403 `ORIGIN_REFUSED`.
+- A `POST` of a browser needs a content type that requires a preflight request, for example `application/sql`. Otherwise
+  the answer is 403 `CONTENT_TYPE_REFUSED`.
+
+Programs send no `Origin`: `curl --data 'SELECT 1' http://127.0.0.1:7411/v1/sql` works without further options. No `GET`
+changes anything.""".splitlines()
 
 
 def pages() -> dict[str, str]:
     """Every page by its file's name."""
     makers: dict[str, Callable[[], Iterable[str]]] = {
         "settings.md": _settings_page,
+        "functions.md": _functions_page,
         "errors.md": _errors_page,
         "cli.md": _cli_page,
         "metrics.md": _metrics_page,
@@ -129,6 +150,18 @@ def _settings_page() -> Iterator[str]:
             if one.scope is scope
         ]
         yield from _table(("setting", "default", "allowed", "what it does", "also known as"), rows)
+    yield from ("", "## Settings of Spark", "")
+    yield "A statement can set these for itself; all others are refused with `NOT_ALLOWED`. The node's setting"
+    yield "`warehouse.spark-conf` applies to all statements."
+    yield from ("", ", ".join(f"`{name}`" for name in sorted(SPARK_SETTINGS)))
+    yield from ("", "## Settings of librdkafka", "")
+    yield "A Kafka table can have these in `kafka_extra_librdkafka_config`; others are refused. Secrets (*) are stored"
+    yield "apart and shown as `[HIDDEN]`. Files (+) must be below the folder of `ingest.certificates-folder`; the value"
+    yield "`probe` stands for the certificates of the system."
+    signs = {name: "*" if name in library.SECRETS else "+" if name in library.FILES else "" for name in library.ALLOWED}
+    yield from ("", ", ".join(f"`{name}`{sign}" for name, sign in sorted(signs.items())))
+    yield from ("", "These are refused for the following reasons:", "")
+    yield from _table(("prefix", "why", "what to do instead"), [(f"`{b}`", w, i) for b, w, i in library.REASONS])
 
 
 # Any: as above.
@@ -162,6 +195,24 @@ def _errors_page() -> Iterator[str]:
         for one in errors()
     ]
     yield from _table(("code", "kind", "status", "message", "where"), rows)
+
+
+def _functions_page() -> Iterator[str]:
+    allowed = allow_list()
+    yield from ("# Functions", "")
+    yield "Queries, views, conditions and defaults can call these functions; Spark's reference describes them. Each"
+    yield "computes a value from its arguments; none runs a program, reads a file or reveals anything about the node."
+    yield "All other functions are refused. `current_user()`, `user` and `session_user()` return `tilth`."
+    words = sorted(name for name in allowed.functions if name[0].isalpha())
+    for title, names in (("Functions", words), ("Functions in FROM", sorted(allowed.table_functions))):
+        yield from ("", f"## {title}", "", ", ".join(f"`{name}`" for name in names))
+    yield from ("", "## Refused", "")
+    refused = [*allowed.refused_functions.items(), *allowed.refused_table_functions.items()]
+    rows = [(f"`{name}`", one.why, one.instead) for name, one in sorted(refused)]
+    yield from _table(("function", "why", "what to do instead"), rows)
+    yield from ("", "## Other things that are refused in queries", "")
+    what = {one.what: one.instead for one in allowed.refused_kinds.values()}
+    yield from _table(("what", "what to do instead"), sorted(what.items()))
 
 
 def _cli_page() -> Iterator[str]:
@@ -205,6 +256,7 @@ def _metrics_page() -> Iterator[str]:
 def _http_page() -> Iterator[str]:
     yield from ("# HTTP", "")
     yield "One port serves everything. A body larger than the node's setting `server.body-max` is refused with 413."
+    yield from _WHO_MAY_CALL
     for route in _routes():
         methods = " | ".join(sorted(route.methods or (), key=("POST", "GET", "DELETE", "HEAD").index))
         yield from ("", f"## {methods} {route.path}", "", inspect.cleandoc(route.endpoint.__doc__ or ""))
@@ -230,7 +282,8 @@ def _http_page() -> Iterator[str]:
     yield from _table(("kind", "status"), [(f"`{kind.value}`", str(status)) for kind, status in STATUS.items()])
     yield from (
         "",
-        "A 503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`. All codes: errors.md.",
+        "503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`, 403 a refused caller (above).",
+        "All codes: errors.md.",
     )
 
 

@@ -35,6 +35,12 @@ class NodeProcess:
     def data(self) -> Path:
         return self._folder / "data"
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self, *, failpoints: str = "") -> None:
         """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""
         assert self._process is None or self._process.poll() is not None

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -25,10 +26,10 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
-from tilth.base.settings import SettingGroup, value_of
+from tilth.base.settings import LOG_SETTINGS, SettingGroup, log_settings, value_of
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.ingest import INGEST_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
+from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import (
     MaintenanceManager,
@@ -42,7 +43,7 @@ from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
-from tilth.sql import Pins, SqlEngine
+from tilth.sql import Pins, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
@@ -64,8 +65,13 @@ NODE_SETTINGS = SettingGroup(
         *INGEST_SETTINGS.all,
         *MAINTENANCE_SETTINGS.all,
         *SERVER_SETTINGS.all,
+        *LOG_SETTINGS.all,
     )
 )
+
+#: Modes of folders: private; readable by a group.
+_PRIVATE = 0o700
+_GROUP_READS = 0o750
 
 _log = Log("node")
 
@@ -109,6 +115,8 @@ class Node:
             maintenance=self._maintenance.status,
             ids=random_id,
             settings=server_settings(values),
+            listen_host=host,
+            machine_name=socket.gethostname(),
             counters=self._metrics.http,
         )
         server = HttpServer(self._clock, build_app(doors), host=host, port=port)
@@ -153,9 +161,10 @@ class Node:
             commit_attempts_max=value_of(values, COMMIT_ATTEMPTS_MAX),
         )
         self._parts.callback(self.catalog.close)
+        move_secrets(self.catalog)
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
-        settings = warehouse_settings(_of(WAREHOUSE_SETTINGS, given))
+        settings = replace(warehouse_settings(_of(WAREHOUSE_SETTINGS, given)), logs=log_settings(given))
         self._session = WorkerSession(
             settings, folder=str(self._folder / "spark"), log_folder=str(self._folder / "log")
         )
@@ -253,15 +262,40 @@ def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
     return Node(folder, settings)
 
 
+def move_secrets(catalog: Catalog) -> None:
+    """Move secrets out of definitions and audit lines of older versions."""
+    found = catalog.secrets.in_definitions(KAFKA_SETTINGS.parted)
+    if found:
+        # First: after a crash, definitions that still contain secrets start it again.
+        catalog.audit.rewrite(shown_statement)
+    for relation in found:
+        catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
+
+
 def _prepared(folder: Path) -> Path:
     try:
-        for name in ("catalog", "tables", "spark", "log"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         _check_writable(folder)
+        for name in ("catalog", "tables", "spark", "log"):
+            (folder / name).mkdir(mode=_PRIVATE, exist_ok=True)
+        _close_to_others(folder)
     except OSError as error:
         hint = "choose a folder that can be made and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
     return folder.resolve()
+
+
+def _close_to_others(folder: Path) -> None:
+    """Make catalog, logs and Spark's files private. A group that the operator admits can read the tables, with a Spark
+    of its own."""
+    modes = {each: each.stat().st_mode & _GROUP_READS for each in (folder, folder / "tables")}
+    modes |= {folder / name: _PRIVATE for name in ("catalog", "spark", "log")}
+    for each, mode in modes.items():
+        try:
+            each.chmod(mode)
+        except PermissionError as error:
+            # It belongs to another user, as a volume of a container may.
+            _log.warning("folder_stays_open", folder=each, reason=error.strerror)
 
 
 def _check_writable(folder: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -41,7 +42,7 @@ class SlowRooms(FakeRooms):
 
 
 def started(doors: Doors) -> HttpServer:
-    server = HttpServer(SystemClock(), build_app(doors), host="127.0.0.1", port=0)
+    server = HttpServer(SystemClock(), build_app(replace(doors, listen_host="127.0.0.1")), host="127.0.0.1", port=0)
     server.start()
     return server
 
@@ -201,3 +202,40 @@ def test_status_by_exit_code(server: HttpServer, rooms: FakeRooms) -> None:
     rooms.health = Health(status="degraded", version="0", server="s", components={"spark": "gone"})
     result = tilth("status", "--url", server.url)
     assert (result.returncode, "spark: gone" in result.stdout) == (1, True)
+
+
+def answered(server: HttpServer, *lines: str, body: str = "DROP TABLE t") -> str:
+    """What the server says to a request that is sent letter by letter as a browser sends it."""
+    port = int(server.url.rpartition(":")[2])
+    text = "\r\n".join([*lines, f"Content-Length: {len(body)}", "Connection: close", "", body])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(text.encode())
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+
+def test_pages_of_other_origins_are_refused_and_programs_are_not(server: HttpServer, rooms: FakeRooms) -> None:
+    port = server.url.rpartition(":")[2]
+    form = "Content-Type: application/x-www-form-urlencoded"
+    own = f"Host: 127.0.0.1:{port}"
+    refused = [
+        # A form of another site, a fetch without questions, a sandboxed frame, DNS rebinding, a request without a host.
+        ("POST /v1/sql HTTP/1.1", own, "Origin: http://evil.example", "Sec-Fetch-Site: cross-site", form),
+        ("POST /v1/sql HTTP/1.1", own, "Origin: http://evil.example", "Content-Type: text/plain;charset=UTF-8"),
+        ("POST /v1/sql HTTP/1.1", own, "Origin: null", "Content-Type: text/plain"),
+        ("POST /v1/sql HTTP/1.1", f"Host: evil.example:{port}", f"Origin: http://evil.example:{port}", form),
+        ("POST /v1/sql HTTP/1.1", own, f"Origin: http://127.0.0.1:{port}", "Content-Type: text/plain"),
+        ("POST /v1/sql HTTP/1.0", "Content-Type: application/sql"),
+        ("GET /metrics HTTP/1.1", f"Host: evil.example:{port}"),
+        ("POST /v1/snapshot/a/b HTTP/1.1", own, "Origin: http://evil.example", form),
+        ("DELETE /v1/readers/r1 HTTP/1.1", own, "Origin: http://evil.example"),
+    ]
+    for lines in refused:
+        said = answered(server, *lines)
+        assert said.startswith("HTTP/1.1 403 "), (lines, said)
+        assert "_REFUSED" in said
+    assert rooms.calls == []
+    # curl --data
+    assert answered(server, "POST /v1/sql HTTP/1.1", own, "User-Agent: curl/8.5.0", form).startswith("HTTP/1.1 200 ")
+    page = (f"Host: localhost:{port}", f"Origin: http://localhost:{port}", "Content-Type: application/sql")
+    assert answered(server, "POST /v1/sql HTTP/1.1", *page).startswith("HTTP/1.1 200 ")
+    assert rooms.texts == ["DROP TABLE t", "DROP TABLE t"]

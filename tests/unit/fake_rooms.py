@@ -111,4 +111,5 @@ def doors_of(rooms: FakeRooms, settings: ServerSettings | None = None) -> Doors:
         maintenance=lambda: IDLE,
         ids=lambda: f"{next(numbers):032x}"[::-1],
         settings=settings or ServerSettings(),
+        listen_host="tilth.test",
     )

@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from tilth.base.errors import InvalidInputError
+from tilth.base.secrets import HIDDEN
+from tilth.base.units import KIB, MIB, parse_bytes
 
 T = TypeVar("T")
 
@@ -57,15 +59,26 @@ class Setting(Generic[T]):
     unit: str = ""
     #: Further names that users of other systems know.
     aliases: tuple[str, ...] = ()
+    #: Returns the text without its secrets; `hidden` for a setting that is a secret.
+    shown: Callable[[str], str] = str
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether its text is a secret or contains one."""
+        return self.shown is not str
 
     def read(self, text: str) -> T:
         """The value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
         try:
             value = self.parse(text)
         except ValueError as error:
-            raise BadSettingError(setting=self.name, value=repr(text), allowed=self.allowed or self.kind) from error
+            # The parser's own message may quote the text.
+            cause = error if self.shown(text) == text else None
+            raise BadSettingError(
+                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed or self.kind
+            ) from cause
         if not self.check(value):
-            raise BadSettingError(setting=self.name, value=repr(text), allowed=self.allowed)
+            raise BadSettingError(setting=self.name, value=repr(self.shown(text)), allowed=self.allowed)
         return value
 
     @property
@@ -108,6 +121,22 @@ class SettingGroup:
             checked[setting.name] = text
         return checked
 
+    def parted(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the texts without their secrets, and the full texts of those that contain any; both by name."""
+        shown: dict[str, str] = {}
+        secrets: dict[str, str] = {}
+        for name, text in given.items():
+            setting = self._by_name.get(name)
+            shown[name] = text if setting is None else setting.shown(text)
+            if shown[name] != text:
+                secrets[name] = text
+        return shown, secrets
+
+
+def hidden(text: str) -> str:
+    """Return the sign for a secret; an empty text stays empty."""
+    return HIDDEN if text else ""
+
 
 def value_of(values: Mapping[str, object], setting: Setting[T]) -> T:
     """The typed value of a setting in what `SettingGroup.read` returned."""
@@ -124,6 +153,47 @@ def parse_bool(text: str) -> bool:
         case "0" | "false" | "off" | "no":
             return False
     raise ValueError(text)
+
+
+LOG_SIZE_MAX: Setting[int] = Setting(
+    name="log.size-max",
+    scope=Scope.NODE,
+    default=16 * MIB,
+    parse=parse_bytes,
+    check=lambda size: size >= 64 * KIB,
+    allowed="64 KiB and up",
+    unit="bytes",
+    doc="Size at which a log file is rotated: the node's own (`--log-file`), and those of Spark in the folder `log`. "
+    "More: a longer history. Less: less disk.",
+)
+LOG_FILES_MAX: Setting[int] = Setting(
+    name="log.files-max",
+    scope=Scope.NODE,
+    default=4,
+    parse=int,
+    check=lambda count: 2 <= count <= 1000,
+    allowed="2 to 1000",
+    unit="files",
+    doc="Number of files of each log, the current one included; rotation removes the oldest. More: a longer history. "
+    "Fewer: less disk.",
+)
+#: Settings of all logs that the node writes.
+LOG_SETTINGS = SettingGroup((LOG_SIZE_MAX, LOG_FILES_MAX))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """The values, read once when the node starts."""
+
+    size_max: int = LOG_SIZE_MAX.default
+    files_max: int = LOG_FILES_MAX.default
+
+
+def log_settings(given: Mapping[str, str]) -> LogSettings:
+    """Return the settings among the node's texts, ignoring those of other rooms. Raises BadSettingError."""
+    names = {setting.name for setting in LOG_SETTINGS.all}
+    values = LOG_SETTINGS.read({name: text for name, text in given.items() if name in names})
+    return LogSettings(size_max=value_of(values, LOG_SIZE_MAX), files_max=value_of(values, LOG_FILES_MAX))
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

@@ -6,7 +6,8 @@ Always holds: a line that was recorded survives a restart; lines are in the orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -51,6 +52,26 @@ class Audit:
         """The newest lines, newest first."""
         with self._kv.view() as view:
             return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
+
+    def rewrite(self, shown: Callable[[str], str]) -> int:
+        """Apply a function to the statement and the outcome of each line; return how many lines changed."""
+
+        def plan(view: ReadView, keys: list[bytes]) -> Plan[int]:
+            puts = {}
+            for key in keys:
+                found = view.get(key)
+                if found is None:
+                    continue
+                event = EVENTS.decode(key, found.value)
+                changed = msgspec.structs.replace(event, statement=shown(event.statement), outcome=shown(event.outcome))
+                if changed != event:
+                    puts[key] = EVENTS.encode(changed)
+            return Plan(result=len(puts), puts=puts)
+
+        with self._kv.view() as view:
+            keys = [key for key, _ in _newest_first(view, KEPT_MAX + REMOVE_BATCH)]
+        batches = [keys[at : at + REMOVE_BATCH] for at in range(0, len(keys), REMOVE_BATCH)]
+        return sum(change(self._kv, self._clock, partial(plan, keys=batch)) for batch in batches)
 
     def trim(self, keep: int = KEPT_MAX) -> int:
         """Removes the oldest lines beyond those kept; returns how many."""

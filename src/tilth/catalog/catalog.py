@@ -17,6 +17,7 @@ from tilth.catalog.part_log import PartLog
 from tilth.catalog.parts import Parts
 from tilth.catalog.readers import Readers
 from tilth.catalog.saved import SavedState
+from tilth.catalog.secrets import SecretStore
 from tilth.catalog.services import Services
 from tilth.catalog.settings import COMMIT_ATTEMPTS_MAX
 from tilth.catalog.shown import ShownParts
@@ -53,6 +54,7 @@ class Catalog:
         )
         self.transactions = Transactions(clock, self.clock, kv, committer, server=server)
         self.tables = Tables(clock, kv, ids=ids)
+        self.secrets = SecretStore(clock, kv)
         self.parts = Parts(clock, self.clock, kv, shown)
         self.history = History(clock, kv)
         self.labels = Labels(clock, kv)

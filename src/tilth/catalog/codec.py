@@ -19,6 +19,7 @@ from tilth.model.lease import Lease, ReaderLease
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry
 from tilth.model.part import Entry, PartEvent, TrashItem
+from tilth.model.secret import Secrets
 from tilth.model.service import Switch
 from tilth.model.table import Relation
 from tilth.model.txn import Txn
@@ -58,6 +59,7 @@ INTEGERS = Codec(msgspec.msgpack.Decoder(int))
 BLOBS = Codec(msgspec.msgpack.Decoder(bytes))
 RELATIONS: Codec[Relation] = Codec(msgspec.msgpack.Decoder[Relation](Relation))
 ENTRIES: Codec[Entry] = Codec(msgspec.msgpack.Decoder[Entry](Entry))
+SECRETS = Codec(msgspec.msgpack.Decoder(Secrets))
 DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))
 VERSIONS = Codec(msgspec.msgpack.Decoder(TableVersion))
 PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))

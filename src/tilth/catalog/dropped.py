@@ -21,6 +21,7 @@ from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 
 #: What belongs to one relation, beside its definition.
 _SPACES_OF_ONE = (
+    Space.SECRET,
     Space.ENTRY,
     Space.PARTITION,
     Space.TRASH,

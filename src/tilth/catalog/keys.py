@@ -28,6 +28,8 @@ class Space(Enum):
     NAME = b"N"
     #: uuid -> TableDef | KafkaDef | ViewDef
     RELATION = b"R"
+    #: uuid -> Secrets of a KafkaDef
+    SECRET = b"S"
     #: uuid -> DroppedTable
     DROPPED = b"d"
     #: Kafka table's uuid, view's uuid

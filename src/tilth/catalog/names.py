@@ -6,6 +6,7 @@ writes the record that it depends on once more, so that a drop of that record at
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 from tilth.catalog import codec
@@ -19,6 +20,7 @@ from tilth.catalog.errors import (
 )
 from tilth.catalog.keys import Space, pack, span, unpack
 from tilth.catalog.kv import Precondition, ReadView
+from tilth.model.secret import Secrets
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 
 #: Always there.
@@ -110,6 +112,23 @@ def added_relation(view: ReadView, relation: Relation) -> tuple[Puts, list[Preco
             _write_again(view, pack(Space.RELATION, uuid), puts, preconditions)
             puts[pack(space, uuid, relation.uuid)] = codec.TEXTS.encode(relation.uuid)
     return puts, preconditions
+
+
+def changed_secrets(
+    view: ReadView, uuid: str, secrets: Mapping[str, str], gone: Collection[str] = ()
+) -> tuple[Puts, list[bytes], list[Precondition]]:
+    """Plan a relation's secrets: the present ones without those in `gone`, and the new ones. Returns puts, deletes and
+    preconditions."""
+    key = pack(Space.SECRET, uuid)
+    found = view.get(key)
+    if found is None and not secrets:
+        return {}, [], []
+    before = codec.SECRETS.decode(key, found.value).settings if found is not None else {}
+    now = {name: text for name, text in before.items() if name not in gone} | dict(secrets)
+    if now == before:
+        return {}, [], []
+    puts = {key: codec.SECRETS.encode(Secrets(settings=now))} if now else {}
+    return puts, [] if now else [key], [unchanged(key, found)]
 
 
 def removed_relation(relation: Relation) -> list[bytes]:

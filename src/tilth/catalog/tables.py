@@ -31,6 +31,7 @@ from tilth.catalog.names import (
     DEFAULT_DATABASE,
     added_name,
     added_relation,
+    changed_secrets,
     check_not_system,
     names_in,
     no_database,
@@ -43,6 +44,8 @@ from tilth.catalog.records import DatabaseRecord, DroppedTable
 from tilth.catalog.requirements import check_planned
 from tilth.model.part import Part
 from tilth.model.table import Relation, Schema, TableDef, ViewDef, full_name
+
+NO_SECRETS: Mapping[str, str] = {}
 
 
 class Tables:
@@ -97,11 +100,14 @@ class Tables:
 
         change(self._kv, self._clock, plan)
 
-    def create(self, relation: Relation, *, if_not_exists: bool = False) -> Relation:
+    def create(
+        self, relation: Relation, *, if_not_exists: bool = False, secrets: Mapping[str, str] = NO_SECRETS
+    ) -> Relation:
         """The new relation, or with `if_not_exists` the one that has the name. A uuid is given where there is none.
 
-        Raises DatabaseNotFoundError, TableExistsError, ReservedNameError, and for a view without source or target
-        TableNotFoundError or WrongEngineError.
+        `secrets`: full texts of the settings that its definition has redacted. Raises DatabaseNotFoundError,
+        TableExistsError, ReservedNameError, and for a view without source or target TableNotFoundError or
+        WrongEngineError.
         """
         check_not_system(relation.database)
         new: Relation = relation if relation.uuid else msgspec.structs.replace(relation, uuid=self._ids())
@@ -115,7 +121,8 @@ class Tables:
                     return Plan(result=existing)
                 raise TableExistsError(table=full_name(new), hint="CREATE .. IF NOT EXISTS passes over it")
             puts, preconditions = added_relation(view, new)
-            return Plan(result=new, preconditions=preconditions, puts=puts)
+            kept, _, pinned = changed_secrets(view, new.uuid, secrets)
+            return Plan(result=new, preconditions=[*preconditions, *pinned], puts={**puts, **kept})
 
         return change(self._kv, self._clock, plan)
 
@@ -166,9 +173,16 @@ class Tables:
         with self._kv.view() as view:
             return views_on(view, Space.VIEW_INTO, table_uuid)
 
-    def modify_settings(self, uuid: str, changes: Mapping[str, str], reset: Collection[str] = ()) -> Relation:
+    def modify_settings(
+        self,
+        uuid: str,
+        changes: Mapping[str, str],
+        reset: Collection[str] = (),
+        *,
+        secrets: Mapping[str, str] = NO_SECRETS,
+    ) -> Relation:
         """The relation with its new settings. Names and values are taken as they are:
-        whoever calls has checked them.
+        the caller has checked them, and has redacted those whose full texts are in `secrets`.
         """
         key = pack(Space.RELATION, uuid)
 
@@ -179,7 +193,13 @@ class Tables:
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
             changed: Relation = msgspec.structs.replace(relation, settings=kept | dict(changes))
             pinned = unchanged(key, view.get(key))
-            return Plan(result=changed, preconditions=[pinned], puts={key: codec.RELATIONS.encode(changed)})
+            kept_secrets, deletes, others = changed_secrets(view, uuid, secrets, gone=[*changes, *reset])
+            return Plan(
+                result=changed,
+                preconditions=[pinned, *others],
+                puts={key: codec.RELATIONS.encode(changed), **kept_secrets},
+                deletes=deletes,
+            )
 
         return change(self._kv, self._clock, plan)
 

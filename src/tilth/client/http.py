@@ -175,7 +175,7 @@ class Connection:
         given = {"as_of_ms": as_of_ms, "version": version}
         parameters = {name: str(value) for name, value in given.items() if value is not None}
         path = f"/v1/snapshot/{_segment(database)}/{_segment(table)}"
-        response = self._call("GET", path, params=parameters)
+        response = self._call("POST", path, params=parameters)
         return msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])
 
     def renew(self, lease_id: str) -> None:

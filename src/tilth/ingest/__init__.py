@@ -10,7 +10,7 @@ that went lost stops its consumer and is told. See also: docs/journey.md, tilth.
 from tilth.ingest.calls import ConsumerCalls
 from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
 from tilth.ingest.decode import VIRTUAL_COLUMNS
-from tilth.ingest.definitions import DependencyMissingError, check_kafka
+from tilth.ingest.definitions import DependencyMissingError, check_kafka, check_library
 from tilth.ingest.errors import (
     BrokenMessageError,
     BrokerUnavailableError,
@@ -21,6 +21,7 @@ from tilth.ingest.errors import (
     ViewError,
 )
 from tilth.ingest.kafka import BrokerClient
+from tilth.ingest.library import secrets_in
 from tilth.ingest.manager import ConsumeManager
 from tilth.ingest.reset import OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
 from tilth.ingest.settings import (
@@ -29,6 +30,7 @@ from tilth.ingest.settings import (
     IngestSettings,
     KafkaConfig,
     MissingSettingError,
+    certificates_folder,
     ingest_settings,
     read_config,
 )
@@ -71,10 +73,13 @@ __all__ = [
     "VerifyReport",
     "ViewError",
     "ViewPlan",
+    "certificates_folder",
     "check_kafka",
+    "check_library",
     "check_view",
     "consume_runner",
     "dead_letter_table",
     "ingest_settings",
     "read_config",
+    "secrets_in",
 ]

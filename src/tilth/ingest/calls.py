@@ -14,6 +14,7 @@ import msgspec
 from tilth.ingest.rounds import RoundFacts, Scope, TableChanges
 from tilth.model.lease import Fence
 from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.model.secret import Secrets
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, TableDef, ViewDef
 
@@ -42,6 +43,8 @@ class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
     positions: tuple[Position, ...]
     #: The folder of all tables.
     root: str
+    #: Of the Kafka table.
+    secrets: Secrets = Secrets()
 
 
 class BeginRound(msgspec.Struct, frozen=True, kw_only=True):

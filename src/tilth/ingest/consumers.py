@@ -127,6 +127,7 @@ class Consumers:
             fence=lease.fence,
             positions=tuple(Position(place, offset) for place, offset in positions.items()),
             root=root,
+            secrets=definitions.secrets,
         )
         name = full_name(definitions.kafka)
         payload = ENCODER.encode(order)

@@ -7,18 +7,22 @@ Always holds: two equal fingerprints stand for equal orders.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import UnavailableError
 from tilth.base.ids import IdSource
+from tilth.base.logs import hide_in_lines
 from tilth.catalog import Catalog
 from tilth.ingest.calls import ENCODER, ViewOrder
 from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
 from tilth.ingest.decode import check_format
+from tilth.ingest.library import check_pairs
 from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
+from tilth.model.secret import Secrets
 from tilth.model.table import KafkaDef, TableDef, full_name
 
 
@@ -37,11 +41,13 @@ class Definitions:
     #: By the views' uuids.
     views: tuple[ViewOrder, ...]
     dead_letters: TableDef | None
+    #: Of the Kafka table.
+    secrets: Secrets = field(default_factory=Secrets)
 
     def fingerprint(self) -> str:
         dead_letters = None if self.dead_letters is None else _as_written(self.dead_letters)
         orders = [msgspec.structs.replace(each, target=_as_written(each.target)) for each in self.views]
-        parts: list[object] = [self.kafka, dead_letters, *orders]
+        parts: list[object] = [self.kafka, dead_letters, *orders, self.secrets]
         return hashlib.sha256(b"".join(ENCODER.encode(part) for part in parts)).hexdigest()
 
 
@@ -60,10 +66,26 @@ def check_kafka(kafka: KafkaDef) -> KafkaConfig:
     return config
 
 
-def read_definitions(clock: Clock, catalog: Catalog, ids: IdSource, uuid: str) -> Definitions:
+def check_library(config: KafkaConfig, certificates_folder: str) -> None:
+    """Raises BadSettingError for a setting of librdkafka or a file that is not allowed."""
+    check_pairs(dict(config.library), certificates_folder, os.path.realpath)
+
+
+def broker_config(catalog: Catalog, kafka: KafkaDef, certificates_folder: str) -> KafkaConfig:
+    """Return the settings with the secrets, as needed to connect to the brokers. Raises an error of the settings."""
+    config = read_config(kafka, catalog.secrets.of(kafka.uuid).settings)
+    check_library(config, certificates_folder)
+    hide_in_lines(config.secrets)
+    return config
+
+
+def read_definitions(
+    clock: Clock, catalog: Catalog, ids: IdSource, uuid: str, *, certificates_folder: str = ""
+) -> Definitions:
     """As they are now. Raises DependencyMissingError, or an error of the settings."""
     kafka = kafka_definition(catalog, uuid)
-    config = check_kafka(kafka)
+    check_kafka(kafka)
+    secrets, config = catalog.secrets.of(uuid), broker_config(catalog, kafka, certificates_folder)
     orders = []
     for view in catalog.tables.views_of(uuid):
         target = catalog.tables.by_id(view.target)
@@ -78,6 +100,7 @@ def read_definitions(clock: Clock, catalog: Catalog, ids: IdSource, uuid: str) -
         config=config,
         views=tuple(sorted(orders, key=lambda each: each.view.uuid)),
         dead_letters=_dead_letters(clock, catalog, ids, kafka, config) if has_table else None,
+        secrets=secrets,
     )
 
 

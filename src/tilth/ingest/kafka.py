@@ -22,6 +22,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
+from tilth.base.secrets import without_secrets
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange, TopicPartition
@@ -71,8 +72,8 @@ class BrokerClient:
         self._config = config
         try:
             self._admin = AdminClient(_settings(config), logger=_silent)
-        except (KafkaException, ValueError) as error:
-            raise _unavailable(config, error) from error
+        except (KafkaException, ValueError, TypeError) as error:
+            raise _unavailable(config, error) from None
         self._committer: confluent_kafka.Consumer | None = None
 
     def partitions(self) -> dict[str, int]:
@@ -168,7 +169,7 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
         return
     next_offsets = {place: each.start for place, each in left.items()}
     only = next(iter(left)) if len(left) == 1 else None
-    consumer = confluent_kafka.Consumer(_fetch_settings(config), logger=_silent)
+    consumer = _consumer(config)
     try:
         consumer.assign([confluent_kafka.TopicPartition(t, p, each.start) for (t, p), each in left.items()])
         heard = clock.monotonic()
@@ -193,6 +194,15 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
                     yield Fetched(topic=place[0], partition=place[1], messages=kept)
     finally:
         consumer.close()
+
+
+def _consumer(config: KafkaConfig) -> confluent_kafka.Consumer:
+    """Raises BrokerUnavailableError for settings that the client library does not take."""
+    try:
+        return confluent_kafka.Consumer(_fetch_settings(config), logger=_silent)
+    except (KafkaException, ValueError, TypeError) as error:
+        # The library's error quotes values, secrets included.
+        raise _unavailable(config, error) from None
 
 
 def _by_place(batch: list[Any]) -> dict[tuple[str, int], list[Any]]:
@@ -276,7 +286,8 @@ def _fetch_settings(config: KafkaConfig) -> dict[str, Any]:
 def _unavailable(config: KafkaConfig, error: object) -> BrokerUnavailableError:
     told = error.args[0].str() if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) else error
     hint = "check that the brokers run and that kafka_broker_list names them"
-    return BrokerUnavailableError(table=config.table, brokers=config.brokers, why=str(told) or "no answer", hint=hint)
+    why = without_secrets(str(told), config.secrets) or "no answer"
+    return BrokerUnavailableError(table=config.table, brokers=config.brokers, why=why, hint=hint)
 
 
 def _unknown(config: KafkaConfig, topic: str) -> UnknownTopicError:

@@ -209,6 +209,7 @@ class ConsumeManager:
             server=self._server,
             interval_seconds=self._settings.manager_interval,
             memory=self._memory,
+            certificates_folder=self._settings.certificates_folder,
         )
         self._services[kafka.uuid] = service
         return service

@@ -32,12 +32,12 @@ from tilth.ingest.calls import (
     TablesNow,
 )
 from tilth.ingest.consumers import Consumers, Ended
-from tilth.ingest.definitions import Definitions, kafka_definition, read_definitions
+from tilth.ingest.definitions import Definitions, broker_config, kafka_definition, read_definitions
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
 from tilth.ingest.kafka import BrokerClient
 from tilth.ingest.positions import Positions
 from tilth.ingest.reset import OffsetReset
-from tilth.ingest.settings import KafkaConfig, read_config
+from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.state import ConsumerState, EndKind, Instruction, Look, ServiceHeart, ServiceState, Start, Stop
 from tilth.ingest.stats import ConsumerStats, EventLog
 from tilth.ingest.telling import Teller, told
@@ -83,6 +83,7 @@ class KafkaService:
         server: str,
         interval_seconds: float,
         memory: Callable[[], MemoryReading] = MemoryReading,
+        certificates_folder: str = "",
     ) -> None:
         self._clock = clock
         self._catalog = catalog
@@ -92,6 +93,7 @@ class KafkaService:
         self._server = server
         self._interval_seconds = interval_seconds
         self._memory = memory
+        self._certificates_folder = certificates_folder
         #: Why rounds wait for memory; empty: they do not.
         self._pressed = ""
         self._positions = Positions(clock, catalog, kafka.uuid)
@@ -150,7 +152,7 @@ class KafkaService:
     def move(self, reset: OffsetReset) -> dict[TopicPartition, int]:
         """Moves the offsets while no consumer runs; those that ran run again afterwards, whatever came of it."""
         kafka = kafka_definition(self._catalog, self._kafka.uuid)
-        config = read_config(kafka)
+        config = broker_config(self._catalog, kafka, self._certificates_folder)
         with self._held():
             broker = BrokerClient(config)
             try:
@@ -306,7 +308,8 @@ class KafkaService:
         if switch is not None and switch.state is not SwitchState.RUNNING:
             return Look(is_wanted=False, because=switch.because)
         try:
-            seen = read_definitions(self._clock, self._catalog, self._ids, self._kafka.uuid)
+            folder = self._certificates_folder
+            seen = read_definitions(self._clock, self._catalog, self._ids, self._kafka.uuid, certificates_folder=folder)
         except TilthError as error:
             return Look(is_wanted=True, missing=str(error))
         self._definitions, self._kafka = seen, seen.kafka

@@ -6,15 +6,16 @@ Always holds: a KafkaConfig is complete and checked. See also: POLICIES.md 10.4,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
 from tilth.base.errors import InvalidInputError
-from tilth.base.settings import Scope, Setting, SettingGroup, parse_bool, value_of
+from tilth.base.secrets import HIDDEN
+from tilth.base.settings import Scope, Setting, SettingGroup, hidden, parse_bool, value_of
 from tilth.base.units import MIB, parse_bytes, parse_seconds
+from tilth.ingest.library import is_secret, read_pairs, shown_pairs
 from tilth.model.table import KafkaDef, full_name
 
 
@@ -86,25 +87,14 @@ def _milliseconds(text: str) -> int:
 
 
 def _pairs(text: str) -> str:
-    _read_pairs(text)
+    read_pairs(text)
     return text
 
 
-def _read_pairs(text: str) -> dict[str, str]:
-    """`{"a": 1}` or `a=1;b=2` as a mapping. Raises ValueError."""
-    if text.strip().startswith("{"):
-        given = json.loads(text)
-        return {
-            str(name): str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()
-        }
-    pairs = [item.partition("=") for item in text.split(";") if item.strip()]
-    if any(not equals for _, equals, _ in pairs):
-        raise ValueError(text)
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _text(name: str, doc: str, *aliases: str, default: str = "") -> Setting[str]:
-    return Setting(name=name, scope=Scope.KAFKA, default=default, parse=str.strip, doc=doc, aliases=aliases)
+def _text(name: str, doc: str, *aliases: str, default: str = "", shown: Callable[[str], str] = str) -> Setting[str]:
+    return Setting(
+        name=name, scope=Scope.KAFKA, default=default, parse=str.strip, doc=doc, aliases=aliases, shown=shown
+    )
 
 
 BROKERS = _text("kafka_broker_list", "Addresses of brokers, host:port, with commas between. Required.", "broker_list")
@@ -281,13 +271,19 @@ LIBRARY: Setting[str] = Setting(
     default="",
     parse=_pairs,
     allowed="a JSON object, or a=1;b=2",
-    doc="Further settings of librdkafka, which win over Tilth's own.",
+    doc="Further settings of librdkafka, which override Tilth's own; this page lists the allowed ones. Passwords and "
+    "keys among them are stored apart and never shown.",
     aliases=("extra_librdkafka_config",),
+    shown=shown_pairs,
 )
 SECURITY_PROTOCOL = _text("kafka_security_protocol", "plaintext, ssl, sasl_plaintext, sasl_ssl; empty: plaintext.")
 SASL_MECHANISM = _text("kafka_sasl_mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER.")
 SASL_USER = _text("kafka_sasl_username", "The name for SASL.")
-SASL_PASSWORD = _text("kafka_sasl_password", "The password for SASL.")
+SASL_PASSWORD = _text(
+    "kafka_sasl_password",
+    f"The password for SASL. It is stored apart from the table's definition and shown as `{HIDDEN}`.",
+    shown=hidden,
+)
 SKIP_UNKNOWN: Setting[bool] = Setting(
     name="input_format_skip_unknown_fields",
     scope=Scope.KAFKA,
@@ -381,8 +377,19 @@ LOG_EVENTS: Setting[int] = Setting(
     allowed="1 or more",
     doc="Lines that system.kafka_log keeps. More: a longer look back. Fewer: less memory.",
 )
+CERTIFICATES_FOLDER: Setting[str] = Setting(
+    name="ingest.certificates-folder",
+    scope=Scope.NODE,
+    default="",
+    parse=str.strip,
+    check=lambda folder: not folder or folder.startswith("/"),
+    allowed="the absolute path of a folder",
+    doc="Kafka tables can name files with certificates and keys below this folder (`ssl.ca.location` and the like), "
+    "and no other files. Every Spark executor reads them there. Empty: no files; certificates are PEM text "
+    "(`ssl.ca.pem`).",
+)
 #: Settings of the node.
-INGEST_SETTINGS = SettingGroup((MANAGER_INTERVAL, LOG_EVENTS))
+INGEST_SETTINGS = SettingGroup((MANAGER_INTERVAL, LOG_EVENTS, CERTIFICATES_FOLDER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,14 +399,23 @@ class IngestSettings:
     #: Seconds.
     manager_interval: float = MANAGER_INTERVAL.default
     log_events_max: int = LOG_EVENTS.default
+    #: Empty: Kafka tables name no files.
+    certificates_folder: str = CERTIFICATES_FOLDER.default
 
 
 def ingest_settings(given: Mapping[str, str]) -> IngestSettings:
     """The settings of the node's texts; raises BadSettingError and UnknownSettingError."""
     values = INGEST_SETTINGS.read(given)
     return IngestSettings(
-        manager_interval=value_of(values, MANAGER_INTERVAL), log_events_max=value_of(values, LOG_EVENTS)
+        manager_interval=value_of(values, MANAGER_INTERVAL),
+        log_events_max=value_of(values, LOG_EVENTS),
+        certificates_folder=value_of(values, CERTIFICATES_FOLDER),
     )
+
+
+def certificates_folder(given: Mapping[str, str]) -> str:
+    """Return the folder below which Kafka tables can name files, from the node's texts; empty: no files."""
+    return given.get(CERTIFICATES_FOLDER.name, CERTIFICATES_FOLDER.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,17 +442,26 @@ class KafkaConfig:
     isolation: str
     skip_holes: bool
     round_tasks_max: int
-    #: For librdkafka, beside what the room sets itself.
-    library: tuple[tuple[str, str], ...]
+    #: For librdkafka, in addition to what the room sets itself; includes passwords.
+    library: tuple[tuple[str, str], ...] = field(repr=False)
     skip_unknown: bool
     numbers_in_strings: bool
     csv_delimiter: str
 
+    @property
+    def secrets(self) -> list[str]:
+        """Passwords and keys."""
+        return [value for name, value in self.library if is_secret(name)]
 
-def read_config(kafka: KafkaDef) -> KafkaConfig:
-    """The settings of a Kafka table; raises UnknownSettingError, BadSettingError or MissingSettingError."""
-    values = KAFKA_SETTINGS.read(kafka.settings)
-    given = KAFKA_SETTINGS.canonical(kafka.settings)
+
+def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> KafkaConfig:
+    """The settings of a Kafka table; raises UnknownSettingError, BadSettingError or MissingSettingError.
+
+    `secrets`: full texts of the settings that its definition has redacted; needed only to connect to a broker.
+    """
+    settings = kafka.settings | dict(secrets or {})
+    values = KAFKA_SETTINGS.read(settings)
+    given = KAFKA_SETTINGS.canonical(settings)
     for setting in (BROKERS, TOPICS, FORMAT):
         if not given.get(setting.name):
             hint = f"add SETTINGS {setting.name} = '...'"
@@ -479,4 +504,4 @@ def _library(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         "sasl.password": value_of(values, SASL_PASSWORD),
     }
     given = {name: text for name, text in named.items() if text}
-    return tuple((given | _read_pairs(value_of(values, LIBRARY))).items())
+    return tuple((given | read_pairs(value_of(values, LIBRARY))).items())

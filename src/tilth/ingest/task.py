@@ -76,7 +76,7 @@ class ResidentConsumer:
         self._calls = calls
         self._context = context
         self._order = order
-        self._config = read_config(order.kafka)
+        self._config = read_config(order.kafka, order.secrets.settings)
         self._positions = {each.place: each.offset for each in order.positions}
         self._message_bytes = FIRST_MESSAGE_BYTES
         #: Since when messages wait; None: none do.

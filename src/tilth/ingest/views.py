@@ -8,11 +8,11 @@ See also: MEASURED.md, "Which tables, columns and predicates does a query use?".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilth.base.errors import InvalidInputError
+from tilth.base.errors import InvalidInputError, TilthError
 from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, RowCheck, Wanted, column_type
 from tilth.ingest.envelope import ENVELOPE_COLUMNS
 from tilth.ingest.errors import ViewError
@@ -22,6 +22,7 @@ from tilth.model.row_op import OP_COLUMN, is_op_name
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
 from tilth.storage import ENABLE_UNIQUE_PARTIAL_UPDATE, PARTITION_LEVEL_UNIQUE_KEYS, table_value
+from tilth.warehouse import check_plan, parse_expression, parse_plan
 
 
 class BadDefaultError(InvalidInputError):
@@ -134,7 +135,7 @@ def check_view(
     projection = tuple(_projected(target, column, matched.get(column.name)) for column in target.schema.columns)
     if op is not None:
         projection = (*projection, f"CAST(o{op} AS STRING) AS {quoted(OP_COLUMN)}")
-    _check_projection(frame, projection, len(outputs), view)
+    _check_projection(frame, projection, len(outputs), view, _defaults(target, matched))
     needed = _needed(plan, columns) or columns[:1]
     return SqlPlan(
         view=view,
@@ -303,28 +304,22 @@ def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> No
 def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) -> str:
     """The text with `database.table` replaced by the temporary view's name."""
     try:
-        plan = session._jsparkSession.sessionState().sqlParser().parsePlan(select)
+        plan = parse_plan(session, select)
     except Exception as error:
         raise _refused(view, kafka, error) from error
-    find_class = session._jvm.java.lang.Class.forName
-    commands = [find_class(f"org.apache.spark.sql.catalyst.plans.logical.{n}") for n in ("Command", "ParsedStatement")]
-    nodes = list(_nodes(plan))
-    if any(command.isInstance(node) for node in nodes for command in commands):
+    if plan.root.kind.endswith("Command"):
         raise ViewError("a view is a SELECT", view=view, hint="write AS SELECT .. FROM the Kafka table")
+    try:
+        check_plan(plan, select)
+    except TilthError as error:
+        raise ViewError(view=view, why=error.message, hint=error.hint) from error
+    name = (kafka.database.lower(), kafka.name.lower())
+    relations = [node for node in plan.nodes if node.kind == "UnresolvedRelation"]
+    places = {(n.start, n.end) for n in relations if tuple(map(str.lower, n.text("multipartIdentifier"))) == name}
     text = select
-    for parts, start, stop in sorted(_relations(nodes), key=lambda found: -found[1]):
-        if [part.lower() for part in parts] == [kafka.database.lower(), kafka.name.lower()]:
-            text = text[:start] + quoted(kafka.name) + text[stop + 1 :]
+    for start, end in sorted(places, reverse=True):
+        text = text[:start] + quoted(kafka.name) + text[end:]
     return text
-
-
-def _relations(nodes: Iterable[Any]) -> Iterator[tuple[list[str], int, int]]:
-    """Name and position of each table that the text names."""
-    for node in nodes:
-        if _class(node) == "UnresolvedRelation":
-            identifier, origin = node.multipartIdentifier(), node.origin()
-            parts = [identifier.apply(i) for i in range(identifier.size())]
-            yield parts, origin.startIndex().get(), origin.stopIndex().get()
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -529,8 +524,15 @@ def _projected(target: TableDef, column: Column, position: int | None) -> str:
     return f"CAST({value} AS {spark_name(column.type)}) AS {quoted(column.name)}"
 
 
-def _check_projection(frame: Any, projection: Sequence[str], outputs: int, view: str) -> None:
+def _defaults(target: TableDef, matched: Mapping[str, int]) -> list[str]:
+    """Those of the columns that the view does not fill."""
+    return [c.default for c in target.schema.columns if c.default is not None and c.name not in matched]
+
+
+def _check_projection(frame: Any, projection: Sequence[str], outputs: int, view: str, defaults: Sequence[str]) -> None:
     try:
+        for default in defaults:
+            check_plan(parse_expression(frame.sparkSession, default))
         frame.toDF(*[f"o{i}" for i in range(outputs)]).selectExpr(*projection).schema  # noqa: B018  # analyses it
     except Exception as error:
         raise ViewError("a default of the target cannot be computed", view=view, why=_first_line(error)) from error
@@ -556,16 +558,10 @@ def _is_constant(session: Any, column: Column) -> bool:
         return not column.is_default_computed
     text = column.default or "NULL"
     try:
-        parsed = session._jsparkSession.sessionState().sqlParser().parseExpression(text)
+        parsed = parse_expression(session, text)
     except Exception as error:
         raise BadDefaultError(default=text, why=_first_line(error)) from error
-    waiting = [parsed]
-    while waiting:
-        node = waiting.pop()
-        if _class(node) not in _CONSTANT_NODES:
-            return False
-        waiting += _listed(node.children())
-    return True
+    return all(node.kind in _CONSTANT_NODES for node in parsed.nodes)
 
 
 def _evaluate(session: Any, text: str, column: Column) -> object:

@@ -52,6 +52,10 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     estimate: Cost
     payload: bytes
 
+    def __repr__(self) -> str:
+        # The payload may contain passwords.
+        return f"TaskSpec(id={self.id!r}, kind={self.kind.value!r}, table={self.table!r})"
+
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One row of `system.tasks`."""

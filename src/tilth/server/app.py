@@ -2,11 +2,13 @@
 
 POST /v1/sql                      a statement as the body's text; the form of the answer by Accept
 POST /v1/insert/{db}/{table}      rows as NDJSON, CSV or an Arrow stream
-GET  /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Spark session
+POST /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Spark session
 POST /v1/readers/{id}             renews that reader's lease;  DELETE ends it
 GET  /v1/health                   components and how they are
 GET  /metrics                     Prometheus
 GET  /maintenance-manager         what maintenance does, did and weighs, as a page; `?raw` as text
+
+No GET changes anything. origin.py refuses requests of other sites.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from anyio import CapacityLimiter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -47,6 +50,7 @@ from tilth.server.errors import (
 )
 from tilth.server.formats import Format, accepted_format, encode, named_format
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
+from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.sql import Answer
@@ -57,6 +61,8 @@ DATABASE = "database"
 SHORT_CALLS_MAX = 8
 #: Headers are for short texts; the body of a JSON answer has all of it.
 HEADER_MESSAGE_CHARACTERS_MAX = 2_000
+QUERY_ID_HEADER = "X-Tilth-Query-Id"
+SUMMARY_HEADER = "X-Tilth-Summary"
 #: What a request may call itself, for programs that count.
 METHODS = ("GET", "HEAD", "POST", "DELETE")
 
@@ -104,6 +110,10 @@ class Doors:
     maintenance: Callable[[], ManagerStatus]
     ids: IdSource
     settings: ServerSettings = field(default_factory=ServerSettings)
+    #: As `--listen` names it.
+    listen_host: str = "127.0.0.1"
+    #: The name of this machine.
+    machine_name: str = "localhost"
     #: Where requests are counted; hand it to the metrics, too.
     counters: HttpCounters = field(default_factory=HttpCounters)
 
@@ -114,16 +124,34 @@ def build_app(doors: Doors) -> Starlette:
     routes = [
         api.route("/v1/sql", api.sql, "POST"),
         api.route("/v1/insert/{database}/{table}", api.insert, "POST"),
-        api.route("/v1/snapshot/{database}/{table}", api.snapshot, "GET"),
+        api.route("/v1/snapshot/{database}/{table}", api.snapshot, "POST"),
         api.route("/v1/readers/{id}", api.reader, "POST", "DELETE"),
         api.route("/v1/health", api.health, "GET", "HEAD"),
         api.route("/metrics", api.metrics, "GET", "HEAD"),
         api.route("/maintenance-manager", api.maintenance, "GET", "HEAD"),
         api.route("/", api.front_page, "GET", "HEAD"),
     ]
+    settings = doors.settings
+    welcome = admission(
+        doors.listen_host, doors.machine_name, hosts=settings.allowed_hosts, origins=settings.allowed_origins
+    )
+    middleware = [
+        Middleware(Counted, clock=doors.clock, counters=doors.counters, methods=METHODS),
+        Middleware(Guard, admission=welcome, ids=doors.ids),
+    ]
+    if settings.allowed_origins:
+        # Answers preflight requests of these pages, and lets them read the answers.
+        shared = Middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=METHODS,
+            allow_headers=("Accept", "Content-Type"),
+            expose_headers=(QUERY_ID_HEADER, SUMMARY_HEADER),
+        )
+        middleware.append(shared)
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Counted, clock=doors.clock, counters=doors.counters, methods=METHODS)],
+        middleware=middleware,
         exception_handlers={HTTPException: api.not_routed},
     )
 
@@ -297,7 +325,7 @@ def _answered(answer: Answer, form: Format) -> Response:
     )
     pieces = encode(answer.table, answer.columns, summary, form)
     first = next(pieces, b"")
-    headers = {"X-Tilth-Query-Id": answer.query_id, "X-Tilth-Summary": _header(summary)}
+    headers = {QUERY_ID_HEADER: answer.query_id, SUMMARY_HEADER: _header(summary)}
     return StreamingResponse(_joined(first, pieces), media_type=form.value, headers=headers)
 
 

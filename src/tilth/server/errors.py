@@ -58,8 +58,32 @@ class MethodNotAllowedError(InvalidInputError):
     code = "METHOD_NOT_ALLOWED"
 
 
+class HostRefusedError(InvalidInputError):
+    """unknown host"""
+
+    code = "HOST_REFUSED"
+
+
+class OriginRefusedError(InvalidInputError):
+    """pages of this origin cannot call the node"""
+
+    code = "ORIGIN_REFUSED"
+
+
+class ContentTypeRefusedError(InvalidInputError):
+    """browsers must send a content type that needs a preflight request"""
+
+    code = "CONTENT_TYPE_REFUSED"
+
+
 #: Where HTTP has a word of its own, the status is that.
-_STATUS_OF_CODE = {BodyTooLargeError.code: 413, MethodNotAllowedError.code: 405}
+_STATUS_OF_CODE = {
+    BodyTooLargeError.code: 413,
+    MethodNotAllowedError.code: 405,
+    HostRefusedError.code: 403,
+    OriginRefusedError.code: 403,
+    ContentTypeRefusedError.code: 403,
+}
 
 
 def status_of(error: TilthError | type[TilthError]) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from tilth.base.settings import Scope, Setting, SettingGroup, value_of
 from tilth.base.units import KIB, MIB, parse_bytes
@@ -32,8 +34,57 @@ STATEMENTS_MAX = Setting(
     "readers never wait for them.",
 )
 
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    """Return origins as browsers write them. Raises ValueError for anything else."""
+    found = []
+    for item in _list(text):
+        parts = urlsplit(item)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise ValueError(text)
+        # Browsers omit the default port.
+        port = "" if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f":{parts.port}"
+        name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        found.append(f"{parts.scheme}://{name}{port}")
+    return tuple(found)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """Raises ValueError for anything but names of hosts."""
+    found = _list(text)
+    if any(not _HOST.fullmatch(item) for item in found):
+        raise ValueError(text)
+    return found
+
+
+ALLOWED_HOSTS: Setting[tuple[str, ...]] = Setting(
+    name="server.allowed-hosts",
+    scope=Scope.NODE,
+    default=(),
+    parse=_hosts,
+    allowed="names of hosts without ports, with commas between",
+    doc="Further names of the node in `Host` headers: that of a proxy in front of it, or its name in DNS. Requests "
+    "with other names are refused, as protection against DNS rebinding. Always accepted: `localhost`, the address or "
+    "name of `--listen`, and for `0.0.0.0` and `::` every address and the name of the machine.",
+)
+ALLOWED_ORIGINS: Setting[tuple[str, ...]] = Setting(
+    name="server.allowed-origins",
+    scope=Scope.NODE,
+    default=(),
+    parse=_origins,
+    allowed="as in https://dash.example.com, with commas between",
+    doc="Origins of web pages that can call the node from a browser, without any restriction. Pages of other origins "
+    "are refused. Programs send no `Origin` and need no entry.",
+)
+
 #: The settings of this room.
-SETTINGS = SettingGroup((BODY_BYTES_MAX, STATEMENTS_MAX))
+SETTINGS = SettingGroup((BODY_BYTES_MAX, STATEMENTS_MAX, ALLOWED_HOSTS, ALLOWED_ORIGINS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +93,17 @@ class ServerSettings:
 
     body_bytes_max: int = BODY_BYTES_MAX.default
     statements_max: int = STATEMENTS_MAX.default
+    allowed_hosts: tuple[str, ...] = ()
+    #: As browsers write them.
+    allowed_origins: tuple[str, ...] = ()
 
 
 def server_settings(given: Mapping[str, str]) -> ServerSettings:
     """The settings of the node's texts; raises BadSettingError and UnknownSettingError."""
     values = SETTINGS.read(given)
     return ServerSettings(
-        body_bytes_max=value_of(values, BODY_BYTES_MAX), statements_max=value_of(values, STATEMENTS_MAX)
+        body_bytes_max=value_of(values, BODY_BYTES_MAX),
+        statements_max=value_of(values, STATEMENTS_MAX),
+        allowed_hosts=value_of(values, ALLOWED_HOSTS),
+        allowed_origins=value_of(values, ALLOWED_ORIGINS),
     )

@@ -19,13 +19,13 @@ from tilth.sql.errors import (
     ResultTooLargeError,
     UnknownColumnError,
     UnknownFormatError,
-    UnknownFunctionError,
     WrongKindOfTableError,
 )
 from tilth.sql.grammar import Statement, parse, split
 from tilth.sql.insert_groups import InsertStats
 from tilth.sql.pins import Pins
 from tilth.sql.protocol import QueryCalls
+from tilth.sql.redact import shown_statement
 from tilth.sql.settings import SESSION_SETTINGS, all_settings
 from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 
@@ -49,9 +49,9 @@ __all__ = [
     "SystemTable",
     "UnknownColumnError",
     "UnknownFormatError",
-    "UnknownFunctionError",
     "WrongKindOfTableError",
     "all_settings",
     "parse",
+    "shown_statement",
     "split",
 ]

@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.catalog import DropPartition as HidePartition
 from tilth.catalog import UndropPartition as RestorePartition
-from tilth.ingest import read_config
+from tilth.ingest import certificates_folder, check_library, read_config
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -38,7 +38,12 @@ from tilth.sql.grammar import (
 from tilth.sql.kept import told_time, trash_lifetime_ms
 from tilth.sql.mutations import alter_columns, alter_rows, commit
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
-from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
+from tilth.sql.settings import (
+    KAFKA_TABLE_SETTINGS,
+    TABLE_SETTINGS,
+    check_together,
+    check_typed,
+)
 from tilth.sql.ttl import check_ttl, told_expired
 from tilth.sql.unique_key import check_scope_stays
 from tilth.sql.values import to_bound
@@ -124,12 +129,18 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.maintenance.wake()
         case KafkaDef():
-            changes = KAFKA_TABLE_SETTINGS.canonical(given)
+            typed = KAFKA_TABLE_SETTINGS.canonical(given)
+            check_typed(typed)
+            changes, secrets = KAFKA_TABLE_SETTINGS.parted(typed)
             reset = [KAFKA_TABLE_SETTINGS.find(name).name for name in names]
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
             changed = msgspec.structs.replace(relation, settings=kept | changes)
-            ensure_dead_letters(services, changed, read_config(changed))
-            services.catalog.tables.modify_settings(relation.uuid, changes, reset)
+            before = services.catalog.secrets.of(relation.uuid).settings
+            others = {name: text for name, text in before.items() if name not in {*reset, *changes}}
+            config = read_config(changed, others | secrets)
+            check_library(config, certificates_folder(services.node_settings))
+            ensure_dead_letters(services, changed, config)
+            services.catalog.tables.modify_settings(relation.uuid, changes, reset, secrets=secrets)
             services.consume.restart(relation.uuid)
     told = ", ".join([f"{name} = {text}" for name, text in changes.items()] + [f"{name} reset" for name in reset])
     return done(f"settings of {full_name(relation)}: {told}")

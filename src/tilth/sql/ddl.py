@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilth.base.errors import TilthError
 from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
-from tilth.ingest import read_config
+from tilth.ingest import certificates_folder, check_library, read_config
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -31,7 +31,12 @@ from tilth.sql.grammar import (
 from tilth.sql.kept import dropped_keep_ms, told_time
 from tilth.sql.mutations import commit
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
-from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together
+from tilth.sql.settings import (
+    KAFKA_TABLE_SETTINGS,
+    TABLE_SETTINGS,
+    check_together,
+    check_typed,
+)
 from tilth.sql.ttl import check_ttl
 from tilth.sql.unique_key import can_be_key, keyed_schema
 from tilth.storage import check_partition_by
@@ -94,22 +99,26 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         raise BadDefinitionError(
             "a Kafka table stores no rows: it has no keys, partitions or TTL", table=f"{database}.{name}"
         )
+    given = KAFKA_TABLE_SETTINGS.canonical(dict(statement.settings))
+    check_typed(given)
+    shown, secrets = KAFKA_TABLE_SETTINGS.parted(given)
     kafka = KafkaDef(
         uuid="",
         database=database,
         name=name,
         schema=_with_defaults(services, call, statement, schema),
-        settings=KAFKA_TABLE_SETTINGS.canonical(dict(statement.settings)),
+        settings=shown,
         comment=statement.comment,
         created_ms=services.clock.now_ms(),
     )
-    config = read_config(kafka)
+    config = read_config(kafka, secrets)
+    check_library(config, certificates_folder(services.node_settings))
     if services.catalog.tables.find(database, name) is not None:
         # Raises, before a dead-letter table is made for nothing.
         services.catalog.tables.create(kafka)
     dead_letters = ensure_dead_letters(services, kafka, config)
     try:
-        made = services.catalog.tables.create(kafka, if_not_exists=statement.if_not_exists)
+        made = services.catalog.tables.create(kafka, if_not_exists=statement.if_not_exists, secrets=secrets)
     except TilthError:
         if dead_letters.is_new and dead_letters.table is not None:
             services.catalog.tables.drop(dead_letters.table.uuid)

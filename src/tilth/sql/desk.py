@@ -19,7 +19,7 @@ import pyarrow as pa
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.base.logs import Log
-from tilth.catalog import SYSTEM_DATABASE, Catalog, SchemaChangedError
+from tilth.catalog import SYSTEM_DATABASE, Catalog, DatabaseNotFoundError, SchemaChangedError
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
@@ -31,9 +31,14 @@ from tilth.sql.predicates import Predicate, Unknown
 from tilth.sql.protocol import AsOf, Resolved, Source
 from tilth.sql.prune import keeper
 from tilth.storage import schema_from_arrow
+from tilth.warehouse import NotAllowedError
 
 READER_LEASE_MS = 30_000
 RENEW_SECONDS = 10.0
+
+#: Formats that Spark's own SQL takes in front of a path.
+_PATH_FORMATS = frozenset("avro binaryfile csv delta hudi iceberg json orc parquet text xml".split())
+_PATH_HINT = "load the rows into a table: INSERT INTO t FORMAT CSV .., or POST /v1/insert/DATABASE/TABLE"
 
 _log = Log("sql")
 
@@ -182,7 +187,13 @@ class QueryDesk:
 
     def _readable(self, database: str, name: str) -> TableDef:
         """The table behind a name; a view stands for the table that it writes into."""
-        relation: Relation | None = self._catalog.tables.get(database, name)
+        try:
+            relation: Relation | None = self._catalog.tables.get(database, name)
+        except DatabaseNotFoundError as error:
+            if database.lower() in _PATH_FORMATS or "/" in name:
+                message = "queries cannot read files by path"
+                raise NotAllowedError(message, table=f"{database}.{name}", hint=_PATH_HINT) from error
+            raise
         if isinstance(relation, ViewDef):
             relation = self._catalog.tables.by_id(relation.target)
         if isinstance(relation, KafkaDef):

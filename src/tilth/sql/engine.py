@@ -16,7 +16,7 @@ import pyarrow as pa
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
-from tilth.base.logs import Log
+from tilth.base.logs import Log, hide_in_lines
 from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
@@ -63,6 +63,7 @@ from tilth.sql.grammar import (
 from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
+from tilth.sql.redact import Redacted, redacted
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
 from tilth.sql.spark_errors import nested_too_deep
@@ -184,24 +185,32 @@ class SqlEngine:
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act)
 
     def _logged(self, text: str, database: str, act: Callable[[_Running], Outcome]) -> Answer:
-        """Runs it and writes a line of the query log, whatever comes of it."""
-        running = _Running(self._services.ids(), text)
+        """Runs it and writes a line of the query log, whatever comes of it. Log and errors are redacted."""
+        shown = redacted(text)
+        hide_in_lines(shown.secrets)
+        running = _Running(self._services.ids(), shown)
         started, started_ms = self._clock.monotonic(), self._clock.now_ms()
         outcome, error = Outcome(), None
         try:
             outcome = act(running)
         except TilthError as refused:
+            shown.hide_in(refused)
             error = refused
             raise
         except RecursionError as deep:
             error = nested_too_deep()
             raise error from deep
+        except Exception as defect:
+            if shown.is_in(str(defect)):
+                message = "a defect of Tilth, whose message contains a secret"
+                raise TilthError(message, error=type(defect).__name__) from None
+            raise
         finally:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)
             event = QueryEvent(
                 query_id=running.query_id,
                 kind=running.kind,
-                text=text[:TEXT_LENGTH_MAX],
+                text=shown.text[:TEXT_LENGTH_MAX],
                 database=database,
                 started_ms=started_ms,
                 elapsed_ms=elapsed_ms,
@@ -235,14 +244,20 @@ class _Running:
     """What is known of a statement so far."""
 
     query_id: str
-    text: str
+    shown: Redacted
     #: Empty until it has been read.
     kind: str = ""
     output_format: str | None = None
 
 
 def _call(running: _Running, database: str, given: Mapping[str, str]) -> Call:
-    return Call(query_id=running.query_id, database=database, settings=session_settings(given), text=running.text)
+    return Call(
+        query_id=running.query_id,
+        database=database,
+        settings=session_settings(given),
+        text=running.shown.text,
+        secrets=running.shown.secrets,
+    )
 
 
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:

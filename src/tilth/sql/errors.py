@@ -11,12 +11,6 @@ class UnknownColumnError(InvalidInputError):
     code = "UNKNOWN_COLUMN"
 
 
-class UnknownFunctionError(InvalidInputError):
-    """no such function"""
-
-    code = "UNKNOWN_FUNCTION"
-
-
 class BadQueryError(InvalidInputError):
     """the query cannot be answered"""
 

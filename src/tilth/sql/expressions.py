@@ -8,7 +8,8 @@ randomness, no look at other rows or tables, and one instant for now().
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,16 +19,15 @@ from tilth.model.types import DataType, spark_name
 from tilth.sql.coerce import is_assignable, is_narrowed
 from tilth.sql.errors import BadMutationError, BadValueError
 from tilth.sql.protocol import CheckedDefault, CheckedExpressions, ExpressionsTask
-from tilth.sql.relations import FINE_TIME, TIME_WORDS, find_relations, frozen_times, place_of
+from tilth.sql.relations import FINE_TIME, QUERIES, TIME_WORDS, find_relations, frozen_times
 from tilth.sql.rewrite import rewrite
-from tilth.sql.shadow import make_active
 from tilth.sql.values import Reading, column_array, literal
+from tilth.warehouse import Node, Plan, check_plan, make_active, parse_expression, parse_plan, read_plan
 
 # A handle of a Java or PySpark object; py4j gives it no type.
 Java = Any
 
 _HEAD = "SELECT 1 WHERE "
-_QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
 _NAMED = frozenset({"Alias", "MultiAlias"})
 _TIMES = frozenset({"CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp"})
 #: Spark takes such strings for times, as soon as one is written as a literal of a time or cast to one.
@@ -38,6 +38,21 @@ _TIME_TYPES = frozenset({"date", "timestamp", "timestamp_ntz"})
 _NUMBER = re.compile(r"(?:tinyint|smallint|int|bigint|float|double|decimal)\b")
 #: `int(s)` is a cast, too.
 _CAST_CALLS = re.compile(rf"{_NUMBER.pattern}\s*\(", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Analysed:
+    """An expression as Spark understands it."""
+
+    #: The field that it makes.
+    field: Java
+    plan: Plan
+    #: Whether it is the same each time, apart from the time of day.
+    is_deterministic: bool
+
+    @property
+    def is_of_now(self) -> bool:
+        return any(_is_time(node) for node in self.plan.nodes)
 
 
 class ExpressionChecker:
@@ -55,7 +70,6 @@ class ExpressionChecker:
         self._task = task
         self._model_type = model_type
         self._to_stream = to_stream
-        session.conf.set("spark.sql.variable.substitute", "false")
         session.conf.set("spark.sql.ansi.enabled", "true")
         session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
         session.conf.set("spark.sql.session.timeZone", task.zone)
@@ -113,7 +127,7 @@ class ExpressionChecker:
     def _default(self, column: Column) -> CheckedDefault:
         assert column.default is not None
         parsed = self._parse(column.default, column=column.name)
-        named = [str(node.nameParts().apply(0)) for node in _nodes(parsed) if _class(node) == "UnresolvedAttribute"]
+        named = [node.text("nameParts")[0] for node in parsed.nodes if node.kind == "UnresolvedAttribute"]
         others = [found for found in map(self._task.schema.find, named) if found is not None]
         if others:
             hint = "it stands for itself; UPDATE the column once it is there, or compute it where rows are inserted"
@@ -121,7 +135,8 @@ class ExpressionChecker:
             raise BadMutationError(told, column=column.name, default=self.text, names=others[0].name, hint=hint)
         # Without columns: a default stands for itself.
         rows = self._session.range(1).select()
-        field, expression = self._analysed(rows, self.text, column=column.name)
+        analysed = self._analysed(rows, self.text, column=column.name)
+        field = analysed.field
         given = field.dataType.simpleString()
         if not is_assignable(self._model_type(field.dataType, column.type), column.type):
             raise BadMutationError(
@@ -136,11 +151,7 @@ class ExpressionChecker:
                 "the default of a NOT NULL column may be NULL", column=column.name, default=self.text
             )
         value = rows.selectExpr(f"CAST(({self.text}\n) AS {spark_name(column.type)}) AS v").toArrow()
-        is_computed = (
-            not expression.deterministic()
-            or any(_is_time(node) for node in _nodes(expression))
-            or self._has_time_literal(parsed)
-        )
+        is_computed = not analysed.is_deterministic or analysed.is_of_now or self._has_time_literal(parsed)
         return CheckedDefault(column=column.name, value=self._to_stream(value), is_computed=is_computed)
 
     def _column(self, name: str) -> Column:
@@ -154,67 +165,63 @@ class ExpressionChecker:
             raise self._depends_on_time(**facts)
         self.sent = _HEAD + text
         if TIME_WORDS.search(text) and not any(TIME_WORDS.fullmatch(name) for name in self._task.schema.names):
-            edits = frozen_times(find_relations(self._parser().parsePlan, self.sent), self._task.now_ms * 1000)
+            found = find_relations(parse_plan(self._session, self.sent), self.sent)
+            edits = frozen_times(found, self._task.now_ms * 1000)
             text = rewrite(self.sent, edits or []).text[len(_HEAD) :]
         # A comment that runs to the end of the line would take what follows with it.
         return f"{text}\n" if "--" in text else text
 
-    def _parser(self) -> Java:
-        return self._session._jsparkSession.sessionState().sqlParser()
-
-    def _parse(self, text: str, **facts: str) -> Java:
+    def _parse(self, text: str, **facts: str) -> Plan:
+        """Return a checked expression. Raises BadMutationError, NotAllowedError and UnknownFunctionError."""
         self.text = self.sent = text
-        parsed = self._parser().parseExpression(text)
-        if _class(parsed) in _NAMED:
+        parsed = parse_expression(self._session, text)
+        if parsed.root.kind in _NAMED:
             raise BadMutationError("an expression takes no name", expression=text, **facts)
         self._check_digits(parsed, **facts)
-        if any(_class(node) in _QUERIES for node in _nodes(parsed)):
+        if not QUERIES.isdisjoint(parsed.kinds):
             hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
             raise BadMutationError("subqueries are not possible here", expression=text, hint=hint, **facts)
+        check_plan(parsed)
         return parsed
 
-    def _check_digits(self, parsed: Java, **facts: str) -> None:
+    def _check_digits(self, parsed: Plan, **facts: str) -> None:
         """Raises BadMutationError for a time with digits that Spark would cut."""
-        text = self.text
-        if any(FINE_TIME.search(text, *place) for place in _time_literals(parsed)):
-            raise BadMutationError("times are kept in microseconds", expression=text, **facts)
+        if any(FINE_TIME.search(self.text, node.start, node.end) for node in _time_literals(parsed)):
+            raise BadMutationError("times are kept in microseconds", expression=self.text, **facts)
 
-    def _has_time_literal(self, parsed: Java) -> bool:
+    def _has_time_literal(self, parsed: Plan) -> bool:
         """Whether it says `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
-        return any(_TIME_LITERAL.search(self.text, *place) for place in _time_literals(parsed))
+        return any(_TIME_LITERAL.search(self.text, node.start, node.end) for node in _time_literals(parsed))
 
     def _depends_on_time(self, **facts: str) -> BadMutationError:
         hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
         return BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
 
-    def _check_texts(self, expression: Java, **facts: str) -> None:
+    def _check_texts(self, expression: Plan, **facts: str) -> None:
         """Raises BadMutationError where Spark makes numbers of texts by itself: the first that is none would end it."""
         if _CAST_CALLS.search(self.text):
             # Such a call cannot be told from what Spark does by itself.
             return
-        wanted = self._session._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
-        for node in _nodes(expression):
-            if _class(node) != "Cast" or node.containsTag(wanted):
+        for node in expression.nodes:
+            if node.kind != "Cast" or node.text("isUserSpecified"):
                 continue
-            text = node.children().apply(0)
-            is_text = text.dataType().simpleString() == "string" and _class(text) != "Literal"
-            if is_text and _NUMBER.match(node.dataType().simpleString()):
+            text = node.children[0]
+            if text.type == "string" and text.kind != "Literal" and _NUMBER.match(node.type):
                 hint = "put the number in quotes, as in s = '7', or say with CAST or TRY_CAST what is wanted"
                 told = "a text would be taken for a number"
                 raise BadMutationError(told, expression=self.text, hint=hint, **facts)
 
     def _constant(self, rows: Java, text: str, **facts: str) -> Java:
         """The field that the expression makes; raises BadMutationError where it is another one later."""
-        field, expression = self._analysed(rows, text, **facts)
-        if not expression.deterministic():
+        analysed = self._analysed(rows, text, **facts)
+        if not analysed.is_deterministic:
             hint = "another try of the same part must give the same rows"
             raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
-        if any(_is_time(node) for node in _nodes(expression)):
+        if analysed.is_of_now:
             raise self._depends_on_time(**facts)
-        return field
+        return analysed.field
 
-    def _analysed(self, rows: Java, text: str, **facts: str) -> tuple[Java, Java]:
-        """The field that the expression makes, and the expression as Spark understands it."""
+    def _analysed(self, rows: Java, text: str, **facts: str) -> _Analysed:
         frame = rows.selectExpr(text)
         project = frame._jdf.queryExecution().analyzed()
         if len(frame.schema.fields) != 1:
@@ -224,35 +231,23 @@ class ExpressionChecker:
             hint = "no aggregates, window functions, explode: a row is changed by what it holds itself"
             raise BadMutationError("this cannot be computed row by row", expression=self.text, hint=hint, **facts)
         expression = project.projectList().apply(0)
-        self._check_texts(expression, **facts)
-        return frame.schema.fields[0], expression
+        analysed = read_plan(self._session, expression)
+        self._check_texts(analysed, **facts)
+        return _Analysed(frame.schema.fields[0], analysed, bool(expression.deterministic()))
 
 
-def _time_literals(parsed: Java) -> list[tuple[int, int]]:
-    """Where literals of dates and times stand in the text."""
-    return [
-        place_of(node)
-        for node in _nodes(parsed)
-        if _class(node) == "Literal" and node.dataType().simpleString() in _TIME_TYPES
-    ]
+def _time_literals(parsed: Plan) -> list[Node]:
+    """The literals of dates and times."""
+    return [node for node in parsed.nodes if node.kind == "Literal" and node.type in _TIME_TYPES]
 
 
-def _nodes(expression: Java) -> Iterator[Java]:
-    yield expression
-    children = expression.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))
-
-
-def _is_time(node: Java) -> bool:
+def _is_time(node: Node) -> bool:
     """Whether its value is another one later."""
-    kind = _class(node)
-    if kind not in _TIME_READERS:
-        return kind in _TIMES
-    if node.dataType().simpleString() not in _TIME_TYPES:
+    if node.kind not in _TIME_READERS:
+        return node.kind in _TIMES
+    if node.type not in _TIME_TYPES:
         return False
-    text = node.children().apply(0)
-    return _class(text) == "Literal" and _NAMED_TIME.match(str(text.value())) is not None
+    return any(_NAMED_TIME.match(text) for text in node.children[0].text("value"))
 
 
 def _check_fits(column: Column, value: object) -> None:

@@ -1,28 +1,24 @@
 """What a query reads and where in its text that stands, by Spark's own parser.
 
 Covers: relations with their places and AS OF, references that name a database, functions that tell the time. Does not
-cover: what the names and times mean (desk.py, past.py).
+cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (desk.py, past.py).
 Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tilth.model.types import quoted
 from tilth.sql.errors import BadQueryError
 from tilth.sql.rewrite import Edit
+from tilth.warehouse import Node, Plan
 
-# A handle of a Java object of Spark's internals; py4j gives it no type.
-Java = Any
-
-#: Statements that Spark's parser accepts where a query may stand.
-_WRITES = ("InsertIntoStatement", "InsertIntoDir", "MergeIntoTable", "DeleteFromTable", "UpdateTable")
-#: The name follows TABLE, as in `TABLE t` or `f(TABLE(t))`: no alias may stand there.
+#: The name follows TABLE, as in `TABLE t`: no alias may stand there.
 _NO_ALIAS = re.compile(r"\btable\s*\(?\s*\Z", re.IGNORECASE)
+_SAMPLE = re.compile(r"tablesample\b", re.IGNORECASE)
 _LONG_NAME = re.compile(r"[\w`]\s*\.\s*(?:\w+|`[^`]+`)\s*\.\s*[\w`*]")
 #: Every word that may be a function of the time; those that cannot be frozen stand here too.
 TIME_WORDS = re.compile(
@@ -34,9 +30,11 @@ FINE_TIME = re.compile(r":\d\d\.\d{6}\d*[1-9]")
 _INSTANTS = ("now", "current_timestamp")
 _DAYS = ("current_date", "curdate")
 
-
+_RELATION = "UnresolvedRelation"
+_TIME_TRAVEL = "RelationTimeTravel"
+_WITH = "UnresolvedWith"
 #: What in an expression asks for rows.
-_QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
+QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +69,8 @@ class Relations:
 
     text: str
     relations: list[Relation]
-    #: Every logical plan of the query, for a look at its expressions; those of AS OF are not among them.
-    plans: list[Java]
+    #: All nodes of the query without the expressions of AS OF.
+    nodes: list[Node]
 
     @property
     def present(self) -> str:
@@ -83,75 +81,78 @@ class Relations:
         return text
 
 
-def find_relations(parse: Callable[[str], Java], text: str) -> Relations:
+def find_relations(plan: Plan, text: str) -> Relations:
     """The tables that a query names, those of common table expressions not among them.
 
-    Raises Spark's ParseException, and BadQueryError for what is no query.
+    Raises BadQueryError for a past that makes no sense.
     """
-    root = parse(text)
-    if root.getClass().getSimpleName() == "ExplainCommand":
-        root = root.logicalPlan()
     found = Relations(text, [], [])
-    _walk(root, frozenset(), found, parent=None)
+    places: set[int] = set()
+    #: Nodes with the names of the common table expressions that they see.
+    stack: list[tuple[Node, frozenset[str]]] = [(plan.root, frozenset())]
+    while stack:
+        node, hidden = stack.pop()
+        found.nodes.append(node)
+        past: Past | None = None
+        if node.kind == _TIME_TRAVEL:
+            table = node.child("relation")
+            assert table is not None
+            past, node = _past(node, table, text), table
+        if node.kind == _RELATION:
+            name = node.text("multipartIdentifier")
+            if len(name) > 1 or name[0].lower() not in hidden:
+                # The plan repeats the operand of CASE x WHEN .. for each WHEN.
+                if node.start not in places:
+                    places.add(node.start)
+                    found.relations.append(_relation(name, node, text, past))
+                continue
+        if past is not None:
+            raise BadQueryError("only a table has a past", at=text[past.start : past.end])
+        stack.extend(reversed(list(_scopes(node, hidden))))
     return found
 
 
-def _walk(plan: Java, hidden: frozenset[str], found: Relations, parent: tuple[str, Java] | None) -> None:
-    """`hidden`: names that stand for common table expressions here."""
-    kind = str(plan.getClass().getSimpleName())
-    if kind in _WRITES:
-        raise BadQueryError("only queries may stand behind WITH and FROM", statement=kind)
-    past: Past | None = None
-    if kind == "RelationTimeTravel":
-        past, plan = _past(plan, found.text), plan.relation()
-        kind = str(plan.getClass().getSimpleName())
-    found.plans.append(plan)
-    if kind == "UnresolvedRelation":
-        name = tuple(_each(plan.multipartIdentifier()))
-        if len(name) > 1 or name[0].lower() not in hidden:
-            found.relations.append(_relation(name, plan, found.text, parent, past))
-            return
-    if past is not None:
-        raise BadQueryError("only a table has a past", at=found.text[past.start : past.end])
-    if kind == "UnresolvedRelation":
-        return
-    if kind == "UnresolvedWith":
-        for definition in _each(plan.innerChildren()):
-            own = str(definition.alias()).lower()
-            _walk(definition, hidden | {own} if plan.allowRecursion() else hidden, found, None)
+def _scopes(node: Node, hidden: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
+    """Yield the children with the names of the common table expressions that they see."""
+    if node.kind == _WITH:
+        is_recursive = bool(node.text("allowRecursion"))
+        definitions = [each for each in node.children if each.role == "cteRelations"]
+        for definition in definitions:
+            own = definition.text("name")[0].lower()
+            yield definition, hidden | {own} if is_recursive else hidden
             hidden |= {own}
-        for child in _each(plan.children()):
-            _walk(child, hidden, found, (kind, plan))
+        for child in node.children:
+            if child.role != "cteRelations":
+                yield child, hidden
         return
-    for child in _each(plan.children()):
-        _walk(child, hidden, found, (kind, plan))
-    for query in _each(plan.innerChildren()):
-        _walk(query, hidden, found, None)
+    for child in node.children:
+        yield child, hidden
 
 
-def _past(plan: Java, text: str) -> Past:
+def _past(node: Node, table: Node, text: str) -> Past:
     """Raises BadQueryError for a time that depends on rows."""
-    start, end = place_of(plan)
-    if plan.version().isDefined():
-        return Past(start=start, end=end, version=str(plan.version().get()))
-    time = plan.timestamp().get()
-    if any(str(node.getClass().getSimpleName()) in _QUERIES for node in _below(time)):
-        raise BadQueryError("the time of AS OF is a constant: no subqueries", at=text[start:end])
-    first, last = place_of(time)
-    return Past(start=start, end=end, time=text[first:last])
+    # In `t@v1` the clause includes the name.
+    start = max(node.start, table.end)
+    version = node.text("version")
+    if version:
+        return Past(start=start, end=node.end, version=version[0])
+    time = node.child("timestamp")
+    assert time is not None
+    if any(each.kind in QUERIES for each in time.below()):
+        raise BadQueryError("the time of AS OF is a constant: no subqueries", at=text[start : node.end])
+    return Past(start=start, end=node.end, time=text[time.start : time.end])
 
 
-def _relation(
-    name: tuple[str, ...], plan: Java, text: str, parent: tuple[str, Java] | None, past: Past | None
-) -> Relation:
-    start, end = place_of(plan)
-    alias_at: int | None = end if past is None else past.end
-    if parent is not None and parent[0] == "Sample":
-        alias_at = place_of(parent[1])[1]
-    is_named = parent is not None and parent[0] == "SubqueryAlias"
-    if is_named or _NO_ALIAS.search(text, 0, start):
+def _relation(name: tuple[str, ...], node: Node, text: str, past: Past | None) -> Relation:
+    holder = node.holder if past is None or node.holder is None else node.holder.holder
+    alias_at: int | None = node.end if past is None else past.end
+    if holder is not None and _SAMPLE.match(text, holder.start):
+        # Of rows, it is a limit.
+        alias_at = holder.end
+    is_named = holder is not None and holder.kind == "SubqueryAlias"
+    if is_named or _NO_ALIAS.search(text, 0, node.start):
         alias_at = None
-    return Relation(name=name, start=start, end=end, alias_at=alias_at, past=past)
+    return Relation(name=name, start=node.start, end=node.end, alias_at=alias_at, past=past)
 
 
 def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> list[Edit]:
@@ -159,18 +160,17 @@ def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> li
     if not aliases or not _LONG_NAME.search(found.text):
         return []
     edits: dict[int, Edit] = {}
-    for kind, expression in _expressions(found):
-        if kind == "UnresolvedAttribute":
-            parts, tail = list(_each(expression.nameParts())), ""
-        elif kind == "UnresolvedStar" and expression.target().isDefined():
-            parts, tail = [*_each(expression.target().get()), "*"], "*"
+    for node in found.nodes:
+        if node.kind == "UnresolvedAttribute":
+            parts, tail = node.text("nameParts"), ""
+        elif node.kind == "UnresolvedStar" and node.text("target"):
+            parts, tail = (*node.text("target"), "*"), "*"
         else:
             continue
-        alias = aliases.get((str(parts[0]).lower(), str(parts[1]).lower())) if len(parts) > 2 else None
+        alias = aliases.get((parts[0].lower(), parts[1].lower())) if len(parts) > 2 else None
         if alias is not None:
-            start, end = place_of(expression)
-            columns = [quoted(str(part)) for part in parts[2 : len(parts) - len(tail)]] + ([tail] if tail else [])
-            edits[start] = Edit(start, end, ".".join([quoted(alias), *columns]))
+            columns = [quoted(part) for part in parts[2 : len(parts) - len(tail)]] + ([tail] if tail else [])
+            edits[node.start] = Edit(node.start, node.end, ".".join([quoted(alias), *columns]))
     return list(edits.values())
 
 
@@ -180,16 +180,15 @@ def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
     if not wanted:
         return []
     edits: dict[int, Edit] = {}
-    for kind, expression in _expressions(found):
-        if kind not in ("UnresolvedFunction", "UnresolvedAttribute"):
+    for node in found.nodes:
+        if node.kind not in ("UnresolvedFunction", "UnresolvedAttribute"):
             continue
-        if kind == "UnresolvedFunction" and expression.arguments().size():
+        if node.kind == "UnresolvedFunction" and any(child.role == "arguments" for child in node.children):
             continue
-        parts = list(_each(expression.nameParts()))
-        instant = _instant(str(parts[0]).lower(), now_us) if len(parts) == 1 else None
+        parts = node.text("nameParts")
+        instant = _instant(parts[0].lower(), now_us) if len(parts) == 1 else None
         if instant is not None:
-            start, end = place_of(expression)
-            edits[start] = Edit(start, end, instant)
+            edits[node.start] = Edit(node.start, node.end, instant)
     return list(edits.values()) if len(edits) == wanted else None
 
 
@@ -197,8 +196,8 @@ def has_fine_times(found: Relations) -> bool:
     """Whether a literal of a time has digits that Spark cuts."""
     if not FINE_TIME.search(found.text):
         return False
-    literals = (place_of(node) for kind, node in _expressions(found) if kind == "Literal")
-    return any(FINE_TIME.search(found.text, start, end) for start, end in literals)
+    literals = (node for node in found.nodes if node.kind == "Literal")
+    return any(FINE_TIME.search(found.text, node.start, node.end) for node in literals)
 
 
 def _instant(function: str, now_us: int) -> str | None:
@@ -208,31 +207,3 @@ def _instant(function: str, now_us: int) -> str | None:
     if function in _DAYS:
         return f"to_date({moment})"
     return f"cast({moment} AS timestamp_ntz)" if function == "localtimestamp" else None
-
-
-def _expressions(found: Relations) -> Iterator[tuple[str, Java]]:
-    for plan in found.plans:
-        for expression in _each(plan.expressions()):
-            for node in _below(expression):
-                yield str(node.getClass().getSimpleName()), node
-
-
-def _below(expression: Java) -> Iterator[Java]:
-    """The expression and all in it."""
-    stack = [expression]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(_each(node.children()))
-
-
-def _each(sequence: Java) -> Iterator[Java]:
-    """The items of a Scala sequence."""
-    for index in range(sequence.size()):
-        yield sequence.apply(index)
-
-
-def place_of(node: Java) -> tuple[int, int]:
-    """Where a node stands in the text: Spark counts characters, as Python does, not Java's halves of them."""
-    origin = node.origin()
-    return int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1

@@ -16,6 +16,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
+from tilth.base.secrets import without_secrets
 from tilth.base.settings import BadSettingError, Setting
 from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
@@ -178,7 +179,7 @@ class Services:
             duration_ms=duration_ms,
             because=because,
             query_id=call.query_id,
-            outcome=outcome,
+            outcome=without_secrets(outcome, call.secrets),
         )
         self.catalog.audit.record(event)
 
@@ -208,8 +209,10 @@ class Call:
     #: For names without one.
     database: str
     settings: SessionSettings
-    #: As it was written.
+    #: As it was written, redacted.
     text: str = ""
+    #: The secrets that were in it.
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def zone_name(self) -> str:

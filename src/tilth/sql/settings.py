@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilth.base.settings import BadSettingError, Scope, Setting, SettingGroup, UnknownSettingError, parse_bool, value_of
+from tilth.base.secrets import HIDDEN
+from tilth.base.settings import (
+    LOG_SETTINGS,
+    BadSettingError,
+    Scope,
+    Setting,
+    SettingGroup,
+    UnknownSettingError,
+    parse_bool,
+    value_of,
+)
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
@@ -14,6 +24,7 @@ from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import check_table_settings
+from tilth.sql.spark_settings import SPARK_PREFIX, check_spark_settings
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 
@@ -207,8 +218,6 @@ SESSION_SETTINGS = _KnownGroup(
         INSERTION_LABEL,
     )
 )
-#: Names that go to the query's Spark session as they are.
-SPARK_PREFIX = "spark.sql."
 #: The session's time zone, and the names that mean UTC.
 ZONE = "spark.sql.session.timeZone"
 UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
@@ -252,6 +261,14 @@ TABLE_SETTINGS = _KnownGroup(
 KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)
 
 
+def check_typed(given: Mapping[str, str]) -> None:
+    """Raises BadSettingError for the sign of a redacted secret in place of a secret."""
+    for name, text in given.items():
+        if HIDDEN in text and KAFKA_TABLE_SETTINGS.find(name).has_secrets:
+            hint = "write the secret itself; SHOW CREATE and system tables do not show it"
+            raise BadSettingError(f"{HIDDEN} is not a secret but stands for one", setting=name, hint=hint)
+
+
 def check_together(settings: Mapping[str, str]) -> None:
     """What settings of a table must satisfy together; raises BadSettingError."""
     pressure_settings(settings)
@@ -280,11 +297,12 @@ class SessionSettings:
 
 
 def session_settings(given: Mapping[str, str]) -> SessionSettings:
-    """Raises UnknownSettingError and BadSettingError."""
+    """Raises UnknownSettingError, BadSettingError, and NotAllowedError for a setting of Spark that is not for it."""
     spark = {name: text for name, text in given.items() if name.startswith(SPARK_PREFIX)}
     if spark.get(_QUOTES, "true").strip().lower() != "true":
         hint = "double quotes name columns and tables everywhere: put texts in single quotes"
         raise BadSettingError(setting=_QUOTES, value=spark[_QUOTES], allowed="true", hint=hint)
+    check_spark_settings(name for name in spark if name != _QUOTES)
     values = SESSION_SETTINGS.read({name: text for name, text in given.items() if name not in spark})
     return SessionSettings(
         max_result_bytes=value_of(values, MAX_RESULT_BYTES),
@@ -314,6 +332,7 @@ def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
         INGEST_SETTINGS,
         MAINTENANCE_NODE_SETTINGS,
         WAREHOUSE_SETTINGS,
+        LOG_SETTINGS,
     )
     found = [*upper, *(setting for group in groups for setting in group.all)]
     return sorted(found, key=lambda setting: (setting.scope, setting.name))

@@ -16,6 +16,7 @@ from tilth.base.logs import Log
 from tilth.model.table import Schema
 from tilth.model.types import quoted, spark_name
 from tilth.sql.predicates import Predicate, Unknown, columns_of, leaf_name, predicates_of
+from tilth.warehouse import make_active
 
 #: The optimizer leaves IN lists as lists up to this length while it is asked.
 IN_LIST_MAX = 100_000
@@ -27,11 +28,6 @@ _log = Log("sql")
 
 # Handles of Java objects of Spark's internals; py4j gives them no types.
 Java = Any
-
-
-def make_active(session: Java) -> None:
-    """Spark's parser and JSON go by the settings of the thread's active session, whichever session they belong to."""
-    session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema]) -> None:

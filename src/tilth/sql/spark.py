@@ -69,7 +69,7 @@ from tilth.sql.relations import (
 from tilth.sql.results.spark import collected, to_stream
 from tilth.sql.rewrite import Edit, rewrite
 from tilth.sql.rows.spark import changed_rows
-from tilth.sql.shadow import Needs, ask_needs, create_views, make_active, nothing_known
+from tilth.sql.shadow import Needs, ask_needs, create_views, nothing_known
 from tilth.sql.spark_errors import from_spark, nested_too_deep
 from tilth.sql.writing.spark import written_in_tasks
 from tilth.storage import (
@@ -81,7 +81,14 @@ from tilth.storage import (
     write_rows,
 )
 from tilth.storage.spark import file_error, is_changed, read_snapshot
-from tilth.warehouse import TaskContext, TaskResult, run_in_task
+from tilth.warehouse import (
+    TaskContext,
+    TaskResult,
+    check_plan,
+    parse_expression,
+    parse_plan,
+    run_in_task,
+)
 
 _VIEW_PREFIX = "__tilth_"
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -201,11 +208,11 @@ def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedEx
 def _computed(session: SparkSession, task: ComputeTask) -> bytes:
     session.conf.set("spark.sql.ansi.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", task.zone)
-    columns = [
-        f"{at_instant(session, text, task.now_us)} AS {quoted(name)}"
-        for name, text in zip(task.columns, task.expressions, strict=True)
-    ]
     try:
+        columns = [
+            f"{_default(session, text, task.now_us)} AS {quoted(name)}"
+            for name, text in zip(task.columns, task.expressions, strict=True)
+        ]
         return to_stream(session.range(0, task.rows, 1, 1).selectExpr(*columns).toArrow())
     except PySparkException as error:
         told = ", ".join(task.expressions)
@@ -235,14 +242,13 @@ def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
 
 
 def _parsed(session: SparkSession, text: str) -> Relations:
-    # `${env:..}` would read the server's environment, and move the places of everything behind it.
-    session.conf.set("spark.sql.variable.substitute", "false")
-    session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    """Return the relations of a query. Raises NotAllowedError, UnknownFunctionError and TooComplexError."""
     if (session.conf.get("spark.sql.ansi.enabled") or "").lower() != "true" and any(double_quoted(text)):
         hint = "write names in backticks and texts in single quotes, or leave spark.sql.ansi.enabled on"
         raise BadQueryError("without spark.sql.ansi.enabled, Spark takes names in double quotes for texts", hint=hint)
-    make_active(session)
-    return find_relations(session._jsparkSession.sessionState().sqlParser().parsePlan, text)
+    plan = parse_plan(session, text)
+    check_plan(plan, text)
+    return find_relations(plan, text)
 
 
 class InsertRunner:
@@ -477,7 +483,7 @@ def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFr
         wanted = spark_name(column.type)
         if index is None:
             is_kept = task.is_partial and column.nullable
-            value = "NULL" if is_kept or column.default is None else at_instant(session, column.default, now_us)
+            value = "NULL" if is_kept or column.default is None else _default(session, column.default, now_us)
         else:
             value = f"`{index}`"
             given = fields[index].dataType
@@ -498,6 +504,13 @@ def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFr
     if OP_COLUMN in task.columns and task.target.schema.find(OP_COLUMN) is None:
         expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
     return frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
+
+
+def _default(session: SparkSession, text: str, now_us: int | None) -> str:
+    """Return the value for rows without the column. It is checked again: the definition may be older than the allow
+    list. Raises NotAllowedError and UnknownFunctionError."""
+    check_plan(parse_expression(session, text))
+    return at_instant(session, text, now_us)
 
 
 def _op_expression(value: str) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 
 from tilth.base.errors import TilthError
 from tilth.model.quotes import double_quoted
-from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError, UnknownFunctionError
+from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.sql.grammar.errors import SqlSyntaxError, place
+from tilth.warehouse import UnknownFunctionError
 
 _MESSAGE_LENGTH_MAX = 600
 _PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")

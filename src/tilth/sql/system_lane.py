@@ -1,7 +1,8 @@
 """Queries over system tables only: DataFusion, in this process, in milliseconds, with no worker alive.
 
 Covers: telling such queries from others, and answering them. Does not cover: queries that also read tables of rows.
-Always holds: a system table's rows are made when the query names it, and only then.
+Always holds: a system table's rows are made when the query names it, and only then; nothing else is read, no file and
+no table of DataFusion's own; nothing is changed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlglot import exp
 
 from tilth.model.quotes import with_backticks
 from tilth.sql.errors import BadQueryError, UnknownColumnError
+from tilth.warehouse import allow_list
 
 SYSTEM_DATABASE = "system"
 _UNKNOWN_COLUMN = re.compile(r"No field named (.+?)\.(?:\s|$)")
@@ -40,7 +42,8 @@ def system_tables_of(text: str, database: str) -> list[str] | None:
         tree = sqlglot.parse_one(with_backticks(text), read="spark")
     except (sqlglot.errors.SqlglotError, RecursionError):
         return None
-    if not isinstance(tree, exp.Query):
+    if not isinstance(tree, exp.Query) or any(_is_refused(call) for call in tree.find_all(exp.Func)):
+        # Spark's lane refuses it with the reason.
         return None
     defined = {one.alias_or_name.lower() for one in tree.find_all(exp.CTE)}
     names: list[str] = []
@@ -55,6 +58,11 @@ def system_tables_of(text: str, database: str) -> list[str] | None:
     return names or None
 
 
+def _is_refused(call: exp.Func) -> bool:
+    name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+    return name.lower() in allow_list().refused_functions
+
+
 def answer_from_system(text: str, build: Build) -> pa.Table:
     """The rows of a query over system tables. Raises UnknownColumnError, BadQueryError, what `build` raises, and
     NotForThisLaneError for what DataFusion cannot plan."""
@@ -62,6 +70,7 @@ def answer_from_system(text: str, build: Build) -> pa.Table:
         {
             "datafusion.sql_parser.dialect": "databricks",
             "datafusion.catalog.default_schema": SYSTEM_DATABASE,
+            "datafusion.catalog.information_schema": "false",
             "datafusion.execution.time_zone": "UTC",
             "datafusion.execution.target_partitions": "1",
         }

@@ -7,8 +7,10 @@ and the Python workers end with this process.
 See also: docs/operate for tuning, tilth.model.task for the nouns.
 """
 
+from tilth.warehouse.allowed import AllowList, allow_list, check_plan
 from tilth.warehouse.dispatch import Dispatcher, Handle
 from tilth.warehouse.errors import (
+    NotAllowedError,
     SessionTakenError,
     SparkGoneError,
     SparkStartError,
@@ -16,10 +18,13 @@ from tilth.warehouse.errors import (
     TaskFailedError,
     TaskLostError,
     TaskStillRunningError,
+    TooComplexError,
+    UnknownFunctionError,
     WarehouseNotFoundError,
     WorkerBusyError,
     WrongJavaError,
 )
+from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_plan
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.settings import (
@@ -38,9 +43,13 @@ __all__ = [
     "QUERY_WAREHOUSE",
     "SETTINGS",
     "WRITE_WAREHOUSE",
+    "AllowList",
     "Dispatcher",
     "EmbeddedWorker",
     "Handle",
+    "Node",
+    "NotAllowedError",
+    "Plan",
     "Runner",
     "SessionTakenError",
     "SparkGoneError",
@@ -51,6 +60,8 @@ __all__ = [
     "TaskLostError",
     "TaskResult",
     "TaskStillRunningError",
+    "TooComplexError",
+    "UnknownFunctionError",
     "WarehouseInfo",
     "WarehouseNotFoundError",
     "WarehouseSettings",
@@ -61,6 +72,12 @@ __all__ = [
     "WorkerReports",
     "WorkerSession",
     "WrongJavaError",
+    "allow_list",
+    "check_plan",
+    "make_active",
+    "parse_expression",
+    "parse_plan",
+    "read_plan",
     "run_in_task",
     "warehouse_settings",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 
+from tilth.base.settings import LogSettings
 from tilth.warehouse.settings import MASTER_AUTO, QUERY_WAREHOUSE, WRITE_WAREHOUSE, WarehouseSettings
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,\d+)?\]")
@@ -30,9 +31,9 @@ appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss,SSS}} %p %c{{1}} %m%n%ex
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 16MB
+appender.file.policies.size.size = {size}
 appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 3
+appender.file.strategy.max = {others}
 logger.hadoop.name = org.apache.hadoop.util.NativeCodeLoader
 logger.hadoop.level = error
 logger.processes.name = org.apache.spark.executor.ProcfsMetricsGetter
@@ -50,13 +51,32 @@ def cores_of(master: str, *, machine_cores: int) -> int:
     return 1 if master == "local" else machine_cores
 
 
-def log_properties(path: str) -> str:
+def log_properties(path: str, bounds: LogSettings) -> str:
     """The text of log4j2.properties: warnings to a file of bounded size."""
-    return _LOG.format(path=path)
+    return _LOG.format(path=path, size=bounds.size_max, others=bounds.files_max - 1)
 
 
-def spark_conf(settings: WarehouseSettings, *, folder: str, socket_folder: str, package_folder: str) -> dict[str, str]:
-    """Spark's properties; `folder` has its configuration, `package_folder` is where tilth can be imported from."""
+def java_options(*, temporary_folder: str, log_folder: str) -> str:
+    """Return the options of the JVM, each in quotes that its launcher removes."""
+    options = (
+        # Short tasks on few cores: throughput collectors beat concurrent ones, and fewer threads start faster.
+        "-XX:+UseParallelGC",
+        "-XX:-UsePerfData",
+        # For libraries that unpack files, and for Spark; in /tmp the files would stay when the JVM is killed.
+        f"-Djava.io.tmpdir={temporary_folder}",
+        # The default is a new file for each crash in the folder where the node was started.
+        *([f"-XX:ErrorFile={log_folder}/jvm-crash.log"] if log_folder else []),
+    )
+    quoted = (option.replace("\\", "\\\\").replace('"', '\\"') for option in options)
+    return " ".join(f'"{option}"' for option in quoted)
+
+
+def spark_conf(
+    settings: WarehouseSettings, *, folder: str, socket_folder: str, package_folder: str, log_folder: str = ""
+) -> dict[str, str]:
+    """Spark's properties; `folder` has its configuration and temporary files, `package_folder` is where tilth can be
+    imported from. Without `log_folder`, reports of crashes are written to the folder where the process was started.
+    """
     machine_cores = os.cpu_count() or 1
     cores = str(cores_of(settings.master, machine_cores=machine_cores))
     master = f"local[{2 * machine_cores}]" if settings.master == MASTER_AUTO else settings.master
@@ -66,10 +86,12 @@ def spark_conf(settings: WarehouseSettings, *, folder: str, socket_folder: str, 
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Short tasks on few cores: throughput collectors beat concurrent ones, and fewer threads start faster.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-UsePerfData",
+        "spark.driver.extraJavaOptions": java_options(temporary_folder=f"{folder}/tmp", log_folder=log_folder),
         "spark.sql.warehouse.dir": f"file://{folder}/unused",
         "spark.ui.enabled": "false",
+        # Tasks carry passwords of Kafka tables, which must not be written to a log.
+        "spark.eventLog.enabled": "false",
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|[.]pem",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.ui.retainedExecutions": "10",
         "spark.ui.retainedJobs": "50",
@@ -83,6 +105,14 @@ def spark_conf(settings: WarehouseSettings, *, folder: str, socket_folder: str, 
         "spark.sql.files.minPartitionNum": cores,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
+        # For texts that did not pass the allow list (allowed.toml): no programs, no Java classes, no files by path, no
+        # classes named in a schema, no scripts.
+        "spark.sql.restrictedMode.enabled": "true",
+        "spark.sql.runSQLOnFiles": "false",
+        "spark.sql.udt.allowCreatingUDTFromString": "false",
+        "spark.sql.scripting.enabled": "false",
+        # `${env:..}` would read the node's environment, and move the places of everything behind it.
+        "spark.sql.variable.substitute": "false",
         # Without, flipped bits are values like any others. Costs 2 % of a scan, up to 7 % where values are random.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import ErrorKind, NotFoundError, RetryError, TilthError, UnavailableError
+from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError, UnavailableError
 
 
 class WrongJavaError(UnavailableError):
@@ -64,3 +64,21 @@ class TaskFailedError(TilthError):
 
     kind = ErrorKind.INTERNAL
     code = "TASK_FAILED"
+
+
+class NotAllowedError(InvalidInputError):
+    """this is not allowed in a query"""
+
+    code = "NOT_ALLOWED"
+
+
+class UnknownFunctionError(InvalidInputError):
+    """no such function"""
+
+    code = "UNKNOWN_FUNCTION"
+
+
+class TooComplexError(InvalidInputError):
+    """the statement is too complex"""
+
+    code = "TOO_COMPLEX"

@@ -1,8 +1,10 @@
 """A worker's Spark: one JVM and one SparkContext in a process, started, watched, restarted, stopped.
 
-Covers: the session's life, sessions, job tags, pools. Does not cover: properties (conf.py), tasks (worker.py).
+Covers: the session's life, sessions, job tags, pools, its temporary files and logs. Does not cover: properties
+(conf.py), tasks (worker.py).
 Always holds: the JVM ends when this process ends, however it ends: it reads end-of-file on its standard input, and the
-Python workers end with the JVM in the same way. A process has one WorkerSession at a time.
+Python workers end with the JVM in the same way. Temporary files of Spark are in one folder for each run, which is
+removed when the run ends, or at the next start. A process has one WorkerSession at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tilth.base
-from tilth.base.logs import Log
+from tilth.base.logs import Log, rotate_appended
+from tilth.warehouse.closed import USER, remove_refused_functions, user_of_thread
 from tilth.warehouse.conf import FAIR_SCHEDULER, cores_of, log_properties, spark_conf
 from tilth.warehouse.errors import SessionTakenError, SparkGoneError, SparkStartError
+from tilth.warehouse.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.java import find_java
 from tilth.warehouse.settings import QUERY_WAREHOUSE, WarehouseSettings
 from tilth.warehouse.spark import warm
@@ -30,8 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _END_SECONDS_MAX = 10
-#: The system allows a socket's path 107 characters; Spark adds a name of 43.
-_SOCKET_FOLDER_MAX = 64
+_OUTPUT = "spark.out"
+#: Spark refuses a longer folder for sockets: the system allows a socket's path 107 characters, and Spark adds a name.
+_SOCKET_FOLDER_MAX = 60
 
 _log = Log("warehouse")
 #: Guards the process's one place for a session, and the environment while the JVM is started.
@@ -47,10 +51,15 @@ class WorkerSession:
         self._settings = settings
         self._folder = Path(folder).absolute()
         self._log_folder = Path(log_folder).absolute()
-        self._socket_folder = ""
+        #: Of the present run: Spark's files, and the sockets of its Python workers.
+        self._run_folder = self._folder
+        self._socket_folder = self._folder
+        self._runs = 0
         self._session: SparkSession | None = None
         # Any: pyspark ships no types for the handle of the JVM's process.
         self._jvm_process: Any = None
+        # Any: a handle of the JVM.
+        self._user: Any = None
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
     def start(self) -> None:
@@ -87,6 +96,10 @@ class WorkerSession:
             self._launch()
             return True
 
+    def tend_logs(self) -> None:
+        """Rotate the output of Java itself; log4j rotates its own file."""
+        rotate_appended(self._log_folder / _OUTPUT, self._settings.logs)
+
     @property
     def session(self) -> SparkSession:
         """The root session. Raises SparkGoneError."""
@@ -107,7 +120,9 @@ class WorkerSession:
 
     def new_session(self, *, pool: str) -> SparkSession:
         """A session with its own views and settings; jobs of this thread run in the pool from now on."""
-        self.context.setLocalProperty("spark.scheduler.pool", pool)
+        context = self.context
+        context.setLocalProperty("spark.scheduler.pool", pool)
+        self._user.set(USER)
         return self.session.newSession()
 
     @contextmanager
@@ -144,9 +159,10 @@ class WorkerSession:
         conf = SparkConf(loadDefaults=False)
         properties = spark_conf(
             self._settings,
-            folder=str(self._folder),
-            socket_folder=self._socket_folder,
+            folder=str(self._run_folder),
+            socket_folder=str(self._socket_folder),
             package_folder=str(Path(tilth.base.__file__).parents[2]),
+            log_folder=str(self._log_folder),
         )
         for key, value in properties.items():
             conf.set(key, value)
@@ -155,13 +171,18 @@ class WorkerSession:
                 # pyspark leaves this function untyped.
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
                 self._jvm_process = gateway.proc
-                self._session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+                context = SparkContext(conf=conf, gateway=gateway)
+                remove_refused_functions(context)
+                self._user = user_of_thread(context)
+                self._session = SparkSession(context)
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
                 self._end()
                 raise SparkStartError(
-                    reason=str(error).strip().splitlines()[0][:500], hint=f"see {self._log_folder}/spark.out"
+                    reason=str(error).strip().splitlines()[0][:500], hint=f"see {self._log_folder}/{_OUTPUT}"
                 ) from error
+        # Again: the JVM of a killed node may have ended only now.
+        remove_left_behind(self._folder, but=self._run_folder)
         _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
 
     def _end(self) -> None:
@@ -192,20 +213,21 @@ class WorkerSession:
         SparkSession._instantiatedSession = None
         SparkSession._activeSession = None
         self._session = None
-        if self._socket_folder and not self._socket_folder.startswith(str(self._folder)):
-            shutil.rmtree(self._socket_folder, ignore_errors=True)
+        for folder in {self._run_folder, self._socket_folder} - {self._folder}:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _prepare_folders(self) -> None:
-        # What a killed JVM left behind.
-        shutil.rmtree(self._folder / "local", ignore_errors=True)
-        (self._folder / "local").mkdir(parents=True)
-        self._socket_folder = str(self._folder / "local")
-        if len(self._socket_folder) > _SOCKET_FOLDER_MAX:
-            self._socket_folder = tempfile.mkdtemp(prefix="tilth-")
-        (self._folder / "conf").mkdir(parents=True, exist_ok=True)
+        remove_left_behind(self._folder, but=self._folder)
+        self._runs += 1
+        self._run_folder = self._socket_folder = make_run_folder(self._folder, self._runs)
+        if len(str(self._socket_folder)) > _SOCKET_FOLDER_MAX:
+            self._socket_folder = make_socket_folder()
+        for name in ("local", "tmp", "conf"):
+            (self._run_folder / name).mkdir()
         self._log_folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "conf" / "fairscheduler.xml").write_text(FAIR_SCHEDULER)
-        (self._folder / "conf" / "log4j2.properties").write_text(log_properties(str(self._log_folder / "spark.log")))
+        (self._run_folder / "conf" / "fairscheduler.xml").write_text(FAIR_SCHEDULER)
+        properties = log_properties(str(self._log_folder / "spark.log"), self._settings.logs)
+        (self._run_folder / "conf" / "log4j2.properties").write_text(properties)
 
     def _environment(self, java_home: str) -> dict[str, str]:
         """What the launch scripts and pyspark read; the user's own Spark set-up must not leak in."""
@@ -214,8 +236,10 @@ class WorkerSession:
         return {
             "JAVA_HOME": java_home,
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_CONF_DIR": str(self._folder / "conf"),
-            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "SPARK_CONF_DIR": str(self._run_folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(self._run_folder / "local"),
+            # For the Python workers.
+            "TMPDIR": str(self._run_folder / "tmp"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -225,7 +249,7 @@ class WorkerSession:
 
     def _open_log(self) -> Any:
         # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.
-        return open(self._log_folder / "spark.out", "ab")
+        return open(self._log_folder / _OUTPUT, "ab")
 
 
 @contextmanager

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tilth.base.settings import Scope, Setting, SettingGroup, value_of
+from tilth.base.secrets import HIDDEN
+from tilth.base.settings import LogSettings, Scope, Setting, SettingGroup, value_of
 from tilth.base.units import MIB, parse_bytes
 
 #: The warehouse that answers queries, and the one that imports and maintains.
@@ -17,6 +18,15 @@ WRITE_WAREHOUSE = "write"
 MASTER_AUTO = "auto"
 
 _MEMORY = re.compile(r"\d+[kmgtKMGT]")
+
+#: Names of properties that are secrets.
+_SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+
+
+def _shown_conf(text: str) -> str:
+    pairs = (item.partition("=") for item in text.split())
+    return " ".join(f"{name}={HIDDEN if _SECRET.search(name) else value}" for name, _, value in pairs)
+
 
 MASTER = Setting(
     name="warehouse.master",
@@ -84,7 +94,9 @@ SPARK_CONF = Setting(
     parse=str,
     check=lambda text: all("=" in item for item in text.split()),
     allowed="key=value pairs with blanks between",
-    doc="Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them.",
+    doc="Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them. "
+    "Values of properties that look like secrets are not shown.",
+    shown=_shown_conf,
 )
 
 SETTINGS = SettingGroup((MASTER, DRIVER_MEMORY, JAVA_HOME, QUERY_SLOTS, WRITE_SLOTS, MEMORY, SPARK_CONF))
@@ -102,7 +114,9 @@ class WarehouseSettings:
     write_slots: int = max(4, (os.cpu_count() or 1) * 3 // 2)
     memory_bytes: int = 1024 * MIB
     #: Laid over Tilth's own properties.
-    spark_conf: tuple[tuple[str, str], ...] = ()
+    spark_conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    #: Of Spark's logs.
+    logs: LogSettings = field(default_factory=LogSettings)
 
     @property
     def slots(self) -> dict[str, int]:

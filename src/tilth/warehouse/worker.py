@@ -189,6 +189,7 @@ class EmbeddedWorker:
             try:
                 if self._session.restart_if_gone():
                     self._session.warm()
+                self._session.tend_logs()
                 self._end_unwanted()
             except Exception as error:
                 _log.error("worker_watch_failed", worker=self._name, error=error)

@@ -222,10 +222,10 @@ def test_system_tables_join_tables_of_rows(world: SparkWorld) -> None:
         ("SELECT id frm customers WHERE", "SYNTAX_ERROR", ["line=1"]),
         ("SELECT CAST(name AS INT) FROM customers", "BAD_QUERY", ["Ann"]),
         ("SELECT 1 / (id - id) FROM customers", "BAD_QUERY", ["zero"]),
-        ("SELECT * FROM parquet.`/etc`", "DATABASE_NOT_FOUND", ["parquet"]),
+        ("SELECT * FROM parquet.`/etc`", "NOT_ALLOWED", ["parquet", "INSERT INTO"]),
         ("SELECT * FROM customers VERSION AS OF 100", "UNKNOWN_VERSION", ["newest=1"]),
-        ("WITH x AS (SELECT 1 AS id, 'x' AS name) INSERT INTO customers SELECT * FROM x", "BAD_QUERY", ["Insert"]),
-        ("FROM customers INSERT INTO customers SELECT *", "BAD_QUERY", ["Insert"]),
+        ("WITH x AS (SELECT 1 AS id, 'x' AS name) INSERT INTO customers SELECT * FROM x", "NOT_ALLOWED", ["INSERT"]),
+        ("FROM customers INSERT INTO customers SELECT *", "NOT_ALLOWED", ["INSERT"]),
         ("SELECT * FROM customers", "UNKNOWN_SETTING", ["no_such"]),
     ],
 )

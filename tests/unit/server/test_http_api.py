@@ -160,16 +160,16 @@ def test_a_body_that_is_too_large(client: httpx.Client, rooms: FakeRooms) -> Non
 
 
 def test_a_snapshot_and_its_lease(client: httpx.Client, rooms: FakeRooms) -> None:
-    response = client.get("/v1/snapshot/shop/orders?as_of_ms=7")
+    response = client.post("/v1/snapshot/shop/orders?as_of_ms=7")
     snapshot, lease, root = msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])
     assert (snapshot.table.name, lease.id, root) == ("orders", "r1", "/data")
     assert client.post("/v1/readers/r1").status_code == 204
     assert client.delete("/v1/readers/r1").status_code == 204
     assert rooms.calls == [("pin", "shop", "orders", 7), ("renew", "r1"), ("close", "r1")]
     for wrong in ("as_of_ms=yesterday", "version=-1", "version=v1"):
-        response = client.get(f"/v1/snapshot/shop/orders?{wrong}")
+        response = client.post(f"/v1/snapshot/shop/orders?{wrong}")
         assert (response.status_code, error_of(response.content).code) == (400, "BAD_REQUEST")
-    client.get("/v1/snapshot/shop/orders?version=3")
+    client.post("/v1/snapshot/shop/orders?version=3")
     assert rooms.calls[-1] == ("pin", "shop", "orders", None, 3)
 
 
@@ -195,7 +195,8 @@ def test_head_has_no_body(client: httpx.Client, path: str) -> None:
     ("method", "path", "allowed"),
     [
         ("GET", "/v1/sql", {"POST"}),
-        ("HEAD", "/v1/snapshot/a/b", {"GET"}),
+        ("HEAD", "/v1/snapshot/a/b", {"POST"}),
+        ("GET", "/v1/snapshot/a/b", {"POST"}),
         ("PUT", "/v1/readers/x", {"POST", "DELETE"}),
         ("POST", "/metrics", {"GET", "HEAD"}),
     ],

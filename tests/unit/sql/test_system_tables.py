@@ -142,3 +142,37 @@ def test_errors(world: SqlWorld, text: str, code: str, told: str) -> None:
 def test_which_queries_need_no_worker(text: str, tables: list[str] | None) -> None:
     found = system_tables_of(text, "default")
     assert (sorted(found) if found else found) == tables
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM '{path}'",
+        "SELECT * FROM `{path}`",
+        'SELECT * FROM "{path}"',
+        "SELECT * FROM system.`{path}`",
+        "SELECT * FROM system.parts, '{path}' AS f",
+        "SELECT * FROM system.parts WHERE name IN (SELECT a FROM '{path}')",
+        "SELECT * FROM read_csv('{path}')",
+        "SELECT * FROM read_parquet('{path}')",
+        "WITH x AS (SELECT * FROM '{path}') SELECT * FROM x, system.parts",
+        "SELECT * FROM system.parts, information_schema.tables",
+        "SELECT * FROM information_schema.df_settings",
+        "SELECT version() FROM system.parts",
+        "SELECT reflect('java.lang.System', 'getenv') FROM system.parts",
+        "CREATE EXTERNAL TABLE e STORED AS CSV LOCATION '{path}'",
+        "COPY (SELECT * FROM system.parts) TO '{path}'",
+        "SET datafusion.catalog.information_schema = true",
+    ],
+)
+@pytest.mark.parametrize("database", ["default", "system"])
+def test_the_lane_of_system_tables_reads_and_writes_no_files(
+    world: SqlWorld, tmp_path: Path, text: str, database: str
+) -> None:
+    """Whatever it does not refuse itself goes to Spark, which has no worker here."""
+    path = tmp_path / "secret.csv"
+    path.write_text("a,b\nhunter2,1\n")
+    with pytest.raises(TilthError) as caught:
+        world.run(text.format(path=path), database=database)
+    assert "hunter2" not in str(caught.value)
+    assert path.read_text() == "a,b\nhunter2,1\n"

@@ -91,6 +91,9 @@ class FakeSession:
     def restart_if_gone(self) -> bool:
         return False
 
+    def tend_logs(self) -> None:
+        return None
+
     def cancel_jobs(self, tag: str) -> None:
         self.cancelled.append(tag)
 

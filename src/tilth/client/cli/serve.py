@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tilth.base import logs
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
+from tilth.base.settings import LogSettings, log_settings
 from tilth.client.output import console_of, show_error
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
@@ -38,9 +39,10 @@ def serve(
         signal.signal(number, lambda *_: is_over.set())
     console = console_of(sys.stderr)
     try:
-        _set_up_log(log_level, log_file)
+        given = _given(settings or [])
+        _set_up_log(log_level, log_file, log_settings(given))
         host, port = _address(listen)
-        with open_node(data, _given(settings or [])) as node:
+        with open_node(data, given) as node:
             server = node.listen(host, port)
             console.print(Text(f"tilth serves {data} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
@@ -50,11 +52,11 @@ def serve(
         raise typer.Exit(1) from error
 
 
-def _set_up_log(level: str, path: str | None) -> None:
+def _set_up_log(level: str, path: str | None, bounds: LogSettings) -> None:
     if level.lower() not in LOG_LEVELS:
         raise InvalidInputError("not a log level", level=level, hint=f"use one of {', '.join(LOG_LEVELS)}")
     try:
-        logs.set_up(level=level, path=path)
+        logs.set_up(level=level, path=path, settings=bounds)
     except OSError as error:
         hint = "choose a file that can be written with --log-file"
         raise UnavailableError("the log cannot be written", file=path, reason=error.strerror, hint=hint) from error

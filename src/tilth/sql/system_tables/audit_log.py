@@ -33,7 +33,7 @@ TABLE = SystemTable(
         ColumnDoc("time", TIME, "When it was said."),
         ColumnDoc("verb", TEXT, "The statement without names, as in `SYSTEM STOP MERGES`."),
         ColumnDoc("table", TEXT, "`database.table`; NULL: no single one."),
-        ColumnDoc("statement", TEXT, "As it was written, its first 1,000 characters."),
+        ColumnDoc("statement", TEXT, "As it was written, without secrets; its first 1,000 characters."),
         ColumnDoc("seconds", NUMBER, "How long it holds; NULL: until it is changed."),
         ColumnDoc("because", TEXT, "The reason, in the user's words."),
         ColumnDoc("query_id", TEXT, "The query, as in `system.query_log`."),

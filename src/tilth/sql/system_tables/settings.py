@@ -17,7 +17,7 @@ def _rows(services: Services) -> Iterator[Row]:
         yield (
             setting.name,
             setting.scope.value,
-            text if text is not None else str(setting.default),
+            setting.shown(text) if text is not None else str(setting.default),
             str(setting.default),
             text is not None,
             setting.unit,

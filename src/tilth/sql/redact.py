@@ -1,0 +1,111 @@
+"""Redacts statements: passwords and keys are replaced before a text is logged or shown. Pure.
+
+Covers: finding secrets in a statement, also in one that cannot be parsed. Does not cover: where the text is shown.
+Always holds: the value behind the name of a secret setting does not remain in the text; the values are returned, so
+that they can be removed from errors too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tilth.base.errors import TilthError
+from tilth.base.secrets import HIDDEN, without_secrets
+from tilth.ingest import KAFKA_SETTINGS, secrets_in
+from tilth.sql.grammar.render import quoted_string
+from tilth.sql.grammar.tokens import Token, TokenKind, string_value
+
+#: Characters of a statement that are searched and kept; fewer of queries and inserts, which may contain long lists.
+SHOWN_MAX = 1 << 20
+QUERY_SHOWN_MAX = 1 << 14
+
+_NAMES = {name: one for one in KAFKA_SETTINGS.all if one.has_secrets for name in (one.name, *one.aliases)}
+#: Blanks and comments.
+_GAP = r"(?:\s|--[^\n]*+(?:\n|\Z)|/\*.{0,1000}?\*/)*+"
+_QUOTED = r"""[rR]?'(?:[^'\\]|\\.|'')*+' | [rR]?"(?:[^"\\]|\\.|"")*+" """
+#: One or several strings; an unclosed one extends to the end.
+_QUOTED = rf"(?:{_QUOTED})(?:{_GAP}(?:{_QUOTED}))*+ | ['\"].*\Z"
+_VALUE = rf"""{_QUOTED} | \\".*?\\" | [^\s,;(){{}}'"]+"""
+_SEPARATOR = rf"(?=[:=>])(?:[:=>(\[{{]+{_GAP})++"
+_NAMED = re.compile(
+    rf"""\b(?P<name>{"|".join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})\b[`"']?
+    {_GAP} (?: {_SEPARATOR} (?P<value>{_VALUE}) | (?P<beside>{_QUOTED}) )""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+#: Names that contain a typical word: misspelled settings, pairs of the client library's settings.
+_SUSPECTED = re.compile(
+    rf"""(?<![\w.-])[\w.-]{{0,60}}
+    (?:pass?w|passphrase|secret|token|private.?key|access.?key|key\.pem|credential)
+    [\w.-]{{0,60}}\\?[`"']? {_GAP} {_SEPARATOR} (?P<value>{_VALUE})""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_STRING = re.compile(r"[rR]?'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
+#: A message may quote any word of a value.
+_WORD = re.compile(r"[^\s'\"]+")
+#: Statements that set nothing, and in which a column may have such a name.
+_QUERY = re.compile(
+    r"\s*+(?:\(|(?:select|with|values|from|table|explain|insert|delete|update|show|desc|describe|exists|use)\b)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A redacted statement and the secrets that were in it."""
+
+    text: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def is_in(self, message: str) -> bool:
+        """Return whether a message contains one of the secrets."""
+        return without_secrets(message, self.secrets) != message
+
+    def hide_in(self, error: TilthError) -> None:
+        """Redact an error about the statement."""
+        if not self.secrets:
+            return
+        error.message = without_secrets(error.message, self.secrets)
+        error.hint = without_secrets(error.hint, self.secrets)
+        error.facts = {name: without_secrets(text, self.secrets) for name, text in error.facts.items()}
+        error.args = (error.message,)
+
+
+def redacted(text: str) -> Redacted:
+    """Redact a statement."""
+    secrets: list[str] = []
+
+    def hide(found: re.Match[str]) -> str:
+        groups = found.groupdict()
+        value = groups["value"] or groups.get("beside") or ""
+        kept, values = _shown(groups.get("name"), value)
+        secrets.extend(values)
+        return found[0][: len(found[0]) - len(value)] + kept
+
+    is_query = _QUERY.match(text) is not None
+    shown = _NAMED.sub(hide, text[: QUERY_SHOWN_MAX if is_query else SHOWN_MAX])
+    if not is_query:
+        shown = _SUSPECTED.sub(hide, shown)
+    return Redacted(shown, tuple(dict.fromkeys(filter(None, secrets))))
+
+
+def shown_statement(text: str) -> str:
+    """Return the redacted statement."""
+    return redacted(text).text
+
+
+def _shown(name: str | None, value: str) -> tuple[str, list[str]]:
+    """Return the redacted value and the secrets in it."""
+    if value.strip("\"'\\") == HIDDEN:
+        return value, []
+    is_string = _STRING.fullmatch(value) is not None
+    inner = string_value(Token(TokenKind.STRING, value, 0, len(value))) if is_string else value.strip("\"'\\")
+    if not inner:
+        return value, []
+    setting = _NAMES.get(name.lower()) if name is not None else None
+    if setting is not None and is_string and setting.shown(inner) != HIDDEN:
+        # Pairs, some of which are secrets.
+        shown = setting.shown(inner)
+        return (value, []) if shown == inner else (quoted_string(shown), [*secrets_in(inner), inner])
+    words = [found[0] for found in _WORD.finditer(value)]
+    return (HIDDEN if words == [value] else f"'{HIDDEN}'"), [inner, value.strip("\"'"), *words]

@@ -1,0 +1,112 @@
+"""What a node leaves on the disk when it, or its JVM, is killed: nothing that the next start does not remove."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tools.node_process import NodeProcess
+
+pytestmark = pytest.mark.acceptance
+SECONDS_MAX = 60.0
+
+
+def files_below(*folders: Path) -> int:
+    """Files that are not the tables', the catalog's or a log's."""
+    return sum(1 for folder in folders for each in folder.rglob("*") if not each.is_dir())
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def kill_jvm(node: NodeProcess) -> None:
+    """Returns when the node has started another one."""
+
+    def jvms() -> list[psutil.Process]:
+        children = psutil.Process(node.pid).children(recursive=True)
+        return [child for child in children if child.name() == "java"]
+
+    (killed,) = jvms()
+    killed.send_signal(signal.SIGKILL)
+    wait_until(lambda: any(jvm.pid != killed.pid for jvm in jvms()), "no other JVM")
+
+
+def work(node: NodeProcess) -> None:
+    """Makes Spark unpack its libraries, shuffle, and start Python workers."""
+    sql = node.connection.sql
+    sql("INSERT INTO t SELECT DISTINCT id % 100, CAST(id AS STRING) FROM range(1000)")
+    assert sql("SELECT count(DISTINCT k) FROM t").rows == [(100,)]
+
+
+def test_kills_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Sockets have short paths.
+    temporary = Path(tempfile.mkdtemp(prefix="left-"))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    node = NodeProcess(tmp_path / "with a long name so that sockets need a folder of their own")
+    spark = node.data / "spark"
+    counts: list[int] = []
+    try:
+        node.start()
+        node.wait_ready()
+        node.connection.sql("CREATE TABLE t (k BIGINT, s STRING) ENGINE = MergeTree ORDER BY k")
+        work(node)
+        counts.append(files_below(spark, temporary))
+        # The JVM alone dies; the node starts another one.
+        kill_jvm(node)
+        node.wait_ready()
+        work(node)
+        counts.append(files_below(spark, temporary))
+        folders = len(list(spark.iterdir()))
+        # Everything dies; the next node finds it.
+        node.kill()
+        node.start()
+        node.wait_ready()
+        work(node)
+        counts.append(files_below(spark, temporary))
+        # The JVM of the node that was killed has ended by now, and a start has seen that.
+        wait_until(lambda: len(list(spark.iterdir())) == 1, "folders of the dead are still there")
+        assert folders == 1
+        assert max(counts) <= 2 * min(counts), counts
+        assert stray(spark) == []
+        node.stop()
+        assert files_below(spark, temporary) == 0
+    finally:
+        node.stop()
+        shutil.rmtree(temporary)
+
+
+def stray(spark: Path) -> list[str]:
+    """What is in the folder beside those of runs."""
+    return [each.name for each in spark.iterdir() if not each.name.startswith("run-")]
+
+
+def test_the_nodes_folders_are_its_alone(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path)
+    node.data.mkdir(parents=True)
+    # As an older version left them.
+    node.data.chmod(0o755)
+    (node.data / "catalog").mkdir(mode=0o755)
+    try:
+        node.start()
+        node.wait_ready()
+        modes = {each.name: oct(each.stat().st_mode & 0o777) for each in [node.data, *node.data.iterdir()]}
+        assert modes == {
+            "data": "0o750",
+            "catalog": "0o700",
+            "tables": "0o700",
+            "spark": "0o700",
+            "log": "0o700",
+        }
+    finally:
+        node.stop()
