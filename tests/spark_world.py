@@ -11,7 +11,7 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
-from tilth.ingest import check_view
+from tilth.ingest import check_view, constant_defaults
 from tilth.model.task import TaskKind
 from tilth.sql import Answer, SqlEngine
 from tilth.sql.spark import InsertRunner, QueryRunner
@@ -43,7 +43,7 @@ class SparkWorld:
             root=str(folder / "tables"),
             server="s1",
         )
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view, constant_defaults))
         self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
         self.worker.start()
         self.dispatcher.start()

@@ -28,7 +28,14 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import SettingGroup, value_of
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.ingest import INGEST_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
+from tilth.ingest import (
+    INGEST_SETTINGS,
+    ConsumeManager,
+    check_view,
+    constant_defaults,
+    consume_runner,
+    ingest_settings,
+)
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import (
     MaintenanceManager,
@@ -221,7 +228,7 @@ class Node:
                 inserts=self.engine.insert_stats,
             )
         )
-        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
+        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view, constant_defaults))
         self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
         self._worker.register(TaskKind.CONSUME, consume_runner(self._clock, self._consume))
         self._worker.register(TaskKind.FLUSH, flush_runner())

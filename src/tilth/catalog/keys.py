@@ -5,7 +5,8 @@ as UTF-8 with an end mark, integers as 8 bytes big-endian. Fields go from the ge
 partition, and all partitions of a table, are one range each.
 
     ENTRY  table, partition, min block, max block, level, mutation -> Part | Mark | DropRange
-    OFFSET Kafka table, topic, partition                           -> next offset to read
+    OFFSET Kafka table, topic, partition                           -> StoredOffset
+    SUBSCRIPTION cluster id, topic id, group                       -> Subscription
 """
 
 from __future__ import annotations
@@ -56,8 +57,11 @@ class Space(Enum):
     #: id -> FinishedTxn
     FINISHED_TXN = b"Z"
     OFFSET = b"O"
+    SUBSCRIPTION = b"S"
     #: Kafka table, txn -> LedgerEntry
     LEDGER = b"L"
+    #: uuid of a Kafka table that is gone -> FormerKafkaTable
+    FORMER = b"F"
     #: Kafka table, topic, partition, start -> IngestGap
     GAP = b"G"
     #: name -> Lease

@@ -3,8 +3,9 @@
     0..5  5..9  [moved 9 -> 2]  2..4  4..8      becomes      0..9  [moved 9 -> 2]  2..8
 
 Covers: which entries may become one, and which one. Does not cover: when (maintenance), writing (offsets.py).
-Always holds: what the entries prove stays proved. Only ranges that follow each other are joined, so a hole stays a
-hole; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it.
+Always holds: what the entries prove stays proved. Only ranges of one topic that follow each other are joined, so a hole
+stays a hole; rounds that wrote to other tables are not joined with each other, so it stays known which offsets are in
+which table; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it.
 """
 
 from __future__ import annotations
@@ -58,20 +59,27 @@ def folded(entries: Sequence[LedgerEntry]) -> LedgerEntry:
 
 
 def _rounds(entries: Iterable[LedgerEntry]) -> Iterator[list[LedgerEntry]]:
-    """The stretches of rounds between moves."""
+    """The stretches of rounds between moves that wrote to the same tables."""
     group: list[LedgerEntry] = []
     for entry in entries:
-        if entry.consumer >= 0 or entry.consumer == FOLDED:
-            group.append(entry)
-        else:
+        is_round = entry.consumer >= 0 or entry.consumer == FOLDED
+        if group and not (is_round and set(entry.targets) == set(group[0].targets)):
             yield group
             group = []
+        if is_round:
+            group.append(entry)
     yield group
 
 
 def _append(run: list[LedgerRange], new: LedgerRange) -> None:
     last = run[-1] if run else None
-    if last is None or last.end != new.start or last.end < last.start or new.end < new.start:
+    if (
+        last is None
+        or last.end != new.start
+        or last.end < last.start
+        or new.end < new.start
+        or last.topic_id != new.topic_id
+    ):
         run.append(new)
         return
     run[-1] = msgspec.structs.replace(

@@ -23,6 +23,15 @@ class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
     is_going: bool = False
 
 
+class FormerKafkaTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kafka table that is gone for good, and whose ledger is kept: rows that it brought are still there."""
+
+    #: `database.table`.
+    name: str
+    #: Uuids of the tables that hold them.
+    targets: tuple[str, ...]
+
+
 class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     """What each commit to a table (or to a Kafka table's offsets) raises."""
 

@@ -15,6 +15,7 @@ from tilth.ingest.errors import (
     BrokenMessageError,
     BrokerUnavailableError,
     FormatError,
+    GroupInUseError,
     OffsetGapError,
     ResetError,
     UnknownTopicError,
@@ -22,6 +23,8 @@ from tilth.ingest.errors import (
 )
 from tilth.ingest.kafka import BrokerClient
 from tilth.ingest.manager import ConsumeManager
+from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
+from tilth.ingest.reach import Offset, PartitionEnd
 from tilth.ingest.reset import OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
 from tilth.ingest.settings import (
     INGEST_SETTINGS,
@@ -29,13 +32,15 @@ from tilth.ingest.settings import (
     IngestSettings,
     KafkaConfig,
     MissingSettingError,
+    group_of,
     ingest_settings,
     read_config,
 )
 from tilth.ingest.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, PartitionStats
+from tilth.ingest.subscriptions import standing_of
 from tilth.ingest.task import consume_runner
 from tilth.ingest.verify import Check, VerifyReport
-from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view
+from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view, constant_defaults
 
 __all__ = [
     "DEAD_LETTER_SCHEMA",
@@ -55,12 +60,15 @@ __all__ = [
     "DependencyMissingError",
     "FormatError",
     "FusedPlan",
+    "GroupInUseError",
     "IngestSettings",
     "KafkaConfig",
     "MissingSettingError",
+    "Offset",
     "OffsetGapError",
     "OffsetMark",
     "OffsetReset",
+    "PartitionEnd",
     "PartitionStats",
     "ResetError",
     "SqlPlan",
@@ -71,10 +79,16 @@ __all__ = [
     "VerifyReport",
     "ViewError",
     "ViewPlan",
+    "check_group",
     "check_kafka",
     "check_view",
+    "constant_defaults",
     "consume_runner",
     "dead_letter_table",
+    "group_of",
     "ingest_settings",
+    "pinned_group",
     "read_config",
+    "reads_elsewhere",
+    "standing_of",
 ]

@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.catalog import DropPartition as HidePartition
 from tilth.catalog import UndropPartition as RestorePartition
-from tilth.ingest import read_config
+from tilth.ingest import check_group, read_config, reads_elsewhere
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -35,6 +35,7 @@ from tilth.sql.grammar import (
     ResetSetting,
     UndropPartition,
 )
+from tilth.sql.kafka_columns import alter_kafka_columns
 from tilth.sql.kept import told_time, trash_lifetime_ms
 from tilth.sql.mutations import alter_columns, alter_rows, commit
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
@@ -52,6 +53,11 @@ def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcom
         case (ResetSetting(names=names),):
             return _change_settings(services, call, statement.name, {}, names)
     what = ", ".join(dict.fromkeys(_spelled(operation) for operation in statement.operations))
+    columns = [operation for operation in statement.operations if isinstance(operation, ColumnOperation)]
+    relation = relation_of(services, call, statement.name)
+    if isinstance(relation, KafkaDef) and len(columns) == len(statement.operations):
+        with services.audited(call, verb=f"ALTER .. {what}", table=full_name(relation)):
+            return alter_kafka_columns(services, relation, columns)
     table = table_of(services, call, statement.name, what=f"ALTER TABLE .. {what}")
     with services.audited(call, verb=f"ALTER .. {what}", table=full_name(table)) as audit:
         answer = _altered(services, call, table, statement.operations)
@@ -128,6 +134,8 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             reset = [KAFKA_TABLE_SETTINGS.find(name).name for name in names]
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
             changed = msgspec.structs.replace(relation, settings=kept | changes)
+            if reads_elsewhere(relation, changed):
+                check_group(changed, services.catalog.tables.list())
             ensure_dead_letters(services, changed, read_config(changed))
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.consume.restart(relation.uuid)

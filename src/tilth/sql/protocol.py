@@ -76,6 +76,12 @@ class CheckTask(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
     target_columns: tuple[tuple[str, int], ...] = ()
 
 
+class DefaultsTask(msgspec.Struct, frozen=True, kw_only=True, tag="defaults"):
+    """Checks that the defaults of a Kafka table are constants; the result has no payload."""
+
+    kafka: KafkaDef
+
+
 class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expressions"):
     """Checks what an ALTER computes; the result's payload is a `CheckedExpressions`."""
 
@@ -131,7 +137,7 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: The payload of a QUERY task.
-WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ChangeTask
+WorkerTask = QueryTask | NamesTask | CheckTask | DefaultsTask | ExpressionsTask | ChangeTask
 
 
 class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):

@@ -46,6 +46,7 @@ from tilth.sql.protocol import (
     ChangeTask,
     CheckedExpressions,
     CheckTask,
+    DefaultsTask,
     ExpressionsTask,
     InsertResult,
     InsertTask,
@@ -104,12 +105,19 @@ class ViewCheck(Protocol):
     ) -> CheckedView: ...
 
 
+class DefaultsCheck(Protocol):
+    """`tilth.ingest.constant_defaults`; handed in for the same reason."""
+
+    def __call__(self, session: SparkSession, kafka: KafkaDef) -> object: ...
+
+
 class QueryRunner:
     """The runner of QUERY tasks."""
 
-    def __init__(self, calls: QueryCalls, check_view: ViewCheck) -> None:
+    def __init__(self, calls: QueryCalls, check_view: ViewCheck, check_defaults: DefaultsCheck) -> None:
         self._calls = calls
         self._check_view = check_view
+        self._check_defaults = check_defaults
 
     def __call__(self, context: TaskContext) -> TaskResult:
         task = msgspec.msgpack.decode(context.spec.payload, type=WorkerTask)
@@ -128,6 +136,9 @@ class QueryRunner:
                     target_columns=task.target_columns,
                 )
                 return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
+            case DefaultsTask(kafka=kafka):
+                self._check_defaults(context.session, kafka)
+                return TaskResult()
             case ExpressionsTask():
                 return TaskResult(payload=msgspec.msgpack.encode(_expressions(context.session, task)))
             case ChangeTask():

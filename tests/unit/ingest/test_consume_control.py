@@ -23,7 +23,7 @@ from tilth.ingest.state import EndKind, Look, ServiceHeart, Start
 from tilth.ingest.stats import EventLog
 from tilth.ingest.telling import Teller
 from tilth.model.lease import Fence
-from tilth.model.offset import LedgerRange, OffsetRange, TopicPartition
+from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceStats, SwitchState
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.task import Cost, TaskKind, TaskSpec
@@ -160,7 +160,7 @@ class Server:
             server="s1",
         )
         seen = Definitions(kafka=self.kafka, config=read_config(self.kafka), views=(), dead_letters=None)
-        self.consumers.dispatch(0, seen, {PLACE: 0}, root="/nowhere", when_ended=lambda ended: None)
+        self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0)}, root="/nowhere", when_ended=lambda ended: None)
         self.fence = Fence(f"consumer/{uuid}/0", 1)
         self.offset = 0
 
@@ -205,7 +205,7 @@ class Server:
         return self.world.catalog.offsets.of(self.kafka.uuid).get(PLACE, 0)
 
     def slowed(self) -> str:
-        return self.consumers.stats(0, [PLACE], state="running", stored={}).slowed
+        return self.consumers.stats(0, [], state="running").slowed
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) 
     assert (server.stored(), caught.value.facts["partition"]) == (2, "a")
     assert _end_kind(caught.value) is EndKind.FAILURE
     server.consumers.over(Ended(0, caught.value), is_failure=True)
-    told = server.consumers.stats(0, [PLACE], state="failed", stored={}).last_exception
+    told = server.consumers.stats(0, [], state="failed").last_exception
     assert told.startswith("TOO_MANY_PARTS: ")
     server.consumers.settle(0, "refused")
     txn, wait_ms = server.begin()
