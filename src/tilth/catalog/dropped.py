@@ -115,7 +115,7 @@ def forget(kv: KeyValue, clock: Clock, uuid: str) -> None:
 
     relation = change(kv, clock, mark_going)
     kept: set[Space] = set()
-    if isinstance(relation, KafkaDef) and keep_ledger(kv, clock, uuid, full_name(relation)):
+    if isinstance(relation, KafkaDef) and keep_ledger(kv, clock, relation):
         kept.add(Space.LEDGER)
     if isinstance(relation, TableDef):
         forget_target(kv, clock, uuid)

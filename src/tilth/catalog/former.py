@@ -25,6 +25,7 @@ from tilth.catalog.names import Puts
 from tilth.catalog.records import FormerKafkaTable
 from tilth.catalog.subscriptions import released
 from tilth.model.offset import Subscription
+from tilth.model.table import KafkaDef
 
 _log = Log("catalog")
 
@@ -51,10 +52,11 @@ def end_of_reading(view: ReadView, uuid: str) -> tuple[Puts, list[Precondition]]
     return puts, preconditions
 
 
-def keep_ledger(kv: KeyValue, clock: Clock, uuid: str, name: str) -> bool:
+def keep_ledger(kv: KeyValue, clock: Clock, kafka: KafkaDef) -> bool:
     """Keep the ledger of a Kafka table that is going, if rows that it brought are there; and only then what its groups
-    stood at. `name`: `database.table`. Can be called again after it broke off.
+    stood at. Can be called again after it broke off.
     """
+    uuid = kafka.uuid
     key = pack(Space.FORMER, uuid)
 
     def plan(view: ReadView) -> Plan[bool]:
@@ -66,7 +68,7 @@ def keep_ledger(kv: KeyValue, clock: Clock, uuid: str, name: str) -> bool:
         ]
         if not alive:
             return Plan(result=False, deletes=deletes)
-        record = FormerKafkaTable(name=name, targets=alive)
+        record = FormerKafkaTable(database=kafka.database, name=kafka.name, targets=alive)
         return Plan(result=True, puts={key: codec.FORMER.encode(record)}, deletes=deletes)
 
     return change(kv, clock, plan)

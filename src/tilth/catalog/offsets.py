@@ -78,7 +78,15 @@ class Offsets:
                 entry = codec.LEDGER.decode(key, value.value)
                 found[entry.txn] = value
                 entries.append(entry)
-            groups = foldable(entries, before_ts=before_ts, settled_ts=settled_ts, kept_max=kept_max, limit=FOLD_BATCH)
+            targets = {table for entry in entries for table in entry.tables}
+            groups = foldable(
+                entries,
+                before_ts=before_ts,
+                settled_ts=settled_ts,
+                kept_max=kept_max,
+                limit=FOLD_BATCH,
+                borders={_emptied_ts(view, table) for table in targets},
+            )
             preconditions: list[Precondition] = []
             puts: dict[bytes, bytes] = {}
             deletes: list[bytes] = []
@@ -98,3 +106,8 @@ class Offsets:
         """Open and resolved ones, by table, topic, partition and offset."""
         fields = () if kafka_table is None else (kafka_table,)
         return list(read_all(self._kv, codec.GAPS, Space.GAP, *fields))
+
+
+def _emptied_ts(view: ReadView, table: str) -> int:
+    version = read(view, pack(Space.VERSION, table), codec.VERSIONS)
+    return 0 if version is None else version.emptied_ts

@@ -67,6 +67,15 @@ class Fetched:
     messages: Sequence[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """What a consumer finds: a message, or the end of its topic partition."""
+
+    offset: int
+    #: Of the message's leader; -1 at the end.
+    epoch: int
+
+
 class Holds(Enum):
     """Whether a topic partition still is the log in which a stored offset was reached."""
 
@@ -151,10 +160,12 @@ class BrokerClient:
         # A consumer that may not move says for certain that the offset is good: it reads there.
         if self._first_event(place, stored, reset="error") is not None:
             return Holds.YES, -1
-        # One that may move goes to where the logs part, and nowhere else below the offset.
-        parted = self._first_event(place, stored, reset="latest")
-        is_lost = parted is not None and parted < stored.offset
-        return (Holds.NO, parted) if is_lost and parted is not None else (Holds.UNKNOWN, -1)
+        # One that may move goes to where the logs part, and finds there what a later leader has written. Where nobody
+        # could tell, it goes to the end; a leader that is out of date has no message of a later one.
+        found = self._first_event(place, stored, reset="latest")
+        if found is not None and found.offset < stored.offset and found.epoch > stored.epoch:
+            return Holds.NO, found.offset
+        return Holds.UNKNOWN, -1
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Gives the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence. Nothing is
@@ -227,10 +238,8 @@ class BrokerClient:
             hint=_HINT,
         )
 
-    def _first_event(self, place: TopicPartition, stored: StoredOffset, *, reset: str) -> int | None:
-        """The offset of the first message, or of the partition's end, that a consumer finds; None: an error, or nothing
-        in time.
-        """
+    def _first_event(self, place: TopicPartition, stored: StoredOffset, *, reset: str) -> _Event | None:
+        """The first message that a consumer finds, or the partition's end; None: an error, or nothing in time."""
         settings = _fetch_settings(self._config) | {"auto.offset.reset": reset, "queued.min.messages": 1}
         settings |= {"max.partition.fetch.bytes": _PROBE_BYTES}
         try:
@@ -243,8 +252,11 @@ class BrokerClient:
                     error = None if message is None else message.error()
                     if message is None or (error is not None and error.code() in _PASSING):
                         continue
+                    offset = message.offset()
                     is_event = error is None or error.code() == KafkaError._PARTITION_EOF
-                    return message.offset() if is_event else None
+                    if offset is None or not is_event:
+                        return None
+                    return _Event(offset, _epoch(message.leader_epoch()) if error is None else -1)
                 return None
             finally:
                 consumer.close()

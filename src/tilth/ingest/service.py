@@ -285,7 +285,7 @@ class KafkaService:
 
     def heard(self, call: Heard) -> None:
         self._consumers.heard(call)
-        self._reaches = self._reaches | {each.position: each.end for each in call.ends}
+        self._reaches.update({each.position: each.end for each in call.ends})
 
     def _wait_for_memory(self) -> float:
         """How likely other writers are refused now; a round waits instead. POLICIES.md 12.1."""
@@ -393,7 +393,7 @@ class KafkaService:
             self._teller.failed(error)
             return Look(is_wanted=True, trouble=str(error))
         self._teller.succeeded()
-        self._reaches, self._topic_ids = self._reaches | ends, topics.ids
+        self._reaches, self._topic_ids = ends, topics.ids
         return Look(
             is_wanted=True,
             definition=seen.fingerprint(),

@@ -42,16 +42,21 @@ class _Read:
     topic: str
 
 
-def read_twice(ledgers: Mapping[str, Iterable[LedgerEntry]], table: str) -> list[Twice]:
-    """Return the overlaps of rounds that wrote to the table; `ledgers`: by the Kafka table's name, in any order."""
+def read_twice(ledgers: Mapping[str, Iterable[LedgerEntry]], table: str, *, emptied_ts: int = 0) -> list[Twice]:
+    """Return the overlaps of rounds that wrote to the table; `ledgers`: by the Kafka table's name, in any order.
+
+    `emptied_ts`: hybrid time of the last TRUNCATE, before which rounds do not count.
+    """
     reads: dict[_Place, list[_Read]] = {}
     for reader, entries in ledgers.items():
-        for place, read in _undecided(reader, entries, table):
+        for place, read in _undecided(reader, entries, table, emptied_ts):
             reads.setdefault(place, []).append(read)
     return sorted(twice for (_, partition), found in reads.items() for twice in _overlaps(partition, found))
 
 
-def _undecided(reader: str, entries: Iterable[LedgerEntry], table: str) -> Iterator[tuple[_Place, _Read]]:
+def _undecided(
+    reader: str, entries: Iterable[LedgerEntry], table: str, emptied_ts: int
+) -> Iterator[tuple[_Place, _Read]]:
     ordered = sorted(entries, key=lambda each: each.commit_ts)
     ids = _topic_ids(ordered)
     #: Up to where reading again was decided, and up to where was read.
@@ -66,7 +71,7 @@ def _undecided(reader: str, entries: Iterable[LedgerEntry], table: str) -> Itera
                 continue
             reached[position] = each.end
             start = max(each.start, decided.get(position, 0))
-            if topic_id and table in entry.tables and start < each.end:
+            if topic_id and table in entry.tables and start < each.end and entry.commit_ts > emptied_ts:
                 yield (topic_id, each.partition), _Read(start, each.end, reader, each.topic)
 
 

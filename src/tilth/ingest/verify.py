@@ -69,7 +69,7 @@ def verify(catalog: Catalog, root: str, relation: TableDef | KafkaDef) -> Verify
         return VerifyReport(table=full_name(relation), checks=tuple(_check_ledger(catalog, relation)))
     ledgers = _ledgers_into(catalog, relation)
     checks = [*_check_counts(catalog, relation, ledgers), *_check_files(catalog, root, relation)]
-    checks.append(_check_twice(relation, ledgers))
+    checks.append(_check_twice(catalog, relation, ledgers))
     for kafka in _feeding(catalog, relation):
         checks.extend(_check_ledger(catalog, kafka))
     return VerifyReport(table=full_name(relation), checks=tuple(checks))
@@ -121,8 +121,8 @@ def _check_counts(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Seque
     )
 
 
-def _check_twice(table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) -> Check:
-    found = read_twice(ledgers, table.uuid)
+def _check_twice(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) -> Check:
+    found = read_twice(ledgers, table.uuid, emptied_ts=catalog.parts.version(table.uuid).emptied_ts)
     more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
     return Check(
         subject=full_name(table),
@@ -134,7 +134,9 @@ def _check_twice(table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) 
 
 def _ledgers_into(catalog: Catalog, table: TableDef) -> dict[str, list[LedgerEntry]]:
     """The ledgers of all Kafka tables that have written to a table, those that are dropped or gone too, by name."""
-    names = {uuid: f"{former.name} (gone, {uuid[:8]})" for uuid, former in catalog.offsets.former().items()}
+    names = {
+        uuid: f"{former.database}.{former.name} (gone, {uuid[:8]})" for uuid, former in catalog.offsets.former().items()
+    }
     for dropped in catalog.tables.dropped():
         uuid = dropped.relation.uuid
         names[uuid] = f"{full_name(dropped.relation)} (dropped, {uuid[:8]})"

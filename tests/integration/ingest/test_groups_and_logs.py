@@ -151,7 +151,7 @@ def test_an_unclean_leader_election_is_a_gap_though_the_topic_has_grown_again(
         assert (gap.partition, gap.start, gap.end, gap.resolution) == (0, 100, 50, "")
         assert "unclean leader election" in gap.reason
         # Partition 1 was not touched; its consumer is the same, so it waits as well.
-        assert "messages are missing in unclean/0" in world.stats(kafka(world)).reason
+        world.wait(lambda: "messages are missing in unclean/0" in world.stats(kafka(world)).reason, "the reason")
         assert world.manager.reset_offsets(kafka(world).uuid, ToOffsets({TopicPartition("unclean", 0): 50})) == {
             TopicPartition("unclean", 0): 50
         }

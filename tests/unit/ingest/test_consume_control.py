@@ -262,6 +262,17 @@ def test_a_round_that_was_written_before_an_alter_commits_nothing(server: Server
     assert server.stored() == 1
 
 
+def test_no_round_begins_with_columns_that_the_kafka_table_does_not_have_any_more(server: Server) -> None:
+    server.round("a")
+    checked = server.world.catalog.tables.by_id(server.kafka.uuid)
+    assert isinstance(checked, KafkaDef)
+    server.world.catalog.tables.alter_kafka(checked, WIDER, next_column_id=3, views=[])
+    with pytest.raises(SchemaChangedError) as caught:
+        server.begin()
+    assert _end_kind(caught.value) is EndKind.ALTERED
+    assert server.world.catalog.transactions.unfinished() == []
+
+
 def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_failure() -> None:
     heart = ServiceHeart()
     look = Look(is_wanted=True, definition="d1", partitions={"topic": 2}, consumers=2)

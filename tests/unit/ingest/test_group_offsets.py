@@ -181,7 +181,7 @@ def test_offsets_stay_as_long_as_a_table_is_there_that_they_brought_rows_to(worl
     first.drop()
     world.catalog.tables.forget(first.uuid)
     former = world.catalog.offsets.former()
-    assert former[first.uuid].name == "default.k"
+    assert (former[first.uuid].database, former[first.uuid].name) == ("default", "k")
     assert [len(entry.ranges) for entry in world.catalog.offsets.ledger(first.uuid)] == [1]
     assert world.catalog.offsets.of(first.uuid) == {}
     # One that reads nothing itself passes on where the group stands.

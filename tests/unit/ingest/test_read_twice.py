@@ -52,6 +52,14 @@ def test_what_was_moved_back_by_decision_is_no_fault() -> None:
     assert found(k1=one, k2=again, k3=[entry((55, 58))]) == ["a/0: 55 to 58 by k2 and k3"]
 
 
+def test_rounds_before_a_truncate_do_not_count() -> None:
+    one, again = entry((0, 9)), entry((0, 9))
+    ledgers = {"k1": [one], "k2": [again]}
+    assert len(read_twice(ledgers, "t")) == 1
+    assert read_twice(ledgers, "t", emptied_ts=one.commit_ts) == []
+    assert len(read_twice(ledgers, "t", emptied_ts=one.commit_ts - 1)) == 1
+
+
 def test_folded_entries_prove_the_same() -> None:
     assert found(k1=[entry((0, 50), consumer=FOLDED)], k2=[entry((40, 60))]) == ["a/0: 40 to 50 by k1 and k2"]
 

@@ -68,8 +68,7 @@ class TableNames:
         for dropped in services.catalog.tables.dropped():
             self._names.setdefault(dropped.relation.uuid, (dropped.relation.database, dropped.relation.name))
         for uuid, former in services.catalog.offsets.former().items():
-            database, _, name = former.name.partition(".")
-            self._names.setdefault(uuid, (database, name))
+            self._names.setdefault(uuid, (former.database, former.name))
 
     def of(self, uuid: str) -> tuple[str, str]:
         """Database and name; the name is empty for a table that is gone for good."""
