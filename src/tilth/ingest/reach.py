@@ -70,6 +70,8 @@ def offset_or_none(answer: int) -> Offset | None:
 
 
 def topic_id_of(answer: object, topic: str) -> str:
-    """Return the topic's id; of brokers that know none, its name."""
-    text = "" if answer is None else str(answer)
+    """Return the topic's id as Kafka itself spells it, whichever of the two spellings of base64 the client library has;
+    of brokers that know no ids, the topic's name.
+    """
+    text = "" if answer is None else str(answer).replace("+", "-").replace("/", "_")
     return f"name:{topic}" if text in ("", _NO_ID) else text

@@ -245,8 +245,8 @@ class KafkaService:
             running = [each.index for each in self._heart.consumers.values() if each.state is ConsumerState.RUNNING]
         doing = self._described(running) if self._heart.state is ServiceState.RUNNING else ""
         dead = self._consumers.dead()
-        told = f"{show_count(dead)} messages became dead letters" if dead else ""
-        parts = (f"{said}, {doing}" if doing else said, self._consumers.slowed(), self._pressed, told)
+        broken = f"{show_count(dead)} broken messages became dead letters" if dead else ""
+        parts = (f"{said}, {doing}" if doing else said, self._consumers.slowed(), self._pressed, broken)
         return "; ".join(filter(None, (*parts, self._teller.noted())))
 
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
@@ -387,7 +387,7 @@ class KafkaService:
             self._positions.settle(seen.kafka, seen.config, broker, topics)
             ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
         except GroupInUseError as error:
-            return Look(is_wanted=True, missing=str(error))
+            return Look(is_wanted=True, missing=told(error))
         except (BrokerUnavailableError, UnknownTopicError) as error:
             self._suspects |= suspects
             self._teller.failed(error)

@@ -18,7 +18,7 @@ from tilth.base.logs import Log
 from tilth.catalog import AddLedger, Catalog, Release, ResolveGaps, SetOffsets, Subscribe, Unsubscribe, Update
 from tilth.ingest.commits import commit_offsets
 from tilth.ingest.policy.groups import addresses, group_in_use
-from tilth.ingest.reach import Topics
+from tilth.ingest.reach import Topics, topic_id_of
 from tilth.ingest.reset import moved
 from tilth.ingest.settings import KafkaConfig, read_config
 from tilth.model.offset import StoredOffset, Subscription, TopicPartition
@@ -159,10 +159,10 @@ class Subscriptions:
         if not bare:
             return {}
         found = self._catalog.state.get(f"ingest/{self._uuid}/topics")
-        known = {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])
+        old = {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])
+        known = {**topics.ids, **{topic: topic_id_of(topic_id, topic) for topic, topic_id in old.items()}}
         return {
-            position: msgspec.structs.replace(each, topic_id=known.get(position.topic, topics.ids[position.topic]))
-            for position, each in bare.items()
+            position: msgspec.structs.replace(each, topic_id=known[position.topic]) for position, each in bare.items()
         }
 
 

@@ -274,12 +274,13 @@ def test_offsets_of_an_older_program_go_on_with_the_topic_that_it_knew(world: Wo
     other = pack(Space.OFFSET, reader.uuid, "a", 1)
     # One byte of version, then the number; one of them was stored when nobody had answered.
     world.kv.commit([], {key: b"\x01" + msgspec.msgpack.encode(50), other: b"\x01" + msgspec.msgpack.encode(-1001)}, [])
-    world.catalog.state.put(f"ingest/{reader.uuid}/topics", msgspec.msgpack.encode({"a": "x"}))
+    broker.make("a", 100, 100, topic_id="x-y_z")
+    world.catalog.state.put(f"ingest/{reader.uuid}/topics", msgspec.msgpack.encode({"a": "x+y/z"}))
     assert reader.look() == {0: 50, 1: 0}
-    assert world.catalog.offsets.stored(reader.uuid)[A0] == StoredOffset(50, "x")
+    assert world.catalog.offsets.stored(reader.uuid)[A0] == StoredOffset(50, "x-y_z")
     assert (reader.gaps(), reader.notes) == ({}, [])
     reader.read(A0, 60)
-    assert world.catalog.offsets.stored(reader.uuid)[A0] == StoredOffset(60, "x", 0)
+    assert world.catalog.offsets.stored(reader.uuid)[A0] == StoredOffset(60, "x-y_z", 0)
 
 
 def test_a_topic_made_anew_while_the_program_was_upgraded_is_noticed(world: World, broker: FakeBroker) -> None:

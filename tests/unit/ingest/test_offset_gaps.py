@@ -37,8 +37,9 @@ def test_a_number_below_zero_is_no_offset(answer: int) -> None:
             offset_or_none(answer)
 
 
-def test_a_broker_without_topic_ids_has_names() -> None:
+def test_topic_ids_have_one_spelling_and_brokers_without_them_have_names() -> None:
     assert topic_id_of("F6u26ZQGTc2aAPDORQdRsw", "t") == "F6u26ZQGTc2aAPDORQdRsw"
+    assert topic_id_of("teX/nw7PT8u+TU0GBMfR5A", "t") == topic_id_of("teX_nw7PT8u-TU0GBMfR5A", "t")
     assert [topic_id_of(each, "t") for each in (None, "", "AAAAAAAAAAAAAAAAAAAAAA")] == ["name:t"] * 3
 
 
