@@ -24,7 +24,7 @@ from tilth.ingest.settings import KafkaConfig, read_config
 from tilth.model.offset import StoredOffset, Subscription, TopicPartition
 from tilth.model.table import KafkaDef, full_name
 
-#: Offsets that are told of a topic.
+#: Offsets of a topic that a sentence names.
 _NAMED_MAX = 8
 
 _log = Log("ingest")

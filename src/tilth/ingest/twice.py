@@ -34,7 +34,7 @@ class Twice:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Read:
-    """Offsets that one Kafka table has read, without having been told to read them again."""
+    """Offsets that one Kafka table has read, and not because a user had them read again."""
 
     start: int
     end: int

@@ -25,6 +25,8 @@ from tilth.sql.queries import ask_worker
 from tilth.sql.services import Services
 from tilth.sql.values import check_default, literal
 
+_AGAIN = "drop the view (DROP VIEW), alter the table, and create the view again; offsets are kept"
+
 
 def alter_kafka_columns(services: Services, kafka: KafkaDef, operations: Sequence[ColumnOperation]) -> Outcome:
     """All operations in one commit, with the columns that views fill by them.
@@ -165,9 +167,6 @@ def _checked(services: Services, view: ViewDef, kafka: KafkaDef, altered: KafkaD
             hint=_AGAIN,
         )
     return msgspec.structs.replace(view, target_columns=filled), target
-
-
-_AGAIN = "DROP VIEW it, ALTER, and create it again as it shall be: offsets are kept"
 
 
 def _in_use(view: ViewDef, kafka: KafkaDef, altered: KafkaDef, target: TableDef, error: ViewError) -> TableInUseError:
