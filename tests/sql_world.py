@@ -12,7 +12,17 @@ import pytest
 
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.catalog import Catalog, MemoryKV
-from tilth.ingest import Check, ConsumeEvent, ConsumeEventKind, ConsumerStats, OffsetReset, PartitionStats, VerifyReport
+from tilth.ingest import (
+    Check,
+    ConsumeEvent,
+    ConsumeEventKind,
+    ConsumerStats,
+    Offset,
+    OffsetReset,
+    PartitionEnd,
+    PartitionStats,
+    VerifyReport,
+)
 from tilth.maintenance import (
     ChoiceRow,
     FlushReport,
@@ -167,7 +177,13 @@ class FakeConsume:
                 consumer=0,
                 state="running",
                 task="t1",
-                partitions=(PartitionStats(place=TopicPartition("topic", 0), offset=5, end=9),),
+                partitions=(
+                    PartitionStats(
+                        place=TopicPartition("topic", 0),
+                        offset=5,
+                        end=PartitionEnd(stable=Offset(7), high=Offset(9)),
+                    ),
+                ),
                 rounds=1,
                 messages=5,
                 rows=5,

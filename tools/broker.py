@@ -48,7 +48,8 @@ SERVER_PROPERTIES: Mapping[str, object] = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
     # Nothing goes by age, so that whoever wants a record gone says so.
     "log.retention.ms": -1,
@@ -97,15 +98,24 @@ class Broker:
         process = self._running()
         return None if process is None else process.pid
 
-    def start(self, port: int = 0) -> str:
-        """Starts it on the port (0: a free one), waits until it answers, returns `bootstrap`."""
+    @property
+    def proxied_port(self) -> int:
+        """The port of the listener that a proxy leads to; 0: there is none."""
+        return int(self._recorded().get("proxied_port", 0))
+
+    def start(self, port: int = 0, *, proxy_port: int = 0) -> str:
+        """Starts it on the port (0: a free one), waits until it answers, returns `bootstrap`.
+
+        With `proxy_port` a second listener advertises that port: who comes through a proxy stays behind it.
+        """
         if self._running() is not None:
             raise BrokerError(f"a broker is running already: folder={self.folder}")
         if not any(self._jars.glob("kafka_*.jar")):
             raise BrokerError(f"the broker's jars are missing, run `make broker-jars`: folder={self._jars}")
         self.folder.mkdir(parents=True, exist_ok=True)
         port = port or free_port()
-        properties = self._write_properties(port)
+        proxied_port = free_port(besides=port) if proxy_port else 0
+        properties = self._write_properties(port, proxied_port, proxy_port)
         java = self._java_command()
         formatting = ("kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--ignore-formatted", "--config")
         with self._log.open("ab") as log:
@@ -120,7 +130,10 @@ class Broker:
                 start_new_session=True,
             )
         created = psutil.Process(self._process.pid).create_time()
-        self._record.write_text(json.dumps({"pid": self._process.pid, "created": created, "port": port}))
+        record = {"pid": self._process.pid, "created": created, "port": port}
+        if proxy_port:
+            record |= {"proxied_port": proxied_port, "proxy_port": proxy_port}
+        self._record.write_text(json.dumps(record))
         try:
             self._wait_ready()
         except BaseException:
@@ -138,9 +151,9 @@ class Broker:
 
     def restart(self) -> str:
         """Stops it if it runs, starts it on the port that it had."""
-        port = int(self._recorded()["port"])
+        record = self._recorded()
         self.stop()
-        return self.start(port)
+        return self.start(int(record["port"]), proxy_port=int(record.get("proxy_port", 0)))
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Returns once every partition has a leader; raises BrokerError if the topic exists."""
@@ -183,12 +196,17 @@ class Broker:
         java_home = self._java_home or Path(JAVA_HOME.read_text().strip())
         return [str(java_home / "bin" / "java"), *JVM_OPTIONS, "-cp", f"{self._jars}/*"]
 
-    def _write_properties(self, port: int) -> Path:
+    def _write_properties(self, port: int, proxied_port: int, proxy_port: int) -> Path:
         controller_port = free_port(besides=port)
+        listeners = [f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"]
+        advertised = [f"PLAINTEXT://127.0.0.1:{port}"]
+        if proxied_port:
+            listeners.append(f"PROXIED://127.0.0.1:{proxied_port}")
+            advertised.append(f"PROXIED://127.0.0.1:{proxy_port}")
         own = {
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
             "log.dirs": self._data.resolve(),
         }
         path = self.folder / "server.properties"

@@ -1,7 +1,8 @@
-"""Bytes and durations: from text and to text. Pure."""
+"""Bytes, counts, durations and times: from text and to text. Pure."""
 
 from __future__ import annotations
 
+import datetime
 import re
 
 KIB = 1 << 10
@@ -23,6 +24,9 @@ _BYTES = {
 }
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0}
 _SECONDS |= {"h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "": 1.0}
+#: The last moment that a date can say.
+_LAST_MS = 253_402_300_799_000
+_MILLION, _BILLION = 1_000_000, 1_000_000_000
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
@@ -44,6 +48,20 @@ def show_bytes(size: int) -> str:
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
     return f"{size} B"
+
+
+def show_count(count: int) -> str:
+    """`41,200`, `1.2 million`."""
+    for word, scale in (("billion", _BILLION), ("million", _MILLION)):
+        if count >= scale:
+            return f"{count / scale:.1f} {word}"
+    return f"{count:,}"
+
+
+def show_time(at_ms: int) -> str:
+    """Milliseconds since 1970 as `2026-01-31 12:00:00 UTC`."""
+    moment = datetime.datetime.fromtimestamp(min(at_ms, _LAST_MS) // 1000, datetime.UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _split(text: str) -> tuple[float, str]:

@@ -33,6 +33,7 @@ from tilth.catalog.errors import (
     StoreClosedError,
     StoreIOError,
     StoreLockedError,
+    SubscriptionMovedError,
     TableExistsError,
     TableInUseError,
     TableNotFoundError,
@@ -49,7 +50,7 @@ from tilth.catalog.kv.memory import MemoryKV
 from tilth.catalog.kv.rocksdb import RocksKV
 from tilth.catalog.names import DEFAULT_DATABASE, SYSTEM_DATABASE
 from tilth.catalog.pressure import InsertDelay, PressureSettings, insert_delay_ms, pressure_settings, worst_delay
-from tilth.catalog.records import DroppedTable, LabelRecord, TableVersion
+from tilth.catalog.records import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
 from tilth.catalog.requirements import (
     FenceHeld,
     NoRowsSince,
@@ -68,19 +69,21 @@ from tilth.catalog.updates import (
     AddGap,
     AddLedger,
     AdvanceOffsets,
-    ClearOffsets,
     DropPartition,
     ExpirePartition,
     InsertLabel,
     InsertPart,
+    Release,
     ReplaceDeltas,
     ReplaceParts,
     ResolveGaps,
     RewritePart,
     SetOffsets,
     StartMutation,
+    Subscribe,
     TruncateTable,
     UndropPartition,
+    Unsubscribe,
     Update,
 )
 
@@ -99,7 +102,6 @@ __all__ = [
     "BadMergeError",
     "Catalog",
     "CatalogStats",
-    "ClearOffsets",
     "ColumnsPendingError",
     "CommitOutcome",
     "Committed",
@@ -112,6 +114,7 @@ __all__ = [
     "DroppedTable",
     "ExpirePartition",
     "FenceHeld",
+    "FormerKafkaTable",
     "HybridClock",
     "InsertDelay",
     "InsertLabel",
@@ -133,6 +136,7 @@ __all__ = [
     "PartsGoneError",
     "PartsVisible",
     "PressureSettings",
+    "Release",
     "ReplaceDeltas",
     "ReplaceParts",
     "Requirement",
@@ -147,6 +151,8 @@ __all__ = [
     "StoreClosedError",
     "StoreIOError",
     "StoreLockedError",
+    "Subscribe",
+    "SubscriptionMovedError",
     "TableExists",
     "TableExistsError",
     "TableInUseError",
@@ -162,6 +168,7 @@ __all__ = [
     "TxnRunningError",
     "UndropPartition",
     "Unknown",
+    "Unsubscribe",
     "Update",
     "WrongEngineError",
     "insert_delay_ms",

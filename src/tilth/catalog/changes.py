@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tilth.catalog.records import LabelRecord, PartitionRecord, TableVersion
 from tilth.model.delta import Delta
 from tilth.model.mutation import Mutation
-from tilth.model.offset import IngestGap, LedgerEntry, TopicPartition
+from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription, TopicPartition
 from tilth.model.part import DropRange, Entry, Part, PartEvent, PartName, TrashItem
 from tilth.model.table import KafkaDef, TableDef
 
@@ -47,15 +47,21 @@ class KafkaState:
 
     definition: KafkaDef
     version: TableVersion
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, StoredOffset]
     #: Those without a resolution.
     open_gaps: tuple[IngestGap, ...]
+
+
+#: Cluster id, topic id, group.
+SubscriptionKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitState:
     tables: Mapping[str, TableState]
     kafka: Mapping[str, KafkaState]
+    #: Those that the updates are about; None: nobody has subscribed.
+    subscriptions: Mapping[SubscriptionKey, Subscription | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +128,7 @@ class KafkaChange:
 
     version: TableVersion
     #: All offsets after the commit.
-    offsets: dict[TopicPartition, int]
+    offsets: dict[TopicPartition, StoredOffset]
     ledger: list[LedgerEntry] = field(default_factory=list)
     #: New ones, and old ones with their resolution.
     gaps: list[IngestGap] = field(default_factory=list)
@@ -133,6 +139,8 @@ class Changes:
     commit_ts: int
     tables: Mapping[str, TableChange]
     kafka: Mapping[str, KafkaChange]
+    #: As they are after the commit; None: forgotten.
+    subscriptions: Mapping[SubscriptionKey, Subscription | None]
     events: Sequence[PartEvent]
     #: Table and part, for each part made.
     parts: Sequence[tuple[str, Part]]

@@ -1,11 +1,12 @@
 """The catalog's values: MessagePack behind one byte that tells the version of the format. Pure.
 
 Always holds: a value of a newer version is refused by name, never misread. Fields may be added with a default without
-a new version; old programs skip them. A field whose meaning changes needs a new version.
+a new version; old programs skip them. A field whose meaning changes needs a new version, and a way from the older one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -13,11 +14,19 @@ import msgspec
 from tilth.base.errors import CorruptError
 from tilth.catalog.errors import NewerFormatError
 from tilth.catalog.keys import describe
-from tilth.catalog.records import DatabaseRecord, DroppedTable, FinishedTxn, LabelRecord, PartitionRecord, TableVersion
+from tilth.catalog.records import (
+    DatabaseRecord,
+    DroppedTable,
+    FinishedTxn,
+    FormerKafkaTable,
+    LabelRecord,
+    PartitionRecord,
+    TableVersion,
+)
 from tilth.model.delta import Delta
 from tilth.model.lease import Lease, ReaderLease
 from tilth.model.mutation import Mutation
-from tilth.model.offset import IngestGap, LedgerEntry
+from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription
 from tilth.model.part import Entry, PartEvent, TrashItem
 from tilth.model.secret import Secrets
 from tilth.model.service import Switch
@@ -32,9 +41,17 @@ _encoder = msgspec.msgpack.Encoder()
 class Codec(Generic[T]):
     """Values of one type to bytes and back."""
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, version: int = 1) -> None:
+    def __init__(
+        self,
+        decoder: msgspec.msgpack.Decoder[T],
+        *,
+        version: int = 1,
+        older: Callable[[memoryview], T] | None = None,
+    ) -> None:
+        """`older` reads what the version before wrote; None: there is none."""
         self._decoder = decoder
         self._version = version
+        self._older = older
         self._tag = bytes((version,))
 
     def encode(self, value: T) -> bytes:
@@ -42,13 +59,17 @@ class Codec(Generic[T]):
 
     def decode(self, key: bytes, data: bytes) -> T:
         """Raises NewerFormatError or CorruptError, naming the key."""
+        decode: Callable[[memoryview], T] = self._decoder.decode
         if data[:1] != self._tag:
             if data and data[0] > self._version:
                 hint = "start the version of the program that wrote it, or a later one"
                 raise NewerFormatError(key=describe(key), found=data[0], known=self._version, hint=hint)
-            raise CorruptError("a value of the catalog has no known version", key=describe(key), found=data[:1].hex())
+            if self._older is None or data[:1] != bytes((self._version - 1,)):
+                told = data[:1].hex()
+                raise CorruptError("a value of the catalog has no known version", key=describe(key), found=told)
+            decode = self._older
         try:
-            return self._decoder.decode(memoryview(data)[1:])
+            return decode(memoryview(data)[1:])
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise CorruptError("a value of the catalog cannot be read", key=describe(key), error=error) from error
 
@@ -69,6 +90,14 @@ TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
 MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))
 FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
+#: The first version was the offset alone.
+OFFSETS = Codec(
+    msgspec.msgpack.Decoder(StoredOffset),
+    version=2,
+    older=lambda data: StoredOffset(msgspec.msgpack.decode(data, type=int)),
+)
+SUBSCRIPTIONS = Codec(msgspec.msgpack.Decoder(Subscription))
+FORMER = Codec(msgspec.msgpack.Decoder(FormerKafkaTable))
 LEDGER = Codec(msgspec.msgpack.Decoder(LedgerEntry))
 GAPS = Codec(msgspec.msgpack.Decoder(IngestGap))
 LEASES = Codec(msgspec.msgpack.Decoder(Lease))

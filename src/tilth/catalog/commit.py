@@ -272,13 +272,18 @@ def _write(batch: Batch, before: CommitState, changes: Changes) -> None:
         for position, offset in kafka.offsets.items():
             if stored.get(position) != offset:
                 key = pack(Space.OFFSET, table, position.topic, position.partition)
-                puts[key] = codec.INTEGERS.encode(offset)
+                puts[key] = codec.OFFSETS.encode(offset)
         for position in stored.keys() - kafka.offsets.keys():
             batch.deletes.append(pack(Space.OFFSET, table, position.topic, position.partition))
         for line in kafka.ledger:
             puts[pack(Space.LEDGER, table, line.txn)] = codec.LEDGER.encode(line)
         for gap in kafka.gaps:
             puts[pack(Space.GAP, table, gap.topic, gap.partition, gap.start)] = codec.GAPS.encode(gap)
+    for fields, subscription in changes.subscriptions.items():
+        if subscription is None:
+            batch.deletes.append(pack(Space.SUBSCRIPTION, *fields))
+        else:
+            puts[pack(Space.SUBSCRIPTION, *fields)] = codec.SUBSCRIPTIONS.encode(subscription)
     puts.update(put_events(changes.events, changes.commit_ts))
 
 

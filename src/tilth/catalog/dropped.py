@@ -13,6 +13,7 @@ from tilth.base.logs import Log
 from tilth.catalog import codec
 from tilth.catalog.change import REMOVE_BATCH, Plan, change, read, read_all, remove_range, unchanged
 from tilth.catalog.errors import TableInUseError, TableNotFoundError
+from tilth.catalog.former import end_of_reading, forget_target, keep_ledger
 from tilth.catalog.keys import Space, pack, text_span
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.names import added_relation, relation_of, removed_relation, views_on
@@ -59,10 +60,11 @@ def drop(kv: KeyValue, clock: Clock, uuid: str) -> None:
         relation = relation_of(view, uuid)
         _check_unused(view, relation)
         record = DroppedTable(relation=relation, dropped_ms=dropped_ms)
+        puts, preconditions = end_of_reading(view, uuid) if isinstance(relation, KafkaDef) else ({}, [])
         return Plan(
             result=None,
-            preconditions=[unchanged(key, view.get(key))],
-            puts={dropped_key: codec.DROPPED.encode(record)},
+            preconditions=[unchanged(key, view.get(key)), *preconditions],
+            puts={dropped_key: codec.DROPPED.encode(record), **puts},
             deletes=removed_relation(relation),
         )
 
@@ -104,15 +106,21 @@ def forget(kv: KeyValue, clock: Clock, uuid: str) -> None:
     """Raises TableNotFoundError when it is not dropped. Can be called again after it broke off."""
     key = pack(Space.DROPPED, uuid)
 
-    def mark_going(view: ReadView) -> Plan[None]:
+    def mark_going(view: ReadView) -> Plan[Relation]:
         found, record = view.get(key), read(view, key, codec.DROPPED)
         if record is None:
             raise TableNotFoundError("not a dropped table", uuid=uuid, hint="DROP it first")
         going = msgspec.structs.replace(record, is_going=True)
-        return Plan(result=None, preconditions=[unchanged(key, found)], puts={key: codec.DROPPED.encode(going)})
+        pinned = [unchanged(key, found)]
+        return Plan(result=record.relation, preconditions=pinned, puts={key: codec.DROPPED.encode(going)})
 
-    change(kv, clock, mark_going)
-    removed = sum(remove_range(kv, clock, space, uuid) for space in _SPACES_OF_ONE)
+    relation = change(kv, clock, mark_going)
+    kept: set[Space] = set()
+    if isinstance(relation, KafkaDef) and keep_ledger(kv, clock, relation):
+        kept.add(Space.LEDGER)
+    if isinstance(relation, TableDef):
+        forget_target(kv, clock, uuid)
+    removed = sum(remove_range(kv, clock, space, uuid) for space in _SPACES_OF_ONE if space not in kept)
 
     def remove_rest(view: ReadView) -> Plan[None]:
         named = [

@@ -116,6 +116,12 @@ class OffsetsMovedError(ConflictError):
     code = "OFFSETS_MOVED"
 
 
+class SubscriptionMovedError(ConflictError):
+    """the subscription of the group to the topic has changed meanwhile"""
+
+    code = "SUBSCRIPTION_MOVED"
+
+
 class PartsGoneError(ConflictError):
     """parts that the commit builds on are not visible any more"""
 

@@ -111,6 +111,8 @@ class TableFold:
                 added = {entry.name.partition for entry in self.change.added}
                 for partition in sorted(added.union(self._state.entries)):
                     self._drop(partition)
+                emptied_ts = self._times.commit_ts
+                self.change.version = msgspec.structs.replace(self.change.version, emptied_ts=emptied_ts)
             case UndropPartition(partition=partition):
                 self._undrop(partition)
             case StartMutation():
@@ -294,7 +296,9 @@ class TableFold:
         self._now.count_rows(removed=-rows)
         version = self.change.version
         undone = (*version.undone, (newest, self._times.commit_ts))[-UNDONE_MAX:]
-        self.change.version = msgspec.structs.replace(version, undone=undone)
+        # Rows from before the TRUNCATE may be among those that are back.
+        emptied_ts = 0 if newest <= version.emptied_ts else version.emptied_ts
+        self.change.version = msgspec.structs.replace(version, undone=undone, emptied_ts=emptied_ts)
         name = drop_range(partition, max_block=max(part.name.max_block for part in back), txn=self._times.txn).name
         self._now.tell("undrop", name, rows=rows, size=sum(part.bytes for part in back), sources=len(back))
 

@@ -22,7 +22,9 @@ def check_commit(before: CommitState, changes: Changes) -> None:
         state = before.kafka[uuid]
         _require(kafka.version.counter == state.version.counter + 1, "the counter rises by one", uuid)
         _require(kafka.version.last_commit_ts > state.version.last_commit_ts, "time rises", uuid)
-        _require(all(offset >= 0 for offset in kafka.offsets.values()), "offsets are not negative", uuid)
+        _require(all(each.offset >= 0 for each in kafka.offsets.values()), "offsets are not negative", uuid)
+    for key, subscription in changes.subscriptions.items():
+        _require(subscription is None or subscription.key == key, "a subscription has its key", key[2])
 
 
 def check_entries(table: str, entries: list[Entry]) -> None:

@@ -5,12 +5,13 @@ as UTF-8 with an end mark, integers as 8 bytes big-endian. Fields go from the ge
 partition, and all partitions of a table, are one range each.
 
     ENTRY  table, partition, min block, max block, level, mutation -> Part | Mark | DropRange
-    OFFSET Kafka table, topic, partition                           -> next offset to read
+    OFFSET Kafka table, topic, partition                           -> StoredOffset
+    SUBSCRIPTION cluster id, topic id, group                       -> Subscription
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, unique
 
 from tilth.base.errors import CorruptError
 from tilth.model.delta import Delta
@@ -20,6 +21,7 @@ _END = b"\x00\x01"
 _ZERO = b"\x00\xff"
 
 
+@unique
 class Space(Enum):
     """What a key holds. The bytes are part of the stored format: none is changed or used again."""
 
@@ -58,8 +60,12 @@ class Space(Enum):
     #: id -> FinishedTxn
     FINISHED_TXN = b"Z"
     OFFSET = b"O"
+    #: cluster id, topic id, group -> Subscription
+    SUBSCRIPTION = b"u"
     #: Kafka table, txn -> LedgerEntry
     LEDGER = b"L"
+    #: uuid of a Kafka table that is gone -> FormerKafkaTable
+    FORMER = b"F"
     #: Kafka table, topic, partition, start -> IngestGap
     GAP = b"G"
     #: name -> Lease

@@ -3,13 +3,15 @@
     0..5  5..9  [moved 9 -> 2]  2..4  4..8      becomes      0..9  [moved 9 -> 2]  2..8
 
 Covers: which entries may become one, and which one. Does not cover: when (maintenance), writing (offsets.py).
-Always holds: what the entries prove stays proved. Only ranges that follow each other are joined, so a hole stays a
-hole; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it.
+Always holds: what the entries prove stays proved. Only ranges of one topic that follow each other are joined, so a hole
+stays a hole; rounds that wrote to other tables are not joined with each other, so it stays known which offsets are in
+which table; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -17,12 +19,19 @@ from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange, TopicPartition
 
 
 def foldable(
-    entries: Iterable[LedgerEntry], *, before_ts: int, settled_ts: int, kept_max: int, limit: int
+    entries: Iterable[LedgerEntry],
+    *,
+    before_ts: int,
+    settled_ts: int,
+    kept_max: int,
+    limit: int,
+    borders: Collection[int] = (),
 ) -> list[list[LedgerEntry]]:
     """Groups of two and more entries that may each become one, the oldest first, of about `limit` entries together.
 
     Those committed before `before_ts`, and as many of the others as are more than `kept_max`, but none that was
-    committed since `settled_ts`: who verifies now may have read the table's version before it.
+    committed since `settled_ts`: who verifies now may have read the table's version before it. `borders`: when a table
+    that they wrote to was emptied; nothing is joined across it.
     """
     # By commit, not by transaction: a round that began earlier may have been committed later.
     ordered = sorted(entries, key=lambda each: each.commit_ts)
@@ -34,7 +43,7 @@ def foldable(
     ]
     chosen: list[list[LedgerEntry]] = []
     left = limit
-    for group in _rounds(old):
+    for group in _rounds(old, sorted(borders)):
         taken = group[: max(2, left)]
         if len(taken) > 1:
             chosen.append(taken)
@@ -57,21 +66,32 @@ def folded(entries: Sequence[LedgerEntry]) -> LedgerEntry:
     return msgspec.structs.replace(entries[-1], consumer=FOLDED, ranges=ranges, stored=stored)
 
 
-def _rounds(entries: Iterable[LedgerEntry]) -> Iterator[list[LedgerEntry]]:
-    """The stretches of rounds between moves."""
+def _rounds(entries: Iterable[LedgerEntry], borders: Sequence[int]) -> Iterator[list[LedgerEntry]]:
+    """The stretches of rounds between moves that wrote to the same tables, and between borders."""
+
+    def kind(entry: LedgerEntry) -> tuple[frozenset[str], int]:
+        return frozenset(entry.targets), bisect(borders, entry.commit_ts)
+
     group: list[LedgerEntry] = []
     for entry in entries:
-        if entry.consumer >= 0 or entry.consumer == FOLDED:
-            group.append(entry)
-        else:
+        is_round = entry.consumer >= 0 or entry.consumer == FOLDED
+        if group and not (is_round and kind(entry) == kind(group[0])):
             yield group
             group = []
+        if is_round:
+            group.append(entry)
     yield group
 
 
 def _append(run: list[LedgerRange], new: LedgerRange) -> None:
     last = run[-1] if run else None
-    if last is None or last.end != new.start or last.end < last.start or new.end < new.start:
+    if (
+        last is None
+        or last.end != new.start
+        or last.end < last.start
+        or new.end < new.start
+        or last.topic_id != new.topic_id
+    ):
         run.append(new)
         return
     run[-1] = msgspec.structs.replace(

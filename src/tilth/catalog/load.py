@@ -14,7 +14,7 @@ import msgspec
 
 from tilth.catalog import codec
 from tilth.catalog.change import read_all, unchanged
-from tilth.catalog.changes import CommitState, KafkaState, TableState
+from tilth.catalog.changes import CommitState, KafkaState, SubscriptionKey, TableState
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.keys import Space, pack, span, unpack
 from tilth.catalog.kv import Precondition, ReadView
@@ -31,6 +31,7 @@ from tilth.catalog.updates import (
     ReplaceDeltas,
     RewritePart,
     StartMutation,
+    SubscriptionUpdate,
     TableUpdate,
     TruncateTable,
     UndropPartition,
@@ -44,7 +45,7 @@ from tilth.catalog.visibility import visible
 from tilth.model.delta import Delta
 from tilth.model.lease import Lease
 from tilth.model.mutation import Mutation
-from tilth.model.offset import TopicPartition
+from tilth.model.offset import StoredOffset, Subscription, TopicPartition
 from tilth.model.part import Entry, Part, TrashItem
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 from tilth.model.txn import Txn
@@ -100,17 +101,35 @@ def load_state(
             offsets=load_offsets(view, table),
             open_gaps=tuple(gap for gap in gaps if not gap.resolution),
         )
-    return CommitState(tables=tables, kafka=kafka)
+    subscriptions = _load_subscriptions(view, batch, updates)
+    return CommitState(tables=tables, kafka=kafka, subscriptions=subscriptions)
 
 
-def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, int]:
+def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, StoredOffset]:
     """The stored offsets of a Kafka table: the next to read of each topic partition."""
     start, end = span(Space.OFFSET, kafka_table)
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, StoredOffset] = {}
     for key, found in view.scan(start, end):
         _, topic, partition = unpack(key, "ssi")
-        offsets[TopicPartition(str(topic), int(partition))] = codec.INTEGERS.decode(key, found.value)
+        stored = codec.OFFSETS.decode(key, found.value)
+        # An older program took the answer of a broker that did not answer for an offset.
+        if stored.offset >= 0:
+            offsets[TopicPartition(str(topic), int(partition))] = stored
     return offsets
+
+
+def _load_subscriptions(
+    view: ReadView, batch: Batch, updates: Iterable[Update]
+) -> dict[SubscriptionKey, Subscription | None]:
+    found: dict[SubscriptionKey, Subscription | None] = {}
+    for update in updates:
+        if isinstance(update, SubscriptionUpdate):
+            key = pack(Space.SUBSCRIPTION, *update.subscription.key)
+            stored = view.get(key)
+            batch.preconditions.append(unchanged(key, stored))
+            decoded = None if stored is None else codec.SUBSCRIPTIONS.decode(key, stored.value)
+            found[update.subscription.key] = decoded
+    return found
 
 
 def load_shown(view: ReadView, table: str, partition: str, shown: ShownParts, *, stored: int) -> tuple[Part, ...]:

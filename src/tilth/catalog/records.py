@@ -23,6 +23,15 @@ class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
     is_going: bool = False
 
 
+class FormerKafkaTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kafka table that is gone for good, and whose ledger is kept: rows that it brought are still there."""
+
+    database: str
+    name: str
+    #: Uuids of the tables that hold them.
+    targets: tuple[str, ...]
+
+
 class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     """What each commit to a table (or to a Kafka table's offsets) raises."""
 
@@ -40,6 +49,8 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = -1
     #: Visible segments of all partitions.
     segments: int = 0
+    #: When the newest TRUNCATE was committed, after which nothing was brought back; 0: never.
+    emptied_ts: int = 0
     #: When a drop was made and when it was undone, of the newest drops that were: between these times the table showed
     #: less than a read of then finds now.
     undone: tuple[tuple[int, int], ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -21,6 +22,7 @@ from tilth.catalog.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
     ReservedNameError,
+    SchemaChangedError,
     TableExistsError,
     WrongEngineError,
 )
@@ -43,7 +45,7 @@ from tilth.catalog.names import (
 from tilth.catalog.records import DatabaseRecord, DroppedTable
 from tilth.catalog.requirements import check_planned
 from tilth.model.part import Part
-from tilth.model.table import Relation, Schema, TableDef, ViewDef, full_name
+from tilth.model.table import KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 
 NO_SECRETS: Mapping[str, str] = {}
 
@@ -250,9 +252,42 @@ class Tables:
 
         return change(self._kv, self._clock, plan)
 
-    def rename(self, uuid: str, database: str, name: str) -> Relation:
-        """The relation under its new name; its data stays where it is. Raises TableExistsError,
-        DatabaseNotFoundError.
+    def alter_kafka(
+        self, checked: KafkaDef, schema: Schema, *, next_column_id: int, views: Collection[tuple[ViewDef, TableDef]]
+    ) -> KafkaDef:
+        """Give a Kafka table other columns, and its views the columns that they fill with them, in one commit.
+
+        `checked` is the table that the statement was checked against; `views`: all views that read it, as they become,
+        with their targets. Raises SchemaChangedError where somebody else has changed any of them meanwhile,
+        TableNotFoundError.
+        """
+        key = pack(Space.RELATION, checked.uuid)
+
+        def plan(view: ReadView) -> Plan[KafkaDef]:
+            changed = msgspec.structs.replace(checked, schema=schema, next_column_id=next_column_id)
+            before = {each.uuid: each for each in views_on(view, Space.VIEW_OF, checked.uuid)}
+            are_same = relation_of(view, checked.uuid) == checked and before.keys() == {each.uuid for each, _ in views}
+            puts = {key: codec.RELATIONS.encode(changed)}
+            preconditions = [unchanged(key, view.get(key))]
+            for each, target in views:
+                view_key, target_key = pack(Space.RELATION, each.uuid), pack(Space.RELATION, target.uuid)
+                preconditions += [unchanged(one, view.get(one)) for one in (view_key, target_key)]
+                puts[view_key] = codec.RELATIONS.encode(each)
+                now, known = relation_of(view, target.uuid), before.get(each.uuid, each)
+                is_known = msgspec.structs.replace(known, target_columns=each.target_columns) == each
+                are_same = are_same and is_known and isinstance(now, TableDef) and now.schema == target.schema
+            if not are_same:
+                hint = "nothing has changed: retry the statement"
+                raise SchemaChangedError(table=full_name(checked), hint=hint)
+            return Plan(result=changed, preconditions=preconditions, puts=puts)
+
+        return change(self._kv, self._clock, plan)
+
+    def rename(
+        self, uuid: str, database: str, name: str, *, pinned: Mapping[str, str] = MappingProxyType({})
+    ) -> Relation:
+        """The relation under its new name; its data stays where it is. `pinned`: settings of a Kafka table that it
+        keeps from now on where it does not have them. Raises TableExistsError, DatabaseNotFoundError.
         """
         check_not_system(database)
         key = pack(Space.RELATION, uuid)
@@ -262,6 +297,8 @@ class Tables:
             if (relation.database, relation.name) == (database, name):
                 return Plan(result=relation)
             renamed: Relation = msgspec.structs.replace(relation, database=database, name=name)
+            if isinstance(renamed, KafkaDef):
+                renamed = msgspec.structs.replace(renamed, settings={**pinned, **renamed.settings})
             puts, preconditions = added_name(view, renamed)
             return Plan(
                 result=renamed,

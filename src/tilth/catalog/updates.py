@@ -6,12 +6,12 @@ Covers: the nouns and what each needs to be loaded. Does not cover: their meanin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from tilth.model.delta import Seen, WrittenDelta
 from tilth.model.mutation import MutationKind
-from tilth.model.offset import IngestGap, LedgerEntry, OffsetRange, TopicPartition
+from tilth.model.offset import IngestGap, LedgerEntry, OffsetRange, StoredOffset, Subscription, TopicPartition
 from tilth.model.part import PartName, WrittenPart
 from tilth.model.table import Schema
 
@@ -176,39 +176,66 @@ class AdvanceOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetOffsets:
-    """Moves positions, whatever they were."""
+    """Moves positions. Requires that those in `before` are as given; raises InvalidInputError for an offset below 0."""
 
     kafka_table: str
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, StoredOffset]
+    #: Topic partitions that have no offset any more.
+    forgotten: tuple[TopicPartition, ...] = ()
+    before: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClearOffsets:
-    """Forgets all positions."""
+class Subscribe:
+    """The Kafka table reads the topic for the group from now on, and its offsets are the group's: where `before` keeps
+    offsets, they become the Kafka table's. Requires that the stored subscription is `before`, and that no other Kafka
+    table has it.
+    """
 
-    kafka_table: str
+    subscription: Subscription
+    before: Subscription | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The Kafka table does not read the topic for the group any more: the subscription keeps its offsets. Requires that
+    the subscription is as given.
+    """
+
+    subscription: Subscription
+    #: Uuids of the tables that the Kafka table has written to.
+    targets: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsubscribe:
+    """Forgets the subscription; the Kafka table's offsets stay. Requires that the subscription is as given."""
+
+    subscription: Subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddLedger:
-    """What the round did; its commit_ts is filled in."""
+    """What the round did; its commit_ts is filled in, and the ids of its topics as the stored offsets have them."""
 
     entry: LedgerEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddGap:
-    """Offsets that could not be read."""
+    """Offsets that could not be read. Requires that the stored offset, where there is one, is the gap's first."""
 
     gap: IngestGap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveGaps:
-    """Writes a user's decision into every open gap of a Kafka table."""
+    """Writes a decision, or why it is none, into open gaps of a Kafka table."""
 
     kafka_table: str
     resolution: str
+    #: Those of these topic partitions; None: all.
+    partitions: frozenset[TopicPartition] | None = None
 
 
 TableUpdate = (
@@ -225,7 +252,8 @@ TableUpdate = (
     | RewritePart
     | AcceptMutation
 )
-KafkaUpdate = AdvanceOffsets | SetOffsets | ClearOffsets | AddLedger | AddGap | ResolveGaps
+SubscriptionUpdate = Subscribe | Release | Unsubscribe
+KafkaUpdate = AdvanceOffsets | SetOffsets | SubscriptionUpdate | AddLedger | AddGap | ResolveGaps
 Update = TableUpdate | KafkaUpdate
 
 
@@ -236,6 +264,10 @@ def kafka_of(update: KafkaUpdate) -> str:
             return entry.kafka_table
         case AddGap(gap=gap):
             return gap.kafka_table
+        case Subscribe(subscription=subscription) | Release(subscription=subscription):
+            return subscription.kafka_table
+        case Unsubscribe(subscription=subscription):
+            return subscription.kafka_table
         case _:
             return update.kafka_table
 

@@ -15,6 +15,7 @@ from tilth.ingest.errors import (
     BrokenMessageError,
     BrokerUnavailableError,
     FormatError,
+    GroupInUseError,
     OffsetGapError,
     ResetError,
     UnknownTopicError,
@@ -23,6 +24,8 @@ from tilth.ingest.errors import (
 from tilth.ingest.kafka import BrokerClient
 from tilth.ingest.library import secrets_in
 from tilth.ingest.manager import ConsumeManager
+from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
+from tilth.ingest.reach import Offset, PartitionEnd
 from tilth.ingest.reset import OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
 from tilth.ingest.settings import (
     INGEST_SETTINGS,
@@ -31,13 +34,15 @@ from tilth.ingest.settings import (
     KafkaConfig,
     MissingSettingError,
     certificates_folder,
+    group_of,
     ingest_settings,
     read_config,
 )
 from tilth.ingest.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, PartitionStats
+from tilth.ingest.subscriptions import standing_of
 from tilth.ingest.task import consume_runner
 from tilth.ingest.verify import Check, VerifyReport
-from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view
+from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view, constant_defaults
 
 __all__ = [
     "DEAD_LETTER_SCHEMA",
@@ -57,12 +62,15 @@ __all__ = [
     "DependencyMissingError",
     "FormatError",
     "FusedPlan",
+    "GroupInUseError",
     "IngestSettings",
     "KafkaConfig",
     "MissingSettingError",
+    "Offset",
     "OffsetGapError",
     "OffsetMark",
     "OffsetReset",
+    "PartitionEnd",
     "PartitionStats",
     "ResetError",
     "SqlPlan",
@@ -74,12 +82,18 @@ __all__ = [
     "ViewError",
     "ViewPlan",
     "certificates_folder",
+    "check_group",
     "check_kafka",
     "check_library",
     "check_view",
+    "constant_defaults",
     "consume_runner",
     "dead_letter_table",
+    "group_of",
     "ingest_settings",
+    "pinned_group",
     "read_config",
+    "reads_elsewhere",
     "secrets_in",
+    "standing_of",
 ]

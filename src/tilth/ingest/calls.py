@@ -11,9 +11,10 @@ from typing import Protocol
 
 import msgspec
 
+from tilth.ingest.reach import HeardEnd
 from tilth.ingest.rounds import RoundFacts, Scope, TableChanges
 from tilth.model.lease import Fence
-from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 from tilth.model.secret import Secrets
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, TableDef, ViewDef
@@ -22,7 +23,7 @@ from tilth.model.table import KafkaDef, TableDef, ViewDef
 class Position(msgspec.Struct, frozen=True):
     place: TopicPartition
     #: The next offset to read.
-    offset: int
+    stored: StoredOffset
 
 
 class ViewOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +105,16 @@ class RoundCommitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What an idle consumer saw: how far its partitions reach."""
+    """What a consumer saw between two rounds: how far its partitions reach."""
 
     kafka_table: str
     consumer: int
     fence: Fence
-    ends: tuple[Position, ...]
+    ends: tuple[HeardEnd, ...]
+    #: Messages that make a round of the largest size, by what they weighed so far.
+    messages_max: int = 0
+    #: What bounds it: the name of a setting.
+    bounded_by: str = ""
 
 
 class ConsumerCalls(Protocol):

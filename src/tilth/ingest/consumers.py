@@ -24,11 +24,13 @@ from tilth.catalog import (
     InsertPart,
     NoRowsSince,
     Requirement,
+    SchemaChangedError,
     SchemaIs,
     TxnFinishedError,
     TxnNotFoundError,
     Update,
 )
+from tilth.ingest.activity import Activity, Doing
 from tilth.ingest.calls import (
     ENCODER,
     BeginGranted,
@@ -45,7 +47,7 @@ from tilth.ingest.definitions import Definitions
 from tilth.ingest.stats import ConsumeEventKind, ConsumerStats, PartitionStats
 from tilth.ingest.telling import Teller, told
 from tilth.model.lease import Fence
-from tilth.model.offset import LedgerEntry, OffsetRange, TopicPartition
+from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
@@ -66,7 +68,12 @@ class _Known:
     handle: Handle | None = None
     #: Of the round that it has begun and not committed; 0: none.
     txn: int = 0
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    #: Of that round.
+    ranges: tuple[OffsetRange, ...] = ()
+    #: The Kafka table as the consumer knows it; None: it was never dispatched.
+    kafka: KafkaDef | None = None
+    rows_max: int = 0
+    activity: Activity = field(default_factory=lambda: Activity({}, 0))
     rounds: int = 0
     messages: int = 0
     rows: int = 0
@@ -110,7 +117,7 @@ class Consumers:
         self,
         index: int,
         definitions: Definitions,
-        positions: Mapping[TopicPartition, int],
+        positions: Mapping[TopicPartition, StoredOffset],
         *,
         root: str,
         when_ended: Callable[[Ended], None],
@@ -125,7 +132,7 @@ class Consumers:
             dead_letters=definitions.dead_letters,
             consumer=index,
             fence=lease.fence,
-            positions=tuple(Position(place, offset) for place, offset in positions.items()),
+            positions=tuple(Position(place, stored) for place, stored in positions.items()),
             root=root,
             secrets=definitions.secrets,
         )
@@ -133,7 +140,9 @@ class Consumers:
         payload = ENCODER.encode(order)
         spec = self._dispatcher.new_spec(TaskKind.CONSUME, warehouse=WRITE_WAREHOUSE, table=name, payload=payload)
         with self._lock:
-            known.fence = lease.fence
+            known.fence, known.kafka, known.rows_max = lease.fence, definitions.kafka, definitions.config.block_rows
+            offsets = {place: stored.offset for place, stored in positions.items()}
+            known.activity = Activity(offsets, self._clock.now_ms())
         handle = self._dispatcher.submit(spec)
         with self._lock:
             known.handle = handle
@@ -188,9 +197,18 @@ class Consumers:
             if is_failure:
                 known.last_exception, known.last_exception_ms = told(ended.error), self._clock.now_ms()
 
-    def stats(
-        self, index: int, places: Iterable[TopicPartition], *, state: str, stored: Mapping[TopicPartition, int]
-    ) -> ConsumerStats:
+    def doing(self, index: int) -> Doing:
+        """What a consumer that runs is doing."""
+        known = self._of(index)
+        with self._lock:
+            return known.activity.doing(now_ms=self._clock.now_ms())
+
+    def dead(self) -> int:
+        """Messages that became dead letters since the server started."""
+        with self._lock:
+            return sum(known.dead for known in self._known.values())
+
+    def stats(self, index: int, partitions: Iterable[PartitionStats], *, state: str, reason: str = "") -> ConsumerStats:
         known = self._of(index)
         with self._lock:
             return ConsumerStats(
@@ -200,10 +218,7 @@ class Consumers:
                 consumer=index,
                 state=state,
                 task="" if known.handle is None else known.handle.id,
-                partitions=tuple(
-                    PartitionStats(place=place, offset=stored.get(place, -1), end=known.ends.get(place, -1))
-                    for place in places
-                ),
+                partitions=tuple(partitions),
                 rounds=known.rounds,
                 messages=known.messages,
                 rows=known.rows,
@@ -213,6 +228,7 @@ class Consumers:
                 last_exception=known.last_exception,
                 last_exception_ms=known.last_exception_ms,
                 slowed=known.slowed,
+                reason=reason,
             )
 
     def slowed(self) -> str:
@@ -223,8 +239,10 @@ class Consumers:
     # --- for the consumers -------------------------------------------------------------------------------------------
 
     def begin(self, call: BeginRound) -> BeginGranted:
-        """Raises FencedError when the consumer is not the one that was dispatched last."""
-        self._current(call.consumer, call.fence)
+        """Raises FencedError when the consumer is not the one that was dispatched last, and SchemaChangedError when the
+        Kafka table has other columns by now: from the ALTER on no message is read by the old ones.
+        """
+        self._check_columns(self._current(call.consumer, call.fence))
         txn = self._catalog.transactions.begin(
             f"consume {full_name(self._kafka)} {call.consumer}",
             outputs=[TxnOutput(table=table, tasks=call.tasks) for table in call.tables],
@@ -234,7 +252,8 @@ class Consumers:
         with self._lock:
             is_current = known.fence == call.fence
             if is_current:
-                known.txn = txn.id
+                known.txn, known.ranges = txn.id, call.ranges
+                known.activity.began(call.ranges, rows_max=known.rows_max, now_ms=self._clock.now_ms())
         if not is_current:
             # Replaced while the transaction was made: nobody else would settle it.
             self._catalog.transactions.abort(txn.id, "its consumer was replaced")
@@ -272,8 +291,9 @@ class Consumers:
         with self._lock:
             known.partitions = _partitions(call)
             task = "" if known.handle is None else known.handle.id
+            updates = self._updates(call, known.ranges)
         self._dispatcher.committing(task)
-        committed = self._catalog.transactions.commit_or_raise(call.txn, self._updates(call), requirements)
+        committed = self._catalog.transactions.commit_or_raise(call.txn, updates, requirements)
         facts = call.facts
         with self._lock:
             if known.txn == call.txn:
@@ -284,13 +304,15 @@ class Consumers:
             known.dead += facts.dead
             known.bytes += facts.bytes
             known.last_commit_ms = self._clock.now_ms()
+            known.activity.committed(known.ranges, now_ms=known.last_commit_ms)
         self._teller.committed(call)
         return RoundCommitted(commit_ts=committed.commit_ts)
 
     def heard(self, call: Heard) -> None:
         known = self._current(call.consumer, call.fence)
         with self._lock:
-            known.ends = {each.place: each.offset for each in call.ends}
+            ends = {each.position: each.end for each in call.ends}
+            known.activity.heard(ends, now_ms=self._clock.now_ms())
 
     def _requirements(self, call: RoundDone) -> list[Requirement]:
         """The columns are those that were written, and the partitions take another part."""
@@ -306,17 +328,30 @@ class Consumers:
             requirements.append(NoRowsSince(table=scope.table, ts=change.ts, partitions=scope.partitions))
         return requirements
 
-    def _updates(self, call: RoundDone) -> list[Update]:
+    def _updates(self, call: RoundDone, begun: Iterable[OffsetRange]) -> list[Update]:
+        """`begun`: the ranges that the round was begun with."""
         facts = call.facts
         stored: dict[str, int] = {}
         for written in facts.parts:
             stored[written.table] = stored.get(written.table, 0) + written.part.rows
+        epochs = {TopicPartition(each.topic, each.partition): each.end_epoch for each in begun}
         ranges = tuple(
-            OffsetRange(topic=each.topic, partition=each.partition, start=each.start, end=each.end)
+            OffsetRange(
+                topic=each.topic,
+                partition=each.partition,
+                start=each.start,
+                end=each.end,
+                end_epoch=epochs.get(TopicPartition(each.topic, each.partition), -1),
+            )
             for each in facts.ranges
         )
         entry = LedgerEntry(
-            txn=call.txn, kafka_table=self._kafka.uuid, consumer=call.consumer, ranges=facts.ranges, stored=stored
+            txn=call.txn,
+            kafka_table=self._kafka.uuid,
+            consumer=call.consumer,
+            ranges=facts.ranges,
+            stored=stored,
+            targets=tuple(each.table for each in call.schemas),
         )
         return [
             *(InsertPart(table=written.table, written=written.part) for written in facts.parts),
@@ -328,6 +363,12 @@ class Consumers:
             AdvanceOffsets(kafka_table=self._kafka.uuid, ranges=ranges),
             AddLedger(entry=entry),
         ]
+
+    def _check_columns(self, known: _Known) -> None:
+        now = self._catalog.tables.by_id(self._kafka.uuid)
+        if isinstance(now, KafkaDef) and known.kafka is not None and now.schema != known.kafka.schema:
+            hint = "a consumer that knows them takes over by itself"
+            raise SchemaChangedError("the Kafka table's columns have changed", table=full_name(now), hint=hint)
 
     def _current(self, index: int, fence: Fence) -> _Known:
         known = self._of(index)

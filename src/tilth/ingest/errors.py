@@ -4,7 +4,7 @@ about.
 
 from __future__ import annotations
 
-from tilth.base.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from tilth.base.errors import ConflictError, InvalidInputError, NotFoundError, RetryError, UnavailableError
 
 
 class BrokerUnavailableError(UnavailableError):
@@ -17,6 +17,18 @@ class UnknownTopicError(NotFoundError):
     """the broker has no such topic"""
 
     code = "UNKNOWN_TOPIC"
+
+
+class GroupInUseError(ConflictError):
+    """another Kafka table reads this topic for the same consumer group"""
+
+    code = "GROUP_IN_USE"
+
+
+class LeaderChangedError(RetryError):
+    """the leader of a topic partition changed while it was read"""
+
+    code = "LEADER_CHANGED"
 
 
 class OffsetGapError(ConflictError):

@@ -1,19 +1,20 @@
 """Talking to brokers: metadata, offsets, messages of explicit ranges.
 
 Covers: everything that needs the Kafka client. Does not cover: decoding (decode.py), which offsets are right
-(manager.py).
+(positions.py).
 Always holds: partitions are assigned by hand, no consumer group is joined, nothing is committed to the broker but by
-`commit`; a range ends by position, so holes of compacted topics and of transactions are passed. See also: MEASURED.md.
+`commit`; a range ends by position, so holes of compacted topics and of transactions are passed; an answer that is none
+is an error, never an offset (reach.py). See also: MEASURED.md.
 """
 
 from __future__ import annotations
 
-import logging
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
@@ -22,12 +23,12 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
+from tilth.base.logs import Log
 from tilth.base.secrets import without_secrets
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
+from tilth.ingest.reach import Offset, PartitionEnd, Topics, offset_or_none, topic_id_of
 from tilth.ingest.settings import KafkaConfig
-from tilth.model.offset import OffsetRange, TopicPartition
-
-T = TypeVar("T")
+from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 
 REQUEST_SECONDS_MAX = 5.0
 #: A range whose next message does not come for so long is given up; the next round tries again.
@@ -36,6 +37,11 @@ _BATCH_MESSAGES = 5_000
 _POLL_SECONDS = 0.1
 _RECEIVE_BYTES_MIN = 100_000_000
 _QUEUED_KIB = 16_384
+_PROBE_BYTES = 65_536
+#: What the client library may have had to say between two calls; more is left for the next.
+_EVENTS_MAX = 100_000
+_UNCOMMITTED = "READ_UNCOMMITTED"
+_HINT = "check that the brokers run and that kafka_broker_list names them"
 
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _UNKNOWN = (
@@ -49,10 +55,7 @@ _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIM
 
 _error_of = operator.methodcaller("error")
 
-# The client library's own lines would go to standard error; what matters comes back as an error.
-_silent = logging.getLogger("tilth.ingest.librdkafka")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
+_log = Log("ingest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,83 +68,204 @@ class Fetched:
     messages: Sequence[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """What a consumer finds: a message, or the end of its topic partition."""
+
+    offset: int
+    #: Of the message's leader; -1 at the end.
+    epoch: int
+
+
+class Holds(Enum):
+    """Whether a topic partition still is the log in which a stored offset was reached."""
+
+    YES = auto()
+    #: A leader says that the log of that time ended before the offset.
+    NO = auto()
+    UNKNOWN = auto()
+
+
 class BrokerClient:
-    """Asks the brokers of one Kafka table. Every call raises BrokerUnavailableError or UnknownTopicError."""
+    """Asks the brokers of one Kafka table. Every call raises BrokerUnavailableError or UnknownTopicError.
+
+    One thread at a time. Nothing is waited for in the background: what the client library has to say between two calls
+    is dropped with the next one.
+    """
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         try:
-            self._admin = AdminClient(_settings(config), logger=_silent)
+            self._admin: AdminClient | None = AdminClient(_settings(config))
         except (KafkaException, ValueError, TypeError) as error:
             raise _unavailable(config, error) from None
-        self._committer: confluent_kafka.Consumer | None = None
+        # Any: a future of the client library.
+        self._committing: Any = None
 
-    def partitions(self) -> dict[str, int]:
-        """How many partitions each topic of the Kafka table has."""
+    def topics(self) -> Topics:
+        """The cluster, how many partitions each topic of the Kafka table has, and the topics' ids."""
+        admin = self._client()
         try:
-            found = self._admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+            found = admin.list_topics(timeout=REQUEST_SECONDS_MAX)
         except KafkaException as error:
             raise _unavailable(self._config, error) from error
-        counts = {topic: len(found[topic].partitions) for topic in self._config.topics if topic in found}
+        counts = {topic: len(found.topics[topic].partitions) for topic in self._config.topics if topic in found.topics}
         missing = [topic for topic in self._config.topics if not counts.get(topic)]
         if missing:
             raise _unknown(self._config, missing[0])
-        return counts
+        # Any: the library's own type says that it is None.
+        cluster: Any = found.cluster_id
+        return Topics(cluster=cluster or "", partitions=counts, ids=self.topic_ids())
 
     def topic_ids(self) -> dict[str, str]:
         """An id for each topic that is another one once the topic was deleted and made again."""
-        topics = confluent_kafka.TopicCollection(list(self._config.topics))
-        futures = self._ask(lambda: self._admin.describe_topics(topics, request_timeout=REQUEST_SECONDS_MAX))
-        return {topic: str(self._answer(future, topic).topic_id) for topic, future in futures.items()}
+        topics, admin = confluent_kafka.TopicCollection(list(self._config.topics)), self._client()
+        futures = self._ask(lambda: admin.describe_topics(topics, request_timeout=REQUEST_SECONDS_MAX))
+        return {topic: topic_id_of(self._answer(future, topic).topic_id, topic) for topic, future in futures.items()}
 
-    def earliest(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The first offsets that are still there."""
-        return self._offsets(places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # the library's own
+        answers = self._offsets(places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # the library's own
+        return {place: self._offset(place, answer.offset) for place, answer in answers()}
 
-    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets up to which can be read now: behind the last message that is not in an open transaction."""
-        return self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # the library's own
-
-    def at_time(self, places: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-        """The offsets of the first messages at or after a time; the end where there is none."""
-        found = self._offsets(places, OffsetSpec.for_timestamp(timestamp_ms))
-        late = [place for place, offset in found.items() if offset < 0]
-        return found | (self.ends(late) if late else {})
-
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tells the broker for lag monitors; best effort: what goes wrong has no consequence, and is not told."""
-        try:
-            if self._committer is None:
-                self._committer = confluent_kafka.Consumer(
-                    _settings(self._config) | {"group.id": self._config.group, "enable.auto.commit": False},
-                    logger=_silent,
-                )
-            told = [confluent_kafka.TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
-            self._committer.commit(offsets=told, asynchronous=True)
-        except KafkaException as error:
-            _silent.debug("commit: %s", error)
-
-    def close(self) -> None:
-        if self._committer is not None:
-            self._committer.close()
-            self._committer = None
-
-    def _offsets(self, places: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        if not places:
-            return {}
-        level = "READ_COMMITTED" if self._config.isolation == "read_committed" else "READ_UNCOMMITTED"
-        isolation = getattr(confluent_kafka.IsolationLevel, level)
-        asked = {confluent_kafka.TopicPartition(place.topic, place.partition): spec for place in places}
-        futures = self._ask(
-            lambda: self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
-        )
+    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        """How far the topic partitions reach."""
+        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's own
+        # Both are asked before either is waited for. The high watermark comes last: it is never the smaller one.
+        stable = self._offsets(places, latest)
+        high = stable if self._isolation == _UNCOMMITTED else self._offsets(places, latest, isolation=_UNCOMMITTED)
+        stables = {place: self._offset(place, answer.offset) for place, answer in stable()}
         return {
-            TopicPartition(each.topic, each.partition): int(self._answer(future, each.topic).offset)
-            for each, future in futures.items()
+            place: PartitionEnd(
+                stable=stables[place],
+                high=max(stables[place], self._offset(place, answer.offset)),
+                epoch=_epoch(answer.leader_epoch),
+            )
+            for place, answer in high()
         }
 
+    def at_time(self, places: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, Offset]:
+        """The offsets of the first messages at or after a time; the end where there is none."""
+        answers = self._offsets(places, OffsetSpec.for_timestamp(timestamp_ms))
+        found = {place: self._offset_or_none(place, answer.offset) for place, answer in answers()}
+        late = self.ends([place for place, offset in found.items() if offset is None])
+        return {place: late[place].stable if offset is None else offset for place, offset in found.items()}
+
+    def holds(self, place: TopicPartition, stored: StoredOffset) -> tuple[Holds, int]:
+        """Whether the topic partition still is the log in which the offset was stored, by the leader epoch of then;
+        with NO, the offset up to which it is. UNKNOWN where no broker answers in time, and without an epoch.
+        """
+        self._client()
+        if stored.epoch < 0:
+            return Holds.UNKNOWN, -1
+        # A consumer that may not move says for certain that the offset is good: it reads there.
+        if self._first_event(place, stored, reset="error") is not None:
+            return Holds.YES, -1
+        # One that may move goes to where the logs part, and finds there what a later leader has written. Where nobody
+        # could tell, it goes to the end; a leader that is out of date has no message of a later one.
+        found = self._first_event(place, stored, reset="latest")
+        if found is not None and found.offset < stored.offset and found.epoch > stored.epoch:
+            return Holds.NO, found.offset
+        return Holds.UNKNOWN, -1
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Gives the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence. Nothing is
+        sent while the last ones are under way.
+        """
+        if self._committing is not None and not self._committing.done():
+            return
+        told = [confluent_kafka.TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
+        group, admin = confluent_kafka.ConsumerGroupTopicPartitions(self._config.group, told), self._client()
+        try:
+            futures = admin.alter_consumer_group_offsets([group], request_timeout=REQUEST_SECONDS_MAX)
+        except (KafkaException, ValueError) as error:
+            _log.debug("offsets_not_committed", table=self._config.table, reason=error)
+            return
+        self._committing = futures[self._config.group]
+
+    def close(self) -> None:
+        """Ends the client's threads; the object cannot be used any more."""
+        self._admin = self._committing = None
+
+    def _client(self) -> AdminClient:
+        """The client, without what it had to say since the last call: it would keep all of it."""
+        assert self._admin is not None, "the client is closed"
+        for _ in range(_EVENTS_MAX):
+            if not self._admin.poll(0):
+                break
+        return self._admin
+
+    @property
+    def _isolation(self) -> str:
+        return "READ_COMMITTED" if self._config.isolation == "read_committed" else _UNCOMMITTED
+
+    # Any: the client library's answers.
+    def _offsets(
+        self, places: Collection[TopicPartition], spec: OffsetSpec, *, isolation: str | None = None
+    ) -> Callable[[], Iterator[tuple[TopicPartition, Any]]]:
+        """Asks; the function that is returned waits for the answers."""
+        if not places:
+            return lambda: iter(())
+        admin, level = self._client(), getattr(confluent_kafka.IsolationLevel, isolation or self._isolation)
+        asked = {confluent_kafka.TopicPartition(place.topic, place.partition): spec for place in places}
+        futures = self._ask(
+            lambda: admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_SECONDS_MAX)
+        )
+        return lambda: (
+            (TopicPartition(each.topic, each.partition), self._answer(future, each.topic))
+            for each, future in futures.items()
+        )
+
+    def _offset(self, place: TopicPartition, answer: int) -> Offset:
+        found = self._offset_or_none(place, answer)
+        if found is None:
+            raise self._no_offset(place, answer)
+        return found
+
+    def _offset_or_none(self, place: TopicPartition, answer: int) -> Offset | None:
+        try:
+            return offset_or_none(int(answer))
+        except ValueError as error:
+            raise self._no_offset(place, answer) from error
+
+    def _no_offset(self, place: TopicPartition, answer: int) -> BrokerUnavailableError:
+        return BrokerUnavailableError(
+            "the Kafka broker does not answer how far a topic partition reaches",
+            table=self._config.table,
+            brokers=self._config.brokers,
+            topic=place.topic,
+            partition=place.partition,
+            answer=answer,
+            hint=_HINT,
+        )
+
+    def _first_event(self, place: TopicPartition, stored: StoredOffset, *, reset: str) -> _Event | None:
+        """The first message that a consumer finds, or the partition's end; None: an error, or nothing in time."""
+        settings = _fetch_settings(self._config) | {"auto.offset.reset": reset, "queued.min.messages": 1}
+        settings |= {"max.partition.fetch.bytes": _PROBE_BYTES}
+        try:
+            consumer = _consumer(self._config, settings)
+            try:
+                start = (place.topic, place.partition, stored.offset)
+                consumer.assign([confluent_kafka.TopicPartition(*start, leader_epoch=stored.epoch)])
+                for _ in range(round(REQUEST_SECONDS_MAX / _POLL_SECONDS)):
+                    message = consumer.poll(_POLL_SECONDS)
+                    error = None if message is None else message.error()
+                    if message is None or (error is not None and error.code() in _PASSING):
+                        continue
+                    offset = message.offset()
+                    is_event = error is None or error.code() == KafkaError._PARTITION_EOF
+                    if offset is None or not is_event:
+                        return None
+                    return _Event(offset, _epoch(message.leader_epoch()) if error is None else -1)
+                return None
+            finally:
+                consumer.close()
+        except (KafkaException, RuntimeError) as error:
+            raise _unavailable(self._config, error) from error
+
     # Any: futures of the client library.
-    def _ask(self, call: Any) -> dict[Any, Any]:
+    def _ask(self, call: Callable[[], Any]) -> dict[Any, Any]:
         try:
             return dict(call())
         except KafkaException as error:
@@ -169,9 +293,9 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
         return
     next_offsets = {place: each.start for place, each in left.items()}
     only = next(iter(left)) if len(left) == 1 else None
-    consumer = _consumer(config)
+    consumer = _consumer(config, _fetch_settings(config))
     try:
-        consumer.assign([confluent_kafka.TopicPartition(t, p, each.start) for (t, p), each in left.items()])
+        consumer.assign([_assigned(each) for each in left.values()])
         heard = clock.monotonic()
         while left:
             wanted = sum(each.end - next_offsets[place] for place, each in left.items())
@@ -196,13 +320,20 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
         consumer.close()
 
 
-def _consumer(config: KafkaConfig) -> confluent_kafka.Consumer:
+def _consumer(config: KafkaConfig, settings: dict[str, Any]) -> confluent_kafka.Consumer:
     """Raises BrokerUnavailableError for settings that the client library does not take."""
     try:
-        return confluent_kafka.Consumer(_fetch_settings(config), logger=_silent)
+        return confluent_kafka.Consumer(settings)
     except (KafkaException, ValueError, TypeError) as error:
         # The library's error quotes values, secrets included.
         raise _unavailable(config, error) from None
+
+
+def _assigned(each: OffsetRange) -> confluent_kafka.TopicPartition:
+    """Where to read; with a leader epoch, the client library asks first whether the log still is that one."""
+    if each.epoch < 0:
+        return confluent_kafka.TopicPartition(each.topic, each.partition, each.start)
+    return confluent_kafka.TopicPartition(each.topic, each.partition, each.start, leader_epoch=each.epoch)
 
 
 def _by_place(batch: list[Any]) -> dict[tuple[str, int], list[Any]]:
@@ -257,6 +388,9 @@ def _settings(config: KafkaConfig) -> dict[str, Any]:
         "bootstrap.servers": config.brokers,
         "socket.connection.setup.timeout.ms": 5_000,
         "reconnect.backoff.max.ms": 1_000,
+        # The client library's own lines would go to standard error, or into a queue that nobody empties; what matters
+        # comes back as an error.
+        "log_level": 0,
         **dict(config.library),
     }
 
@@ -285,9 +419,12 @@ def _fetch_settings(config: KafkaConfig) -> dict[str, Any]:
 
 def _unavailable(config: KafkaConfig, error: object) -> BrokerUnavailableError:
     told = error.args[0].str() if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) else error
-    hint = "check that the brokers run and that kafka_broker_list names them"
     why = without_secrets(str(told), config.secrets) or "no answer"
-    return BrokerUnavailableError(table=config.table, brokers=config.brokers, why=why, hint=hint)
+    return BrokerUnavailableError(table=config.table, brokers=config.brokers, why=why, hint=_HINT)
+
+
+def _epoch(answer: int | None) -> int:
+    return -1 if answer is None else answer
 
 
 def _unknown(config: KafkaConfig, topic: str) -> UnknownTopicError:

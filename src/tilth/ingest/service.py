@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import assert_never
 
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryPressureError, MemoryReading, reject_chance
 from tilth.base.retry import Retry, retry_rule
+from tilth.base.units import show_count
 from tilth.catalog import Catalog, SchemaChangedError
+from tilth.ingest.activity import describe
 from tilth.ingest.calls import (
     BeginGranted,
     BeginRound,
@@ -33,15 +35,33 @@ from tilth.ingest.calls import (
 )
 from tilth.ingest.consumers import Consumers, Ended
 from tilth.ingest.definitions import Definitions, broker_config, kafka_definition, read_definitions
-from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
+from tilth.ingest.errors import (
+    BrokerUnavailableError,
+    GroupInUseError,
+    LeaderChangedError,
+    OffsetGapError,
+    UnknownTopicError,
+)
+from tilth.ingest.gaps import is_other_topic
 from tilth.ingest.kafka import BrokerClient
 from tilth.ingest.positions import Positions
+from tilth.ingest.reach import PartitionEnd
 from tilth.ingest.reset import OffsetReset
 from tilth.ingest.settings import KafkaConfig
-from tilth.ingest.state import ConsumerState, EndKind, Instruction, Look, ServiceHeart, ServiceState, Start, Stop
-from tilth.ingest.stats import ConsumerStats, EventLog
+from tilth.ingest.state import (
+    ConsumerState,
+    EndKind,
+    Instruction,
+    Look,
+    ServiceHeart,
+    ServiceState,
+    Start,
+    Stop,
+    missing_in,
+)
+from tilth.ingest.stats import ConsumerStats, EventLog, PartitionStats
 from tilth.ingest.telling import Teller, told
-from tilth.model.offset import TopicPartition
+from tilth.model.offset import StoredOffset, TopicPartition
 from tilth.model.service import (
     ALL_TABLES,
     ServiceKind,
@@ -96,8 +116,8 @@ class KafkaService:
         self._certificates_folder = certificates_folder
         #: Why rounds wait for memory; empty: they do not.
         self._pressed = ""
-        self._positions = Positions(clock, catalog, kafka.uuid)
         self._teller = Teller(clock, events, kafka)
+        self._positions = Positions(clock, catalog, kafka.uuid, note=self._teller.note)
         self._consumers = Consumers(clock, catalog, dispatcher, self._teller, kafka, server=server)
         #: Guards the heart; whoever waits for consumers to end waits on the condition.
         self._lock = threading.RLock()
@@ -107,6 +127,11 @@ class KafkaService:
         self._broker: BrokerClient | None = None
         self._broker_config: KafkaConfig | None = None
         self._ends: deque[Ended] = deque()
+        #: How far the topics reach, and their ids, as heard last.
+        self._reaches: dict[TopicPartition, PartitionEnd] = {}
+        self._topic_ids: Mapping[str, str] = {}
+        #: Topic partitions where a consumer did not find its offset, since the last look.
+        self._suspects: set[TopicPartition] = set()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._is_look_due = True
@@ -156,8 +181,7 @@ class KafkaService:
         with self._held():
             broker = BrokerClient(config)
             try:
-                places = _places(broker.partitions())
-                return self._positions.move(kafka, config, broker, reset, places)
+                return self._positions.move(kafka, config, broker, reset, broker.topics())
             finally:
                 broker.close()
 
@@ -168,7 +192,8 @@ class KafkaService:
     def stats(self) -> ServiceStats:
         """The row of `system.bg_threads`."""
         switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)
-        failures, slowed = self._teller.failures, self._consumers.slowed()
+        failures = self._teller.failures(list(self._heart.consumers))
+        reason = self._reason()
         with self._lock:
             running = sum(each.state is ConsumerState.RUNNING for each in self._heart.consumers.values())
             return ServiceStats(
@@ -181,7 +206,7 @@ class KafkaService:
                 until_ms=0 if switch is None else switch.until_ms,
                 asked_by="" if switch is None else switch.query_id,
                 state=self._heart.state.value,
-                reason="; ".join(filter(None, (self._heart.reason, slowed, self._pressed))),
+                reason=reason,
                 wakeups=self._wakeups,
                 last_wakeup_ms=self._last_wakeup_ms,
                 running_tasks=running,
@@ -193,10 +218,52 @@ class KafkaService:
 
     def consumers(self) -> list[ConsumerStats]:
         """The rows of `system.kafka_tables`."""
-        stored = self._catalog.offsets.of(self._kafka.uuid)
+        stored, gaps = self._catalog.offsets.stored(self._kafka.uuid), self._positions.open_gaps()
         with self._lock:
-            known = [(each.index, each.places, each.state.value) for each in self._heart.consumers.values()]
-        return [self._consumers.stats(index, places, state=state, stored=stored) for index, places, state in known]
+            known = [(each.index, each.places, each.state) for each in self._heart.consumers.values()]
+        return [
+            self._consumers.stats(
+                index,
+                [self._partition(place, stored.get(place)) for place in places],
+                state=state.value,
+                reason=self._reason_of(index, state, gaps.intersection(places)),
+            )
+            for index, places, state in known
+        ]
+
+    def _partition(self, place: TopicPartition, stored: StoredOffset | None) -> PartitionStats:
+        topic_id = self._topic_ids.get(place.topic, "")
+        return PartitionStats(
+            place=place,
+            offset=-1 if stored is None else stored.offset,
+            end=self._reaches.get(place),
+            is_of_other_topic=stored is not None and bool(topic_id) and is_other_topic(stored, topic_id),
+        )
+
+    def _reason(self) -> str:
+        """Why the service is in its state, what its consumers wait for, and what a user should know besides."""
+        with self._lock:
+            said = self._heart.reason
+            running = [each.index for each in self._heart.consumers.values() if each.state is ConsumerState.RUNNING]
+        doing = self._described(running) if self._heart.state is ServiceState.RUNNING else ""
+        dead = self._consumers.dead()
+        broken = f"{show_count(dead)} broken messages became dead letters" if dead else ""
+        parts = (f"{said}, {doing}" if doing else said, self._consumers.slowed(), self._pressed, broken)
+        return "; ".join(filter(None, (*parts, self._teller.noted())))
+
+    def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
+        """What one consumer waits for."""
+        if state is ConsumerState.RUNNING:
+            return self._described([index])
+        if gaps:
+            return missing_in(min(gaps))
+        with self._lock:
+            return self._heart.reason
+
+    def _described(self, running: Iterable[int]) -> str:
+        seen = self._definitions
+        interval_ms = 0 if seen is None else seen.config.flush_interval_ms
+        return describe([self._consumers.doing(index) for index in running], flush_interval_ms=interval_ms)
 
     # --- for the consumers -------------------------------------------------------------------------------------------
 
@@ -220,6 +287,7 @@ class KafkaService:
 
     def heard(self, call: Heard) -> None:
         self._consumers.heard(call)
+        self._reaches.update({each.position: each.end for each in call.ends})
 
     def _wait_for_memory(self) -> float:
         """How likely other writers are refused now; a round waits instead. POLICIES.md 12.1."""
@@ -285,8 +353,7 @@ class KafkaService:
             self._clock.wait(self._wake, TROUBLE_SECONDS)
             self._wake.clear()
             self._take_ends()
-        if self._broker is not None:
-            self._broker.close()
+        self._close_broker()
 
     def _pause_seconds(self) -> float:
         is_well = self._heart.state in (ServiceState.RUNNING, ServiceState.STOPPED)
@@ -306,28 +373,36 @@ class KafkaService:
         self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
         switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)
         if switch is not None and switch.state is not SwitchState.RUNNING:
+            self._close_broker()
             return Look(is_wanted=False, because=switch.because)
         try:
             folder = self._certificates_folder
             seen = read_definitions(self._clock, self._catalog, self._ids, self._kafka.uuid, certificates_folder=folder)
         except TilthError as error:
+            self._close_broker()
             return Look(is_wanted=True, missing=str(error))
         self._definitions, self._kafka = seen, seen.kafka
+        suspects, self._suspects = self._suspects, set()
         try:
             broker = self._broker_for(seen.config)
-            counts = broker.partitions()
+            topics = broker.topics()
             # All at once, before any consumer starts: the first offsets of a topic are found for all its partitions.
-            self._positions.settle(seen.kafka, seen.config, broker, _places(counts))
-            gaps = self._positions.check(seen.kafka, seen.config, broker, _places(counts))
+            self._positions.settle(seen.kafka, seen.config, broker, topics)
+            ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
+        except GroupInUseError as error:
+            return Look(is_wanted=True, missing=told(error))
         except (BrokerUnavailableError, UnknownTopicError) as error:
+            self._suspects |= suspects
             self._teller.failed(error)
             return Look(is_wanted=True, trouble=str(error))
+        self._teller.succeeded()
+        self._reaches, self._topic_ids = ends, topics.ids
         return Look(
             is_wanted=True,
             definition=seen.fingerprint(),
             consumers=seen.config.consumers,
-            partitions=counts,
-            gaps=gaps,
+            partitions=topics.partitions,
+            gaps=self._positions.open_gaps(),
         )
 
     def _switches(self) -> list[Switch]:
@@ -337,10 +412,15 @@ class KafkaService:
 
     def _broker_for(self, config: KafkaConfig) -> BrokerClient:
         if self._broker is None or self._broker_config != config:
-            if self._broker is not None:
-                self._broker.close()
+            self._close_broker()
             self._broker, self._broker_config = BrokerClient(config), config
         return self._broker
+
+    def _close_broker(self) -> None:
+        """Nobody asks it for a while: its threads would go on trying to reach brokers."""
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
 
     # --- consumers' lives --------------------------------------------------------------------------------------------
 
@@ -358,7 +438,9 @@ class KafkaService:
         seen = self._definitions
         assert seen is not None, "nothing starts before a look"
         try:
-            positions = self._positions.settle(seen.kafka, seen.config, self._broker_for(seen.config), start.places)
+            positions = self._positions.of(start.places)
+            if len(positions) < len(start.places):
+                raise RetryError("offsets of a topic partition are not known yet", table=full_name(self._kafka))
             self._consumers.dispatch(start.index, seen, positions, root=self._root, when_ended=self._ended)
         except TilthError as error:
             self._ended(Ended(start.index, error))
@@ -385,6 +467,8 @@ class KafkaService:
             self._consumers.over(ended, is_failure=is_failure)
             if ended.error is not None and is_failure:
                 self._teller.failed(ended.error, consumer=ended.index)
+            if isinstance(ended.error, OffsetGapError):
+                self._suspects.add(_place_in(ended.error))
             if kind in (EndKind.STALE, EndKind.ALTERED) or isinstance(ended.error, OffsetGapError):
                 # What it was ordered with is not so any more.
                 self._is_look_due = True
@@ -419,8 +503,8 @@ class KafkaService:
         return self._heart.state is ServiceState.STOPPED and self._heart.is_quiet()
 
 
-def _places(counts: dict[str, int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, p) for topic, count in counts.items() for p in range(count)]
+def _place_in(error: OffsetGapError) -> TopicPartition:
+    return TopicPartition(error.facts["topic"], int(error.facts["partition"]))
 
 
 def _end_kind(error: TilthError | None) -> EndKind:
@@ -433,6 +517,8 @@ def _end_kind(error: TilthError | None) -> EndKind:
             return EndKind.FAILURE
         case SchemaChangedError():
             return EndKind.ALTERED
+        case LeaderChangedError():
+            return EndKind.STALE
         case _ if retry_rule(error.kind) in (Retry.STOP, Retry.CHOOSE_ANEW):
             return EndKind.STALE
         case _:

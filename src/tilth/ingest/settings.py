@@ -101,8 +101,10 @@ BROKERS = _text("kafka_broker_list", "Addresses of brokers, host:port, with comm
 TOPICS = _text("kafka_topic_list", "Topics to read, with commas between. Required.", "topic_list")
 GROUP = _text(
     "kafka_group_name",
-    "The consumer group under which offsets are told to the broker, so that lag monitors see them. Tilth "
-    "itself never reads them back: its own offsets are in the catalog. Empty: `tilth.DATABASE.TABLE`.",
+    "The consumer group that reads the topics. The offsets in Tilth's catalog belong to it: a Kafka table that is made "
+    "anew with the same brokers, topic and group goes on where the group stood, and no second one may read a topic for "
+    "it. The broker is given the offsets too, so that lag monitors see them, but they are never read back. Empty: "
+    "`tilth.DATABASE.TABLE`, which a RENAME does not change.",
     "group_name",
 )
 FORMAT: Setting[Format] = Setting(
@@ -229,8 +231,8 @@ START: Setting[OffsetStart] = Setting(
     default=OffsetStart.EARLIEST,
     parse=_one_of(_STARTS),
     allowed="earliest, latest",
-    doc="Where reading starts when no offset is stored: earliest (the default of Tilth; the client library's "
-    "is latest) takes what the topic holds, latest only what comes from now on. Looked up once, then stored; "
+    doc="Where reading starts when the group has no offset on the topic: earliest (the default of Tilth; the client "
+    "library's is latest) takes what the topic holds, latest only what comes from now on. Looked up once, then stored; "
     "an offset that went lost later is a gap, never a reset. Partitions that are added later are always "
     "read from their first message.",
     aliases=("auto_offset_reset",),
@@ -471,7 +473,7 @@ def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> Ka
         table=full_name(kafka),
         brokers=value_of(values, BROKERS),
         topics=topics,
-        group=value_of(values, GROUP) or f"tilth.{full_name(kafka)}",
+        group=group_of(kafka),
         format=value_of(values, FORMAT),
         envelope=value_of(values, ENVELOPE),
         consumers=value_of(values, CONSUMERS),
@@ -492,6 +494,12 @@ def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> Ka
         numbers_in_strings=value_of(values, NUMBERS_IN_STRINGS),
         csv_delimiter=value_of(values, CSV_DELIMITER),
     )
+
+
+def group_of(kafka: KafkaDef) -> str:
+    """The consumer group that a Kafka table reads for, whatever its other settings are."""
+    given = KAFKA_SETTINGS.canonical(kafka.settings).get(GROUP.name, "").strip()
+    return given or f"tilth.{full_name(kafka)}"
 
 
 def _library(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

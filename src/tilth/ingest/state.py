@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tilth.base.retry import INGEST_BACKOFF_BASE_MS, INGEST_BACKOFF_DOUBLINGS_MAX, backoff_ms
+from tilth.base.units import show_time
 from tilth.ingest.policy.assignment import assign, consumer_count
 from tilth.model.offset import TopicPartition
 
@@ -117,6 +118,8 @@ class ServiceHeart:
         self.state = ServiceState.WAITING
         self.reason = "not looked at yet"
         self._look = Look(is_wanted=False)
+        #: Since when the broker has not answered; 0: it has.
+        self._no_broker_ms = 0
         #: Of what runs or is about to.
         self._definition = ""
         self._partitions: dict[str, int] = {}
@@ -131,8 +134,9 @@ class ServiceHeart:
             return self._rest(ServiceState.WAITING, look.missing)
         if look.trouble:
             # Those that run find out by themselves, or the broker is back before they do.
-            self.state, self.reason = ServiceState.FAILED, look.trouble
+            self._wait_for_broker(look.trouble, now_ms=now_ms)
             return []
+        self._no_broker_ms = 0
         if had_trouble:
             for consumer in self.consumers.values():
                 if consumer.last_end is EndKind.BROKER:
@@ -160,7 +164,10 @@ class ServiceHeart:
             consumer.retry_at_ms = now_ms + next_backoff_ms(consumer.failures)
             if kind in (EndKind.BROKER, EndKind.FAILURE):
                 consumer.failures += 1
-            self.state, self.reason = ServiceState.FAILED, reason
+            if kind is EndKind.BROKER:
+                self._wait_for_broker(reason, now_ms=now_ms)
+            else:
+                self.state, self.reason = ServiceState.FAILED, reason
 
     def committed(self, index: int) -> None:
         """A consumer's round became true."""
@@ -201,6 +208,11 @@ class ServiceHeart:
         self._look = Look(is_wanted=False, because=reason)
         return self._rest(ServiceState.STOPPED, reason)
 
+    def _wait_for_broker(self, why: str, *, now_ms: int) -> None:
+        self._no_broker_ms = self._no_broker_ms or now_ms
+        self.state = ServiceState.FAILED
+        self.reason = f"waiting for the broker since {show_time(self._no_broker_ms)}: {why}"
+
     def _rest(self, state: ServiceState, reason: str) -> list[Instruction]:
         self.state, self.reason = state, reason
         for consumer in self.consumers.values():
@@ -229,14 +241,15 @@ class ServiceHeart:
     def _say(self, look: Look) -> None:
         failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
         if look.gaps:
-            first = min(look.gaps)
-            self.state = ServiceState.FAILED
-            self.reason = (
-                f"messages are missing in {first.topic}/{first.partition}; SYSTEM RESET CONSUME OFFSET decides"
-            )
+            self.state, self.reason = ServiceState.FAILED, missing_in(min(look.gaps))
         elif not failed:
             count = len(self._running())
             self.state, self.reason = ServiceState.RUNNING, f"{count} consumer{'s' if count != 1 else ''}"
+
+
+def missing_in(place: TopicPartition) -> str:
+    """Why a topic partition with a gap is not read."""
+    return f"messages are missing in {place.topic}/{place.partition}; SYSTEM RESET CONSUME OFFSET decides"
 
 
 def _is_active(consumer: Consumer) -> bool:

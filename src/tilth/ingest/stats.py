@@ -7,11 +7,12 @@ from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tilth.ingest.reach import PartitionEnd
 from tilth.model.offset import TopicPartition
 
 
 class ConsumeEventKind(IntEnum):
-    """The events of `system.kafka_log`; the numbers are ByConity's."""
+    """The events of `system.kafka_log`; the numbers up to 7 are ByConity's."""
 
     EMPTY = 0
     POLL = 1
@@ -21,6 +22,8 @@ class ConsumeEventKind(IntEnum):
     EMPTY_MESSAGE = 5
     FILTER = 6
     COMMIT = 7
+    #: Offsets that no round moved: taken over from a group, missing, there again.
+    OFFSETS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +52,22 @@ class PartitionStats:
     place: TopicPartition
     #: The next one to read; -1: nothing stored yet.
     offset: int
-    #: -1: not heard yet.
-    end: int
+    #: None: not heard yet.
+    end: PartitionEnd | None
+    #: Whether the offset is one of an earlier topic of the same name: nothing of this one has been read.
+    is_of_other_topic: bool = False
 
     @property
     def lag(self) -> int:
-        return max(0, self.end - self.offset) if self.end >= 0 and self.offset >= 0 else 0
+        """Messages that were not read, those of open transactions and those behind a gap among them."""
+        if self.end is None or self.offset < 0:
+            return 0
+        return max(0, self.end.high - (0 if self.is_of_other_topic else self.offset))
+
+    @property
+    def uncommitted(self) -> int:
+        """Messages of the lag that are in transactions which are still open."""
+        return 0 if self.end is None else self.end.high - self.end.stable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +92,16 @@ class ConsumerStats:
     last_exception_ms: int
     #: Why its rounds wait before they write, as in `1,200 parts in partition 20240101`; empty: they do not.
     slowed: str = ""
+    #: What it waits for, since when, how fast it reads.
+    reason: str = ""
 
     @property
     def lag(self) -> int:
         return sum(each.lag for each in self.partitions)
+
+    @property
+    def uncommitted(self) -> int:
+        return sum(each.uncommitted for each in self.partitions)
 
 
 class EventLog:

@@ -24,16 +24,17 @@ from tilth.ingest.calls import (
     ConsumerCalls,
     Heard,
     LookAtTables,
-    Position,
     RoundDone,
     SchemaVersion,
 )
-from tilth.ingest.errors import BrokenMessageError, OffsetGapError, UnreadRangesError
+from tilth.ingest.errors import BrokenMessageError, UnreadRangesError
 from tilth.ingest.kafka import BrokerClient
-from tilth.ingest.policy.ranges import backlog, message_budget, plan_round, split, task_count
+from tilth.ingest.policy.ranges import backlog, message_budget, split, task_count
+from tilth.ingest.reach import HeardEnd, PartitionEnd
 from tilth.ingest.rounds import DeadLetters, RoundFacts, RoundJob, TableChanges, tasks_reserved
 from tilth.ingest.settings import ErrorMode, read_config
 from tilth.ingest.spark import run_round
+from tilth.ingest.standing import Standing
 from tilth.ingest.upserts import (
     HERE_BYTES_MAX,
     TRIES_MAX,
@@ -77,7 +78,7 @@ class ResidentConsumer:
         self._context = context
         self._order = order
         self._config = read_config(order.kafka, order.secrets.settings)
-        self._positions = {each.place: each.offset for each in order.positions}
+        self._standing = Standing(full_name(order.kafka), {each.place: each.stored for each in order.positions})
         self._message_bytes = FIRST_MESSAGE_BYTES
         #: Since when messages wait; None: none do.
         self._waiting_since: float | None = None
@@ -92,10 +93,10 @@ class ResidentConsumer:
         try:
             while not self._context.is_cancelled():
                 looked = self._clock.monotonic()
-                ranges = self._due(broker.ends(self._positions))
+                ranges = self._due(broker.ends(self._standing.offsets))
                 if ranges:
-                    self._round(ranges, plans, defaults)
-                    broker.commit(self._positions)
+                    self._round(broker, ranges, plans, defaults)
+                    broker.commit(self._standing.offsets)
                     # What the round left has come since, and waits since then at the earliest.
                     self._waiting_since = looked
                 else:
@@ -117,11 +118,12 @@ class ResidentConsumer:
             for each in self._order.views
         )
 
-    def _due(self, ends: Mapping[TopicPartition, int]) -> tuple[OffsetRange, ...]:
+    def _due(self, ends: Mapping[TopicPartition, PartitionEnd]) -> tuple[OffsetRange, ...]:
         """The next round's ranges, if it is time for one."""
-        self._check_ends(ends)
+        self._standing.check_ends(ends)
         self._tell(ends)
-        waiting = backlog(positions=self._positions, ends=ends)
+        stable = {place: end.stable for place, end in ends.items()}
+        waiting = backlog(positions=self._standing.offsets, ends=stable)
         if waiting == 0:
             self._waiting_since, self._is_behind = None, False
             return ()
@@ -135,9 +137,15 @@ class ResidentConsumer:
         if waiting < budget and not is_old and not self._is_behind:
             return ()
         self._is_behind = waiting > budget
-        return plan_round(positions=self._positions, ends=ends, messages_max=budget)
+        return self._standing.plan(ends, messages_max=budget)
 
-    def _round(self, ranges: tuple[OffsetRange, ...], plans: tuple[ViewPlan, ...], defaults: dict[str, object]) -> None:
+    def _round(
+        self,
+        broker: BrokerClient,
+        ranges: tuple[OffsetRange, ...],
+        plans: tuple[ViewPlan, ...],
+        defaults: dict[str, object],
+    ) -> None:
         started = self._clock.monotonic()
         order = self._order
         cores = self._config.round_tasks_max or self._context.session.sparkContext.defaultParallelism
@@ -174,6 +182,8 @@ class ResidentConsumer:
         facts = run_round(self._context.session, job)
         hit("round.after_files")
         self._check_read(ranges, facts)
+        read = {TopicPartition(each.topic, each.partition) for each in ranges}
+        self._standing.check_same(ranges, ids=broker.topic_ids(), ends=broker.ends(read))
         self._check_broken(facts)
         # A cancelled consumer commits nothing more: somebody may wait for its end to move the offsets.
         self._context.raise_if_cancelled()
@@ -188,8 +198,7 @@ class ResidentConsumer:
         )
         self._commit(done, tables, first_task=tasks)
         hit("round.after_commit")
-        for each in ranges:
-            self._positions[TopicPartition(each.topic, each.partition)] = each.end
+        self._standing.advance(ranges)
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
 
@@ -244,19 +253,6 @@ class ResidentConsumer:
         dead = self._order.dead_letters
         return tables if dead is None else tables | {dead.uuid: dead}
 
-    def _check_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        for place, position in self._positions.items():
-            if ends[place] < position:
-                raise OffsetGapError(
-                    "the topic ends before the stored offset: it was truncated or made anew",
-                    table=self._config.table,
-                    topic=place.topic,
-                    partition=place.partition,
-                    stored=position,
-                    end=ends[place],
-                    hint="SYSTEM RESET CONSUME OFFSET decides where to go on",
-                )
-
     def _check_read(self, ranges: tuple[OffsetRange, ...], facts: RoundFacts) -> None:
         """What is committed as read must have been read, all of it and nothing else."""
         asked = {(each.topic, each.partition, each.start, each.end) for each in ranges}
@@ -277,8 +273,8 @@ class ResidentConsumer:
                 hint="set kafka_handle_error_mode = 'dead_letter', or raise kafka_skip_broken_messages",
             )
 
-    def _tell(self, ends: Mapping[TopicPartition, int]) -> None:
-        told = tuple(Position(place, end) for place, end in ends.items())
+    def _tell(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
+        told = tuple(HeardEnd(position=place, end=end) for place, end in ends.items())
         order = self._order
         self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=told))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tilth.base.clock import Clock
@@ -16,6 +17,8 @@ from tilth.model.table import KafkaDef, full_name
 REPEAT_MS = 60_000
 #: Of events that are about no consumer.
 SERVICE = -1
+#: So long a note about offsets stands in the service's reason.
+NOTE_MS = 60_000
 
 _log = Log("ingest")
 
@@ -37,19 +40,43 @@ class Teller:
         self._events = events
         self._kafka = kafka
         self._lock = threading.Lock()
-        self._failures = Failures()
+        #: By consumer, SERVICE for the service itself: failures in a row.
+        self._counts: dict[int, int] = {}
+        self._last = ""
+        self._last_ms = 0
         self._logged_ms = 0
+        self._note = ""
+        self._note_ms = 0
 
-    @property
-    def failures(self) -> Failures:
-        return self._failures
+    def failures(self, consumers: Collection[int]) -> Failures:
+        """Those of these consumers and of the service since each of them last succeeded, and the last one of all."""
+        with self._lock:
+            count = sum(self._counts.get(index, 0) for index in (SERVICE, *consumers))
+            return Failures(count=count, last=self._last, last_ms=self._last_ms)
+
+    def succeeded(self, consumer: int = SERVICE) -> None:
+        """A consumer has committed a round, or the service has seen its topics."""
+        with self._lock:
+            self._counts.pop(consumer, None)
+
+    def note(self, text: str) -> None:
+        """Keeps what became of offsets as an event, and for a while as part of the service's reason."""
+        with self._lock:
+            self._note, self._note_ms = text, self._clock.now_ms()
+        self.event(ConsumeEventKind.OFFSETS, SERVICE, told=text)
+
+    def noted(self) -> str:
+        """The last note, while it is new."""
+        with self._lock:
+            return self._note if self._clock.now_ms() - self._note_ms < NOTE_MS else ""
 
     def failed(self, error: Exception, *, consumer: int = SERVICE) -> None:
         """Counts the failure; a new one, or one that was not told for a while, is logged and kept as an event."""
         now, text = self._clock.now_ms(), told(error)
         with self._lock:
-            is_told = text != self._failures.last or now - self._logged_ms > REPEAT_MS
-            self._failures = Failures(count=self._failures.count + 1, last=text, last_ms=now)
+            is_told = text != self._last or now - self._logged_ms > REPEAT_MS
+            self._counts[consumer] = self._counts.get(consumer, 0) + 1
+            self._last, self._last_ms = text, now
             if not is_told:
                 return
             self._logged_ms = now
@@ -62,6 +89,7 @@ class Teller:
 
     def committed(self, call: RoundDone) -> None:
         """A round became true."""
+        self.succeeded(call.consumer)
         facts, duration = call.facts, int(call.seconds * 1000)
         if facts.broken:
             self.event(

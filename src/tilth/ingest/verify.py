@@ -6,13 +6,14 @@ Always holds: reads only; each check is told, those that hold too. See also: DES
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilth.base.errors import TilthError
 from tilth.catalog import Catalog
-from tilth.ingest.reset import MOVED
+from tilth.ingest.reset import GONE, MOVED
 from tilth.ingest.settings import read_config
+from tilth.ingest.twice import read_twice
 from tilth.model.delta import PartSource, deleted_rows
 from tilth.model.offset import FOLDED, LedgerEntry, TopicPartition
 from tilth.model.snapshot import Snapshot
@@ -66,7 +67,9 @@ def verify(catalog: Catalog, root: str, relation: TableDef | KafkaDef) -> Verify
     """A table of rows: its counts, its files, and the ledgers of all that feeds it. A Kafka table: its ledger."""
     if isinstance(relation, KafkaDef):
         return VerifyReport(table=full_name(relation), checks=tuple(_check_ledger(catalog, relation)))
-    checks = [*_check_counts(catalog, relation), *_check_files(catalog, root, relation)]
+    ledgers = _ledgers_into(catalog, relation)
+    checks = [*_check_counts(catalog, relation, ledgers), *_check_files(catalog, root, relation)]
+    checks.append(_check_twice(catalog, relation, ledgers))
     for kafka in _feeding(catalog, relation):
         checks.extend(_check_ledger(catalog, kafka))
     return VerifyReport(table=full_name(relation), checks=tuple(checks))
@@ -79,6 +82,9 @@ def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, 
     for entry in entries:
         for each in entry.ranges:
             place = TopicPartition(each.topic, each.partition)
+            if entry.consumer == MOVED and each.end == GONE:
+                reached.pop(place, None)
+                continue
             expected = reached.get(place, each.start)
             if each.start != expected:
                 what = "missing" if each.start > expected else "twice"
@@ -89,7 +95,7 @@ def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, 
     return reached, wrong
 
 
-def _check_counts(catalog: Catalog, table: TableDef) -> Iterator[Check]:
+def _check_counts(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) -> Iterator[Check]:
     snapshot, version = catalog.parts.snapshot(table.uuid), catalog.parts.version(table.uuid)
     for _ in range(_TRIES_MAX):
         if snapshot.version == version.counter:
@@ -103,8 +109,7 @@ def _check_counts(catalog: Catalog, table: TableDef) -> Iterator[Check]:
         told=f"visible {snapshot.rows}, inserted {version.inserted_rows}, removed {version.removed_rows}",
     )
     fed = 0
-    for kafka in _feeding(catalog, table):
-        ledger = catalog.offsets.ledger(kafka.uuid)
+    for ledger in ledgers.values():
         # A folded entry is older than any version read here; its time is that of the last round in it, of any table.
         old = (each for each in ledger if each.consumer == FOLDED or each.commit_ts <= version.last_commit_ts)
         fed += sum(each.stored.get(table.uuid, 0) for each in old)
@@ -114,6 +119,34 @@ def _check_counts(catalog: Catalog, table: TableDef) -> Iterator[Check]:
         is_ok=fed <= version.inserted_rows,
         told=f"from Kafka {fed}, from other inserts {version.inserted_rows - fed}",
     )
+
+
+def _check_twice(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) -> Check:
+    found = read_twice(ledgers, table.uuid, emptied_ts=catalog.parts.version(table.uuid).emptied_ts)
+    more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+    return Check(
+        subject=full_name(table),
+        check="no offset was read into it by two Kafka tables",
+        is_ok=not found,
+        told="; ".join(map(str, found[:_NAMED_MAX])) + more or f"fed by {', '.join(sorted(ledgers)) or 'none'}",
+    )
+
+
+def _ledgers_into(catalog: Catalog, table: TableDef) -> dict[str, list[LedgerEntry]]:
+    """The ledgers of all Kafka tables that have written to a table, those that are dropped or gone too, by name."""
+    names = {
+        uuid: f"{former.database}.{former.name} (gone, {uuid[:8]})" for uuid, former in catalog.offsets.former().items()
+    }
+    for dropped in catalog.tables.dropped():
+        uuid = dropped.relation.uuid
+        names[uuid] = f"{full_name(dropped.relation)} (dropped, {uuid[:8]})"
+    names |= {each.uuid: full_name(each) for each in catalog.tables.list()}
+    found: dict[str, list[LedgerEntry]] = {}
+    for uuid in catalog.offsets.ledgers():
+        entries = list(catalog.offsets.ledger(uuid))
+        if any(table.uuid in entry.tables for entry in entries):
+            found[names.get(uuid, uuid)] = entries
+    return found
 
 
 def _check_files(catalog: Catalog, root: str, table: TableDef) -> Iterator[Check]:

@@ -414,10 +414,13 @@ def _match(
 
 
 def _filled(schema: Schema, name: str, ids: Mapping[str, int]) -> Column | None:
-    """The column that one of these names fills: by id, where ids are known."""
-    if not ids:
-        return schema.find(name)
-    return next((column for column in schema.columns if column.id == ids.get(name.lower())), None)
+    """The column that one of these names fills: by id, where ids are known; a name that came later, by its name."""
+    identity = ids.get(name.lower())
+    if identity is not None:
+        return next((column for column in schema.columns if column.id == identity), None)
+    column = schema.find(name)
+    is_meant = not ids or not (name in VIRTUAL_COLUMNS or name in ERROR_COLUMNS or name in ENVELOPE_COLUMNS)
+    return column if is_meant and column is not None and column.id not in ids.values() else None
 
 
 def fits(given: str, wanted: DataType) -> bool:

@@ -1,7 +1,8 @@
 """Kafka positions: which offsets went into which transaction.
 
-Covers: ranges, the ledger, gaps. Does not cover: talking to a broker (ingest/kafka.py).
-Always holds: `start` is included, `end` is not; a stored offset is the next one to read.
+Covers: ranges, the ledger, gaps, subscriptions. Does not cover: talking to a broker (ingest/kafka.py).
+Always holds: `start` is included, `end` is not; a stored offset is the next one to read. An offset means something only
+within one topic, and a topic that is deleted and made again has another topic id.
 """
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
     partition: int
 
 
+class StoredOffset(msgspec.Struct, frozen=True):
+    """The next offset to read of a topic partition, and how it is known later whether the log still is the same."""
+
+    offset: int
+    #: Of the topic that it is an offset of; empty: stored by an older program, which kept the ids elsewhere.
+    topic_id: str = ""
+    #: A leader epoch in which the log reached this offset; -1: not known. Where a later leader says that this epoch
+    #: ended before the offset, the log was truncated.
+    epoch: int = -1
+
+
 class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of one topic partition that one round reads."""
 
@@ -24,6 +36,9 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     start: int
     end: int
+    #: Leader epochs of the log at `start` and at `end`; -1: not known.
+    epoch: int = -1
+    end_epoch: int = -1
 
 
 class LedgerRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +54,8 @@ class LedgerRange(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     #: Of them, sent to the dead letters.
     dead: int
+    #: Empty: written by an older program.
+    topic_id: str = ""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +69,13 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     #: Rows written, by target table's uuid.
     stored: dict[str, int]
     commit_ts: int = 0
+    #: Uuids of the tables that the round wrote to, rows or none; empty: written by an older program.
+    targets: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> set[str]:
+        """Uuids of the tables that the round wrote to, as far as is known."""
+        return {*self.targets, *self.stored}
 
 
 class IngestGap(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,5 +89,33 @@ class IngestGap(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     reason: str
     at_ms: int
-    #: What a user decided: empty while open.
+    #: What a user decided, or why it was closed: empty while open.
     resolution: str = ""
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """Which Kafka table reads a topic for a consumer group; key: (cluster, topic id, group).
+
+    The group's offsets are those of the Kafka table, until it is dropped or changes to another group or topic: then
+    they are kept here, for the next one that subscribes.
+    """
+
+    cluster: str
+    topic_id: str
+    group: str
+    #: The topic's name.
+    topic: str
+    #: The uuid of the Kafka table that reads it, or did last.
+    kafka_table: str
+    #: Its `database.table` when it subscribed, and the brokers through which it read.
+    name: str
+    brokers: str
+    since_ms: int
+    #: By partition; None: the Kafka table has them.
+    released: tuple[tuple[int, StoredOffset], ...] | None = None
+    #: Uuids of the tables that the group's messages went to before: as long as one is there, this is kept.
+    targets: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.cluster, self.topic_id, self.group

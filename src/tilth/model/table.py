@@ -181,8 +181,15 @@ class KafkaDef(msgspec.Struct, frozen=True, kw_only=True, tag="kafka"):
     settings: dict[str, str] = {}
     comment: str = ""
     created_ms: int = 0
+    #: The id that the next new column gets; 0: no column was ever added or dropped.
+    next_column_id: int = 0
 
     engine = Engine.KAFKA
+
+    @property
+    def free_column_id(self) -> int:
+        """An id that no column of the table ever had."""
+        return self.next_column_id or max((column.id for column in self.schema.columns), default=0) + 1
 
 
 class ViewDef(msgspec.Struct, frozen=True, kw_only=True, tag="view"):

@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.catalog import DropPartition as HidePartition
 from tilth.catalog import UndropPartition as RestorePartition
-from tilth.ingest import certificates_folder, check_library, read_config
+from tilth.ingest import certificates_folder, check_group, check_library, read_config, reads_elsewhere
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -35,6 +35,7 @@ from tilth.sql.grammar import (
     ResetSetting,
     UndropPartition,
 )
+from tilth.sql.kafka_columns import alter_kafka_columns
 from tilth.sql.kept import told_time, trash_lifetime_ms
 from tilth.sql.mutations import alter_columns, alter_rows, commit
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
@@ -57,6 +58,11 @@ def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcom
         case (ResetSetting(names=names),):
             return _change_settings(services, call, statement.name, {}, names)
     what = ", ".join(dict.fromkeys(_spelled(operation) for operation in statement.operations))
+    columns = [operation for operation in statement.operations if isinstance(operation, ColumnOperation)]
+    relation = relation_of(services, call, statement.name)
+    if isinstance(relation, KafkaDef) and len(columns) == len(statement.operations):
+        with services.audited(call, verb=f"ALTER .. {what}", table=full_name(relation)):
+            return alter_kafka_columns(services, call, relation, columns)
     table = table_of(services, call, statement.name, what=f"ALTER TABLE .. {what}")
     with services.audited(call, verb=f"ALTER .. {what}", table=full_name(table)) as audit:
         answer = _altered(services, call, table, statement.operations)
@@ -139,6 +145,8 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             others = {name: text for name, text in before.items() if name not in {*reset, *changes}}
             config = read_config(changed, others | secrets)
             check_library(config, certificates_folder(services.node_settings))
+            if reads_elsewhere(relation, changed):
+                check_group(changed, services.catalog.tables.list())
             ensure_dead_letters(services, changed, config)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset, secrets=secrets)
             services.consume.restart(relation.uuid)

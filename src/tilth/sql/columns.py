@@ -264,14 +264,18 @@ def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, vers
     old = find_in(now.schema, operation.column)
     if not old.nullable and operation.default is not None and _is_nothing(operation.default):
         raise BadAlterError("NULL is no default of a NOT NULL column", table=full_name(table), column=old.name)
-    new = old
-    if operation.no_default or operation.default is not None:
-        text = operation.default
-        new = msgspec.structs.replace(old, default=text, written_default=text, is_default_computed=None)
+    new = described(old, operation)
     if new.written_default != old.written_default:
         _check_everywhere(table, old, versions)
-    comment = old.comment if operation.comment is None else operation.comment
-    return _replaced(now, old, msgspec.structs.replace(new, comment=comment))
+    return _replaced(now, old, new)
+
+
+def described(column: Column, operation: DescribeColumn) -> Column:
+    """The column with the operation's DEFAULT and COMMENT; what it does not say stays."""
+    if operation.no_default or operation.default is not None:
+        text = operation.default
+        column = msgspec.structs.replace(column, default=text, written_default=text, is_default_computed=None)
+    return column if operation.comment is None else msgspec.structs.replace(column, comment=operation.comment)
 
 
 def _check_everywhere(table: TableDef, column: Column, versions: Collection[int]) -> None:

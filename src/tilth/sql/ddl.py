@@ -9,7 +9,15 @@ from __future__ import annotations
 from tilth.base.errors import TilthError
 from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
-from tilth.ingest import certificates_folder, check_library, read_config
+from tilth.ingest import (
+    certificates_folder,
+    check_group,
+    check_library,
+    group_of,
+    pinned_group,
+    read_config,
+    standing_of,
+)
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -116,6 +124,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
     if services.catalog.tables.find(database, name) is not None:
         # Raises, before a dead-letter table is made for nothing.
         services.catalog.tables.create(kafka)
+    check_group(kafka, services.catalog.tables.list())
     dead_letters = ensure_dead_letters(services, kafka, config)
     try:
         made = services.catalog.tables.create(kafka, if_not_exists=statement.if_not_exists, secrets=secrets)
@@ -125,7 +134,9 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         raise
     services.consume.wake(made.uuid)
     beside = f", with {full_name(dead_letters.table)}" if dead_letters.table is not None else ""
-    return done(f"Kafka table created: {full_name(made)}{beside}")
+    stood = standing_of(services.catalog, kafka)
+    goes_on = f"; {stood}, and goes on there if the broker has the same topics" if stood else ""
+    return done(f"Kafka table created: {full_name(made)}{beside}{goes_on}")
 
 
 def _schema(statement: CreateTable) -> Schema:
@@ -186,7 +197,10 @@ def drop_table(services: Services, call: Call, statement: DropTable | DropView) 
         services.catalog.tables.drop(relation.uuid)
     _wake_after(services, relation)
     until = told_time(services.clock.now_ms() + dropped_keep_ms(services))
-    return done(f"dropped: {full_name(relation)}; UNDROP TABLE brings it back until {until}")
+    kept = ""
+    if isinstance(relation, KafkaDef):
+        kept = f"; its offsets stay those of group {group_of(relation)}"
+    return done(f"dropped: {full_name(relation)}; UNDROP TABLE brings it back until {until}{kept}")
 
 
 def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outcome:
@@ -198,13 +212,17 @@ def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outc
 
 
 def _undropped(services: Services, database: str, name: str) -> Relation:
-    is_kept = any(
-        (each.relation.database, each.relation.name) == (database, name) and not each.is_going
+    kept = [
+        each
         for each in services.catalog.tables.dropped()
-    )
-    if not is_kept:
+        if (each.relation.database, each.relation.name) == (database, name) and not each.is_going
+    ]
+    if not kept:
         hint = "system.dropped_tables lists what can be brought back"
         raise TableNotFoundError("no dropped table of that name is kept", table=f"{database}.{name}", hint=hint)
+    newest = max(kept, key=lambda each: each.dropped_ms).relation
+    if isinstance(newest, KafkaDef):
+        check_group(newest, services.catalog.tables.list())
     return services.catalog.tables.undrop(database, name)
 
 
@@ -249,6 +267,8 @@ def rename_table(services: Services, call: Call, statement: RenameTable) -> Outc
                 views=", ".join(full_name(view) for view in views),
                 hint="drop the views, rename, and create them again; offsets are kept",
             )
-    renamed = services.catalog.tables.rename(relation.uuid, database, name)
+    # Its group is its name unless it was given one; the offsets are the group's.
+    pinned = pinned_group(relation) if isinstance(relation, KafkaDef) else {}
+    renamed = services.catalog.tables.rename(relation.uuid, database, name, pinned=pinned)
     _wake_after(services, renamed)
     return done(f"renamed: {full_name(relation)} is {full_name(renamed)}")

@@ -72,6 +72,23 @@ def settled(
     return Schema(columns=tuple(found.get(column.id, column) for column in schema.columns))
 
 
+def altered(
+    services: Services, call: Call, table: str, before: Schema, schema: Schema, *, is_kafka: bool = False
+) -> Schema:
+    """The columns that an ALTER makes of those of before, with their defaults as they are kept; what it adds to a table
+    of rows has one value for older rows. Raises as `settled` does.
+    """
+    known = {column.id: column for column in before.columns}
+    given = {
+        column.id
+        for column in schema.columns
+        if (old := known.get(column.id)) is None
+        or (old.written_default, old.type, old.checks) != (column.written_default, column.type, column.checks)
+    }
+    added = () if is_kafka else given - known.keys()
+    return settled(services, call, table, schema, given, added=added, is_kafka=is_kafka)
+
+
 def _as_given(column: Column) -> Column:
     """With the default that was written, where it is not one value for good."""
     if not column.is_default_computed:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from tilth.base.settings import BadSettingError, Setting
+from tilth.base.units import show_time
 from tilth.maintenance import NODE_SETTINGS, TABLE_SETTINGS, GcSettings, gc_settings
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
-
-_LAST_MS = 253_402_300_799_000
 
 
 def gc_settings_of(table: TableDef) -> GcSettings:
@@ -32,8 +30,7 @@ def dropped_keep_ms(services: Services) -> int:
 
 def told_time(at_ms: int) -> str:
     """A time for messages, in UTC."""
-    moment = datetime.datetime.fromtimestamp(min(at_ms, _LAST_MS) // 1000, datetime.UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return show_time(at_ms)
 
 
 # Any: settings of every type stand in one list.

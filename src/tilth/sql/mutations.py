@@ -18,11 +18,11 @@ from tilth.base.errors import UnknownOutcomeError
 from tilth.base.settings import BadSettingError
 from tilth.catalog import StartMutation, TableInUseError, Update
 from tilth.model.mutation import MutationKind
-from tilth.model.table import KafkaDef, Schema, TableDef, ViewDef, full_name
+from tilth.model.table import KafkaDef, TableDef, ViewDef, full_name
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import NewColumns, changed, check_unprotected, find_in
 from tilth.sql.dead_letters import has_dead_letters_in
-from tilth.sql.defaults import settled
+from tilth.sql.defaults import altered
 from tilth.sql.grammar import (
     ColumnOperation,
     MutateDelete,
@@ -47,7 +47,11 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     versions = {part.schema_version for part in services.catalog.parts.snapshot(table.uuid).parts}
     pending = services.catalog.mutations.pending(table.uuid) if is_checking else []
     new = changed(table, operations, pending, versions=versions)
-    new = None if new is None else replace(new, schema=_settled(services, call, table, new.schema))
+    new = (
+        None
+        if new is None
+        else replace(new, schema=altered(services, call, full_name(table), table.schema, new.schema))
+    )
     if new is None or new.schema == table.schema:
         return done(f"nothing to change in {full_name(table)}")
     views = services.catalog.tables.views_into(table.uuid)
@@ -88,19 +92,6 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
                 kafka_table=full_name(kafka),
                 hint="name another table by kafka_dead_letter_table first",
             )
-
-
-def _settled(services: Services, call: Call, table: TableDef, schema: Schema) -> Schema:
-    """The columns with new defaults, and those of another type, read; what is added has one value for older rows."""
-    before = {column.id: column for column in table.schema.columns}
-    changed_ids = {
-        column.id
-        for column in schema.columns
-        if (old := before.get(column.id)) is None
-        or (old.written_default, old.type, old.checks) != (column.written_default, column.type, column.checks)
-    }
-    added = changed_ids - before.keys()
-    return settled(services, call, full_name(table), schema, changed_ids, added=added)
 
 
 def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColumns) -> None:

@@ -162,7 +162,7 @@ def reset_offset(services: Services, call: Call, statement: ResetConsumeOffset) 
     with services.audited(call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
         offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
     told = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
-    return done(f"offsets of {full_name(kafka)}: {told or 'forgotten'}")
+    return done(f"{full_name(kafka)} goes on with {told or 'no topic partition'}")
 
 
 def _wanted(statement: ResetConsumeOffset) -> ingest.OffsetReset:

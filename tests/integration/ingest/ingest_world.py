@@ -11,14 +11,23 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Producer
 
+from tests.sql_world import FakeMaintenance
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, RocksKV
-from tilth.ingest import ConsumeManager, IngestSettings, VerifyReport, consume_runner
+from tilth.ingest import (
+    ConsumeManager,
+    IngestSettings,
+    VerifyReport,
+    check_view,
+    consume_runner,
+)
 from tilth.model.service import ServiceStats
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
+from tilth.sql import SqlEngine
+from tilth.sql.spark import QueryRunner
 from tilth.storage import arrow_schema, data_folder, read_source, sources_of
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
@@ -36,7 +45,8 @@ class IngestWorld:
 
     def __init__(self, folder: Path, session: WorkerSession, bootstrap: str) -> None:
         self.folder = folder
-        self.bootstrap = bootstrap
+        #: Where Kafka tables read, and where `send` sends.
+        self.bootstrap = self.send_to = bootstrap
         self.clock = SystemClock()
         self.catalog = Catalog(RocksKV(str(folder / "catalog")), self.clock, "s1", random_id, is_checking=True)
         self.worker = EmbeddedWorker(self.clock, session, name="w1", memory_bytes=1 << 40)
@@ -53,6 +63,17 @@ class IngestWorld:
             server="s1",
         )
         self.worker.register(TaskKind.CONSUME, consume_runner(self.clock, self.manager))
+        self.engine = SqlEngine(
+            self.clock,
+            random_id,
+            self.catalog,
+            self.dispatcher,
+            self.manager,
+            FakeMaintenance(),
+            root=self.root,
+            server="s1",
+        )
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
         self.worker.start()
         self.dispatcher.start()
         self.manager.start()
@@ -62,6 +83,14 @@ class IngestWorld:
         self.dispatcher.stop()
         self.worker.stop()
         self.catalog.close()
+
+    def sql(self, text: str) -> str:
+        """Runs a statement; returns what it answers."""
+        return self.engine.run(text).message
+
+    def sql_rows(self, text: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.engine.run(text).table.to_pylist()
+        return rows
 
     # --- definitions -------------------------------------------------------------------------------------------------
 
@@ -110,14 +139,16 @@ class IngestWorld:
     # --- what is there -----------------------------------------------------------------------------------------------
 
     def rows(self, table: TableDef | str) -> pa.Table:
-        """All visible rows."""
-        found = self.catalog.tables.get("default", table) if isinstance(table, str) else table
+        """All visible rows; NULL where a part is older than a column."""
+        found = self.catalog.tables.get("default", table if isinstance(table, str) else table.name)
         assert isinstance(found, TableDef)
         snapshot = self.catalog.parts.snapshot(found.uuid)
         folder = data_folder(self.root, found.uuid)
         sources = sources_of(snapshot.table, snapshot.parts, snapshot.deltas)
         tables = [read_source(folder, source)[0] for source in sources]
-        return pa.concat_tables(tables) if tables else arrow_schema(found.schema).empty_table()
+        if not tables:
+            return arrow_schema(found.schema).empty_table()
+        return pa.concat_tables(tables, promote_options="default")
 
     def ids(self, table: TableDef) -> list[int]:
         values: list[int] = sorted(self.rows(table)["id"].to_pylist())
@@ -156,7 +187,7 @@ class IngestWorld:
 
     def send(self, topic: str, values: Iterable[bytes | None], *, partitions: int = 1) -> None:
         """Message i goes to partition i mod n."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.send_to, "linger.ms": 5})
         for index, value in enumerate(values):
             producer.produce(topic, value, partition=index % partitions, key=f"k{index}".encode())
             producer.poll(0)

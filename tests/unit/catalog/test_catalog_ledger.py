@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.catalog_world import World
-from tilth.catalog import AddLedger, Catalog
+from tilth.catalog import AddLedger, Catalog, DropPartition, TruncateTable, UndropPartition
 from tilth.ingest.verify import follow_ledger
 from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange, TopicPartition
 
@@ -75,6 +76,45 @@ def test_only_old_entries_and_those_beyond_the_number_are_folded(world: World) -
     assert fold(kafka, before_ts=stamps[3], settled_ts=LATER, kept_max=10) == 2
     assert fold(kafka, before_ts=0, settled_ts=LATER, kept_max=5) == 2
     assert [each.consumer for each in world.catalog.offsets.ledger(kafka)] == [FOLDED] + [0] * 5
+
+
+def test_rounds_before_and_after_a_truncate_are_not_joined(world: World) -> None:
+    kafka = world.kafka()
+    world.insert()
+    for start in (0, 5):
+        add(world, kafka, ranged(0, start, start + 5))
+    world.commit(TruncateTable(table=world.t))
+    for start in (10, 15):
+        add(world, kafka, ranged(0, start, start + 5))
+    assert world.catalog.offsets.fold_ledger(kafka, before_ts=LATER, settled_ts=LATER, kept_max=0) == 2
+    assert [[r.end for r in each.ranges] for each in world.catalog.offsets.ledger(kafka)] == [[10], [20]]
+
+
+def test_a_truncate_is_remembered_until_rows_come_back(world: World) -> None:
+    world.insert("a", "b")
+    world.commit(TruncateTable(table=world.t))
+    emptied_ts = world.catalog.parts.version(world.t).emptied_ts
+    assert emptied_ts == world.catalog.parts.version(world.t).last_commit_ts
+    world.insert("b")
+    world.commit(DropPartition(table=world.t, partition="b"))
+    world.commit(UndropPartition(table=world.t, partition="b"))
+    assert world.catalog.parts.version(world.t).emptied_ts == emptied_ts
+    world.commit(UndropPartition(table=world.t, partition="a"))
+    assert world.catalog.parts.version(world.t).emptied_ts == 0
+
+
+def test_rounds_into_other_tables_and_of_other_topics_are_not_joined(world: World) -> None:
+    kafka = world.kafka()
+    for number, (target, topic_id) in enumerate([("t", "x"), ("t", "x"), ("u", "x"), ("u", "y"), ("u", "y")]):
+        one = msgspec.structs.replace(ranged(0, number, number + 1), topic_id=topic_id)
+        entry = LedgerEntry(txn=0, kafka_table=kafka, consumer=0, ranges=(one,), stored={}, targets=(target,))
+        world.commit(AddLedger(entry=entry))
+    assert world.catalog.offsets.fold_ledger(kafka, before_ts=LATER, settled_ts=LATER, kept_max=0) == 3
+    found = [
+        (each.targets, [(r.start, r.end, r.topic_id) for r in each.ranges])
+        for each in world.catalog.offsets.ledger(kafka)
+    ]
+    assert found == [(("t",), [(0, 2, "x")]), (("u",), [(2, 3, "x"), (3, 5, "y")])]
 
 
 def test_holes_and_moves_stay_where_they_are(world: World) -> None:

@@ -10,7 +10,6 @@ from tilth.catalog import (
     AddGap,
     AddLedger,
     AdvanceOffsets,
-    ClearOffsets,
     InsertPart,
     OffsetsMovedError,
     ResolveGaps,
@@ -18,7 +17,7 @@ from tilth.catalog import (
     TableNotFoundError,
     WrongEngineError,
 )
-from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, TopicPartition
+from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition
 
 P0, P1 = TopicPartition("x", 0), TopicPartition("x", 1)
 
@@ -77,11 +76,11 @@ def test_the_same_range_twice_in_one_commit_is_refused(world: World) -> None:
 def test_offsets_can_be_set_and_cleared(world: World) -> None:
     kafka, other = world.kafka(), world.kafka("k2")
     world.commit(advance(kafka, 0, 0, 9), advance(kafka, 1, 0, 3), advance(other, 0, 0, 1))
-    world.commit(SetOffsets(kafka_table=kafka, offsets={P0: 2}))
+    world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(2)}))
     assert world.catalog.offsets.of(kafka) == {P0: 2, P1: 3}
     with pytest.raises(OffsetsMovedError):
         world.commit(advance(kafka, 0, 9, 12))
-    world.commit(ClearOffsets(kafka_table=kafka))
+    world.commit(SetOffsets(kafka_table=kafka, offsets={}, forgotten=(P0, P1)))
     assert world.catalog.offsets.of(kafka) == {}
     assert world.catalog.offsets.of(other) == {P0: 1}
     world.commit(advance(kafka, 0, 100, 101))

@@ -23,7 +23,7 @@ from tilth.ingest.state import EndKind, Look, ServiceHeart, Start
 from tilth.ingest.stats import EventLog
 from tilth.ingest.telling import Teller
 from tilth.model.lease import Fence
-from tilth.model.offset import LedgerRange, OffsetRange, TopicPartition
+from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceStats, SwitchState
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.task import Cost, TaskKind, TaskSpec
@@ -160,7 +160,7 @@ class Server:
             server="s1",
         )
         seen = Definitions(kafka=self.kafka, config=read_config(self.kafka), views=(), dead_letters=None)
-        self.consumers.dispatch(0, seen, {PLACE: 0}, root="/nowhere", when_ended=lambda ended: None)
+        self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0)}, root="/nowhere", when_ended=lambda ended: None)
         self.fence = Fence(f"consumer/{uuid}/0", 1)
         self.offset = 0
 
@@ -205,7 +205,7 @@ class Server:
         return self.world.catalog.offsets.of(self.kafka.uuid).get(PLACE, 0)
 
     def slowed(self) -> str:
-        return self.consumers.stats(0, [PLACE], state="running", stored={}).slowed
+        return self.consumers.stats(0, [], state="running").slowed
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) 
     assert (server.stored(), caught.value.facts["partition"]) == (2, "a")
     assert _end_kind(caught.value) is EndKind.FAILURE
     server.consumers.over(Ended(0, caught.value), is_failure=True)
-    told = server.consumers.stats(0, [PLACE], state="failed", stored={}).last_exception
+    told = server.consumers.stats(0, [], state="failed").last_exception
     assert told.startswith("TOO_MANY_PARTS: ")
     server.consumers.settle(0, "refused")
     txn, wait_ms = server.begin()
@@ -260,6 +260,17 @@ def test_a_round_that_was_written_before_an_alter_commits_nothing(server: Server
     assert (server.stored(), _end_kind(caught.value)) == (0, EndKind.ALTERED)
     server.round("a")
     assert server.stored() == 1
+
+
+def test_no_round_begins_with_columns_that_the_kafka_table_does_not_have_any_more(server: Server) -> None:
+    server.round("a")
+    checked = server.world.catalog.tables.by_id(server.kafka.uuid)
+    assert isinstance(checked, KafkaDef)
+    server.world.catalog.tables.alter_kafka(checked, WIDER, next_column_id=3, views=[])
+    with pytest.raises(SchemaChangedError) as caught:
+        server.begin()
+    assert _end_kind(caught.value) is EndKind.ALTERED
+    assert server.world.catalog.transactions.unfinished() == []
 
 
 def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_failure() -> None:

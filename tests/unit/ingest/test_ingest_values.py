@@ -6,13 +6,13 @@ import pytest
 
 from tilth.base.settings import BadSettingError, UnknownSettingError
 from tilth.ingest import MissingSettingError, OffsetMark, ResetError, read_config
-from tilth.ingest.gaps import find_gaps
+from tilth.ingest.reach import Offset, PartitionEnd
 from tilth.ingest.reset import MOVED, check_offsets, moved
 from tilth.ingest.rounds import joined_ranges
 from tilth.ingest.settings import ErrorMode, Format, OffsetStart
 from tilth.ingest.verify import follow_ledger
 from tilth.ingest.views import fits
-from tilth.model.offset import LedgerEntry, LedgerRange, TopicPartition
+from tilth.model.offset import LedgerEntry, LedgerRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, Schema
 from tilth.model.types import Array, DataType, Decimal, Kind, Simple
 
@@ -73,21 +73,27 @@ def test_bad_settings_are_named(changed: dict[str, str], error: type[Exception])
 
 
 def test_reset_fills_in_marks_and_checks_the_reach() -> None:
-    earliest, ends = {A: 5, B: 0}, {A: 10, B: 7}
+    earliest = {A: Offset(5), B: Offset(0)}
+    ends = {
+        A: PartitionEnd(stable=Offset(10), high=Offset(12)),
+        B: PartitionEnd(stable=Offset(7), high=Offset(7)),
+    }
     wanted = {A: int(OffsetMark.BEGIN), B: int(OffsetMark.END)}
     assert check_offsets(wanted, earliest=earliest, ends=ends, table="db.k") == {A: 5, B: 7}
-    assert check_offsets({A: 10}, earliest=earliest, ends=ends, table="db.k") == {A: 10}
-    for wrong in ({A: 4}, {A: 11}, {TopicPartition("a", 9): 0}):
+    # Behind an open transaction, too: a user may give up waiting for it.
+    assert check_offsets({A: 12}, earliest=earliest, ends=ends, table="db.k") == {A: 12}
+    for wrong in ({A: 4}, {A: 13}, {TopicPartition("a", 9): 0}):
         with pytest.raises(ResetError):
             check_offsets(wrong, earliest=earliest, ends=ends, table="db.k")
 
 
 def test_ledger_is_followed_over_rounds_and_moves() -> None:
-    line = moved("k", stored={A: 10}, wanted={A: 3, B: 5})
+    line = moved("k", stored={A: StoredOffset(10)}, wanted={A: StoredOffset(3), B: StoredOffset(5)})
     assert line is not None
     assert line.consumer == MOVED
     assert [(r.topic, r.start, r.end) for r in line.ranges] == [("a", 10, 3)]
-    assert moved("k", stored={A: 10}, wanted={A: 10}) is None
+    assert moved("k", stored={A: StoredOffset(10)}, wanted={A: StoredOffset(10, epoch=3)}) is None
+    assert moved("k", stored={A: StoredOffset(10, "x")}, wanted={A: StoredOffset(10, "y")}) is not None
     reached, wrong = follow_ledger([round_of(A, 0, 10), line, round_of(A, 3, 12), round_of(B, 5, 6)])
     assert (reached, wrong) == ({A: 12, B: 6}, [])
 
@@ -97,17 +103,11 @@ def test_ledger_tells_what_is_missing_and_what_is_twice() -> None:
     assert wrong == ["a/0: 10 to 12 missing, at txn 1", "a/0: 15 to 14 twice, at txn 1"]
 
 
-def test_gaps_are_told_from_what_the_topic_holds() -> None:
-    def reason(stored: int, *, low: int = 5, high: int = 10, recreated: frozenset[str] = frozenset()) -> str:
-        found = find_gaps("k", stored={A: stored}, earliest={A: low}, ends={A: high}, recreated=recreated, now_ms=1)
-        return found[0].reason if found else ""
-
-    assert [reason(n) for n in (5, 7, 10)] == ["", "", ""]
-    assert "deleted" in reason(4)
-    assert "truncated" in reason(11)
-    assert "made anew" in reason(7, recreated=frozenset({"a"}))
-    # Nothing was read of the topic before, so nothing can be missing.
-    assert reason(0, low=0, recreated=frozenset({"a"})) == ""
+def test_the_ledger_of_a_partition_that_is_gone_begins_again() -> None:
+    line = moved("k", stored={A: StoredOffset(10), B: StoredOffset(4)}, wanted={}, gone=[A])
+    assert line is not None
+    assert follow_ledger([round_of(A, 0, 10), line]) == ({}, [])
+    assert follow_ledger([round_of(A, 0, 10), line, round_of(A, 0, 3)]) == ({A: 3}, [])
 
 
 def test_facts_of_tasks_are_joined_by_partition() -> None:

@@ -28,6 +28,9 @@ class Granting:
     def slowed(self) -> str:
         return ""
 
+    def dead(self) -> int:
+        return 0
+
 
 class Server:
     """A service that was not started, and the memory that it sees."""

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tilth.catalog import CatalogStats
-from tilth.ingest import ConsumerStats, PartitionStats
+from tilth.ingest import ConsumerStats, Offset, PartitionEnd, PartitionStats
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
@@ -43,8 +43,12 @@ CONSUMER = ConsumerStats(
     state="running",
     task="",
     partitions=(
-        PartitionStats(place=TopicPartition("orders", 3), offset=10, end=25),
-        PartitionStats(place=TopicPartition("orders", 4), offset=-1, end=5),
+        PartitionStats(
+            place=TopicPartition("orders", 3), offset=10, end=PartitionEnd(stable=Offset(20), high=Offset(25))
+        ),
+        PartitionStats(
+            place=TopicPartition("orders", 4), offset=-1, end=PartitionEnd(stable=Offset(5), high=Offset(5))
+        ),
     ),
     rounds=4,
     messages=40,

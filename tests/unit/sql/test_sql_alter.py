@@ -185,7 +185,7 @@ def test_rows_change_by_what_the_worker_has_fixed(world: SqlWorld) -> None:
         ("ALTER TABLE t UPDATE d = NULL WHERE true", "BAD_ALTER", "PARTITION BY"),
         ("UPDATE t SET x = 1 WHERE true", "UNKNOWN_COLUMN", "x"),
         ("DELETE FROM k WHERE a = 1", "WRONG_KIND_OF_TABLE", "MergeTree"),
-        ("ALTER TABLE k ADD COLUMN x Int64", "WRONG_KIND_OF_TABLE", "MergeTree"),
+        ("ALTER TABLE k DROP PARTITION '1'", "WRONG_KIND_OF_TABLE", "MergeTree"),
         ("ALTER TABLE k_dead_letters ADD COLUMN x Int64", "TABLE_IN_USE", "default.k"),
         ("ALTER TABLE system.parts DELETE WHERE true", "READ_ONLY", "system.parts"),
         ("ALTER TABLE t UNDROP PARTITION '2020-01-01'", "NOTHING_TO_UNDROP", "2020-01-01"),

@@ -59,7 +59,11 @@ def split(ranges: Sequence[OffsetRange], *, tasks: int) -> tuple[tuple[OffsetRan
             # The first offset count that belongs to the next task.
             border = -(-(group + 1) * total // tasks)
             end = min(whole.end, start + border - done)
-            groups[group].append(OffsetRange(topic=whole.topic, partition=whole.partition, start=start, end=end))
+            # The leader epoch is that of the range's own start.
+            epoch = whole.epoch if start == whole.start else -1
+            groups[group].append(
+                OffsetRange(topic=whole.topic, partition=whole.partition, start=start, end=end, epoch=epoch)
+            )
             done += end - start
             start = end
     return tuple(tuple(group) for group in groups if group)

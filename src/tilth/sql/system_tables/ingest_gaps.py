@@ -26,7 +26,7 @@ def _rows(services: Services) -> Iterator[Row]:
 TABLE = SystemTable(
     name="ingest_gaps",
     doc="One row for each stretch of offsets that could not be read. An open one stops its consumer until SYSTEM RESET "
-    "CONSUME OFFSET decides.",
+    "CONSUME OFFSET decides, or until the broker proves that the messages are there.",
     columns=(
         ColumnDoc("database", TEXT, "The Kafka table's database."),
         ColumnDoc("table", TEXT, "The Kafka table."),
@@ -36,7 +36,7 @@ TABLE = SystemTable(
         ColumnDoc("end", INTEGER, "The first that is there again; NULL: not known."),
         ColumnDoc("reason", TEXT, "Why."),
         ColumnDoc("at", TIME, "When it was found."),
-        ColumnDoc("resolution", TEXT, "What the user decided; NULL while it is open."),
+        ColumnDoc("resolution", TEXT, "What the user decided, or why it was closed by itself; NULL while it is open."),
     ),
     rows=_rows,
 )

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.model.table import KafkaDef
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
+from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, TableNames, time_of_hybrid
 
 
 def _rows(services: Services) -> Iterator[Row]:
-    for kafka in services.catalog.tables.list():
-        if not isinstance(kafka, KafkaDef):
-            continue
-        for entry in services.catalog.offsets.ledger(kafka.uuid):
+    names = TableNames(services)
+    for uuid in services.catalog.offsets.ledgers():
+        for entry in services.catalog.offsets.ledger(uuid):
             for one in entry.ranges:
                 yield (
-                    kafka.database,
-                    kafka.name,
+                    *names.of(uuid),
                     entry.txn,
                     entry.consumer,
                     one.topic,
@@ -29,12 +26,15 @@ def _rows(services: Services) -> Iterator[Row]:
                     one.dead,
                     time_of_hybrid(entry.commit_ts),
                     entry.commit_ts,
+                    one.topic_id or None,
+                    uuid,
                 )
 
 
 TABLE = SystemTable(
     name="ingest_ledger",
-    doc="One row for each stretch of a topic's partition that one round has consumed: the proof of what is in.",
+    doc="One row for each stretch of a topic's partition that one round has consumed: the proof of what is in. Those "
+    "of dropped Kafka tables stay as long as a table is there that they brought rows to.",
     columns=(
         ColumnDoc("database", TEXT, "The Kafka table's database."),
         ColumnDoc("table", TEXT, "The Kafka table."),
@@ -47,12 +47,14 @@ TABLE = SystemTable(
         ColumnDoc("topic", TEXT, "The topic."),
         ColumnDoc("partition", INTEGER, "Its partition."),
         ColumnDoc("start", INTEGER, "The first offset."),
-        ColumnDoc("end", INTEGER, "The offset behind the last."),
+        ColumnDoc("end", INTEGER, "The offset behind the last; -1: the topic made anew has no such partition."),
         ColumnDoc("messages", INTEGER, "Messages that were there."),
         ColumnDoc("rows", INTEGER, "Rows of the Kafka table that they became."),
         ColumnDoc("dead", INTEGER, "Messages that went to the dead letters."),
         ColumnDoc("committed", TIME, "When it was committed."),
         ColumnDoc("commit_ts", INTEGER, "The same as a hybrid time: a later mutation has changed these rows."),
+        ColumnDoc("topic_id", TEXT, "The topic's id, which is another one once it was deleted and made again."),
+        ColumnDoc("uuid", TEXT, "The Kafka table's uuid."),
     ),
     rows=_rows,
 )

@@ -34,7 +34,10 @@ TABLE = SystemTable(
         ColumnDoc("table", TEXT, "The Kafka table."),
         ColumnDoc("consumer", INTEGER, "The consumer's index; NULL: the service itself."),
         ColumnDoc(
-            "event", TEXT, "`EMPTY`, `POLL`, `PARSE_ERROR`, `WRITE`, `EXCEPTION`, `EMPTY_MESSAGE`, `FILTER`, `COMMIT`."
+            "event",
+            TEXT,
+            "`EMPTY`, `POLL`, `PARSE_ERROR`, `WRITE`, `EXCEPTION`, `EMPTY_MESSAGE`, `FILTER`, `COMMIT`; "
+            "`OFFSETS`: offsets were taken over from a group, a gap was found or closed.",
         ),
         ColumnDoc("messages", INTEGER, "Messages that it is about."),
         ColumnDoc("rows", INTEGER, "Rows that it is about."),

@@ -16,8 +16,10 @@ def _rows(services: Services) -> Iterator[Row]:
             one.table,
             one.consumer,
             one.state,
+            one.reason or None,
             *_positions(one),
             one.lag,
+            one.uncommitted,
             one.rounds,
             one.messages,
             one.rows,
@@ -32,10 +34,15 @@ def _rows(services: Services) -> Iterator[Row]:
         )
 
 
-def _positions(one: ConsumerStats) -> tuple[list[str], list[str]]:
-    """Assigned partitions, and where each stands."""
-    places = [f"{each.place.topic}/{each.place.partition}" for each in one.partitions]
-    return places, [f"{place}={each.offset}" for place, each in zip(places, one.partitions, strict=True)]
+def _positions(one: ConsumerStats) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Assigned topic partitions, where each stands, and how far it reaches."""
+    names = [f"{each.place.topic}/{each.place.partition}" for each in one.partitions]
+    offsets, stable, high = [], [], []
+    for name, each in zip(names, one.partitions, strict=True):
+        offsets.append(f"{name}={each.offset}")
+        stable.append(f"{name}={-1 if each.end is None else each.end.stable}")
+        high.append(f"{name}={-1 if each.end is None else each.end.high}")
+    return names, offsets, stable, high
 
 
 TABLE = SystemTable(
@@ -46,9 +53,22 @@ TABLE = SystemTable(
         ColumnDoc("table", TEXT, "The Kafka table."),
         ColumnDoc("consumer", INTEGER, "The consumer's index."),
         ColumnDoc("state", TEXT, "What it does now."),
+        ColumnDoc("reason", TEXT, "What it waits for and since when, or how fast it reads and how much is left."),
         ColumnDoc("partitions", TEXTS, "Topic partitions that it reads, as `topic/partition`."),
         ColumnDoc("offsets", TEXTS, "The next offset of each, as `topic/partition=offset`; -1: none is stored yet."),
-        ColumnDoc("lag", INTEGER, "Messages that are not read yet, as far as is known."),
+        ColumnDoc(
+            "stable_offsets",
+            TEXTS,
+            "Up to where each can be read, as `topic/partition=offset`: with `read_committed`, to the first message of "
+            "an open transaction; -1: not heard yet.",
+        ),
+        ColumnDoc("high_watermarks", TEXTS, "The offset behind the last message of each; -1: not heard yet."),
+        ColumnDoc(
+            "lag",
+            INTEGER,
+            "Messages that are not read yet, as far as is known: also those of open transactions and behind a gap.",
+        ),
+        ColumnDoc("uncommitted", INTEGER, "Messages of the lag that are in transactions which are still open."),
         ColumnDoc("rounds", INTEGER, "Rounds that it has committed."),
         ColumnDoc("messages", INTEGER, "Messages in them."),
         ColumnDoc("rows", INTEGER, "Rows that they became."),

@@ -67,6 +67,8 @@ class TableNames:
         self._names = {one.uuid: (one.database, one.name) for one in services.catalog.tables.list()}
         for dropped in services.catalog.tables.dropped():
             self._names.setdefault(dropped.relation.uuid, (dropped.relation.database, dropped.relation.name))
+        for uuid, former in services.catalog.offsets.former().items():
+            self._names.setdefault(uuid, (former.database, former.name))
 
     def of(self, uuid: str) -> tuple[str, str]:
         """Database and name; the name is empty for a table that is gone for good."""

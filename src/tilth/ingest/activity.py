@@ -1,0 +1,171 @@
+"""What consumers wait for, since when, and how fast they read. Pure: what they say and do in, words out.
+
+Covers: one consumer's activity, and the words for several together. Does not cover: whether consumers run (state.py).
+Always holds: numbers are those that consumers reported and rounds that were committed; nothing is asked of a broker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from tilth.base.units import show_count, show_time
+from tilth.ingest.reach import PartitionEnd
+from tilth.model.offset import OffsetRange, TopicPartition
+
+#: Rounds that a rate is computed from, and how old the first of them may be.
+RATE_ROUNDS_MAX = 32
+RATE_MS_MAX = 60_000
+
+
+class Kind(IntEnum):
+    """What a consumer does; of several consumers the first of these is said."""
+
+    READING = 0
+    #: Messages are there, and wait until there are more or until the flush interval is over.
+    FLUSH_INTERVAL = 1
+    #: The next messages are in a transaction that is not committed yet.
+    OPEN_TRANSACTION = 2
+    IDLE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What a consumer does at one moment."""
+
+    kind: Kind
+    since_ms: int
+    #: Messages that could be read and are not.
+    behind: int = 0
+    #: Messages in transactions that are not committed yet.
+    uncommitted: int = 0
+    #: Messages a second; 0: not known yet.
+    rate: float = 0.0
+    #: The setting that the last round's size was bounded by; empty: it took all that was there.
+    bounded_by: str = ""
+
+
+@dataclass(slots=True)
+class Activity:
+    """One consumer since it was started."""
+
+    offsets: dict[TopicPartition, int]
+    #: Since when it runs.
+    since_ms: int
+    _ends: Mapping[TopicPartition, PartitionEnd] = field(default_factory=dict)
+    #: When it last saw or read a message; 0: never.
+    _message_ms: int = 0
+    #: Since when messages wait that no round reads, and since when the next message is in an open transaction.
+    _waiting_ms: int = 0
+    _blocked_ms: int = 0
+    _is_in_round: bool = False
+    _bounded_by: str = ""
+    #: Beginning, end and messages of rounds that followed each other.
+    _rounds: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=RATE_ROUNDS_MAX))
+    _began_ms: int = 0
+
+    def heard(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:
+        """It has looked how far its topic partitions reach."""
+        self._ends = dict(ends)
+        self._is_in_round = False
+        behind, uncommitted = self._behind()
+        if behind:
+            self._message_ms = now_ms
+            self._waiting_ms = self._waiting_ms or now_ms
+        else:
+            self._waiting_ms = 0
+            self._rounds.clear()
+        self._blocked_ms = (self._blocked_ms or now_ms) if uncommitted and not behind else 0
+
+    def began(self, ranges: Iterable[OffsetRange], *, rows_max: int, now_ms: int) -> None:
+        """A round begins."""
+        messages = sum(each.end - each.start for each in ranges)
+        behind, _ = self._behind()
+        self._bounded_by = ""
+        if messages < behind or messages >= rows_max:
+            self._bounded_by = "kafka_max_block_size" if messages >= rows_max else "kafka_max_block_bytes"
+        self._is_in_round, self._began_ms, self._waiting_ms = True, now_ms, 0
+
+    def committed(self, ranges: Iterable[OffsetRange], *, now_ms: int) -> None:
+        """The round was committed."""
+        messages = 0
+        for each in ranges:
+            self.offsets[TopicPartition(each.topic, each.partition)] = each.end
+            messages += each.end - each.start
+        self._rounds.append((self._began_ms, now_ms, messages))
+        self._message_ms = now_ms
+
+    def doing(self, *, now_ms: int) -> Doing:
+        behind, uncommitted = self._behind()
+        if self._is_in_round or (behind and self._rounds and self._bounded_by):
+            return Doing(
+                kind=Kind.READING,
+                since_ms=self._began_ms,
+                behind=behind,
+                uncommitted=uncommitted,
+                rate=self._rate(now_ms),
+                bounded_by=self._bounded_by,
+            )
+        if behind:
+            return Doing(kind=Kind.FLUSH_INTERVAL, since_ms=self._waiting_ms, behind=behind, uncommitted=uncommitted)
+        if uncommitted:
+            return Doing(kind=Kind.OPEN_TRANSACTION, since_ms=self._blocked_ms, uncommitted=uncommitted)
+        return Doing(kind=Kind.IDLE, since_ms=self._message_ms or self.since_ms)
+
+    def _behind(self) -> tuple[int, int]:
+        """Messages that can be read, and messages in open transactions."""
+        behind = uncommitted = 0
+        for position, offset in self.offsets.items():
+            end = self._ends.get(position)
+            if end is not None:
+                behind += max(0, end.stable - offset)
+                uncommitted += max(0, end.high - max(end.stable, offset))
+        return behind, uncommitted
+
+    def _rate(self, now_ms: int) -> float:
+        recent = [each for each in self._rounds if now_ms - each[0] <= RATE_MS_MAX] or list(self._rounds)[-1:]
+        if not recent:
+            return 0.0
+        # Up to the end of the last round: the one that is under way has brought nothing yet.
+        seconds = (recent[-1][1] - recent[0][0]) / 1000
+        return sum(messages for *_, messages in recent) / max(seconds, 0.001)
+
+
+def describe(doings: Sequence[Doing], *, flush_interval_ms: int) -> str:
+    """What consumers do, as one sentence; empty where there are none."""
+    if not doings:
+        return ""
+    kind = min(each.kind for each in doings)
+    same = [each for each in doings if each.kind is kind]
+    since_ms = max(each.since_ms for each in same) if kind is Kind.IDLE else min(each.since_ms for each in same)
+    behind = sum(each.behind for each in doings)
+    uncommitted = sum(each.uncommitted for each in doings)
+    match kind:
+        case Kind.READING:
+            return _reading(same, behind)
+        case Kind.FLUSH_INTERVAL:
+            return f"waiting for the flush interval ({flush_interval_ms / 1000:g} s), {show_count(behind)} messages"
+        case Kind.OPEN_TRANSACTION:
+            return f"behind an open transaction since {show_time(since_ms)}, {show_count(uncommitted)} messages"
+        case Kind.IDLE:
+            return f"idle: no message since {show_time(since_ms)}"
+
+
+def _reading(doings: Sequence[Doing], behind: int) -> str:
+    rate = sum(each.rate for each in doings)
+    parts = [f"{show_count(round(rate))} messages/s"] if rate else []
+    parts.append(f"{show_count(behind)} behind")
+    if rate and behind:
+        parts.append(f"about {_duration(behind / rate)} left")
+    bounds = sorted({each.bounded_by for each in doings if each.bounded_by})
+    if bounds:
+        parts.append(f"bounded by {' and '.join(bounds)}")
+    return "reading: " + ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

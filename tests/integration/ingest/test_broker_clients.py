@@ -1,0 +1,141 @@
+"""Clients of brokers that do not all live: nothing piles up in them, and nothing of them stays behind."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from tilth.base.clock import SystemClock
+from tilth.ingest import BrokerUnavailableError, OffsetGapError
+from tilth.ingest import kafka as kafka_client
+from tilth.ingest.kafka import BrokerClient, Holds, fetch
+from tilth.ingest.settings import KafkaConfig, read_config
+from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
+from tilth.model.table import KafkaDef, Schema
+from tools.broker import Broker, free_port
+
+#: Events that librdkafka keeps for whoever polls; between two questions there are a few.
+QUEUED_MAX = 60
+THREADS_SECONDS_MAX = 10.0
+#: It tries to connect as often as it can.
+EAGER = "reconnect.backoff.ms=1;reconnect.backoff.max.ms=2"
+A = TopicPartition("clients", 0)
+
+
+def config_of(brokers: str, *, library: str = EAGER) -> KafkaConfig:
+    settings = {
+        "kafka_broker_list": brokers,
+        "kafka_topic_list": "clients",
+        "kafka_format": "JSONEachRow",
+        "kafka_extra_librdkafka_config": library,
+    }
+    return read_config(KafkaDef(uuid="u", database="db", name="k", schema=Schema(columns=()), settings=settings))
+
+
+def queued(client: BrokerClient) -> int:
+    """Events and lines of its log that wait to be fetched."""
+    assert client._admin is not None
+    return client._admin.__len__()  # type: ignore[attr-defined, no-any-return]  # the library's types leave it out
+
+
+def threads() -> int:
+    return int(psutil.Process().num_threads())
+
+
+def wait_threads(wanted: int) -> None:
+    """The library's threads end a moment after their client."""
+    deadline = time.monotonic() + THREADS_SECONDS_MAX
+    while threads() > wanted:
+        gc.collect()
+        assert time.monotonic() < deadline, f"{threads()} threads, {wanted} before"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def living(broker: Broker) -> str:
+    """The address of a broker whose topic holds two messages."""
+    broker.create_topic("clients")
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in (b"one", b"two"):
+        producer.produce("clients", value, partition=0)
+    assert producer.flush(30) == 0
+    return broker.bootstrap
+
+
+def test_a_dead_address_in_the_list_fills_no_queue(living: str) -> None:
+    dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+    client = BrokerClient(config_of(",".join([*dead, living])))
+    longest = 0
+    until = time.monotonic() + 4
+    while time.monotonic() < until:
+        client.topics()
+        client.ends([A])
+        client.commit({A: 1})
+        longest = max(longest, queued(client))
+        time.sleep(0.05)
+    client.close()
+    assert longest <= QUEUED_MAX
+
+
+def test_memory_does_not_grow_with_a_broker_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "REQUEST_SECONDS_MAX", 0.3)
+    client = BrokerClient(config_of(f"127.0.0.1:{free_port()}"))
+    lengths = []
+    for _ in range(15):
+        with pytest.raises(BrokerUnavailableError):
+            client.topics()
+        lengths.append(queued(client))
+    client.close()
+    # What one question leaves behind, the next one takes away.
+    assert max(lengths) <= QUEUED_MAX
+    assert sum(lengths[-5:]) <= sum(lengths[:5]) + QUEUED_MAX
+
+
+def test_nothing_stays_behind_of_clients_that_failed(living: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "REQUEST_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(kafka_client, "STALL_SECONDS_MAX", 0.3)
+    gone, there = config_of(f"127.0.0.1:{free_port()}"), config_of(living)
+    missing = OffsetRange(topic="clients", partition=0, start=1_000, end=1_001)
+
+    def read(config: KafkaConfig) -> object:
+        return list(fetch(SystemClock(), config, [missing]))
+
+    def ask(config: KafkaConfig) -> object:
+        client = BrokerClient(config)
+        try:
+            return client.topics()
+        finally:
+            client.close()
+
+    def probe(config: KafkaConfig) -> object:
+        client = BrokerClient(config)
+        try:
+            return client.holds(A, StoredOffset(1_000, "x", 1))
+        finally:
+            client.close()
+
+    attempts: list[tuple[Callable[[KafkaConfig], object], KafkaConfig]] = [(read, gone), (read, there), (ask, gone)]
+    attempts += [(probe, gone), (probe, there), (ask, there)]
+    before = threads()
+    for _ in range(3):
+        for attempt, config in attempts:
+            with suppress(BrokerUnavailableError, OffsetGapError):
+                attempt(config)
+    wait_threads(before)
+
+
+def test_whether_a_log_holds_an_offset_is_only_said_when_it_is_known(living: str) -> None:
+    client = BrokerClient(config_of(living))
+    end = client.ends([A])[A]
+    assert client.holds(A, StoredOffset(end.high, "x", end.epoch)) == (Holds.YES, -1)
+    assert client.holds(A, StoredOffset(0, "x", end.epoch)) == (Holds.YES, -1)
+    # Nobody can tell: no epoch is known, or none that this log has ever had.
+    assert client.holds(A, StoredOffset(0, "x", -1)) == (Holds.UNKNOWN, -1)
+    assert client.holds(A, StoredOffset(end.high, "x", end.epoch + 7)) == (Holds.UNKNOWN, -1)
+    client.close()

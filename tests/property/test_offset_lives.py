@@ -1,0 +1,262 @@
+"""Topics grow, are cut, deleted, made anew and given other leaders; tables are dropped and made again; users reset.
+
+Each message has a number of its own, so a log that was cut and has grown again holds others at the same offsets. What a
+group reads is noted. At every round: what stands before it in the log was read or decided about, and nothing is read a
+second time without a decision. A gap is only ever recorded where the log is not the one that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tests.catalog_world import World
+from tests.unit.ingest.offsets_world import FakeBroker, Log, Reader
+from tilth.ingest.errors import BrokerUnavailableError, LeaderChangedError, OffsetGapError, ResetError
+from tilth.ingest.gaps import DELETED
+from tilth.ingest.kafka import Holds
+from tilth.ingest.reach import PartitionEnd
+from tilth.ingest.reset import OffsetMark, ToMark, ToOffsets
+from tilth.ingest.standing import Standing
+from tilth.ingest.verify import follow_ledger
+from tilth.model.offset import TopicPartition
+
+#: True now and then, for what would otherwise begin everything anew all the time.
+RARELY = st.integers(0, 4).map(lambda number: number == 0)
+PLACES = st.integers(0, 2).map(lambda number: TopicPartition("a", number))
+
+
+class WritingBroker(FakeBroker):
+    """Knows which message stands at each offset, and may answer as an older leader once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: dict[TopicPartition, list[int]] = {}
+        self._count = 0
+        #: What topic partitions reached before their last election; answered while `is_stale`.
+        self._older: dict[TopicPartition, PartitionEnd] = {}
+        self.is_stale = False
+
+    def made(self, partitions: int, topic_id: str) -> None:
+        self.make("a", *[0] * partitions, topic_id=topic_id)
+        self.messages = {place: [] for place in self.logs}
+        self._older = {}
+
+    def write(self, place: TopicPartition, count: int) -> None:
+        self.messages[place] += range(self._count, self._count + count)
+        self._count += count
+        self.logs[place].high += count
+
+    def cut(self, place: TopicPartition, at: int) -> None:
+        self._older[place] = super().ends([place])[place]
+        self.truncate(place, at)
+        del self.messages[place][at:]
+
+    def grow(self) -> None:
+        place = TopicPartition("a", len(self.logs))
+        self.logs[place], self.messages[place] = Log(), []
+
+    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        now = super().ends(places)
+        return now | {place: old for place, old in self._older.items() if self.is_stale and place in now}
+
+
+class OffsetLives(RuleBasedStateMachine):
+    """One topic, one table of rows, and a Kafka table of one name."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.world, self.broker = World(), WritingBroker()
+        self.topics = 0
+        #: How often each message was read, and those that a user or a gap decided about.
+        self.read: dict[int, int] = {}
+        self.decided: set[int] = set()
+        #: By topic id and partition what was read at each offset.
+        self.seen: dict[tuple[str, int], dict[int, int]] = {}
+        self.recreate(2)
+        self.reader = Reader(self.world, self.broker)
+
+    # --- what happens to the topic ---
+
+    @rule(partitions=st.integers(1, 3), is_rare=RARELY)
+    def recreate(self, partitions: int, is_rare: bool = True) -> None:
+        if not is_rare:
+            return
+        self.topics += 1
+        self.broker.made(partitions, f"id{self.topics}")
+
+    @precondition(lambda self: len(self.broker.logs) < 3)
+    @rule()
+    def grow(self) -> None:
+        self.broker.grow()
+
+    @rule(place=PLACES, count=st.integers(1, 20))
+    def write(self, place: TopicPartition, count: int) -> None:
+        if place in self.broker.logs:
+            self.broker.write(place, count)
+
+    @rule(place=PLACES, back=st.integers(0, 15))
+    def elect(self, place: TopicPartition, back: int) -> None:
+        """A new leader that lacks some of the last messages, or none."""
+        if place in self.broker.logs:
+            log = self.broker.logs[place]
+            self.broker.cut(place, max(log.low, log.high - back))
+
+    @rule(place=PLACES, count=st.integers(1, 15))
+    def expire(self, place: TopicPartition, count: int) -> None:
+        if place in self.broker.logs:
+            log = self.broker.logs[place]
+            log.low = min(log.high, log.low + count)
+
+    # --- what the service, its consumers and users do ---
+
+    @rule(is_stale=st.booleans())
+    def look(self, is_stale: bool) -> None:
+        before = self.open()
+        self.broker.is_stale = is_stale
+        try:
+            self.reader.look()
+        except BrokerUnavailableError:
+            assert is_stale
+        finally:
+            self.broker.is_stale = False
+        self.check_gaps(before)
+
+    @rule(place=PLACES, budget=st.integers(1, 30))
+    def consume(self, place: TopicPartition, budget: int) -> None:
+        """A consumer is started and reads a round, as the task does it."""
+        stored = self.world.catalog.offsets.stored(self.reader.uuid)
+        if place not in self.broker.logs or place not in stored or place in self.open():
+            return
+        standing = Standing("k", {place: stored[place]})
+        try:
+            ends = self.broker.ends([place])
+            standing.check_ends(ends)
+            ranges = standing.plan(ends, messages_max=budget)
+            if not ranges:
+                return
+            # The client library validates the offset, and finds out whether the topic holds it.
+            log = self.broker.logs[place]
+            if self.broker.holds(place, stored[place])[0] is Holds.NO or ranges[0].start < log.low:
+                raise OffsetGapError(topic=place.topic, partition=place.partition)
+            standing.check_same(ranges, ids=self.broker.topic_ids(), ends=self.broker.ends([place]))
+        except (OffsetGapError, BrokerUnavailableError, LeaderChangedError):
+            before = self.open()
+            self.reader.look(place)
+            self.check_gaps(before)
+            return
+        self.check_read(place, ranges[0].start, ranges[0].end)
+        self.reader.read(place, ranges[0].end)
+
+    @rule(place=PLACES, count=st.integers(1, 20))
+    def flow(self, place: TopicPartition, count: int) -> None:
+        """What happens all the time."""
+        self.write(place, count)
+        self.look(is_stale=False)
+        self.consume(place, budget=count + 10)
+
+    @rule(place=PLACES, count=st.integers(1, 10))
+    def follow(self, place: TopicPartition, count: int) -> None:
+        """A new leader that has everything; messages are read from it, and then the old one answers."""
+        self.flow(place, count)
+        self.elect(place, back=0)
+        self.flow(place, count)
+        self.look(is_stale=True)
+
+    @rule(is_rare=RARELY)
+    def make_anew(self, is_rare: bool) -> None:
+        if not is_rare:
+            return
+        self.reader.drop()
+        self.reader = Reader(self.world, self.broker)
+        self.reader.look()
+        self.check_gaps(set())
+
+    @rule(
+        mark=st.sampled_from([OffsetMark.BEGIN, OffsetMark.END, OffsetMark.STORED, OffsetMark.INVALID]), is_rare=RARELY
+    )
+    def reset(self, mark: OffsetMark, is_rare: bool) -> None:
+        if not is_rare:
+            return
+        try:
+            self.reader.move(ToMark(mark))
+        except ResetError:
+            assert mark is OffsetMark.STORED
+            return
+        self.decide(self.broker.logs)
+        assert self.open() == set()
+
+    @rule(place=PLACES)
+    def reset_one(self, place: TopicPartition) -> None:
+        if place in self.broker.logs:
+            others = {each for each in self.open() if each != place and each in self.broker.logs}
+            self.reader.move(ToOffsets({place: OffsetMark.BEGIN}))
+            self.decide([place])
+            assert self.open() == others
+
+    # --- what must hold ---
+
+    def open(self) -> set[TopicPartition]:
+        return set(self.reader.positions.open_gaps())
+
+    def decide(self, places: Collection[TopicPartition]) -> None:
+        for place in places:
+            self.decided.update(self.broker.messages[place])
+
+    def check_read(self, place: TopicPartition, start: int, end: int) -> None:
+        """Nothing is passed over in silence, and nothing is read twice."""
+        log, messages = self.broker.logs[place], self.broker.messages[place]
+        passed = [each for each in messages[log.low : start] if each not in self.read and each not in self.decided]
+        assert not passed, f"{place} before {start}: {passed}"
+        seen = self.seen.setdefault((self.broker.ids["a"], place.partition), {})
+        for offset in range(start, end):
+            message = messages[offset]
+            assert message in self.decided or message not in self.read, f"{place} at {offset}: {message} again"
+            self.read[message] = self.read.get(message, 0) + 1
+            seen[offset] = message
+
+    def check_gaps(self, before: set[TopicPartition]) -> None:
+        """What is a gap now and was none: the log is not what was read."""
+        stored = self.world.catalog.offsets.stored(self.reader.uuid)
+        for number, gap in self.reader.gaps().items():
+            place = TopicPartition("a", number)
+            if place in before or place not in self.broker.logs:
+                continue
+            log, known = self.broker.logs[place], stored[place]
+            is_other = known.topic_id != self.broker.ids["a"]
+            last = self.seen.get((known.topic_id, number), {}).get(known.offset - 1)
+            is_cut = log.high < known.offset or (
+                last is not None
+                and known.offset - 1 >= log.low
+                and self.broker.messages[place][known.offset - 1] != last
+            )
+            is_truth = is_other or is_cut or log.low > known.offset
+            # A log that was cut below what a user or setting had chosen, of which nothing was read.
+            ended = (end for epoch, end in log.ended.items() if epoch >= known.epoch)
+            is_truth = is_truth or any(end < known.offset for end in ended)
+            assert is_truth, (gap, known, log)
+            if gap.reason == DELETED:
+                assert log.low > known.offset
+        for place in before - self.open():
+            # It closed by itself, so the log is the one that was read.
+            known, messages = stored[place], self.broker.messages.get(place, [])
+            last = self.seen.get((known.topic_id, place.partition), {}).get(known.offset - 1)
+            assert known.topic_id == self.broker.ids["a"]
+            assert known.offset <= len(messages)
+            assert last is None or messages[known.offset - 1] == last
+
+    def teardown(self) -> None:
+        if not hasattr(self, "reader"):
+            return
+        entries = sorted(self.world.catalog.offsets.ledger(self.reader.uuid), key=lambda each: each.commit_ts)
+        reached, wrong = follow_ledger(entries)
+        stored = self.world.catalog.offsets.of(self.reader.uuid)
+        assert wrong == []
+        assert {place: stored.get(place) for place in reached} == reached
+
+
+TestOffsetLives = OffsetLives.TestCase
+TestOffsetLives.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,77 @@
+"""What consumers are said to do: reports and rounds in, words out. Times are milliseconds from 1970 on."""
+
+from __future__ import annotations
+
+from tilth.ingest.activity import Activity, Kind, describe
+from tilth.ingest.reach import Offset, PartitionEnd
+from tilth.model.offset import OffsetRange, TopicPartition
+
+A = TopicPartition("a", 0)
+
+
+def reaching(stable: int, high: int | None = None) -> dict[TopicPartition, PartitionEnd]:
+    return {A: PartitionEnd(stable=Offset(stable), high=Offset(stable if high is None else high))}
+
+
+def a_range(start: int, end: int) -> list[OffsetRange]:
+    return [OffsetRange(topic="a", partition=0, start=start, end=end)]
+
+
+def said(*activities: Activity, now_ms: int) -> str:
+    return describe([each.doing(now_ms=now_ms) for each in activities], flush_interval_ms=500)
+
+
+def test_an_idle_consumer_says_since_when() -> None:
+    activity = Activity({A: 5}, 60_000)
+    activity.heard(reaching(5), now_ms=61_000)
+    assert said(activity, now_ms=90_000) == "idle: no message since 1970-01-01 00:01:00 UTC"
+    activity.heard(reaching(7), now_ms=120_000)
+    activity.began(a_range(5, 7), rows_max=100, now_ms=120_100)
+    activity.committed(a_range(5, 7), now_ms=121_000)
+    activity.heard(reaching(7), now_ms=121_100)
+    assert said(activity, now_ms=190_000) == "idle: no message since 1970-01-01 00:02:01 UTC"
+
+
+def test_messages_wait_for_the_flush_interval() -> None:
+    activity = Activity({A: 5}, 0)
+    activity.heard(reaching(1_205), now_ms=1_000)
+    assert said(activity, now_ms=1_100) == "waiting for the flush interval (0.5 s), 1,200 messages"
+
+
+def test_an_open_transaction_holds_it_up() -> None:
+    activity = Activity({A: 5}, 0)
+    activity.heard(reaching(5, 9), now_ms=60_000)
+    activity.heard(reaching(5, 12), now_ms=70_000)
+    told = "behind an open transaction since 1970-01-01 00:01:00 UTC, 7 messages"
+    assert said(activity, now_ms=71_000) == told
+    activity.heard(reaching(12), now_ms=72_000)
+    assert activity.doing(now_ms=72_000).kind is Kind.FLUSH_INTERVAL
+    # It was skipped by a reset: nothing holds anything up.
+    skipped = Activity({A: 12}, 0)
+    skipped.heard(reaching(5, 12), now_ms=60_000)
+    assert skipped.doing(now_ms=60_000).kind is Kind.IDLE
+
+
+def test_reading_has_a_rate_and_an_end() -> None:
+    activity = Activity({A: 0}, 0)
+    activity.heard(reaching(1_300_000), now_ms=0)
+    for number in range(3):
+        start = number * 20_000
+        activity.began(a_range(start, start + 20_000), rows_max=20_000, now_ms=number * 500)
+        activity.committed(a_range(start, start + 20_000), now_ms=number * 500 + 500)
+        activity.heard(reaching(1_300_000), now_ms=number * 500 + 500)
+    told = "reading: 40,000 messages/s, 1.2 million behind, about 31 s left, bounded by kafka_max_block_size"
+    assert said(activity, now_ms=1_600) == told
+    # Bytes bound it where it takes fewer messages than it may and leaves some.
+    activity.began(a_range(60_000, 61_000), rows_max=20_000, now_ms=1_600)
+    assert said(activity, now_ms=1_700).endswith("bounded by kafka_max_block_bytes")
+
+
+def test_several_consumers_are_added_up() -> None:
+    reading, idle = Activity({A: 0}, 0), Activity({A: 9}, 0)
+    reading.heard(reaching(9), now_ms=0)
+    idle.heard(reaching(9), now_ms=0)
+    reading.began(a_range(0, 9), rows_max=100, now_ms=0)
+    assert said(reading, idle, now_ms=10) == "reading: 9 behind"
+    assert said(idle, idle, now_ms=10) == "idle: no message since 1970-01-01 00:00:00 UTC"
+    assert describe([], flush_interval_ms=1) == ""
