@@ -74,10 +74,4 @@ def _append(run: list[LedgerRange], new: LedgerRange) -> None:
     if last is None or last.end != new.start or last.end < last.start or new.end < new.start:
         run.append(new)
         return
-    run[-1] = msgspec.structs.replace(
-        last,
-        end=new.end,
-        messages=last.messages + new.messages,
-        rows=last.rows + new.rows,
-        dead=last.dead + new.dead,
-    )
+    run[-1] = last.joined(new)

@@ -8,7 +8,7 @@ that went lost stops its consumer and is told. See also: docs/journey.md, tilth.
 """
 
 from tilth.ingest.calls import ConsumerCalls
-from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
+from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table, takes_dead_letters
 from tilth.ingest.decode import VIRTUAL_COLUMNS
 from tilth.ingest.definitions import DependencyMissingError, check_kafka
 from tilth.ingest.errors import (
@@ -35,7 +35,8 @@ from tilth.ingest.settings import (
 from tilth.ingest.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, PartitionStats
 from tilth.ingest.task import consume_runner
 from tilth.ingest.verify import Check, VerifyReport
-from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view
+from tilth.ingest.view_plans import FusedPlan, SqlPlan, ViewPlan
+from tilth.ingest.views import BadDefaultError, check_view
 
 __all__ = [
     "DEAD_LETTER_SCHEMA",
@@ -77,4 +78,5 @@ __all__ = [
     "dead_letter_table",
     "ingest_settings",
     "read_config",
+    "takes_dead_letters",
 ]

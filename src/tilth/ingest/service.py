@@ -166,7 +166,7 @@ class KafkaService:
     def stats(self) -> ServiceStats:
         """The row of `system.bg_threads`."""
         switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)
-        failures, slowed = self._teller.failures, self._consumers.slowed()
+        failures, slowed, refusing = self._teller.failures, self._consumers.slowed(), self._consumers.refusing()
         with self._lock:
             running = sum(each.state is ConsumerState.RUNNING for each in self._heart.consumers.values())
             return ServiceStats(
@@ -179,7 +179,7 @@ class KafkaService:
                 until_ms=0 if switch is None else switch.until_ms,
                 asked_by="" if switch is None else switch.query_id,
                 state=self._heart.state.value,
-                reason="; ".join(filter(None, (self._heart.reason, slowed, self._pressed))),
+                reason="; ".join(filter(None, (self._heart.reason, slowed, self._pressed, refusing))),
                 wakeups=self._wakeups,
                 last_wakeup_ms=self._last_wakeup_ms,
                 running_tasks=running,

@@ -79,6 +79,8 @@ class ConsumerStats:
     last_exception_ms: int
     #: Why its rounds wait before they write, as in `1,200 parts in partition 20240101`; empty: they do not.
     slowed: str = ""
+    #: Messages that a view could not take, once for each such view.
+    refused: int = 0
 
     @property
     def lag(self) -> int:

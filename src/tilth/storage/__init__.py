@@ -67,6 +67,7 @@ from tilth.storage.paths import (
 from tilth.storage.rewrite import Place, ordered_source, rewrite_part
 from tilth.storage.rowmap import remove_row_map
 from tilth.storage.rows import write_rows
+from tilth.storage.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
 from tilth.storage.segments import (
     OP_COLUMN,
     OP_DELETE,
@@ -116,6 +117,7 @@ __all__ = [
     "Partitioned",
     "Place",
     "RowIndexes",
+    "ScratchWriter",
     "StoreAwayError",
     "TableLayout",
     "Translation",
@@ -152,16 +154,19 @@ __all__ = [
     "read_changes",
     "read_deletes",
     "read_part",
+    "read_scratch",
     "read_segment",
     "read_source",
     "remove_file",
     "remove_row_map",
+    "remove_scratch",
     "repeated_keys",
     "resolve_all",
     "resolve_upserts",
     "result_type",
     "rewrite_part",
     "schema_from_arrow",
+    "scratch_name",
     "shaped_rows",
     "sidecar_name",
     "sources_of",

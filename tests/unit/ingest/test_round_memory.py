@@ -28,6 +28,9 @@ class Granting:
     def slowed(self) -> str:
         return ""
 
+    def refusing(self) -> str:
+        return ""
+
 
 class Server:
     """A service that was not started, and the memory that it sees."""

@@ -27,6 +27,7 @@ def _rows(services: Services) -> Iterator[Row]:
                     one.messages,
                     one.rows,
                     one.dead,
+                    one.refused,
                     time_of_hybrid(entry.commit_ts),
                     entry.commit_ts,
                 )
@@ -50,7 +51,8 @@ TABLE = SystemTable(
         ColumnDoc("end", INTEGER, "The offset behind the last."),
         ColumnDoc("messages", INTEGER, "Messages that were there."),
         ColumnDoc("rows", INTEGER, "Rows of the Kafka table that they became."),
-        ColumnDoc("dead", INTEGER, "Messages that went to the dead letters."),
+        ColumnDoc("dead", INTEGER, "Messages that could not be decoded."),
+        ColumnDoc("refused", INTEGER, "Messages that a view could not take, once for each such view."),
         ColumnDoc("committed", TIME, "When it was committed."),
         ColumnDoc("commit_ts", INTEGER, "The same as a hybrid time: a later mutation has changed these rows."),
     ),
