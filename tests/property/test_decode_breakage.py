@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.hostile_messages import TYPES, is_made_of, json_texts
 from tests.unit.ingest.decoding import decode
 from tilth.model.types import Array, DataType, Decimal, Kind, Simple
 
@@ -76,3 +78,92 @@ def test_several_objects_in_one_message(objects: list[dict[str, Any]], space: st
     assert [broken.offset for broken in decoded.broken] == [1]
     once = [{name: each.get(name) for name in COLUMNS} for each in objects]
     assert decoded.rows.to_pylist() == once + once
+
+
+GOOD = b'{"n": %d}'
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_whatever_a_message_says_it_is_decoded_as_it_says_or_told(name: str, data: st.DataObject) -> None:
+    """Between neighbours, each of which must be there once."""
+    texts = data.draw(st.lists(json_texts(TYPES[name]), min_size=1, max_size=8))
+    columns: dict[str, Kind | DataType] = {"n": Kind.INT64, "v": TYPES[name]}
+    values: list[bytes | None] = []
+    for place, text in enumerate(texts):
+        values += [GOOD % place, f'{{"n": {place}, "v": {text}}}'.encode("utf-8", "surrogatepass")]
+    values.append(GOOD % len(texts))
+    decoded = decode(columns, values, wanted=["n", "v", "_offset"])
+    rows = {row["_offset"]: row for row in decoded.rows.to_pylist()}
+    broken = {each.offset for each in decoded.broken}
+    assert len(rows) == decoded.rows.num_rows
+    assert sorted([*rows, *broken]) == list(range(len(values)))
+    assert all(place in rows for place in range(0, len(values), 2))
+    for place, text in enumerate(texts):
+        row = rows.get(2 * place + 1)
+        assert row is None or is_made_of(text, row["v"], TYPES[name]), (text, row)
+
+
+_cells = st.text(
+    st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from('",\n\r\\N\u2028\x85\x0b\x0c\x1c\x1d\x1e')),
+    max_size=10,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.none() | _cells, st.none() | _cells), min_size=1, max_size=6),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.booleans(),
+)
+def test_texts_come_out_of_csv_as_they_went_in(
+    lines: list[tuple[str | None, str | None]], end: str, is_quoted: bool
+) -> None:
+    def cell(text: str | None) -> str:
+        if text is None:
+            return "\\N"
+        must = is_quoted or text == "\\N" or any(c in text for c in '",\n\r')
+        return '"{}"'.format(text.replace('"', '""')) if must else text
+
+    text = end.join(",".join(map(cell, line)) for line in lines)
+    decoded = decode({"a": Kind.STRING, "b": Kind.STRING}, [text.encode(), b"x,y"], kafka_format="CSV")
+    assert not decoded.broken
+    assert [tuple(row.values()) for row in decoded.rows.to_pylist()] == [*lines, ("x", "y")]
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_no_cell_of_csv_touches_its_neighbours(name: str, data: st.DataObject) -> None:
+    texts = data.draw(st.lists(st.one_of(json_texts(TYPES[name]), _cells), min_size=1, max_size=6))
+    values: list[bytes | None] = []
+    for place, text in enumerate(texts):
+        quoted = '"{}"'.format(text.replace('"', '""'))
+        values += [b"%d,\\N" % place, f"{place},{quoted}".encode("utf-8", "surrogatepass")]
+    decoded = decode(
+        {"n": Kind.INT64, "v": TYPES[name]}, [*values, b"7,\\N"], wanted=["v", "_offset"], kafka_format="CSV"
+    )
+    offsets = decoded.rows.column("_offset").to_pylist()
+    assert sorted([*offsets, *(each.offset for each in decoded.broken)]) == list(range(len(values) + 1))
+    assert set(range(0, len(values) + 1, 2)) <= set(offsets)
+    # What is there can be read.
+    assert len(decoded.rows.column("v").to_pylist()) == len(offsets)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.binary(max_size=30), max_size=10), st.sampled_from(["LineAsString", "RawBLOB", "JSONEachRow", "CSV"])
+)
+def test_bytes_of_any_kind_are_rows_or_told(messages: list[bytes], form: str) -> None:
+    kind = Kind.BINARY if form == "RawBLOB" else Kind.STRING
+    decoded = decode({"a": kind}, [*messages, b""], wanted=["a", "_offset"], kafka_format=form)
+    told = {each.offset for each in decoded.broken}
+    found = set(decoded.rows.column("_offset").to_pylist())
+    assert not told & found
+    if form == "RawBLOB":
+        assert decoded.rows.column("a").to_pylist() == [each for each in messages if each]
+    if form == "LineAsString":
+        texts = [each.decode() for place, each in enumerate(messages) if place not in told]
+        lines = [line for text in texts for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+        assert [line for line in decoded.rows.column("a").to_pylist() if line] == [line for line in lines if line]

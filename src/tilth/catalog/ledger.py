@@ -94,10 +94,4 @@ def _append(run: list[LedgerRange], new: LedgerRange) -> None:
     ):
         run.append(new)
         return
-    run[-1] = msgspec.structs.replace(
-        last,
-        end=new.end,
-        messages=last.messages + new.messages,
-        rows=last.rows + new.rows,
-        dead=last.dead + new.dead,
-    )
+    run[-1] = last.joined(new)

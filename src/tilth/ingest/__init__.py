@@ -8,7 +8,7 @@ that went lost stops its consumer and is told. See also: docs/journey.md, tilth.
 """
 
 from tilth.ingest.calls import ConsumerCalls
-from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
+from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table, takes_dead_letters
 from tilth.ingest.decode import VIRTUAL_COLUMNS
 from tilth.ingest.definitions import DependencyMissingError, check_kafka, check_library
 from tilth.ingest.errors import (
@@ -42,7 +42,8 @@ from tilth.ingest.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, Pa
 from tilth.ingest.subscriptions import standing_of
 from tilth.ingest.task import consume_runner
 from tilth.ingest.verify import Check, VerifyReport
-from tilth.ingest.views import BadDefaultError, FusedPlan, SqlPlan, ViewPlan, check_view, constant_defaults
+from tilth.ingest.view_plans import FusedPlan, SqlPlan, ViewPlan
+from tilth.ingest.views import BadDefaultError, check_view, constant_defaults
 
 __all__ = [
     "DEAD_LETTER_SCHEMA",
@@ -96,4 +97,5 @@ __all__ = [
     "reads_elsewhere",
     "secrets_in",
     "standing_of",
+    "takes_dead_letters",
 ]

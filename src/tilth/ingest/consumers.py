@@ -44,6 +44,7 @@ from tilth.ingest.calls import (
     TablesNow,
 )
 from tilth.ingest.definitions import Definitions
+from tilth.ingest.rounds import RoundFacts
 from tilth.ingest.stats import ConsumeEventKind, ConsumerStats, PartitionStats
 from tilth.ingest.telling import Teller, told
 from tilth.model.lease import Fence
@@ -78,6 +79,7 @@ class _Known:
     messages: int = 0
     rows: int = 0
     dead: int = 0
+    refused: int = 0
     bytes: int = 0
     last_commit_ms: int = 0
     last_exception: str = ""
@@ -86,6 +88,8 @@ class _Known:
     partitions: dict[str, frozenset[str]] = field(default_factory=dict)
     #: Why its rounds wait before they write; empty: they do not.
     slowed: str = ""
+    #: What views have refused in its last round; empty: nothing.
+    refusing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +227,7 @@ class Consumers:
                 messages=known.messages,
                 rows=known.rows,
                 dead=known.dead,
+                refused=known.refused,
                 bytes=known.bytes,
                 last_commit_ms=known.last_commit_ms,
                 last_exception=known.last_exception,
@@ -236,6 +241,11 @@ class Consumers:
         with self._lock:
             return next((known.slowed for known in self._known.values() if known.slowed), "")
 
+    def refusing(self) -> str:
+        """What views have refused lately, in words; empty: nothing."""
+        with self._lock:
+            return next((known.refusing for known in self._known.values() if known.refusing), "")
+
     # --- for the consumers -------------------------------------------------------------------------------------------
 
     def begin(self, call: BeginRound) -> BeginGranted:
@@ -243,6 +253,7 @@ class Consumers:
         Kafka table has other columns by now: from the ALTER on no message is read by the old ones.
         """
         self._check_columns(self._current(call.consumer, call.fence))
+        self.settle(call.consumer, "its round is done again in another way")
         txn = self._catalog.transactions.begin(
             f"consume {full_name(self._kafka)} {call.consumer}",
             outputs=[TxnOutput(table=table, tasks=call.tasks) for table in call.tables],
@@ -302,6 +313,8 @@ class Consumers:
             known.messages += facts.messages
             known.rows += facts.rows
             known.dead += facts.dead
+            known.refused += facts.refused
+            known.refusing = _refusing(facts)
             known.bytes += facts.bytes
             known.last_commit_ms = self._clock.now_ms()
             known.activity.committed(known.ranges, now_ms=known.last_commit_ms)
@@ -389,6 +402,11 @@ def _partitions(call: RoundDone) -> dict[str, frozenset[str]]:
     for each in call.facts.parts:
         found.setdefault(each.table, set()).add(each.part.partition)
     return {table: frozenset(partitions) for table, partitions in found.items()}
+
+
+def _refusing(facts: RoundFacts) -> str:
+    views = ", ".join(facts.refusing)
+    return f"messages of the last round that a view cannot take: {facts.refused}, by {views}" if facts.refused else ""
 
 
 def _watch(index: int, handle: Handle, when_ended: Callable[[Ended], None]) -> None:

@@ -13,17 +13,20 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import UnavailableError
+from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.ids import IdSource
-from tilth.base.logs import hide_in_lines
-from tilth.catalog import Catalog
+from tilth.base.logs import Log, hide_in_lines
+from tilth.catalog import Catalog, StartMutation
 from tilth.ingest.calls import ENCODER, ViewOrder
-from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table
-from tilth.ingest.decode import check_format
+from tilth.ingest.dead import VIEW_COLUMN, dead_letter_table, takes_dead_letters, with_view_column
+from tilth.ingest.formats import check_format
 from tilth.ingest.library import check_pairs
 from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
+from tilth.model.mutation import MutationKind
 from tilth.model.secret import Secrets
 from tilth.model.table import KafkaDef, TableDef, full_name
+
+_log = Log("ingest")
 
 
 class DependencyMissingError(UnavailableError):
@@ -94,7 +97,8 @@ def read_definitions(
         orders.append(ViewOrder(view=view, target=target))
     if not orders:
         raise DependencyMissingError(f"no materialized view reads from {full_name(kafka)}")
-    has_table = config.error_mode is ErrorMode.DEAD_LETTER
+    # In stream mode too: what a view cannot take is no row of it.
+    has_table = config.error_mode is not ErrorMode.THROW
     return Definitions(
         kafka=kafka,
         config=config,
@@ -116,7 +120,32 @@ def _dead_letters(clock: Clock, catalog: Catalog, ids: IdSource, kafka: KafkaDef
     """The dead-letter table, made when it is missing."""
     wanted = dead_letter_table(kafka, config, uuid=ids(), now_ms=clock.now_ms())
     found = catalog.tables.create(wanted, if_not_exists=True)
-    if isinstance(found, TableDef) and found.schema == DEAD_LETTER_SCHEMA:
-        return found
+    if isinstance(found, TableDef) and takes_dead_letters(found):
+        return _upgraded(catalog, found)
     hint = "rename it, or set kafka_dead_letter_table"
     raise DependencyMissingError("this table cannot take dead letters", table=full_name(found), hint=hint)
+
+
+def _upgraded(catalog: Catalog, table: TableDef) -> TableDef:
+    """The table with the column that one of an older version lacks; as it is where it cannot be altered now."""
+    wanted = with_view_column(table)
+    if wanted is None:
+        return table
+    update = StartMutation(
+        table=table.uuid,
+        from_version=table.schema_version,
+        kind=MutationKind.COLUMNS,
+        command=f"ADD COLUMN {VIEW_COLUMN} STRING",
+        schema=wanted.schema,
+        next_column_id=wanted.next_column_id,
+    )
+    txn = catalog.transactions.begin(f"alter {full_name(table)}")
+    try:
+        catalog.transactions.commit_or_raise(txn.id, [update])
+    except TilthError as error:
+        # Somebody has altered it meanwhile. Until a later look has the column, reasons name the view.
+        _log.warning("dead_letters_not_altered", table=full_name(table), reason=error)
+        if not isinstance(error, UnknownOutcomeError):
+            catalog.transactions.abort(txn.id, str(error))
+    altered = catalog.tables.by_id(table.uuid)
+    return altered if isinstance(altered, TableDef) else table

@@ -42,10 +42,13 @@ def envelope_fields() -> list[tuple[str, Any, Any]]:
     return [("e0", str | None, None), ("e1", int | None, None), ("e2", str | None, None)]
 
 
-def debezium_reader(row: Any, older: Any, *, is_strict: bool) -> Callable[[bytes, bytes | None], list[Record]]:
+def debezium_reader(
+    row: Any, older: Any, *, is_strict: bool, dec_hook: Callable[[type, Any], Any]
+) -> Callable[[bytes, bytes | None], list[Record]]:
     """Reads one message, given its value and its key; raises ValueError with the reason.
 
     `row`: the record type. `older`: one with the same fields, all of which may be missing, for rows that are deleted.
+    `dec_hook`: makes values of types that msgspec does not know.
     """
     inner: Any = msgspec.defstruct(
         "Event",
@@ -59,8 +62,8 @@ def debezium_reader(row: Any, older: Any, *, is_strict: bool) -> Callable[[bytes
     )
     outer: Any = msgspec.defstruct("Message", [("payload", inner | None, None)], bases=(inner,))
     key: Any = msgspec.defstruct("Key", [("payload", msgspec.Raw, msgspec.Raw(b""))])
-    decode = msgspec.json.Decoder(outer, strict=is_strict).decode
-    decode_older = msgspec.json.Decoder(older | None, strict=is_strict).decode
+    decode = msgspec.json.Decoder(outer, strict=is_strict, dec_hook=dec_hook).decode
+    decode_older = msgspec.json.Decoder(older | None, strict=is_strict, dec_hook=dec_hook).decode
     decode_key = msgspec.json.Decoder(key, strict=is_strict).decode
 
     def deleted(before: msgspec.Raw, told: bytes | None) -> Record:

@@ -4,6 +4,8 @@ about.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilth.base.errors import ConflictError, InvalidInputError, NotFoundError, RetryError, UnavailableError
 
 
@@ -38,13 +40,13 @@ class OffsetGapError(ConflictError):
 
 
 class BrokenMessageError(InvalidInputError):
-    """a message cannot be decoded"""
+    """a message cannot be decoded, or a view cannot take it"""
 
     code = "BROKEN_MESSAGE"
 
 
-class UnreadRangesError(InvalidInputError):
-    """a view's SELECT did not read all messages of a round"""
+class UnreadRangesError(RetryError):
+    """not all messages of a round were read"""
 
     code = "RANGES_NOT_READ"
 
@@ -53,6 +55,17 @@ class ViewError(InvalidInputError):
     """a materialized view does not fit"""
 
     code = "BAD_VIEW"
+
+
+class ViewFailedError(RetryError):
+    """a round was given up because views cannot take its messages"""
+
+    code = "VIEW_FAILED"
+
+    @classmethod
+    def of(cls, failures: Mapping[str, str]) -> ViewFailedError:
+        """By view the reason; they are the error's facts."""
+        return cls(**failures)
 
 
 class FormatError(InvalidInputError):

@@ -20,6 +20,7 @@ TRUNCATED = "the topic ends before the stored offset: it was truncated"
 REPLACED = (
     "the log was truncated below the stored offset, and other messages stand there now: an unclean leader election"
 )
+#: Also the resolution of a gap in the former topic, where nothing had been read of it.
 RECREATED = "the topic was deleted and made anew"
 #: The resolution of a gap that was none.
 CLOSED = "closed: the topic holds the offset again"

@@ -23,6 +23,7 @@ from tilth.ingest.errors import BrokerUnavailableError
 from tilth.ingest.gaps import (
     CLOSED,
     DELETED,
+    RECREATED,
     REPLACED,
     Closing,
     Findings,
@@ -242,13 +243,19 @@ class Positions:
     def _begin_anew(self, kafka: KafkaDef, stored: Mapping[TopicPartition, StoredOffset], findings: Findings) -> None:
         """A topic made anew of which nothing had been read is the topic from now on."""
         line = moved(self._uuid, stored=stored, wanted=findings.anew, gone=findings.vanished)
-        offsets = SetOffsets(
-            kafka_table=self._uuid,
-            offsets=findings.anew,
-            forgotten=tuple(findings.vanished),
-            before={place: stored[place] for place in (*findings.anew, *findings.vanished)},
-        )
-        commit_offsets(self._catalog, kafka, [offsets, *([] if line is None else [AddLedger(entry=line)])])
+        places = (*findings.anew, *findings.vanished)
+        updates: list[Update] = [
+            # What was missing is missing in the former topic: nobody can decide about it any more.
+            ResolveGaps(kafka_table=self._uuid, resolution=RECREATED, partitions=frozenset(places)),
+            SetOffsets(
+                kafka_table=self._uuid,
+                offsets=findings.anew,
+                forgotten=tuple(findings.vanished),
+                before={place: stored[place] for place in places},
+            ),
+            *([] if line is None else [AddLedger(entry=line)]),
+        ]
+        commit_offsets(self._catalog, kafka, updates)
 
     def _close(
         self,

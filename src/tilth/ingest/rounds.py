@@ -1,27 +1,37 @@
-"""What a round is told and what it reports. Values only; they travel to Spark tasks and over calls.
+"""What a round is given and what it reports. Values only; they travel to Spark tasks and over calls.
 
-Covers: the job of a round and its facts. Does not cover: doing it (spark.py), deciding on it (task.py).
+Covers: the job of a round, the numbers of its messages and tasks, its facts. Does not cover: doing it (spark.py),
+deciding on it (task.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 import msgspec
 
-from tilth.ingest.decode import RowCheck
+from tilth.base.clock import Clock
+from tilth.ingest.kafka import Fetched, fetch
+from tilth.ingest.policy.care import Care
 from tilth.ingest.settings import KafkaConfig
-from tilth.ingest.views import FusedPlan, SqlPlan, ViewPlan
+from tilth.ingest.view_plans import FusedPlan, SqlPlan, ViewPlan
 from tilth.model.delta import Seen, WrittenDelta
 from tilth.model.offset import LedgerRange, OffsetRange
 from tilth.model.part import WrittenPart
 from tilth.model.table import Schema
 from tilth.storage import TableLayout
 
+#: What brings the messages of ranges; raises as kafka.fetch does.
+Fetch = Callable[[Clock, KafkaConfig, Iterable[OffsetRange]], Iterator[Fetched]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetters:
-    """Where broken messages go."""
+    """Where messages go that cannot be decoded, or that a view cannot take."""
 
     #: The table's uuid.
     table: str
@@ -41,24 +51,82 @@ class RoundJob:
     plans: tuple[ViewPlan, ...]
     #: By target's uuid.
     layouts: dict[str, TableLayout]
-    #: None: broken messages are rows, or fail the round.
+    #: None: they are counted, and stored nowhere.
     dead_letters: DeadLetters | None
     txn: int
     #: By Spark task; a long range may be cut into several tasks.
     groups: tuple[tuple[OffsetRange, ...], ...]
+    #: By view, how its rows are looked at; those that are trusted are not in it.
+    care: Mapping[str, Care] = field(default_factory=dict)
+    fetch: Fetch = fetch
 
     @property
     def fused(self) -> tuple[FusedPlan, ...]:
         return tuple(plan for plan in self.plans if isinstance(plan, FusedPlan))
 
     @property
-    def checks(self) -> tuple[RowCheck, ...]:
-        """The same in every pass of the round: a message that one view cannot take is broken for all."""
-        return tuple(dict.fromkeys(check for plan in self.plans for check in plan.checks))
-
-    @property
     def computed(self) -> tuple[SqlPlan, ...]:
         return tuple(plan for plan in self.plans if isinstance(plan, SqlPlan))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is decoded: all that any view reads or looks at."""
+        return tuple(dict.fromkeys(name for plan in self.plans for name in plan.decoded))
+
+    @property
+    def numbers(self) -> MessageNumbers:
+        return MessageNumbers(self.groups)
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether messages may become dead letters later than when they are read."""
+        return self.dead_letters is not None and any(plan.view in self.care for plan in self.computed)
+
+    # Task numbers, of which each step of the round has as many as there are groups: first those that read, then those
+    # that write for each computed view, then the rows that are kept for the time of the round, then dead letters.
+
+    def task_of_view(self, place: int) -> int:
+        """The first task number of a computed view, counted from 0."""
+        return (1 + place) * len(self.groups)
+
+    @property
+    def task_of_kept(self) -> int:
+        return (1 + len(self.computed)) * len(self.groups)
+
+    @property
+    def task_of_dead(self) -> int:
+        return (2 + len(self.computed)) * len(self.groups)
+
+
+def tasks_reserved(job_tasks: int, plans: tuple[ViewPlan, ...]) -> int:
+    """How many task numbers the jobs of a round may use in each table's file names."""
+    computed = sum(isinstance(plan, SqlPlan) for plan in plans)
+    return job_tasks * (3 + computed if computed else 1)
+
+
+class MessageNumbers:
+    """Numbers the messages of a round: from 0, on through its ranges; where a message is missing a number is free."""
+
+    def __init__(self, groups: tuple[tuple[OffsetRange, ...], ...]) -> None:
+        self._ranges = [each for group in groups for each in group]
+        self._starts = list(accumulate((each.end - each.start for each in self._ranges), initial=0))
+        self._firsts = list(accumulate(map(len, groups), initial=0))
+
+    @property
+    def total(self) -> int:
+        return self._starts[-1]
+
+    def shifts(self, group: int) -> dict[tuple[str, int], int]:
+        """By topic partition of a group what is added to an offset; in a group each has one range."""
+        places = range(self._firsts[group], self._firsts[group + 1])
+        ranges = ((self._ranges[place], self._starts[place]) for place in places)
+        return {(each.topic, each.partition): start - each.start for each, start in ranges}
+
+    def place(self, number: int) -> tuple[str, int, int]:
+        """Topic, partition and offset."""
+        place = bisect_right(self._starts, number) - 1
+        each = self._ranges[place]
+        return each.topic, each.partition, each.start + number - self._starts[place]
 
 
 class WrittenTo(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +156,27 @@ class TableChanges(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen
 
 
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a computed view cannot take."""
+
+    #: Its number in the round.
+    number: int
+    #: Empty: a row of it could not be computed, and nobody has asked why yet.
+    reason: str = ""
+    #: Where that was: above 0 the target's column, counted from 1; see probe.py.
+    step: int = 0
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A view cannot take a message."""
+
+    #: The message's number in the round.
+    number: int
+    #: `database.view`.
+    view: str
+    reason: str
+
+
 class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a task, or all tasks of a round, did."""
 
@@ -95,8 +184,12 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[WrittenTo, ...] = ()
     #: Of the messages' values.
     bytes: int = 0
-    #: The first broken message, in words; empty if there is none.
+    #: The first message that is broken, or refused by a view, in words; empty if there is none.
     broken: str = ""
+    #: The views that have refused a message, by name.
+    refusing: tuple[str, ...] = ()
+    #: Of one task: which try it was.
+    attempt: int = 0
 
     @property
     def messages(self) -> int:
@@ -110,10 +203,39 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     def dead(self) -> int:
         return sum(each.dead for each in self.ranges)
 
+    @property
+    def refused(self) -> int:
+        return sum(each.refused for each in self.ranges)
 
-def tasks_reserved(job_tasks: int, plans: tuple[ViewPlan, ...]) -> int:
-    """How many task numbers the jobs of a round may use in each table's file names."""
-    return job_tasks * (1 + sum(isinstance(plan, SqlPlan) for plan in plans))
+
+def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
+    """What several tasks did together."""
+    known = list(answers)
+    return RoundFacts(
+        ranges=tuple(each for facts in known for each in facts.ranges),
+        parts=tuple(each for facts in known for each in facts.parts),
+        bytes=sum(facts.bytes for facts in known),
+        broken=next((facts.broken for facts in known if facts.broken), ""),
+        refusing=tuple(dict.fromkeys(view for facts in known for view in facts.refusing)),
+    )
+
+
+def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[Verdict]) -> RoundFacts:
+    """With the messages that computed views have refused, of which there is one at least."""
+    places = [job.numbers.place(each.number) for each in verdicts]
+    counts = Counter((topic, partition) for topic, partition, _ in places)
+    ranges = (
+        msgspec.structs.replace(each, refused=each.refused + counts[each.topic, each.partition])
+        for each in joined_ranges(facts.ranges)
+    )
+    topic, partition, offset = places[0]
+    first = f"{topic}/{partition}@{offset}: view {verdicts[0].view}: {verdicts[0].reason}"
+    return msgspec.structs.replace(
+        facts,
+        ranges=tuple(ranges),
+        broken=facts.broken or first,
+        refusing=tuple(dict.fromkeys((*facts.refusing, *(each.view for each in verdicts)))),
+    )
 
 
 def joined_ranges(ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:
@@ -121,15 +243,6 @@ def joined_ranges(ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:
     joined: dict[tuple[str, int], LedgerRange] = {}
     for each in sorted(ranges, key=lambda r: (r.topic, r.partition, r.start)):
         before = joined.get((each.topic, each.partition))
-        if before is None:
-            joined[each.topic, each.partition] = each
-            continue
-        assert before.end == each.start, (before, each)
-        joined[each.topic, each.partition] = msgspec.structs.replace(
-            before,
-            end=each.end,
-            messages=before.messages + each.messages,
-            rows=before.rows + each.rows,
-            dead=before.dead + each.dead,
-        )
+        assert before is None or before.end == each.start, (before, each)
+        joined[each.topic, each.partition] = each if before is None else before.joined(each)
     return tuple(joined.values())

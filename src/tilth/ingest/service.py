@@ -248,7 +248,8 @@ class KafkaService:
         doing = self._described(running) if self._heart.state is ServiceState.RUNNING else ""
         dead = self._consumers.dead()
         broken = f"{show_count(dead)} broken messages became dead letters" if dead else ""
-        parts = (f"{said}, {doing}" if doing else said, self._consumers.slowed(), self._pressed, broken)
+        going_on = f"{said}, {doing}" if doing else said
+        parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
         return "; ".join(filter(None, (*parts, self._teller.noted())))
 
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:

@@ -204,14 +204,18 @@ ERROR_MODE: Setting[ErrorMode] = Setting(
     default=ErrorMode.DEAD_LETTER,
     parse=_one_of(_ERROR_MODES),
     allowed="dead_letter, stream, throw (also: default)",
-    doc="dead_letter: a broken message goes to the dead-letter table with its reason. stream: it becomes a "
-    "row whose `_error` and `_raw_message` are filled. throw (ClickHouse's `default`): the round fails, "
-    "nothing of it is stored.",
+    doc="What becomes of a message that cannot be decoded. dead_letter: it goes to the dead-letter table with its "
+    "reason. stream: it becomes a row whose `_error` and `_raw_message` are filled. throw (ClickHouse's `default`): "
+    "the round fails, nothing of it is stored. A message that is decoded and that one view cannot take (a cast "
+    "fails, its target has no room for a value) costs that view this message, and the other views get it: with "
+    "dead_letter and with stream it goes to the dead-letter table with the view's name, with throw the round fails.",
     aliases=("handle_error_mode",),
 )
 DEAD_LETTERS = _text(
     "kafka_dead_letter_table",
-    "The table of the same database that takes broken messages; made when it is missing. Empty: `TABLE_dead_letters`.",
+    "The table of the same database that takes dead letters: topic, partition, offset, key and bytes of a message, "
+    "the reason, and the view that could not take it (NULL: it cannot be decoded). Made when it is missing; it may "
+    "have more columns. Empty: `TABLE_dead_letters`.",
     "dead_letter_table",
 )
 SKIP_BROKEN: Setting[int] = Setting(
@@ -222,7 +226,8 @@ SKIP_BROKEN: Setting[int] = Setting(
     check=lambda n: n >= 0,
     allowed="0 or more",
     unit="messages",
-    doc="With kafka_handle_error_mode = throw: broken messages of one round that are dropped before it fails.",
+    doc="With kafka_handle_error_mode = throw: messages of one round that are dropped before it fails, because they "
+    "cannot be decoded or a view cannot take them.",
     aliases=("skip_broken_messages",),
 )
 START: Setting[OffsetStart] = Setting(

@@ -1,291 +1,329 @@
-"""The Spark jobs of a round: fetch, decode, run the views, write sorted parts.
+"""The Spark jobs of a round.
 
-Covers: the fused pass (one Arrow pass for all views that pick columns, and for dead letters) and the pass of a view
-that Spark SQL computes. Does not cover: choosing ranges (task.py), commits (manager.py). Always holds: which rows a
-task writes follows from its ranges alone; the files of an attempt carry its number; nothing here knows the catalog.
-See also: DESIGN.md 7, MEASURED.md "One round".
+    only views that pick columns      1 job    messages -> parts, dead letters
+    one that Spark SQL computes       1 job    messages -> parts, dead letters, rows -> SQL -> parts
+    several, or one that has failed   1 job    messages -> parts, dead letters, kept rows
+                                      1 each   kept rows -> SQL -> parts; more where it has failed (careful.py)
+                                      1 job    kept messages -> dead letters, where such a view refuses some
+
+Covers: these jobs, the facts on their way back. Does not cover: choosing ranges (task.py), what tasks do (source.py,
+write.py), commits (manager.py).
+Always holds: the topic is read and decoded once, whatever the views are; a job that writes and fails spoils the round,
+so that nothing is committed while a task of its transaction may still be writing. See also: DESIGN.md 7.
 """
 
 from __future__ import annotations
 
-import gc
+import logging
 import pickle
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
-from pyspark import TaskContext
+from py4j.protocol import Py4JError
+from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import RetryError, TilthError
-from tilth.base.units import MIB
-from tilth.ingest.dead import dead_letter_rows
-from tilth.ingest.decode import Broken, Decoded, Decoder
-from tilth.ingest.errors import RoundStorageError
-from tilth.ingest.kafka import fetch
-from tilth.ingest.ops import ops_of
-from tilth.ingest.rounds import RoundFacts, RoundJob, WrittenTo, joined_ranges
-from tilth.ingest.settings import ErrorMode
-from tilth.ingest.views import FusedPlan, Picked, SqlPlan, spark_ddl
-from tilth.model.offset import LedgerRange, OffsetRange
-from tilth.model.row_op import OP_COLUMN
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.ingest.careful import run_carefully
+from tilth.ingest.errors import RoundStorageError, ViewFailedError
+from tilth.ingest.keep import MESSAGE, NO_NUMBERS, Kept, Numbers
+from tilth.ingest.probe import Probes, probes_of
+from tilth.ingest.rounds import Culprit, RoundFacts, RoundJob, Verdict, joined_ranges, total_of, with_refused
+from tilth.ingest.source import SourceTask, write_condemned
+from tilth.ingest.spark_errors import why_not_computed
+from tilth.ingest.view_plans import SqlPlan
+from tilth.ingest.views import spark_ddl
+from tilth.ingest.write import CULPRITS_MAX, PartWriter, Written, check_computed, write_computed, write_guarded
 from tilth.model.types import quoted
-from tilth.storage import TableLayout, arrow_schema, write_rows
 
-#: A task sorts and writes what it has when it holds this much; more: larger parts, more memory.
-HELD_BYTES_MAX = 128 * MIB
-#: Broken messages that a task holds before it writes them.
-HELD_BROKEN_MAX = 20_000
+_ANSWER = "answer binary"
+#: The node by which Spark's plans read what our tasks give.
+_LEAF = "MapInArrow"
 
-_FACTS = "facts binary"
-#: What tasks tell, by group of ranges, so that a group that is read twice counts once; True: it is an error.
-_Told = dict[int, tuple[bool, bytes]]
+#: Messages of which it is asked why they fail on one step of a view; others are told by their example.
+REASONS_MAX = 200
+
+T = TypeVar("T")
+#: What a task does with the rows of a view.
+_Sink = Callable[[PartWriter, Iterable[pa.RecordBatch]], Written]
+
+_log = Log("ingest")
+# pyspark would log every error of a view with the stacks of both languages; what is wrong is kept with the message.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
-def run_round(session: SparkSession, job: RoundJob) -> RoundFacts:
+def run_round(
+    session: SparkSession, job: RoundJob, *, check_cancelled: Callable[[], None] = lambda: None
+) -> RoundFacts:
     """Runs all views over the job's ranges; returns what was read and written.
 
-    Raises the TilthError of a task as it was. Files of a round that failed are left for the transaction's cleaner.
+    Raises the TilthError of a task as it was; ViewFailedError where the round has to be done in another way, ViewError
+    where a view cannot be computed at all. Files of a round that failed are left for the transaction's cleaner.
     """
-    runs = []
-    if job.fused:
-        runs.append(_run_fused(session, job))
-    for number, plan in enumerate(job.computed, start=1):
-        runs.append(_run_computed(session, job, plan, first_task=number * len(job.groups)))
-    if not job.fused and job.dead_letters is not None and any(run.dead for run in runs):
-        runs.append(_run_fused(session, job))
-    first = runs[0]
-    if any(run.ranges != first.ranges for run in runs):
-        raise RetryError("the topic changed between the passes of a round", table=job.config.table)
-    return RoundFacts(
-        ranges=joined_ranges(first.ranges),
-        parts=tuple(written for run in runs for written in run.parts),
-        bytes=first.bytes,
-        broken=first.broken,
+    computed = job.computed
+    if not computed:
+        facts = total_of(_run_source(session, job))
+    elif len(computed) == 1 and computed[0].is_streamable and computed[0].view not in job.care:
+        facts = _run_streaming(session, job, computed[0])
+    else:
+        facts = _run_keeping(session, job, check_cancelled)
+    return msgspec.structs.replace(facts, ranges=joined_ranges(facts.ranges))
+
+
+def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:
+    """What the tasks that read did, by group; they keep rows if a view is computed."""
+
+    def read(group: int) -> RoundFacts:
+        task = SourceTask(job, group, attempt=_attempt())
+        return task.keep() if job.computed else task.run()
+
+    return _by_group(session, job, read)
+
+
+def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> RoundFacts:
+    """The rows go straight from the tasks that read to the view; the facts of these tasks come beside them."""
+    with _Reports(session.sparkContext, job.txn) as reports:
+        report = reports.sender()
+
+        def source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for group in _numbers_in(batches):
+                task = SourceTask(job, group, attempt=_attempt())
+                try:
+                    yield from task.stream(plan)
+                    report(group, False, _pack(task.facts()))
+                except (TilthError, OSError) as error:
+                    report(group, True, _pack(_told(error)))
+
+        rows = _groups(session, job).mapInArrow(source, spark_ddl(job.schema, plan.needed))
+        sink = partial(write_computed, plan=plan, layout=job.layouts[plan.target])
+        try:
+            written = _run_view(_view_of(session, job, plan, rows), job, plan, sink, first_task=job.task_of_view(0))
+        except (TilthError, PySparkException, Py4JError):
+            # Where messages could not be read, what the view made of the others says nothing.
+            reports.facts()
+            raise
+        facts = total_of(reports.facts())
+    return msgspec.structs.replace(facts, parts=(*facts.parts, *written.parts))
+
+
+def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable[[], None]) -> RoundFacts:
+    """The rows are kept until all views have read them."""
+    sources = _run_source(session, job)
+    kept = Kept(job, tuple(facts.attempt for facts in sources))
+    facts = total_of(sources)
+    verdicts: list[Verdict] = []
+    failures: dict[str, str] = {}
+    for place, plan in enumerate(job.computed):
+        view = _KeptView(session, kept, place, check_cancelled)
+        is_careful = plan.view in job.care
+        if failures:
+            # Nothing of this round will count; which other views fail is all that matters now.
+            why = None if is_careful else view.check()
+            failures |= {} if why is None else {plan.view: why}
+            continue
+        try:
+            written = run_carefully(SystemClock(), view, job, plan) if is_careful else view.write(excluded=NO_NUMBERS)
+        except ViewFailedError as error:
+            failures |= error.facts
+            continue
+        verdicts += (Verdict(number=each.number, view=plan.view, reason=each.reason) for each in written.culprits)
+        facts = msgspec.structs.replace(facts, parts=(*facts.parts, *written.parts))
+    if failures:
+        raise ViewFailedError.of(failures)
+    if verdicts:
+        facts = with_refused(facts, job, verdicts)
+        if job.dead_letters is not None:
+            check_cancelled()
+            kept.condemn(verdicts)
+            answers = _by_group(session, job, lambda group: write_condemned(kept, group, attempt=_attempt()))
+            facts = msgspec.structs.replace(facts, parts=(*facts.parts, *total_of(answers).parts))
+    kept.remove()
+    return facts
+
+
+class _KeptView:
+    """One view over the rows that the round has kept: the trials of careful.py."""
+
+    def __init__(self, session: SparkSession, kept: Kept, place: int, check_cancelled: Callable[[], None]) -> None:
+        self._session = session
+        self._kept = kept
+        self._job = kept.job
+        self._plan = kept.job.computed[place]
+        self._layout = kept.job.layouts[self._plan.target]
+        self._first_task = kept.job.task_of_view(place)
+        self._check_cancelled = check_cancelled
+        self._probes = Probes()
+
+    def failing(self) -> list[Culprit]:
+        self._probes = self._probed(NO_NUMBERS)
+        found: dict[int, int] = {}
+        for plan in self._probes.before:
+            for number, step in self._marked(plan):
+                found.setdefault(number, step)
+        return [Culprit(number=number, step=step) for number, step in sorted(found.items())]
+
+    def reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
+        wanted = {each.number for each in found}
+        plans = [self._probes.steps[each.step].plan for each in found]
+        reasons: dict[int, str] = {}
+        for plan in {id(plan): plan for plan in plans}.values():
+            self._check_cancelled()
+            reasons |= self._evaluated(plan)
+        return {number: why for number, why in reasons.items() if number in wanted}
+
+    def check(self, *, numbers: range | None = None, excluded: Numbers = NO_NUMBERS) -> str | None:
+        sink = partial(check_computed, plan=self._plan, layout=self._layout)
+        try:
+            self._run(self._view(numbers, excluded), lambda _, batches: sink(batches))
+        except ViewFailedError as error:
+            return error.facts[self._plan.view]
+        return None
+
+    def write_guarded(self, *, excluded: Numbers) -> Written | None:
+        # Those before were made without leaving anything out.
+        guarded = (self._probed(excluded) if len(excluded) else self._probes).guarded
+        if guarded is None:
+            return None
+        return self._run(
+            DataFrame(self._dataset(guarded), self._session),
+            partial(write_guarded, plan=self._plan, layout=self._layout),
+        )
+
+    def write(self, *, excluded: Numbers) -> Written:
+        return self._run(self._view(None, excluded), partial(write_computed, plan=self._plan, layout=self._layout))
+
+    def _run(self, view: DataFrame, sink: _Sink) -> Written:
+        self._check_cancelled()
+        return _run_view(view, self._job, self._plan, sink, first_task=self._first_task)
+
+    def _view(self, numbers: range | None, excluded: Numbers) -> DataFrame:
+        return _view_of(self._session, self._job, self._plan, self._rows(numbers, excluded, is_numbered=False))
+
+    def _rows(self, numbers: range | None, excluded: Numbers, *, is_numbered: bool) -> DataFrame:
+        kept, plan = self._kept, self._plan
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for group in _numbers_in(batches):
+                yield from kept.rows(plan, group, numbers=numbers, excluded=excluded, is_numbered=is_numbered)
+
+        ddl = spark_ddl(self._job.schema, plan.needed)
+        return _groups(self._session, self._job).mapInArrow(
+            read, f"{quoted(MESSAGE)} bigint, {ddl}" if is_numbered else ddl
+        )
+
+    def _probed(self, excluded: Numbers) -> Probes:
+        rows = self._rows(None, excluded, is_numbered=True)
+        named = rows.select(*map(quoted, self._plan.needed))
+        view = _view_of(self._session, self._job, self._plan, named)
+        try:
+            return probes_of(self._session, view._jdf.queryExecution().optimizedPlan(), leaf=_LEAF)
+        except (PySparkException, Py4JError, TypeError) as error:
+            # A Spark whose inside is another one; what it calls a class that is not there raises TypeError.
+            _log.warning("view_not_probed", view=self._plan.view, reason=error)
+            return Probes()
+
+    def _marked(self, plan: Any) -> list[tuple[int, int]]:
+        """Numbers of messages and steps that a plan gives."""
+        self._check_cancelled()
+        try:
+            found = DataFrame(self._dataset(plan), self._session).limit(CULPRITS_MAX + 1).toArrow()
+        except (PySparkException, Py4JError) as error:
+            if why_not_computed(error) is None:
+                raise
+            # Something fails that is not marked: other trials will find it.
+            return []
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+    def _evaluated(self, plan: Any) -> dict[int, str]:
+        """Why the rows fail that a plan gives, by message: what throws in Spark's tasks throws here too, row by row."""
+        expressions = self._session._jvm.org.apache.spark.sql.catalyst.expressions  # type: ignore[union-attr]  # there is one
+        columns = getattr(expressions, "package$AttributeSeq")(plan.output())
+        reasons: dict[int, str] = {}
+        for row in self._dataset(plan).limit(REASONS_MAX).queryExecution().executedPlan().executeCollect():
+            number, failing = row.getLong(0), self._probes.steps[row.getInt(1)]
+            bound = expressions.BindReferences.bindReference(failing.expression, columns, False)
+            try:
+                bound.eval(row)
+            except (PySparkException, Py4JError) as error:
+                reasons.setdefault(number, why_not_computed(error) or "it cannot be computed")
+        return reasons
+
+    # Any: plans and data sets are handles of the JVM.
+    def _dataset(self, plan: Any) -> Any:
+        datasets = self._session._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]  # there is one
+        return datasets.ofRows(self._session._jsparkSession, plan)
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def _groups(session: SparkSession, job: RoundJob) -> DataFrame:
+    """The numbers of the groups of ranges, each a task."""
+    tasks = len(job.groups)
+    return session.range(0, tasks, 1, tasks)
+
+
+def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int], T]) -> list[T]:
+    """What the work gives for each group, in a task each."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for group in _numbers_in(batches):
+            yield _guarded(lambda group=group: (group, work(group)))  # type: ignore[misc]  # bound here
+
+    answers: list[tuple[int, T]] = _collected(_groups(session, job).mapInArrow(call, _ANSWER))
+    return [answer for _, answer in sorted(answers, key=lambda pair: pair[0])]
+
+
+def _view_of(session: SparkSession, job: RoundJob, plan: SqlPlan, rows: DataFrame) -> DataFrame:
+    """What the view makes of these rows, as its target wants it."""
+    rows.createOrReplaceTempView(quoted(job.name))
+    computed = session.sql(plan.text)
+    return computed.toDF(*[f"o{i}" for i in range(len(computed.columns))]).selectExpr(*plan.projection)
+
+
+def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, first_task: int) -> Written:
+    """Raises ViewFailedError where the view cannot be computed, or its rows do not fit."""
+    txn = job.txn
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = first_task + _task_number()
+        yield _guarded(lambda: sink(PartWriter(txn=txn, task=task, attempt=_attempt()), batches))
+
+    try:
+        # As many writers at most as task numbers were reserved, whatever the view shuffles.
+        answers: list[Written] = _collected(view.coalesce(len(job.groups)).mapInArrow(call, _ANSWER))
+    except (PySparkException, Py4JError) as error:
+        why = why_not_computed(error)
+        if why is None:
+            raise
+        raise ViewFailedError.of({plan.view: why}) from error
+    return Written(
+        parts=tuple(part for answer in answers for part in answer.parts),
+        culprits=tuple(culprit for answer in answers for culprit in answer.culprits),
     )
 
 
-def _run_fused(session: SparkSession, job: RoundJob) -> RoundFacts:
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for group in _groups(batches):
-            yield _answer(_guarded(partial(_fused_task, job, group, _attempt())))
-
-    tasks = len(job.groups)
-    rows = session.range(0, tasks, 1, tasks).mapInArrow(call, _FACTS).collect()
-    return _total(_read(bytes(row["facts"])) for row in rows)
-
-
-def _run_computed(session: SparkSession, job: RoundJob, plan: SqlPlan, *, first_task: int) -> RoundFacts:
-    told: Accumulator[_Told] = session.sparkContext.accumulator({}, _ToldParam())
-    columns = plan.needed
-
-    def source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for group in _groups(batches):
-            yield from _decoding_task(job, columns, group, told)
-
-    def sink(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = first_task + _task_number()
-        yield _answer(_guarded(lambda: _writing_task(job, plan, batches, task, _attempt())))
-
-    tasks = len(job.groups)
-    decoded = session.range(0, tasks, 1, tasks).mapInArrow(source, spark_ddl(job.schema, columns))
-    decoded.createOrReplaceTempView(quoted(job.name))
-    computed = session.sql(plan.text)
-    named = computed.toDF(*[f"o{i}" for i in range(len(computed.columns))]).selectExpr(*plan.projection)
-    # As many writers at most as task numbers were reserved, whatever the view shuffles.
-    rows = named.coalesce(tasks).mapInArrow(sink, _FACTS).collect()
-    read = _total(_read(answer) for _, (_, answer) in sorted(told.value.items()))
-    written = _total(_read(bytes(row["facts"])) for row in rows)
-    return RoundFacts(ranges=read.ranges, parts=written.parts, bytes=read.bytes, broken=read.broken)
+# Any: what the tasks' functions return.
+def _collected(frame: DataFrame) -> list[Any]:
+    """The answers of all tasks; raises the TilthError of one."""
+    return [_unpacked(bytes(row["answer"])) for row in frame.collect()]
 
 
 # --- inside tasks ----------------------------------------------------------------------------------------------------
 
 
-def _fused_task(job: RoundJob, task: int, attempt: int) -> RoundFacts:
-    """Everything for one group of ranges."""
-    columns = tuple(dict.fromkeys(name for plan in job.fused for name in plan.needed))
-    reading = _Reading(job, columns, job.groups[task])
-    writer = _PartWriter(job, task, attempt)
-    held: list[pa.RecordBatch] = []
-    held_bytes = 0
-    for decoded, size in reading:
-        held.append(decoded.rows)
-        held_bytes += size
-        if held_bytes >= HELD_BYTES_MAX:
-            _write_fused(job, writer, held)
-            held, held_bytes = [], 0
-        if len(reading.broken) >= HELD_BROKEN_MAX:
-            _write_broken(job, writer, reading)
-    _write_fused(job, writer, held)
-    _write_broken(job, writer, reading)
-    return msgspec.structs.replace(reading.facts(), parts=tuple(writer.written))
-
-
-def _decoding_task(
-    job: RoundJob, columns: Sequence[str], group: int, told: Accumulator[_Told]
-) -> Iterator[pa.RecordBatch]:
-    """Streams the decoded rows to Spark and tells the facts beside."""
-    reading = _Reading(job, columns, job.groups[group])
-    try:
-        for decoded, _ in reading:
-            if decoded.rows.num_rows:
-                yield decoded.rows
-            reading.broken.clear()
-        told.add({group: (False, _pack(reading.facts()))})
-    except TilthError as error:
-        told.add({group: (True, _pack(error))})
-
-
-def _writing_task(
-    job: RoundJob, plan: SqlPlan, batches: Iterable[pa.RecordBatch], task: int, attempt: int
-) -> RoundFacts:
-    """Sorts and writes what the view computed."""
-    writer = _PartWriter(job, task, attempt)
-    layout = job.layouts[plan.target]
-    held: list[pa.RecordBatch] = []
-    held_bytes = 0
-    for batch in batches:
-        held.append(batch)
-        held_bytes += batch.nbytes
-        if held_bytes >= HELD_BYTES_MAX:
-            writer.write(plan.target, layout, _said(pa.Table.from_batches(held), layout), plan.view)
-            held, held_bytes = [], 0
-    if held:
-        writer.write(plan.target, layout, _said(pa.Table.from_batches(held), layout), plan.view)
-    return RoundFacts(parts=tuple(writer.written))
-
-
-class _Reading:
-    """One task's way through its ranges; iterate once, then ask for the facts."""
-
-    def __init__(self, job: RoundJob, columns: Sequence[str], ranges: Sequence[OffsetRange]) -> None:
-        self._job = job
-        self._ranges = ranges
-        self._decoder = Decoder(job.schema, job.config, columns=columns, defaults=job.defaults, checks=job.checks)
-        self._counts = {(each.topic, each.partition): [0, 0, 0] for each in ranges}
-        self._bytes = 0
-        self._first_broken = ""
-        #: Broken messages that were not written yet.
-        self.broken: list[Broken] = []
-
-    def __iter__(self) -> Iterator[tuple[Decoded, int]]:
-        """Decoded rows and the bytes of their messages."""
-        # What is decoded is many small objects and no cycles: looking for cycles is a tenth of the time.
-        gc.disable()
-        try:
-            for fetched in fetch(SystemClock(), self._job.config, self._ranges):
-                decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
-                size = sum(map(len, fetched.messages))
-                self._count(fetched.topic, fetched.partition, decoded)
-                self._bytes += size
-                yield decoded, size
-        finally:
-            gc.enable()
-
-    def facts(self) -> RoundFacts:
-        return RoundFacts(
-            ranges=tuple(
-                LedgerRange(
-                    topic=each.topic,
-                    partition=each.partition,
-                    start=each.start,
-                    end=each.end,
-                    messages=self._counts[each.topic, each.partition][0],
-                    rows=self._counts[each.topic, each.partition][1],
-                    dead=self._counts[each.topic, each.partition][2],
-                )
-                for each in self._ranges
-            ),
-            bytes=self._bytes,
-            broken=self._first_broken,
-        )
-
-    def _count(self, topic: str, partition: int, decoded: Decoded) -> None:
-        counts = self._counts[topic, partition]
-        counts[0] += decoded.messages
-        counts[1] += decoded.rows.num_rows
-        if decoded.broken and self._job.config.error_mode is not ErrorMode.STREAM:
-            counts[2] += len(decoded.broken)
-            self.broken.extend(decoded.broken)
-        if decoded.broken and not self._first_broken:
-            first = decoded.broken[0]
-            self._first_broken = f"{first.topic}/{first.partition}@{first.offset}: {first.reason}"
-
-
-class _PartWriter:
-    """Writes parts under one task's names; numbers run on within a table."""
-
-    def __init__(self, job: RoundJob, task: int, attempt: int) -> None:
-        self._txn = job.txn
-        self._task = task
-        self._attempt = attempt
-        self._next: dict[str, int] = {}
-        self.written: list[WrittenTo] = []
-
-    def write(self, table: str, layout: TableLayout, rows: pa.Table, view: str = "") -> None:
-        if rows.num_rows == 0:
-            return
-        first = self._next.get(table, 0)
-        try:
-            parts = write_rows(layout, rows, txn=self._txn, task=self._task, attempt=self._attempt, first_n=first)
-        except TilthError as error:
-            # Which column, storage says; which view, only we know.
-            if view:
-                error.facts["view"] = view
-                error.message = f"{error.message} view={view}"
-            raise
-        self._next[table] = first + len(parts)
-        self.written.extend(WrittenTo(table=table, part=part) for part in parts)
-
-
-def _write_fused(job: RoundJob, writer: _PartWriter, held: Sequence[pa.RecordBatch]) -> None:
-    if not held or not job.fused:
-        return
-    table = pa.Table.from_batches(held)
-    for plan in job.fused:
-        layout = job.layouts[plan.target]
-        writer.write(plan.target, layout, _project(table, plan, layout), plan.view)
-
-
-def _project(table: pa.Table, plan: FusedPlan, layout: TableLayout) -> pa.Table:
-    types = arrow_schema(layout.schema, field_ids=False)
-    arrays = [_pick(table, each, types.field(each.target).type) for each in plan.columns]
-    names = [each.target for each in plan.columns]
-    if plan.op is None:
-        return pa.table(arrays, names=names)
-    return pa.table([*arrays, ops_of(table[plan.op])], names=[*names, OP_COLUMN])
-
-
-def _pick(table: pa.Table, picked: Picked, data_type: pa.DataType) -> pa.ChunkedArray:
-    if picked.source is None:
-        return pa.chunked_array([pa.repeat(pa.scalar(picked.constant, data_type), table.num_rows)])
-    return table[picked.source]
-
-
-def _said(rows: pa.Table, layout: TableLayout) -> pa.Table:
-    """What Spark computed; its last column may say what rows do."""
-    if rows.num_columns == len(layout.schema.columns):
-        return rows
-    last = rows.num_columns - 1
-    return rows.set_column(last, OP_COLUMN, ops_of(rows.column(last)))
-
-
-def _write_broken(job: RoundJob, writer: _PartWriter, reading: _Reading) -> None:
-    if reading.broken and job.dead_letters is not None:
-        writer.write(job.dead_letters.table, job.dead_letters.layout, dead_letter_rows(reading.broken))
-    reading.broken.clear()
-
-
-def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+def _numbers_in(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     """The groups of ranges that this task is to read, by the numbers in its rows.
 
-    Not by the task's own number: Spark may put several groups into one task, and the branches of a UNION number theirs
-    anew.
+    Not by the task's own number: Spark may put several groups into one task.
     """
     for batch in batches:
         yield from batch.column(0).to_pylist()
@@ -303,55 +341,94 @@ def _attempt() -> int:
     return place.attemptNumber()
 
 
-# --- facts on their way ----------------------------------------------------------------------------------------------
-
-
-class _ToldParam(AccumulatorParam[_Told]):
-    """Collects what tasks tell."""
-
-    def zero(self, value: _Told) -> _Told:
-        return {}
-
-    def addInPlace(self, value1: _Told, value2: _Told) -> _Told:  # noqa: N802  # Spark's name
-        for group, (is_error, answer) in value2.items():
-            # A view may read a group twice; that it failed once must not be forgotten.
-            if is_error or group not in value1:
-                value1[group] = (is_error, answer)
-        return value1
-
-
-def _guarded(work: Callable[[], RoundFacts]) -> bytes:
-    """The facts, or the error: Spark would turn it into text."""
+def _guarded(work: Callable[[], object]) -> pa.RecordBatch:
+    """What the work returns, or its error: Spark would turn it into text."""
     try:
-        return _pack(work())
-    except TilthError as error:
-        return _pack(error)
-    except OSError as error:
-        hint = "check the disk's free space and its permissions; the round is tried again by itself"
-        return _pack(RoundStorageError(why=error.strerror or str(error), path=error.filename or "-", hint=hint))
+        answer = _pack(work())
+    except (TilthError, OSError) as error:
+        answer = _pack(_told(error))
+    return pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], names=["answer"])
 
 
-def _pack(answer: RoundFacts | TilthError) -> bytes:
+def _told(error: TilthError | OSError) -> TilthError:
+    if isinstance(error, TilthError):
+        return error
+    hint = "check the disk's free space and its permissions; the round is tried again by itself"
+    return RoundStorageError(why=error.strerror or str(error), path=error.filename or "-", hint=hint)
+
+
+def _pack(answer: object) -> bytes:
     return pickle.dumps(answer)
 
 
-def _read(answer: bytes) -> RoundFacts:
-    told: Any = pickle.loads(answer)
-    if isinstance(told, TilthError):
-        raise told
-    assert isinstance(told, RoundFacts)
-    return told
+# Any: what was packed.
+def _unpacked(answer: bytes) -> Any:
+    unpacked: Any = pickle.loads(answer)
+    if isinstance(unpacked, TilthError):
+        raise unpacked
+    return unpacked
 
 
-def _answer(facts: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([facts], pa.binary())], names=["facts"])
+# --- facts that come beside rows -------------------------------------------------------------------------------------
+
+#: By transaction and group whether it is an error, and the packed answer.
+_Answers = dict[int, dict[int, tuple[bool, bytes]]]
 
 
-def _total(answers: Iterable[RoundFacts]) -> RoundFacts:
-    known = list(answers)
-    return RoundFacts(
-        ranges=tuple(each for facts in known for each in facts.ranges),
-        parts=tuple(each for facts in known for each in facts.parts),
-        bytes=sum(facts.bytes for facts in known),
-        broken=next((facts.broken for facts in known if facts.broken), ""),
-    )
+class _Inbox(_Answers):
+    """The driver's: takes answers only for transactions that are in it, so that late ones leave nothing behind."""
+
+
+class _Merge(AccumulatorParam[_Answers]):
+    def zero(self, value: _Answers) -> _Answers:
+        return {}
+
+    def addInPlace(self, value1: _Answers, value2: _Answers) -> _Answers:  # noqa: N802  # Spark's name
+        for txn, answers in value2.items():
+            known = value1.get(txn) if isinstance(value1, _Inbox) else value1.setdefault(txn, {})
+            if known is None:
+                continue
+            for group, answer in answers.items():
+                # A task that is tried again counts once; that one of the tries failed must not be forgotten.
+                if answer[0] or not known.get(group, (False,))[0]:
+                    known[group] = answer
+        return value1
+
+
+class _Reports:
+    """What the tasks of one round report; a context manager."""
+
+    def __init__(self, context: SparkContext, txn: int) -> None:
+        self._accumulator = _accumulator_of(context)
+        self._txn = txn
+
+    def sender(self) -> Callable[[int, bool, bytes], None]:
+        """Takes a group, whether it is an error, and the packed answer; goes to the tasks."""
+        accumulator, txn = self._accumulator, self._txn
+        return lambda group, is_error, answer: accumulator.add({txn: {group: (is_error, answer)}})
+
+    def facts(self) -> list[RoundFacts]:
+        """By group; raises the TilthError of one."""
+        return [_unpacked(answer) for _, (_, answer) in sorted(self._accumulator.value[self._txn].items())]
+
+    def __enter__(self) -> _Reports:
+        self._accumulator.value[self._txn] = {}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        del self._accumulator.value[self._txn]
+
+
+_lock = threading.Lock()
+#: One for the life of a SparkContext: pyspark keeps every accumulator that it makes.
+_accumulators: dict[str, Accumulator[_Answers]] = {}
+
+
+def _accumulator_of(context: SparkContext) -> Accumulator[_Answers]:
+    with _lock:
+        known = _accumulators.get(context.applicationId)
+        if known is None:
+            # Of a context that has ended nobody asks any more.
+            _accumulators.clear()
+            known = _accumulators[context.applicationId] = context.accumulator(_Inbox(), _Merge())
+        return known

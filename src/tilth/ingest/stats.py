@@ -94,6 +94,8 @@ class ConsumerStats:
     slowed: str = ""
     #: What it waits for, since when, how fast it reads.
     reason: str = ""
+    #: Messages that a view could not take, once for each such view.
+    refused: int = 0
 
     @property
     def lag(self) -> int:

@@ -7,7 +7,7 @@ from what the catalog says. See also: POLICIES.md 10.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -27,12 +27,13 @@ from tilth.ingest.calls import (
     RoundDone,
     SchemaVersion,
 )
-from tilth.ingest.errors import BrokenMessageError, UnreadRangesError
-from tilth.ingest.kafka import BrokerClient
+from tilth.ingest.errors import BrokenMessageError, UnreadRangesError, ViewError, ViewFailedError
+from tilth.ingest.kafka import BrokerClient, fetch
+from tilth.ingest.policy.care import FailingViews
 from tilth.ingest.policy.ranges import backlog, message_budget, split, task_count
 from tilth.ingest.reach import HeardEnd, PartitionEnd
-from tilth.ingest.rounds import DeadLetters, RoundFacts, RoundJob, TableChanges, tasks_reserved
-from tilth.ingest.settings import ErrorMode, read_config
+from tilth.ingest.rounds import DeadLetters, Fetch, RoundFacts, RoundJob, TableChanges, tasks_reserved
+from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
 from tilth.ingest.spark import run_round
 from tilth.ingest.standing import Standing
 from tilth.ingest.upserts import (
@@ -44,7 +45,8 @@ from tilth.ingest.upserts import (
     resolved,
     scopes_of,
 )
-from tilth.ingest.views import ViewPlan, check_view, constant_defaults
+from tilth.ingest.view_plans import ViewPlan
+from tilth.ingest.views import check_view, constant_defaults
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.model.table import TableDef, full_name
 from tilth.storage import layout_of
@@ -72,11 +74,24 @@ def consume_runner(clock: Clock, calls: ConsumerCalls) -> Runner:
 class ResidentConsumer:
     """One consumer; lives for one task."""
 
-    def __init__(self, clock: Clock, calls: ConsumerCalls, context: TaskContext, order: ConsumeOrder) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        calls: ConsumerCalls,
+        context: TaskContext,
+        order: ConsumeOrder,
+        *,
+        connect: Callable[[KafkaConfig], BrokerClient] = BrokerClient,
+        fetch: Fetch = fetch,
+    ) -> None:
+        """`connect` asks the brokers, `fetch` brings the messages, inside of Spark's tasks."""
         self._clock = clock
         self._calls = calls
         self._context = context
         self._order = order
+        self._connect = connect
+        self._fetch = fetch
+        self._failing = FailingViews()
         self._config = read_config(order.kafka, order.secrets.settings)
         self._standing = Standing(full_name(order.kafka), {each.place: each.stored for each in order.positions})
         self._message_bytes = FIRST_MESSAGE_BYTES
@@ -89,13 +104,17 @@ class ResidentConsumer:
         """Returns when the task is cancelled; raises when it cannot go on."""
         plans = self._plan_views()
         defaults = constant_defaults(self._context.session, self._order.kafka)
-        broker = BrokerClient(self._config)
+        broker = self._connect(self._config)
         try:
             while not self._context.is_cancelled():
                 looked = self._clock.monotonic()
                 ranges = self._due(broker.ends(self._standing.offsets))
                 if ranges:
-                    self._round(broker, ranges, plans, defaults)
+                    try:
+                        self._round(broker, ranges, plans, defaults)
+                    except ViewFailedError as error:
+                        self._note_failed(error, ranges)
+                        continue
                     broker.commit(self._standing.offsets)
                     # What the round left has come since, and waits since then at the earliest.
                     self._waiting_since = looked
@@ -130,8 +149,10 @@ class ResidentConsumer:
         now = self._clock.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
-        budget = message_budget(
-            rows_max=self._config.block_rows, bytes_max=self._config.block_bytes, message_bytes=self._message_bytes
+        budget = self._failing.bounded(
+            message_budget(
+                rows_max=self._config.block_rows, bytes_max=self._config.block_bytes, message_bytes=self._message_bytes
+            )
         )
         is_old = (now - self._waiting_since) * 1000 >= self._config.flush_interval_ms
         if waiting < budget and not is_old and not self._is_behind:
@@ -177,9 +198,11 @@ class ResidentConsumer:
             dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layout_of(dead, order.root)),
             txn=granted.txn,
             groups=groups,
+            care=self._failing.care,
+            fetch=self._fetch,
         )
         hit("round.before_files")
-        facts = run_round(self._context.session, job)
+        facts = run_round(self._context.session, job, check_cancelled=self._context.raise_if_cancelled)
         hit("round.after_files")
         self._check_read(ranges, facts)
         read = {TopicPartition(each.topic, each.partition) for each in ranges}
@@ -198,6 +221,7 @@ class ResidentConsumer:
         )
         self._commit(done, tables, first_task=tasks)
         hit("round.after_commit")
+        self._failing.committed(refusing=facts.refusing)
         self._standing.advance(ranges)
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
@@ -253,21 +277,31 @@ class ResidentConsumer:
         dead = self._order.dead_letters
         return tables if dead is None else tables | {dead.uuid: dead}
 
+    def _note_failed(self, error: ViewFailedError, ranges: tuple[OffsetRange, ...]) -> None:
+        """The same offsets are read again, and done in another way; raises ViewError where there is none.
+
+        The round's transaction is aborted when the next one begins, so that no file of it is ever named.
+        """
+        messages = sum(each.end - each.start for each in ranges)
+        for view, why in error.facts.items():
+            _log.info("view_failed", table=self._config.table, view=view, messages=messages, reason=why)
+            if not self._failing.failed(view, messages=messages):
+                hint = "DROP VIEW it, and create it again with a SELECT that can be computed; offsets are kept"
+                raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint) from error
+
     def _check_read(self, ranges: tuple[OffsetRange, ...], facts: RoundFacts) -> None:
         """What is committed as read must have been read, all of it and nothing else."""
         asked = {(each.topic, each.partition, each.start, each.end) for each in ranges}
         if {(each.topic, each.partition, each.start, each.end) for each in facts.ranges} != asked:
-            raise UnreadRangesError(
-                table=self._config.table,
-                views=", ".join(full_name(each.view) for each in self._order.views),
-                hint="a view cannot have a LIMIT, or a condition that is never true",
-            )
+            views = ", ".join(full_name(each.view) for each in self._order.views)
+            raise UnreadRangesError(table=self._config.table, views=views)
 
     def _check_broken(self, facts: RoundFacts) -> None:
-        if self._config.error_mode is ErrorMode.THROW and facts.dead > self._config.skip_broken:
+        count = facts.dead + facts.refused
+        if self._config.error_mode is ErrorMode.THROW and count > self._config.skip_broken:
             raise BrokenMessageError(
                 table=self._config.table,
-                broken=facts.dead,
+                broken=count,
                 allowed=self._config.skip_broken,
                 first=facts.broken,
                 hint="set kafka_handle_error_mode = 'dead_letter', or raise kafka_skip_broken_messages",

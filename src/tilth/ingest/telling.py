@@ -92,9 +92,8 @@ class Teller:
         self.succeeded(call.consumer)
         facts, duration = call.facts, int(call.seconds * 1000)
         if facts.broken:
-            self.event(
-                ConsumeEventKind.PARSE_ERROR, call.consumer, txn=call.txn, messages=facts.dead, told=facts.broken
-            )
+            count = facts.dead + facts.refused
+            self.event(ConsumeEventKind.PARSE_ERROR, call.consumer, txn=call.txn, messages=count, told=facts.broken)
         self.event(
             ConsumeEventKind.WRITE,
             call.consumer,

@@ -1,22 +1,25 @@
 """What a materialized view does, by Spark's own analysis: picks columns, or computes.
 
-Covers: checking a view against its Kafka table and its target, and the plan by which rounds run it. Does not cover:
-running it (spark.py). Always holds: a plan fills every column of the target; nothing is guessed from the view's text.
+Covers: checking a view against its Kafka table and its target, and choosing the plan by which rounds run it. Does not
+cover: what a plan says (view_plans.py), running it (spark.py). Always holds: nothing is guessed from the view's text.
 See also: MEASURED.md, "Which tables, columns and predicates does a query use?".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilth.base.errors import InvalidInputError, TilthError
-from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, RowCheck, Wanted, column_type
+from tilth.ingest.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, column_type
 from tilth.ingest.envelope import ENVELOPE_COLUMNS
 from tilth.ingest.errors import ViewError
+from tilth.ingest.plans import below, class_of, listed, nodes_of
+from tilth.ingest.refusals import RowCheck, Wanted
 from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig, read_config
+from tilth.ingest.view_plans import FusedPlan, Picked, SqlPlan, ViewPlan
 from tilth.model.quotes import double_quoted
 from tilth.model.row_op import OP_COLUMN, is_op_name
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
@@ -31,61 +34,13 @@ class BadDefaultError(InvalidInputError):
     code = "BAD_DEFAULT"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picked:
-    """A column of the target that is a column of the Kafka table, or a constant."""
-
-    target: str
-    #: None: the constant for all rows.
-    source: str | None
-    #: What msgspec and Arrow know as a value of the type; None is null.
-    constant: object = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusedPlan:
-    """The view picks and renames: done in the Arrow pass that decodes."""
-
-    #: `database.view`.
-    view: str
-    #: The target's uuid.
-    target: str
-    columns: tuple[Picked, ...]
-    #: The names of the view's columns with the ids of the target's columns that they fill.
-    outputs: tuple[tuple[str, int], ...] = ()
-    #: The column of the Kafka table that tells what rows do; None: all become the row of their key.
-    op: str | None = None
-    #: What a message must have so that its rows can be stored.
-    checks: tuple[RowCheck, ...] = ()
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The columns of the Kafka table that it reads."""
-        sources = (*(each.source for each in self.columns), self.op)
-        return tuple(dict.fromkeys(source for source in sources if source is not None))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlPlan:
-    """The view computes: run by Spark SQL over the decoded rows."""
-
-    view: str
-    target: str
-    #: Spark SQL over a temporary view of the Kafka table's name.
-    text: str
-    #: Spark SQL for each column of the target, over the columns o0, o1, ... of the text; behind them perhaps `_op`.
-    projection: tuple[str, ...]
-    needed: tuple[str, ...]
-    #: As in FusedPlan.
-    outputs: tuple[tuple[str, int], ...] = ()
-    checks: tuple[RowCheck, ...] = ()
-
-
-ViewPlan = FusedPlan | SqlPlan
-
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+#: Nodes that read each row of their child once. A global sort does not: it looks at all rows first.
+_STREAMING_NODES = frozenset({"LogicalRDD", "Project", "Filter", "Generate", "Expand", "Aggregate", "Window"})
+#: Nodes that pass over rows of their child.
+_CUTTING_NODES = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Sample", "Tail"})
 #: What may stand in a default that is the same for every row.
 _CONSTANT_NODES = frozenset({"Literal", "Cast", "UnaryMinus", "UnaryPositive", "Add", "Subtract", "Multiply", "Divide"})
 
@@ -122,6 +77,7 @@ def check_view(
     ids = {column.name: column.id for column in target.schema.columns}
     filled = tuple((outputs[position][0], ids[name]) for name, position in matched.items())
     plan = frame._jdf.queryExecution().optimizedPlan()
+    _check_whole(frame._jdf.queryExecution().analyzed(), plan, view, kafka)
     sources = _sources(plan)
     picked = _picked(session, sources, len(outputs), matched, target, kafka)
     if picked is not None and sources is not None:
@@ -143,6 +99,7 @@ def check_view(
         text=text,
         projection=projection,
         needed=tuple(needed),
+        is_streamable=_is_streamable(plan),
         outputs=filled,
         checks=checks,
     )
@@ -178,6 +135,31 @@ def _check_quotes(session: Any, select: str, view: str, *, quotes_names: bool) -
         raise ViewError(
             "without ANSI mode Spark takes names in double quotes for texts", view=view, found=found, hint=hint
         )
+
+
+def _check_whole(analyzed: Any, optimized: Any, view: str, kafka: KafkaDef) -> None:
+    """Raises ViewError where rows would be lost silently: a view gets each round's rows, and must take all of them.
+
+    A limit that Spark's optimizer has taken away loses none.
+    """
+    if not _leaves(nodes_of(analyzed)):
+        hint = f"write .. FROM {full_name(kafka)}"
+        raise ViewError("the view does not read its Kafka table", view=view, hint=hint)
+    is_folded = not _leaves(nodes_of(optimized))
+    for node in below(analyzed) if is_folded else below(optimized):
+        if class_of(node) in _CUTTING_NODES and (is_folded or _leaves(below(node))):
+            hint = "a view is computed anew for each round of messages: leave LIMIT, OFFSET and TABLESAMPLE out"
+            raise ViewError("the view would leave out messages at random", view=view, hint=hint)
+
+
+def _is_streamable(plan: Any) -> bool:
+    nodes = list(nodes_of(plan))
+    return len(_leaves(nodes)) == 1 and all(class_of(node) in _STREAMING_NODES for node in nodes)
+
+
+def _leaves(nodes: Iterable[Any]) -> list[Any]:
+    """Those that read the Kafka table."""
+    return [node for node in nodes if class_of(node) == "LogicalRDD"]
 
 
 def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableDef) -> FusedPlan:
@@ -251,14 +233,14 @@ def _traced(plan: Any) -> list[str | None]:
 
     Known where each row of the view is made of one message, and each message makes one.
     """
-    if _class(plan) != "Project" or _class(plan.child()) != "LogicalRDD":
+    if class_of(plan) != "Project" or class_of(plan.child()) != "LogicalRDD":
         return []
     names: list[str | None] = []
-    for expression in _listed(plan.projectList()):
+    for expression in listed(plan.projectList()):
         inner = expression
-        while _class(inner) in ("Alias", "Cast"):
+        while class_of(inner) in ("Alias", "Cast"):
             inner = inner.child()
-        names.append(inner.name() if _class(inner) == "AttributeReference" else None)
+        names.append(inner.name() if class_of(inner) == "AttributeReference" else None)
     return names
 
 
@@ -320,37 +302,6 @@ def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) 
     for start, end in sorted(places, reverse=True):
         text = text[:start] + quoted(kafka.name) + text[end:]
     return text
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    """The plan's nodes, those of common table expressions and of subqueries among them."""
-    yield plan
-    for child in _listed(plan.children()):
-        yield from _nodes(child)
-    for child in _listed(plan.innerChildren()):
-        if hasattr(child, "innerChildren"):
-            yield from _nodes(child)
-    for expression in _listed(plan.expressions()):
-        yield from _inside(expression)
-
-
-def _inside(expression: Any) -> Iterator[Any]:
-    """The plans of subqueries in an expression."""
-    if _class(expression) in ("ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"):
-        if _class(expression) == "InSubquery":
-            yield from _nodes(expression.query().plan())
-        else:
-            yield from _nodes(expression.plan())
-    for child in _listed(expression.children()):
-        yield from _inside(child)
-
-
-def _listed(sequence: Any) -> list[Any]:
-    return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def _class(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -484,16 +435,16 @@ def _as_declared(kafka: KafkaDef, name: str) -> str:
 
 def _sources(plan: Any) -> list[str] | None:
     """The names of the columns that a plan picks, by position; None if it does anything else."""
-    if _class(plan) == "LogicalRDD":
-        return [attribute.name() for attribute in _listed(plan.output())]
-    if _class(plan) != "Project" or _class(plan.child()) != "LogicalRDD":
+    if class_of(plan) == "LogicalRDD":
+        return [attribute.name() for attribute in listed(plan.output())]
+    if class_of(plan) != "Project" or class_of(plan.child()) != "LogicalRDD":
         return None
     names = []
-    for expression in _listed(plan.projectList()):
-        inner = expression.child() if _class(expression) == "Alias" else expression
-        if _class(inner) == "Cast" and fits(inner.child().dataType().catalogString(), _simple(inner)):
+    for expression in listed(plan.projectList()):
+        inner = expression.child() if class_of(expression) == "Alias" else expression
+        if class_of(inner) == "Cast" and fits(inner.child().dataType().catalogString(), _simple(inner)):
             inner = inner.child()
-        if _class(inner) != "AttributeReference":
+        if class_of(inner) != "AttributeReference":
             return None
         names.append(inner.name())
     return names
@@ -543,12 +494,12 @@ def _check_projection(frame: Any, projection: Sequence[str], outputs: int, view:
 
 def _needed(plan: Any, columns: Sequence[str]) -> list[str]:
     """The columns that the optimized plan reads."""
-    leaves = [node for node in _nodes(plan) if _class(node) == "LogicalRDD"]
-    ids = {attribute.exprId().id(): attribute.name() for leaf in leaves for attribute in _listed(leaf.output())}
-    used = {ids.get(attribute.exprId().id()) for attribute in _listed(plan.output())}
-    for node in _nodes(plan):
-        if _class(node) != "LogicalRDD":
-            used |= {ids.get(each.exprId().id()) for each in _listed(node.references().toSeq())}
+    leaves = _leaves(nodes_of(plan))
+    ids = {attribute.exprId().id(): attribute.name() for leaf in leaves for attribute in listed(leaf.output())}
+    used = {ids.get(attribute.exprId().id()) for attribute in listed(plan.output())}
+    for node in nodes_of(plan):
+        if class_of(node) != "LogicalRDD":
+            used |= {ids.get(each.exprId().id()) for each in listed(node.references().toSeq())}
     return [name for name in columns if name in used]
 
 

@@ -52,10 +52,23 @@ class LedgerRange(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     #: Of them, decoded into rows of the Kafka table; one message may hold several rows or none.
     rows: int
-    #: Of them, sent to the dead letters.
+    #: Of them, could not be decoded.
     dead: int
     #: Empty: written by an older program.
     topic_id: str = ""
+    #: Of them, could be decoded and were refused by a view, once for each such view.
+    refused: int = 0
+
+    def joined(self, later: LedgerRange) -> LedgerRange:
+        """The range that this one and the one that follows it are together."""
+        return msgspec.structs.replace(
+            self,
+            end=later.end,
+            messages=self.messages + later.messages,
+            rows=self.rows + later.rows,
+            dead=self.dead + later.dead,
+            refused=self.refused + later.refused,
+        )
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -103,6 +103,9 @@ INGEST_MESSAGES = Metric("tilth_ingest_messages_total", _COUNTER, _CONSUMER, "Me
 INGEST_ROWS = Metric("tilth_ingest_rows_total", _COUNTER, _CONSUMER, "Rows that were stored.")
 INGEST_BYTES = Metric("tilth_ingest_bytes_total", _COUNTER, _CONSUMER, "Bytes of the messages.")
 INGEST_DEAD = Metric("tilth_ingest_dead_letters_total", _COUNTER, _CONSUMER, "Messages that could not be decoded.")
+INGEST_REFUSED = Metric(
+    "tilth_ingest_refused_total", _COUNTER, _CONSUMER, "Messages that a view could not take, once for each such view."
+)
 
 COMMITS = Metric("tilth_transactions_committed_total", _COUNTER, (), "Transactions that landed.")
 REFUSED = Metric("tilth_transactions_refused_total", _COUNTER, (), "Transactions that were refused, fenced ones too.")
@@ -216,7 +219,16 @@ HTTP_RUNNING = Metric("tilth_http_requests_running", _GAUGE, (), "Requests that 
 METRICS = (
     SOURCE_UP,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
-    *(INGEST_LAG, INGEST_OFFSET, INGEST_ROUNDS, INGEST_MESSAGES, INGEST_ROWS, INGEST_BYTES, INGEST_DEAD),
+    *(
+        INGEST_LAG,
+        INGEST_OFFSET,
+        INGEST_ROUNDS,
+        INGEST_MESSAGES,
+        INGEST_ROWS,
+        INGEST_BYTES,
+        INGEST_DEAD,
+        INGEST_REFUSED,
+    ),
     *(COMMITS, REFUSED, FENCED, UNKNOWN, CONFLICTS, COMMIT_TIME, COMMIT_LONGEST, CROWDED, DELAYED, DELAY_TIME),
     *(GROUPED, GROUPS, MEMORY_REJECTIONS),
     *(TASKS_ENDED, TASKS, WORKER_UP, WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
@@ -458,6 +470,7 @@ def _consumers(consumers: Sequence[ConsumerStats]) -> Iterator[Sample]:
         yield INGEST_ROWS, labels, one.rows
         yield INGEST_BYTES, labels, one.bytes
         yield INGEST_DEAD, labels, one.dead
+        yield INGEST_REFUSED, labels, one.refused
         for partition in one.partitions:
             place = (one.database, one.table, partition.place.topic, str(partition.place.partition))
             yield INGEST_LAG, place, partition.lag

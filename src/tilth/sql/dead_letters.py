@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.ingest import DEAD_LETTER_SCHEMA, KafkaConfig, dead_letter_table, read_config
+from tilth.ingest import DEAD_LETTER_SCHEMA, KafkaConfig, dead_letter_table, read_config, takes_dead_letters
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.sql.errors import BadDefinitionError
 from tilth.sql.services import Services
 
-#: The value of kafka_handle_error_mode that asks for such a table.
-_DEAD_LETTER = "dead_letter"
+#: The values of kafka_handle_error_mode that ask for such a table.
+_WITH_TABLE = ("dead_letter", "stream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,11 @@ def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig
 
     Raises BadDefinitionError where a relation of its name cannot take dead letters.
     """
-    if config.error_mode.value != _DEAD_LETTER:
+    if config.error_mode.value not in _WITH_TABLE:
         return DeadLetters(table=None, is_new=False)
     found = services.catalog.tables.find(kafka.database, config.dead_letter_table)
     if found is not None:
-        if not isinstance(found, TableDef) or not _takes_dead_letters(found):
+        if not isinstance(found, TableDef) or not takes_dead_letters(found):
             raise BadDefinitionError(
                 "this table cannot take dead letters",
                 table=full_name(found),
@@ -46,10 +46,5 @@ def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig
 def has_dead_letters_in(kafka: KafkaDef, table: TableDef) -> bool:
     """Whether the Kafka table's broken messages go into this table."""
     config = read_config(kafka)
-    name = config.dead_letter_table if config.error_mode.value == _DEAD_LETTER else None
+    name = config.dead_letter_table if config.error_mode.value in _WITH_TABLE else None
     return (kafka.database, name) == (table.database, table.name)
-
-
-def _takes_dead_letters(table: TableDef) -> bool:
-    has = {column.name: column.type for column in table.schema.columns if not column.checks}
-    return all(has.get(column.name) == column.type for column in DEAD_LETTER_SCHEMA.columns)

@@ -21,7 +21,7 @@ from tilth.storage.arrow import (
 )
 from tilth.storage.bounds import bound_of
 from tilth.storage.changes import Changes, load_changes
-from tilth.storage.checks import Misfit, bad_rows, misfits
+from tilth.storage.checks import Misfit, misfits
 from tilth.storage.cleaner import clean_transaction, drop_table_folder, remove_file
 from tilth.storage.compact import compact_changes, compact_major, compact_minor
 from tilth.storage.deletes import RowIndexes
@@ -79,6 +79,7 @@ from tilth.storage.rewrite import Place, ordered_source, place_of, rewrite_part
 from tilth.storage.rowmap import remove_row_map
 from tilth.storage.rows import write_rows
 from tilth.storage.scan_options import can_filter
+from tilth.storage.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
 from tilth.storage.segments import (
     OP_COLUMN,
     OP_DELETE,
@@ -129,6 +130,7 @@ __all__ = [
     "Partitioned",
     "Place",
     "RowIndexes",
+    "ScratchWriter",
     "StoreAwayError",
     "TableLayout",
     "Translation",
@@ -138,7 +140,6 @@ __all__ = [
     "array_of",
     "arrow_schema",
     "arrow_type",
-    "bad_rows",
     "bound_of",
     "can_filter",
     "candidates",
@@ -172,16 +173,19 @@ __all__ = [
     "read_changes",
     "read_deletes",
     "read_part",
+    "read_scratch",
     "read_segment",
     "read_source",
     "remove_file",
     "remove_row_map",
+    "remove_scratch",
     "repeated_keys",
     "resolve_all",
     "resolve_upserts",
     "result_type",
     "rewrite_part",
     "schema_from_arrow",
+    "scratch_name",
     "shaped_rows",
     "sidecar_name",
     "sources_of",

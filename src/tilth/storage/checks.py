@@ -30,7 +30,7 @@ from tilth.model.checks import (
     UuidText,
     told_rule,
 )
-from tilth.model.table import Column, Schema
+from tilth.model.table import Column
 from tilth.model.times import SECOND_DIGITS_MAX, time_text
 from tilth.storage.errors import BadColumnError
 
@@ -78,19 +78,6 @@ def misfits(values: pa.ChunkedArray | pa.Array, column: Column) -> list[Misfit]:
                 found.setdefault(each.row, each)
         first += len(chunk)
     return [found[row] for row in sorted(found)]
-
-
-def bad_rows(rows: pa.Table, schema: Schema) -> dict[int, str]:
-    """Which rows, counted from 0, a table with these columns does not take, and why; in their order.
-
-    The rows have the schema's columns and types already, all or some of them.
-    """
-    found: dict[int, str] = {}
-    for column in schema.columns:
-        if column.checks and column.name in rows.column_names:
-            for each in misfits(rows.column(column.name), column):
-                found.setdefault(each.row, f"column `{column.name}`: {each.value}, but {each.why}")
-    return dict(sorted(found.items()))
 
 
 def _misfits(values: pa.Array, check: Check, first: int) -> Iterator[Misfit]:

@@ -46,15 +46,63 @@ def test_a_view_gets_every_message_of_a_round_of_several_tasks(
     world.verify(target)
 
 
-def test_a_view_that_leaves_messages_unread_commits_nothing(world: IngestWorld, broker: Broker) -> None:
+def test_a_view_of_an_older_version_that_leaves_messages_out_commits_nothing(
+    world: IngestWorld, broker: Broker
+) -> None:
+    """It was created before such views were refused; its consumer says what to do."""
     broker.create_topic("views-limit")
     kafka = world.kafka("k", "views-limit")
     target = world.table("t", EVENTS, "id")
-    world.send("views-limit", events(0, 30_000))
+    world.send("views-limit", events(0, 100))
     world.view("v", kafka, target, "SELECT id, name, price FROM k LIMIT 3")
-    world.wait(lambda: "did not read all messages" in world.stats(kafka).last_exception, "refusal")
+    world.wait(lambda: "leave LIMIT, OFFSET and TABLESAMPLE out" in world.stats(kafka).last_exception, "refusal")
     assert world.count(target) == 0
     assert not list(world.catalog.offsets.ledger(kafka.uuid))
+
+
+def test_the_view_of_the_readme_with_a_broken_message(world: IngestWorld, broker: Broker) -> None:
+    """The only view computes, so nothing but the reading itself has dead letters to write."""
+    broker.create_topic("views-readme", 2)
+    kafka = world.kafka("k", "views-readme")
+    target = world.table("t", EVENTS, "id")
+    values: list[bytes | None] = [*events(1, 1000), b"{", b'{"id": "x"}']
+    world.send("views-readme", values, partitions=2)
+    world.view("v", kafka, target, "SELECT * FROM k WHERE price > 0")
+    world.wait_rows(target, 999)
+    assert world.ids(target) == list(range(1, 1000))
+    assert sorted(world.rows("k_dead_letters")["raw"].to_pylist()) == [b"{", b'{"id": "x"}']
+    assert world.rows("k_dead_letters")["view"].to_pylist() == [None, None]
+    assert world.stats(kafka).failures == 0
+    world.verify(target, world.catalog.tables.get("default", "k_dead_letters"))  # type: ignore[arg-type]  # a TableDef
+
+
+def test_a_message_that_one_view_cannot_take(world: IngestWorld, broker: Broker) -> None:
+    """From a broker, through the services, with a restart of the node's consumers in between."""
+    broker.create_topic("views-refuse", 2)
+    kafka = world.kafka("k", "views-refuse", kafka_max_block_size="400")
+    copy = world.table("copy", EVENTS, "id")
+    halves = world.table("halves", {"id": Kind.INT64, "half": Kind.INT32}, "id")
+    world.view("v1", kafka, copy, "SELECT * FROM k")
+    world.view("v2", kafka, halves, "SELECT id, CAST(name AS INT) AS half FROM k WHERE price >= 0")
+    bad = {number for number in range(2000) if number % 97 == 5}
+    values = [event(n, name="x" if n in bad else str(n // 2)) for n in range(2000)]
+    world.send("views-refuse", values[:1200], partitions=2)
+    world.wait_rows(copy, 400)
+    world.manager.restart(kafka.uuid)
+    world.send("views-refuse", values[1200:], partitions=2)
+    world.wait_rows(copy, 2000)
+    assert world.ids(copy) == list(range(2000))
+    assert world.ids(halves) == sorted(set(range(2000)) - bad)
+    letters = world.rows("k_dead_letters").to_pylist()
+    assert sorted(letter["raw"] for letter in letters) == sorted(values[n] for n in bad)
+    assert {letter["view"] for letter in letters} == {"default.v2"}
+    assert all("column `half`: The value 'x'" in letter["reason"] for letter in letters)
+    assert world.stats(kafka).failures == 0
+    assert sum(each.refused for each in world.manager.kafka_tables()) <= len(bad)
+    ledger = [each for entry in world.catalog.offsets.ledger(kafka.uuid) for each in entry.ranges]
+    assert (sum(e.messages for e in ledger), sum(e.dead for e in ledger)) == (2000, 0)
+    assert sum(e.refused for e in ledger) == len(bad)
+    world.verify(copy, halves, world.catalog.tables.get("default", "k_dead_letters"))  # type: ignore[arg-type]  # a TableDef
 
 
 def test_the_deepest_message_is_one_dead_letter(world: IngestWorld, broker: Broker) -> None:

@@ -21,7 +21,9 @@ def world() -> World:
 
 
 def ranged(partition: int, start: int, end: int) -> LedgerRange:
-    return LedgerRange(topic="x", partition=partition, start=start, end=end, messages=end - start, rows=2, dead=1)
+    return LedgerRange(
+        topic="x", partition=partition, start=start, end=end, messages=end - start, rows=2, dead=1, refused=3
+    )
 
 
 def add(world: World, kafka: str, *ranges: LedgerRange, consumer: int = 0) -> None:
@@ -37,7 +39,7 @@ def told(catalog: Catalog, kafka: str) -> tuple[object, ...]:
     reached, wrong = follow_ledger(entries)
     ranges = [each for entry in entries for each in entry.ranges]
     stored = sum(rows for entry in entries for rows in entry.stored.values())
-    sums = (sum(r.messages for r in ranges), sum(r.rows for r in ranges), sum(r.dead for r in ranges))
+    sums = [sum(getattr(each, name) for each in ranges) for name in ("messages", "rows", "dead", "refused")]
     return reached, [each.rsplit(", at", 1)[0] for each in wrong], stored, sums
 
 
@@ -53,8 +55,8 @@ def test_contiguous_rounds_become_one_entry_that_says_the_same(world: World) -> 
     [entry] = world.catalog.offsets.ledger(kafka)
     assert (entry.consumer, entry.txn, entry.commit_ts) == (FOLDED, last.txn, last.commit_ts)
     assert entry.ranges == (
-        LedgerRange(topic="x", partition=0, start=0, end=50, messages=50, rows=20, dead=10),
-        LedgerRange(topic="x", partition=1, start=0, end=100, messages=100, rows=20, dead=10),
+        LedgerRange(topic="x", partition=0, start=0, end=50, messages=50, rows=20, dead=10, refused=30),
+        LedgerRange(topic="x", partition=1, start=0, end=100, messages=100, rows=20, dead=10, refused=30),
     )
     assert entry.stored == {world.t: 100}
     # Later rounds join it; the other table is left alone; again there is nothing to do.
@@ -130,3 +132,11 @@ def test_holes_and_moves_stay_where_they_are(world: World) -> None:
     assert told(world.catalog, kafka) == before
     spans = [[(r.start, r.end) for r in each.ranges] for each in world.catalog.offsets.ledger(kafka)]
     assert spans == [[(0, 9), (11, 14)], [(14, 2)], [(2, 8)]]
+
+
+def test_an_entry_of_a_version_that_did_not_count_refused_messages() -> None:
+    old = {"topic": "x", "partition": 0, "start": 0, "end": 5, "messages": 5, "rows": 4, "dead": 1}
+    decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(old), type=LedgerRange)
+    assert decoded.refused == 0
+    joined = decoded.joined(ranged(0, 5, 9))
+    assert (joined.end, joined.messages, joined.rows, joined.dead, joined.refused) == (9, 9, 6, 2, 3)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilth.ingest import read_config
-from tilth.ingest.decode import Decoded, Decoder, RowCheck
+from tilth.ingest.decode import Decoded, Decoder
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import DataType, Kind, Simple
 
@@ -36,24 +36,26 @@ class FakeMessage:
         return [("h", b"v"), ("n", None)]
 
 
+def kafka_of(columns: Mapping[str, Kind | DataType], *, required: Sequence[str] = (), **settings: str) -> KafkaDef:
+    """A Kafka table, of JSON where the settings say nothing else."""
+    made = [
+        Column(id=i, name=name, type=Simple(kind) if isinstance(kind, Kind) else kind, nullable=name not in required)
+        for i, (name, kind) in enumerate(columns.items(), start=1)
+    ]
+    given = {"kafka_broker_list": "h", "kafka_topic_list": "t", "kafka_format": "JSONEachRow"} | settings
+    return KafkaDef(uuid="k", database="db", name="k", schema=Schema(columns=tuple(made)), settings=given)
+
+
 def decoder(
     columns: Mapping[str, Kind | DataType],
     *,
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
-    checks: Sequence[RowCheck] = (),
     **settings: str,
 ) -> Decoder:
-    made = [
-        Column(id=i, name=name, type=Simple(kind) if isinstance(kind, Kind) else kind, nullable=name not in required)
-        for i, (name, kind) in enumerate(columns.items(), start=1)
-    ]
-    given = {"kafka_broker_list": "h", "kafka_topic_list": "t", "kafka_format": "JSONEachRow"} | settings
-    kafka = KafkaDef(uuid="k", database="db", name="k", schema=Schema(columns=tuple(made)), settings=given)
-    return Decoder(
-        kafka.schema, read_config(kafka), columns=wanted or list(columns), defaults=defaults or {}, checks=checks
-    )
+    kafka = kafka_of(columns, required=required, **settings)
+    return Decoder(kafka.schema, read_config(kafka), columns=wanted or list(columns), defaults=defaults or {})
 
 
 def decode(
@@ -63,8 +65,7 @@ def decode(
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
-    checks: Sequence[RowCheck] = (),
     **settings: str,
 ) -> Decoded:
-    made = decoder(columns, wanted=wanted, required=required, defaults=defaults, checks=checks, **settings)
+    made = decoder(columns, wanted=wanted, required=required, defaults=defaults, **settings)
     return made.decode("topic", 3, [FakeMessage(i, value) for i, value in enumerate(values)])

@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.ingest.decoding import FakeMessage, decode, decoder
 from tilth.ingest import FormatError
-from tilth.ingest.decode import RowCheck, Wanted
 from tilth.ingest.ops import bad_ops, ops_of
+from tilth.ingest.refusals import Refused, RowCheck, Wanted, by_message, failed_checks, without
 from tilth.model.types import Kind
 from tilth.storage import BadColumnError
 
@@ -60,8 +60,8 @@ def test_what_is_about_no_row_is_passed_over() -> None:
         ({"id": 1}, "no event of Debezium: `op` is missing"),
         ({"op": "t"}, "`op` is t: only c, r, u and d are changes of one row"),
         ({"op": "u", "before": {"id": 1}}, "`after` is missing where `op` is u"),
-        ({"op": "c", "after": {"id": "x", "name": "a"}}, "column `id`: expected `int`, got `str`"),
-        ({"payload": {"op": "c", "after": {"id": 1, "name": 5}}}, "column `name`: expected `str`, got `int`"),
+        ({"op": "c", "after": {"id": "x", "name": "a"}}, "column `id`: expected bigint, got a text"),
+        ({"payload": {"op": "c", "after": {"id": 1, "name": 5}}}, "column `name`: expected string, got a whole number"),
     ],
 )
 def test_broken_events(value: Mapping[str, object], reason: str) -> None:
@@ -75,34 +75,39 @@ def test_an_envelope_is_json() -> None:
         decoder(COLUMNS, kafka_format="CSV", kafka_envelope="debezium")
 
 
-def test_a_message_without_a_key_is_broken_with_all_its_rows() -> None:
-    decoded = decode(COLUMNS, [b'{"id": 1}', b'{"id": 2} {"name": "x"}', b"{", b'{"id": 4}'], checks=[KEY])
-    assert [row["id"] for row in decoded.rows.to_pylist()] == [1, 4]
-    assert [each.offset for each in decoded.broken] == [1, 2]
-    assert decoded.broken[0].reason == "column `id`: None, but it is in the unique key of db.t"
+def refused(values: list[bytes | None], check: RowCheck) -> tuple[list[dict[str, Any]], Refused]:
+    """The rows that a view with this check gets, and the messages that it refuses."""
+    decoded = decode(COLUMNS, values)
+    messages = by_message(failed_checks(decoded.rows, [check]), decoded.owners)
+    rows, _ = without(decoded.rows, decoded.owners, messages)
+    return rows.to_pylist(), messages
 
 
-def test_a_column_is_looked_at_though_no_view_selects_it() -> None:
-    decoded = decode(COLUMNS, [b'{"name": "a"}', b'{"id": 1, "name": "b"}'], wanted=("name",), checks=[KEY])
-    assert decoded.rows.to_pylist() == [{"name": "b"}]
-    assert decoded.rows.schema.names == ["name"]
+def test_a_message_without_a_key_is_refused_with_all_its_rows() -> None:
+    rows, messages = refused([b'{"id": 1}', b'{"id": 2} {"name": "x"}', b"{", b'{"id": 4}'], KEY)
+    assert [row["id"] for row in rows] == [1, 4]
+    assert messages == {1: "column `id`: None, but it is in the unique key of db.t"}
 
 
-def test_a_word_that_means_nothing_breaks_its_message() -> None:
+def test_a_word_that_means_nothing_refuses_its_message() -> None:
     check = RowCheck("name", Wanted.OP, "db.t must know what the row does")
-    values = [b'{"name": "D"}', b"{}", b'{"name": "later"}']
-    decoded = decode(COLUMNS, values, checks=[check])
-    assert decoded.rows.num_rows == 2
-    assert decoded.broken[0].reason == "column `name`: later, but db.t must know what the row does"
+    rows, messages = refused([b'{"name": "D"}', b"{}", b'{"name": "later"}'], check)
+    assert len(rows) == 2
+    assert messages == {2: "column `name`: later, but db.t must know what the row does"}
 
 
 def test_a_row_that_deletes_must_say_where_it_is() -> None:
     """It would look for its key in another partition, and quietly delete nothing."""
     check = RowCheck("id", Wanted.PLACE, "db.t looks for the row in its partition", op="name")
-    values = [b'{"name": "u"}', b'{"id": 1, "name": "d"}', b'{"name": "d"}', b'{"name": "c", "id": 2}']
-    decoded = decode(COLUMNS, values, checks=[check])
-    assert decoded.rows.to_pylist() == [{"id": None, "name": "u"}, {"id": 1, "name": "d"}, {"id": 2, "name": "c"}]
-    assert [broken.offset for broken in decoded.broken] == [2]
+    values: list[bytes | None] = [
+        b'{"name": "u"}',
+        b'{"id": 1, "name": "d"}',
+        b'{"name": "d"}',
+        b'{"name": "c", "id": 2}',
+    ]
+    rows, messages = refused(values, check)
+    assert rows == [{"id": None, "name": "u"}, {"id": 1, "name": "d"}, {"id": 2, "name": "c"}]
+    assert list(messages) == [2]
 
 
 @pytest.mark.parametrize(

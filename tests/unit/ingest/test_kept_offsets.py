@@ -95,6 +95,19 @@ def test_a_topic_made_anew_of_which_nothing_was_read_is_read_from_its_beginning(
     verify(reader)
 
 
+def test_a_gap_in_a_former_topic_of_which_nothing_was_read_is_closed_with_it(world: World, broker: FakeBroker) -> None:
+    reader = Reader(world, broker)
+    reader.look()
+    broker.logs[A1].low = 3
+    reader.look()
+    assert reader.gaps()[1].reason == DELETED
+    broker.make("a", 5, topic_id="y")
+    assert (reader.look(), reader.gaps()) == ({0: 0}, {})
+    (gap,) = world.catalog.offsets.gaps(reader.uuid)
+    assert gap.resolution == RECREATED
+    verify(reader)
+
+
 def test_an_unclean_election_is_a_gap_also_when_the_log_has_grown_again(world: World, broker: FakeBroker) -> None:
     reader = Reader(world, broker)
     reader.look()

@@ -28,6 +28,9 @@ class Granting:
     def slowed(self) -> str:
         return ""
 
+    def refusing(self) -> str:
+        return ""
+
     def dead(self) -> int:
         return 0
 

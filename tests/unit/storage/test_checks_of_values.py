@@ -15,7 +15,6 @@ from tilth.storage import (
     BadColumnError,
     array_of,
     arrow_type,
-    bad_rows,
     conform,
     conform_column,
     exact_cast,
@@ -57,7 +56,6 @@ def test_the_rows_that_break_a_promise(declared: str, values: list[Any], bad: li
     cut = [array.slice(start, 1) for start in range(len(array))]
     for given in (array, twice.slice(len(array)), pa.chunked_array(cut), pa.chunked_array([array[:0], array])):
         assert [each.row for each in misfits(given, made)] == bad
-    assert list(bad_rows(pa.table([array], names=["c"]), Schema(columns=(made,)))) == bad
     good = pa.chunked_array([array_of([v for row, v in enumerate(values) if row not in bad], made.type)])
     assert len(conform_column(good, made)) == len(values) - len(bad)
     with pytest.raises(BadColumnError, match="a value does not fit its column: column=c") as caught:

@@ -1,0 +1,271 @@
+"""Rounds without a broker and without services: a consumer over a topic of files, a real Spark and a catalog in memory.
+
+A consumer runs in the test's thread until it has read the topic, or raises. The topic counts who fetched what.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.integration.ingest.ingest_world import schema_of
+from tilth.base.clock import Clock, SystemClock
+from tilth.base.ids import random_id
+from tilth.catalog import Catalog, MemoryKV
+from tilth.ingest.calls import ORDER_DECODER
+from tilth.ingest.consumers import Consumers
+from tilth.ingest.definitions import read_definitions
+from tilth.ingest.kafka import Fetched
+from tilth.ingest.reach import Offset, PartitionEnd
+from tilth.ingest.settings import KafkaConfig
+from tilth.ingest.stats import EventLog
+from tilth.ingest.task import ResidentConsumer
+from tilth.ingest.telling import Teller
+from tilth.ingest.verify import verify
+from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
+from tilth.model.table import KafkaDef, TableDef, ViewDef
+from tilth.model.task import Cost, TaskKind, TaskSpec
+from tilth.model.txn import TxnState
+from tilth.model.types import Kind
+from tilth.storage import clean_transaction, data_folder, read_source, sources_of
+from tilth.warehouse import QUERY_WAREHOUSE, TaskContext, WorkerSession
+
+#: A batch of `fetch`, so that a round has several.
+BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FileMessage:
+    number: int
+    content: bytes | None
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def key(self) -> bytes | None:
+        return f"k{self.number}".encode()
+
+    def offset(self) -> int:
+        return self.number
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_735_689_601_500 + self.number
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return None
+
+    def __len__(self) -> int:
+        return len(self.content or b"")
+
+
+@dataclass(frozen=True, slots=True)
+class FileTopic:
+    """A topic as Spark's tasks see it; goes to them."""
+
+    folder: Path
+    name: str = "topic"
+
+    def put(self, partitions: Sequence[Sequence[bytes | None]]) -> None:
+        """All messages, by partition; an empty text in place of a message is a hole."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number, values in enumerate(partitions):
+            messages = [FileMessage(offset, value) for offset, value in enumerate(values)]
+            (self.folder / f"{number}").write_bytes(pickle.dumps(messages))
+
+    def messages(self, partition: int) -> list[FileMessage]:
+        found: list[FileMessage] = pickle.loads((self.folder / f"{partition}").read_bytes())
+        return found
+
+    def fetch(self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> Iterator[Fetched]:
+        """As kafka.fetch."""
+        for each in ranges:
+            with open(self.folder / "fetches", "a") as log:
+                log.write(f"{each.partition} {each.start} {each.end}\n")
+            messages = [m for m in self.messages(each.partition)[each.start : each.end] if m.content != b""]
+            for start in range(0, len(messages), BATCH):
+                yield Fetched(topic=self.name, partition=each.partition, messages=messages[start : start + BATCH])
+
+    def fetched(self) -> Counter[tuple[int, int]]:
+        """How often each offset of each partition was asked for."""
+        counts: Counter[tuple[int, int]] = Counter()
+        for line in (self.folder / "fetches").read_text().splitlines():
+            partition, start, end = map(int, line.split())
+            counts.update((partition, offset) for offset in range(start, end))
+        return counts
+
+
+class FileBroker:
+    """As BrokerClient, for a consumer; ends it once it has read all that there is."""
+
+    def __init__(self, topic: FileTopic, is_over: threading.Event) -> None:
+        self._topic = topic
+        self._is_over = is_over
+
+    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        ends = {place: len(self._topic.messages(place.partition)) for place in places}
+        if isinstance(places, Mapping) and all(places[place] >= end for place, end in ends.items()):
+            self._is_over.set()
+        return {place: PartitionEnd(stable=Offset(end), high=Offset(end)) for place, end in ends.items()}
+
+    def topic_ids(self) -> dict[str, str]:
+        return {"topic": ""}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Nobody looks."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class RoundWorld:
+    """One Kafka table with its views; `drain` it once or several times."""
+
+    def __init__(self, folder: Path, spark: WorkerSession, **settings: str) -> None:
+        self.root = str(folder / "tables")
+        self.topic = FileTopic(folder / "topic")
+        self.catalog = Catalog(MemoryKV(), SystemClock(), "s1", random_id, is_checking=True)
+        self.events = EventLog(events_max=1000)
+        self._spark = spark
+        given = {"kafka_broker_list": "none:1", "kafka_topic_list": "topic", "kafka_format": "JSONEachRow"}
+        self._settings = given | {"stream_flush_interval_ms": "0", "kafka_round_tasks_max": "2"} | settings
+        self.targets: dict[str, TableDef] = {}
+        self.kafka: KafkaDef | None = None
+
+    # --- definitions -------------------------------------------------------------------------------------------------
+
+    def source(self, columns: Mapping[str, Kind]) -> KafkaDef:
+        kafka = KafkaDef(
+            uuid=random_id(), database="default", name="k", schema=schema_of(columns), settings=self._settings
+        )
+        self.catalog.tables.create(kafka)
+        self.kafka = kafka
+        return kafka
+
+    def view(self, name: str, columns: Mapping[str, Kind], select: str, **table: Any) -> TableDef:
+        """A view `name` into a table `to_name`."""
+        assert self.kafka is not None
+        schema = schema_of(columns)
+        target = TableDef(uuid=random_id(), database="default", name=f"to_{name}", schema=schema, **table)
+        self.catalog.tables.create(target)
+        self.catalog.tables.create(
+            ViewDef(
+                uuid=random_id(),
+                database="default",
+                name=name,
+                source=self.kafka.uuid,
+                target=target.uuid,
+                select=select,
+            )
+        )
+        self.targets[name] = target
+        return target
+
+    # --- the consumer ------------------------------------------------------------------------------------------------
+
+    def drain(self, partitions: int) -> None:
+        """Runs a consumer until it has read the topic; raises what ends it."""
+        assert self.kafka is not None
+        clock, is_over = SystemClock(), threading.Event()
+        seen = read_definitions(clock, self.catalog, random_id, self.kafka.uuid)
+        dispatcher = _Dispatcher()
+        teller = Teller(clock, self.events, self.kafka)
+        consumers = Consumers(clock, self.catalog, dispatcher, teller, self.kafka, server="s1")  # type: ignore[arg-type]  # does what is called here
+        stored = self.catalog.offsets.stored(self.kafka.uuid)
+        places = [TopicPartition("topic", number) for number in range(partitions)]
+        positions = {place: stored.get(place, StoredOffset(0)) for place in places}
+        consumers.dispatch(0, seen, positions, root=self.root, when_ended=lambda ended: None)
+        order = ORDER_DECODER.decode(dispatcher.payload)
+        session = self._spark.new_session(pool=QUERY_WAREHOUSE)
+        spec = dispatcher.new_spec(TaskKind.CONSUME, warehouse="write", table="default.k", payload=b"")
+        context = TaskContext(spec=spec, session=session, cancelled=is_over)
+        broker = FileBroker(self.topic, is_over)
+        consumer = ResidentConsumer(
+            clock,
+            consumers,
+            context,
+            order,
+            connect=lambda config: broker,  # type: ignore[arg-type,return-value]  # does what is called here
+            fetch=self.topic.fetch,
+        )
+        try:
+            consumer.run()
+        finally:
+            dispatcher.over.set()
+            consumers.settle(0, "the test's consumer has ended")
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> TableDef:
+        found = self.catalog.tables.get("default", name)
+        assert isinstance(found, TableDef)
+        return found
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Visible rows of a table."""
+        snapshot = self.catalog.parts.snapshot(self.table(name).uuid)
+        folder = data_folder(self.root, snapshot.table.uuid)
+        sources = sources_of(snapshot.table, snapshot.parts, snapshot.deltas)
+        return [row for source in sources for row in read_source(folder, source)[0].to_pylist()]
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        return self.rows("k_dead_letters") if self.catalog.tables.find("default", "k_dead_letters") else []
+
+    def ledger(self) -> list[LedgerRange]:
+        assert self.kafka is not None
+        return [each for entry in self.catalog.offsets.ledger(self.kafka.uuid) for each in entry.ranges]
+
+    def check(self) -> None:
+        """VERIFY holds, and no file is there that nobody knows."""
+        tables = [each for each in self.catalog.tables.list() if isinstance(each, TableDef)]
+        for table in tables:
+            wrong = [check for check in verify(self.catalog, self.root, table).checks if not check.is_ok]
+            assert not wrong, wrong
+        for txn in self.catalog.transactions.unfinished():
+            assert txn.state is TxnState.ABORTED
+            clean_transaction(self.root, txn)
+        for table in tables:
+            snapshot = self.catalog.parts.snapshot(table.uuid)
+            named = {part.file.name for part in snapshot.parts} | {delta.file.name for delta in snapshot.deltas}
+            folder = Path(data_folder(self.root, table.uuid))
+            assert {path.name for path in folder.glob("*")} == named, table.name
+
+
+class _Dispatcher:
+    """Takes an order and runs nothing."""
+
+    def __init__(self) -> None:
+        self.payload = b""
+        self.over = threading.Event()
+
+    def new_spec(self, kind: TaskKind, *, warehouse: str, table: str, payload: bytes) -> TaskSpec:
+        return TaskSpec(
+            id="task1", kind=kind, warehouse=warehouse, table=table, txn=0, estimate=Cost(), payload=payload
+        )
+
+    def submit(self, spec: TaskSpec) -> _Handle:
+        self.payload = spec.payload
+        return _Handle(spec, self.over)
+
+    def committing(self, task_id: str) -> None:
+        """Nobody asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Handle:
+    spec: TaskSpec
+    over: threading.Event
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    def wait(self) -> None:
+        self.over.wait()
+
+    def cancel(self) -> None:
+        self.over.set()

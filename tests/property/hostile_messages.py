@@ -1,0 +1,189 @@
+"""Texts for values of every type, such that hurt, and what a value is that was made of a text.
+
+The oracle parses texts by its own rules: Python's json with exact numbers, and times digit by digit.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal as Number
+from typing import Any, assert_never
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
+
+TYPES: Mapping[str, DataType] = {
+    **{kind.value: Simple(kind) for kind in Kind},
+    "decimal": Decimal(10, 2),
+    "decimal38": Decimal(38, 10),
+    "array": Array(Simple(Kind.FLOAT32)),
+    "array of decimals": Array(Decimal(10, 2)),
+    "map": Map(Simple(Kind.STRING), Simple(Kind.TIMESTAMP)),
+    "struct": Struct((Field("a", Simple(Kind.INT8)), Field("b c", Array(Simple(Kind.DATE))))),
+}
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:?\d\d)?")
+
+_numbers = st.one_of(
+    st.sampled_from(
+        [0, 1, -1, 127, 128, -128, -129, 2**31 - 1, 2**31, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**40]
+    ),
+    st.integers(-(2**70), 2**70),
+).map(str)
+_fractions = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.builds("{}.{}e{}".format, st.integers(-99, 99), st.integers(0, 10**12), st.integers(-420, 420)),
+    st.sampled_from(
+        [
+            "1e39",
+            "-3.5e38",
+            "1e400",
+            "1e-100000000",
+            "0e-100000000",
+            "1E+100000000",
+            "1e-77",
+            "0.10",
+            "1.25",
+            "-0",
+            "-0.0",
+        ]
+    ),
+)
+_words = st.sampled_from(["true", "false", "null", "NaN", "Infinity", "-Infinity", "nul", "[]", "{}", '""'])
+_texts = st.text(max_size=12).map(json.dumps)
+_escapes = st.sampled_from(
+    [r'"\ud800"', r'"\udc00\ud800"', r'"\ud83d\ude00"', r'"\u0000"', '"\u2028\u0085\x1c"', r'"\N"']
+)
+_base64 = st.binary(max_size=6).map(lambda raw: json.dumps(base64.b64encode(raw).decode()))
+_days = st.one_of(
+    st.dates().map(str), st.sampled_from(["0000-01-01", "10000-01-01", "2025-02-30", "1582-10-10", "9999-12-31"])
+)
+_instants = st.builds(
+    "{}{}{}{}{}".format,
+    _days,
+    st.sampled_from("Tt _"),
+    st.times().map(lambda time: time.strftime("%H:%M:%S")),
+    st.one_of(st.just(""), st.text("0123456789", max_size=12).map(lambda digits: f".{digits}")),
+    st.sampled_from(["", "Z", "z", "+00:00", "+14:00", "-02:00", "-0330", "+25:00", "X"]),
+)
+_scalars = st.one_of(
+    _numbers, _fractions, _words, _texts, _escapes, _base64, _days.map(json.dumps), _instants.map(json.dumps)
+)
+
+
+def _object(pairs: Mapping[str, str]) -> str:
+    return "{{{}}}".format(",".join(f"{json.dumps(name)}:{text}" for name, text in pairs.items()))
+
+
+#: JSON of any type, some of it none.
+_any = st.recursive(
+    _scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]"),
+        st.dictionaries(st.sampled_from(["a", "b c", "k"]), inner, max_size=3).map(_object),
+    ),
+    max_leaves=5,
+)
+
+
+def json_texts(data_type: DataType) -> st.SearchStrategy[str]:
+    """JSON for a value of the type: mostly such that might be one."""
+    return st.one_of(_likely(data_type), _likely(data_type), _any)
+
+
+def _likely(data_type: DataType) -> st.SearchStrategy[str]:
+    match data_type:
+        case Simple(kind=Kind.BOOLEAN):
+            return _words
+        case Simple(kind=Kind.STRING):
+            return st.one_of(_texts, _escapes, _instants.map(json.dumps))
+        case Simple(kind=Kind.BINARY):
+            return st.one_of(_base64, _texts)
+        case Simple(kind=Kind.DATE):
+            return _days.map(json.dumps)
+        case Simple(kind=Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ):
+            return _instants.map(json.dumps)
+        case Simple(kind=Kind.FLOAT32 | Kind.FLOAT64) | Decimal():
+            return st.one_of(_numbers, _fractions)
+        case Simple():
+            return st.one_of(st.integers(-200, 200).map(str), _numbers, _fractions)
+        case Array(element=element):
+            return st.lists(_likely(element), max_size=3).map(lambda items: f"[{','.join(items)}]")
+        case Map(value=value):
+            return st.dictionaries(st.text(max_size=3), _likely(value), max_size=3).map(_object)
+        case Struct(fields=fields):
+            return st.fixed_dictionaries({}, optional={field.name: _likely(field.type) for field in fields}).map(
+                _object
+            )
+    assert_never(data_type)
+
+
+def is_made_of(text: str, value: Any, data_type: DataType) -> bool:
+    """Whether the value is exactly what the JSON says; of FLOAT the nearest one."""
+    given = json.loads(text, parse_float=Number, parse_int=Number, parse_constant=_refuse)
+    return _is_made_of(given, value, data_type)
+
+
+def _is_made_of(given: Any, value: Any, data_type: DataType) -> bool:
+    if given is None or value is None:
+        return given is None and value is None
+    match data_type:
+        case Simple(kind=Kind.STRING):
+            return bool(value == given)
+        case Simple(kind=Kind.BOOLEAN):
+            return value is given
+        case Simple(kind=Kind.BINARY):
+            return bool(value == base64.b64decode(given, validate=True))
+        case Simple(kind=Kind.DATE):
+            return bool(str(value) == given)
+        case Simple(kind=Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ):
+            return micros_of(value) == micros_in(given)
+        case Simple(kind=Kind.FLOAT32):
+            return math.isfinite(value) and bool(np.float32(float(given)) == np.float32(value))
+        case Simple(kind=Kind.FLOAT64):
+            return math.isfinite(value) and bool(value == float(given))
+        case Simple() | Decimal():
+            return bool(Number(given) == value)
+        case Array(element=element):
+            return len(given) == len(value) and all(
+                _is_made_of(one, other, element) for one, other in zip(given, value, strict=True)
+            )
+        case Map(key=key, value=item):
+            pairs = dict(value)
+            return pairs.keys() == given.keys() and all(
+                _is_made_of(name, name, key) and _is_made_of(given[name], pairs[name], item) for name in pairs
+            )
+        case Struct(fields=fields):
+            return all(_is_made_of(given.get(field.name), value[field.name], field.type) for field in fields)
+    assert_never(data_type)
+
+
+def micros_of(value: dt.datetime) -> int:
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+    return (aware - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def micros_in(text: str) -> Number:
+    """The microseconds that a time's text says, all digits of them."""
+    found = _TIME.fullmatch(text)
+    assert found is not None, text
+    day, time, digits, zone = found.groups()
+    whole = dt.datetime.fromisoformat(f"{day}T{time}+00:00")
+    shift = 0
+    if zone and zone not in "Zz":
+        minutes = int(zone[1:3]) * 60 + int(zone[-2:])
+        shift = minutes if zone[0] == "+" else -minutes
+    fraction = Number(f"0.{digits or 0}") * 1_000_000
+    return micros_of(whole) - Number(shift) * 60_000_000 + fraction
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(word)

@@ -1,0 +1,132 @@
+"""The dead-letter table: which tables can be one, how one of an older version gets the column that it lacks."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.catalog_world import World
+from tests.unit.ingest.decoding import kafka_of
+from tilth.base.clock import Clock
+from tilth.catalog import Catalog, SchemaChangedError
+from tilth.ingest import DEAD_LETTER_SCHEMA, DependencyMissingError, dead_letter_table, read_config, takes_dead_letters
+from tilth.ingest.dead import dead_letter_rows, with_view_column
+from tilth.ingest.decode import Broken
+from tilth.ingest.definitions import read_definitions
+from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
+from tilth.model.types import Kind, Simple
+
+KAFKA = kafka_of({"id": Kind.INT64})
+NEW = dead_letter_table(KAFKA, read_config(KAFKA), uuid="d", now_ms=1)
+#: As versions without `view` made it.
+OLD = msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[:-1]), next_column_id=8)
+BROKEN = Broken(
+    topic="t", partition=0, offset=7, timestamp=None, key=None, view="db.v", reason="column `a`: why", raw=b"\xff"
+)
+
+
+def with_column(table: TableDef, name: str, kind: Kind, *, nullable: bool = True) -> TableDef:
+    column = Column(id=table.next_column_id, name=name, type=Simple(kind), nullable=nullable)
+    schema = Schema(columns=(column, *table.schema.columns))
+    return msgspec.structs.replace(table, schema=schema, next_column_id=table.next_column_id + 1)
+
+
+def test_tables_that_can_take_dead_letters() -> None:
+    assert takes_dead_letters(NEW)
+    assert takes_dead_letters(OLD)
+    assert takes_dead_letters(with_column(OLD, "seen_by", Kind.STRING))
+    assert takes_dead_letters(with_column(OLD, "View", Kind.INT32))
+    assert not takes_dead_letters(with_column(NEW, "seen_by", Kind.STRING, nullable=False))
+    assert not takes_dead_letters(with_column(OLD, "view", Kind.STRING, nullable=False))
+    assert not takes_dead_letters(msgspec.structs.replace(NEW, unique_key=("key",)))
+    assert takes_dead_letters(msgspec.structs.replace(NEW, unique_key=("topic", "partition", "offset")))
+    other = [
+        column if column.name != "raw" else Column(id=7, name="raw", type=Simple(Kind.STRING))
+        for column in NEW.schema.columns
+    ]
+    assert not takes_dead_letters(msgspec.structs.replace(NEW, schema=Schema(columns=tuple(other))))
+    assert not takes_dead_letters(msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[1:])))
+
+
+def test_the_column_of_views_is_added_once() -> None:
+    upgraded = with_view_column(OLD)
+    assert upgraded is not None
+    assert upgraded.schema == DEAD_LETTER_SCHEMA
+    assert with_view_column(upgraded) is None
+    assert with_view_column(with_column(OLD, "VIEW", Kind.INT32)) is None
+    wider = with_view_column(with_column(OLD, "seen_by", Kind.STRING))
+    assert wider is not None
+    assert [(column.name, column.id) for column in wider.schema.columns[-1:]] == [("view", 9)]
+
+
+def test_rows_name_the_view_in_its_column_or_in_the_reason() -> None:
+    [row] = dead_letter_rows([BROKEN], NEW.schema).to_pylist()
+    assert (row["view"], row["reason"], row["raw"], row["timestamp"]) == ("db.v", "column `a`: why", b"\xff", None)
+    for schema in (OLD.schema, with_column(OLD, "view", Kind.INT32).schema):
+        [row] = dead_letter_rows([BROKEN], schema).to_pylist()
+        assert "view" not in row
+        assert row["reason"] == "view db.v: column `a`: why"
+
+
+class Server:
+    """A catalog with a Kafka table and a view, and a dead-letter table that is there already."""
+
+    def __init__(self, dead: TableDef | None, **settings: str) -> None:
+        self.world = World()
+        self.catalog: Catalog = self.world.catalog
+        kafka = kafka_of({"id": Kind.INT64}, **settings)
+        made = self.catalog.tables.create(
+            KafkaDef(uuid="", database="default", name="k", schema=kafka.schema, settings=kafka.settings)
+        )
+        self.kafka = made.uuid
+        if dead is not None:
+            self.catalog.tables.create(msgspec.structs.replace(dead, uuid="", database="default"))
+        view = ViewDef(
+            uuid="", database="default", name="v", source=made.uuid, target=self.world.t, select="SELECT id FROM k"
+        )
+        self.catalog.tables.create(view)
+
+    @property
+    def clock(self) -> Clock:
+        return self.world.clock
+
+    def dead_letters(self) -> TableDef | None:
+        return read_definitions(self.clock, self.catalog, self.world.new_id, self.kafka).dead_letters
+
+
+def test_an_older_table_is_altered_and_its_columns_stay_what_they_are() -> None:
+    server = Server(with_column(OLD, "seen_by", Kind.STRING))
+    altered = server.dead_letters()
+    assert altered is not None
+    assert altered.schema.names == ("seen_by", *DEAD_LETTER_SCHEMA.names)
+    assert (altered.schema_version, len(altered.older_schemas)) == (2, 1)
+    assert server.dead_letters() == altered
+    assert not server.catalog.transactions.unfinished()
+
+
+def test_a_table_that_cannot_be_altered_now_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(OLD)
+
+    def refuse(*_: object) -> None:
+        raise SchemaChangedError(table="d")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.catalog.transactions, "commit_or_raise", refuse)
+        found = server.dead_letters()
+    assert found is not None
+    assert found.schema.names == OLD.schema.names
+    altered = server.dead_letters()
+    assert altered is not None
+    assert altered.schema == DEAD_LETTER_SCHEMA
+
+
+def test_a_table_that_cannot_take_dead_letters_stops_its_consumers_and_says_so() -> None:
+    server = Server(msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[1:]), order_by=()))
+    with pytest.raises(DependencyMissingError, match="cannot take dead letters"):
+        server.dead_letters()
+
+
+@pytest.mark.parametrize(("mode", "has_table"), [("dead_letter", True), ("stream", True), ("throw", False)])
+def test_what_views_refuse_needs_a_table_in_stream_mode_too(mode: str, has_table: bool) -> None:
+    server = Server(None, kafka_handle_error_mode=mode)
+    assert (server.dead_letters() is not None) is has_table
