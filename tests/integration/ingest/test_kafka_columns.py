@@ -93,7 +93,7 @@ def test_what_a_view_needs_stays(world: IngestWorld, orders: str) -> None:
     for text, code in (
         ("ALTER TABLE k DROP COLUMN nothing", "UNKNOWN_COLUMN"),
         ("ALTER TABLE k ADD COLUMN id INT", "BAD_ALTER"),
-        ("ALTER TABLE k ADD COLUMN c INT DEFAULT rand()", "BAD_DEFAULT"),
+        ("ALTER TABLE k ADD COLUMN c DOUBLE DEFAULT rand()", "BAD_DEFAULT"),
         ("ALTER TABLE k ADD COLUMN c INT DEFAULT 'x'", "BAD_VALUE"),
         ("ALTER TABLE k ADD COLUMN c INT, DROP COLUMN nothing", "UNKNOWN_COLUMN"),
         ("ALTER TABLE k MODIFY SETTING kafka_num_consumers = 0", "BAD_SETTING"),
