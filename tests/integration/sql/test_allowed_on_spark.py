@@ -224,7 +224,6 @@ def test_behind_the_list_spark_itself_is_closed(world: SparkWorld, tmp_path: Pat
         "spark.sql.restrictedMode.enabled",
         "spark.sql.runSQLOnFiles",
         "spark.sql.udt.allowCreatingUDTFromString",
-        "spark.sql.ansi.doubleQuotedIdentifiers",
         "spark.sql.parquet.filterPushdown",
         "spark.sql.parquet.datetimeRebaseModeInRead",
         "spark.sql.files.ignoreCorruptFiles",
