@@ -165,8 +165,10 @@ def _told(error: Exception) -> str:
     """The error in one line, with the column first."""
     if not isinstance(error, InvalidInputError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__
+    column, value, why = (error.facts.get(name) for name in ("column", "value", "why"))
+    if column and value is not None and why:
+        return f"column `{column}`: {value}, but {why}"
     told = {name: value for name, value in error.facts.items() if name not in ("column", "nulls", "rows")}
-    column = error.facts.get("column")
     what = error.message.partition(":")[0]
     more = "".join(f", {name} {value}" for name, value in told.items())
     return f"column `{column}`: {what}{more}" if column else f"{what}{more}"

@@ -247,7 +247,7 @@ class KafkaService:
             running = [each.index for each in self._heart.consumers.values() if each.state is ConsumerState.RUNNING]
         doing = self._described(running) if self._heart.state is ServiceState.RUNNING else ""
         dead = self._consumers.dead()
-        broken = f"{show_count(dead)} broken messages became dead letters" if dead else ""
+        broken = f"broken messages, now dead letters: {show_count(dead)}" if dead else ""
         going_on = f"{said}, {doing}" if doing else said
         parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
         return "; ".join(filter(None, (*parts, self._teller.noted())))

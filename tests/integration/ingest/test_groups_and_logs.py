@@ -222,7 +222,7 @@ def test_lag_is_counted_behind_a_gap_and_failures_are_forgotten(world: IngestWor
     target = made_over(world, "behind")
     world.wait_rows(target, 10)
     table = kafka(world)
-    assert "1 broken messages became dead letters" in world.stats(table).reason
+    assert "broken messages, now dead letters: 1" in world.stats(table).reason
     broker.delete_topic("behind")
     world.wait(lambda: "waiting for the broker since" in world.stats(table).reason, "the topic is gone")
     assert world.stats(table).failures > 0
