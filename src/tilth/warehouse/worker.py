@@ -17,6 +17,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.warehouse.errors import SparkGoneError, TaskCancelledError, TaskFailedError, WorkerBusyError
+from tilth.warehouse.losses import loss_in
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.state import YIELDING
@@ -157,11 +158,16 @@ class EmbeddedWorker:
     def _told(self, task: _Running, error: Exception) -> TilthError:
         spec = task.spec
         if not self._session.is_alive():
-            return SparkGoneError("Spark ended while the task ran", task=spec.id, table=spec.table)
+            return SparkGoneError("Spark ended while the task ran", task=spec.id, hint="retry the statement")
+        loss = loss_in(error)
+        if loss is not None:
+            _log.warning("task_lost_spark", cause_id=spec.id, kind=spec.kind, table=spec.table, reason=loss)
+            return loss
         if not task.cancelled.is_set():
             _log.error("task_failed", cause_id=spec.id, kind=spec.kind, table=spec.table, error=error)
         reason = f"{type(error).__name__}: {error}".strip()
-        return TaskFailedError(f"a {spec.kind} task of {spec.table} failed", task=spec.id, reason=reason[:2000])
+        of = f" of {spec.table}" if spec.table else ""
+        return TaskFailedError(f"a {spec.kind} task{of} failed", task=spec.id, reason=reason[:2000])
 
     def _report(self, spec: TaskSpec, outcome: TaskResult | TilthError, *, seconds: float) -> None:
         reports = self._reports
