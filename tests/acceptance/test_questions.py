@@ -180,7 +180,7 @@ def expiring(rows: list[Row]) -> None:
 def unknown(rows: list[Row]) -> None:
     near, far = (row["error"] for row in rows if "unmade" in row["text"])
     assert "did you mean: old_parts_lifetime" in near
-    assert "system.settings lists" in far
+    assert "SHOW SETTINGS lists" in far
 
 
 def large(rows: list[Row]) -> None:

@@ -86,8 +86,8 @@ class Setting(Generic[T]):
         return type(self.default).__name__
 
 
-#: Where a name resembles none.
-_LISTED = "system.settings lists the settings of every scope"
+#: The hint where no name is near.
+_ALL = "SHOW SETTINGS lists all settings; leave out those of other systems"
 
 
 class SettingGroup:
@@ -105,7 +105,7 @@ class SettingGroup:
         """Raises UnknownSettingError that suggests the nearest names."""
         if name not in self._by_name:
             near = ", ".join(_near(name, self._by_name))
-            raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else _LISTED)
+            raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else _ALL)
         return self._by_name[name]
 
     def read(self, given: Mapping[str, str]) -> dict[str, object]:

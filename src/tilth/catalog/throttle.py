@@ -31,6 +31,27 @@ class Throttle:
         self._services = services
         self._counters = counters
 
+    def judge(self, table: TableDef) -> dict[str, str]:
+        """Why INSERTs into a partition wait or are refused, by partition; only partitions where they do.
+
+        Nothing is counted: this is for people who ask.
+        """
+        settings, counts = pressure_settings(table.settings), self._parts.counts(table.uuid)
+        found: dict[str, str] = {}
+        for partition in counts:
+            try:
+                check_counts(counts, [partition], settings)
+            except TooManyPartsError as error:
+                limit = "; ".join(f"{name} = {value}" for name, value in error.facts.items() if name in _LIMITS)
+                found[partition] = f"refused: {error.facts['parts']} parts, {limit}"
+                continue
+            delay = worst_delay(counts, [partition], settings)
+            if delay is not None:
+                told = f"{delay.milliseconds:.0f} ms: {delay.parts} parts, parts_to_delay_insert = {settings.delay}"
+                found[partition] = f"wait {told}"
+        why = self._why_unmerged(table) if found else ""
+        return {partition: f"{told}; {why}" if why else told for partition, told in found.items()}
+
     def is_calm(self, table: TableDef) -> bool:
         """True when no partition of the table slows or refuses anybody."""
         settings = pressure_settings(table.settings)
@@ -54,27 +75,6 @@ class Throttle:
         if found is not None:
             self._counters.count_delay(found.milliseconds / 1000)
         return found
-
-    def judge(self, table: TableDef) -> dict[str, str]:
-        """Why INSERTs into a partition wait or are refused, by partition; only partitions where they do.
-
-        Nothing is counted: this is for people who ask.
-        """
-        settings, counts = pressure_settings(table.settings), self._parts.counts(table.uuid)
-        found: dict[str, str] = {}
-        for partition in counts:
-            try:
-                check_counts(counts, [partition], settings)
-            except TooManyPartsError as error:
-                limit = "; ".join(f"{name} = {value}" for name, value in error.facts.items() if name in _LIMITS)
-                found[partition] = f"refused: {error.facts['parts']} parts, {limit}"
-                continue
-            delay = worst_delay(counts, [partition], settings)
-            if delay is not None:
-                told = f"{delay.milliseconds:.0f} ms: {delay.parts} parts, parts_to_delay_insert = {settings.delay}"
-                found[partition] = f"wait {told}"
-        why = self._why_unmerged(table) if found else ""
-        return {partition: f"{told}; {why}" if why else told for partition, told in found.items()}
 
     def check(self, table: TableDef, partitions: Collection[str]) -> None:
         """Refuses before anything is written what the commit would refuse. Raises TooManyPartsError."""

@@ -12,7 +12,7 @@ from tilth.base.errors import TilthError
 from tilth.model.quotes import double_quoted
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.sql.grammar.errors import SqlSyntaxError, place
-from tilth.warehouse import UnknownFunctionError, loss_in
+from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600
 _PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
@@ -34,9 +34,9 @@ def from_spark(
     Not `is_whole`: the text is an expression of a statement, so that its places are not the statement's."""
     if isinstance(error, TilthError):
         return error
-    loss = loss_in(error)
-    if loss is not None:
-        return loss
+    memory_loss = memory_loss_in(error)
+    if memory_loss is not None:
+        return memory_loss
     text = str(error)
     if isinstance(error, RecursionError) or any(word in text for word in _TOO_DEEP):
         return nested_too_deep()

@@ -25,7 +25,7 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WrongJavaError,
 )
-from tilth.warehouse.losses import loss_in
+from tilth.warehouse.losses import memory_loss_in
 from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_plan
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
@@ -77,8 +77,8 @@ __all__ = [
     "WrongJavaError",
     "allow_list",
     "check_plan",
-    "loss_in",
     "make_active",
+    "memory_loss_in",
     "parse_expression",
     "parse_plan",
     "read_plan",

@@ -17,7 +17,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.warehouse.errors import SparkGoneError, TaskCancelledError, TaskFailedError, WorkerBusyError
-from tilth.warehouse.losses import loss_in
+from tilth.warehouse.losses import memory_loss_in
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.state import YIELDING
@@ -156,13 +156,11 @@ class EmbeddedWorker:
             return self._runners[spec.kind](context)
 
     def _told(self, task: _Running, error: Exception) -> TilthError:
-        spec = task.spec
+        spec, memory_loss = task.spec, memory_loss_in(error)
+        if memory_loss is not None:
+            return memory_loss
         if not self._session.is_alive():
-            return SparkGoneError("Spark ended while the task ran", task=spec.id, hint="retry the statement")
-        loss = loss_in(error)
-        if loss is not None:
-            _log.warning("task_lost_spark", cause_id=spec.id, kind=spec.kind, table=spec.table, reason=loss)
-            return loss
+            return SparkGoneError("Spark ended while the task ran", task=spec.id, table=spec.table)
         if not task.cancelled.is_set():
             _log.error("task_failed", cause_id=spec.id, kind=spec.kind, table=spec.table, error=error)
         reason = f"{type(error).__name__}: {error}".strip()

@@ -17,10 +17,10 @@ from tilth.base.settings import LogSettings, log_settings
 from tilth.client.output import console_of, show_error
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
+LOG_LEVELS = ("debug", "info", "warning", "error")
 PORT_MAX = 65_535
 #: Python does not read numbers of any length.
 _PORT_DIGITS_MAX = 20
-LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def serve(
