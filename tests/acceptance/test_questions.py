@@ -73,10 +73,8 @@ def stopped(rows: list[Row]) -> None:
 
 
 def damaged(rows: list[Row]) -> None:
-    [row] = rows
-    told = f"{row['reason']} {row['last_exception']}"
-    assert "damaged" in told, told
-    assert ".parquet" in told, told
+    told = next(row["reason"] for row in rows if "damaged" in row["reason"])
+    assert ".parquet" in told or "part all_" in told, told
 
 
 def full_disk(rows: list[Row]) -> None:
@@ -243,7 +241,7 @@ def test_one_statement_answers(mess: Mess, number: int) -> None:
         try:
             ANSWERS[number](asked(mess, STATEMENTS[number]))
             return
-        except (AssertionError, TypeError, ValueError):
+        except (AssertionError, StopIteration, TypeError, ValueError):
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.5)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -354,6 +354,11 @@ class _Timed(Iterator[T]):
             return next(self._source)
         finally:
             self.seconds += self._clock.monotonic() - started
+
+    def close(self) -> None:
+        """Ends a generator at once, as `yield from` does when its reader stops early."""
+        if isinstance(self._source, Generator):
+            self._source.close()
 
 
 def _task_number() -> int:
