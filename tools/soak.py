@@ -46,6 +46,7 @@ SAMPLE_SECONDS = 60.0
 #: Between two kills: long enough to come back, and some in a short run too.
 KILL_SECONDS_MIN, KILL_SECONDS_MAX, KILLS_WANTED = 25.0, 180.0, 8
 SEND_SECONDS_MAX = 60
+READY_TRIES_MAX = 4
 DRAIN_SECONDS_MAX = 240
 #: Nobody listens there.
 DEAD = "127.0.0.1:1"
@@ -199,7 +200,7 @@ def soak(folder: Path, *, minutes: float) -> dict[str, object]:
         bootstrap = broker.start()
         broker.create_topic(TOPIC, PARTITIONS)
         node.start()
-        node.wait_ready()
+        _wait_ready(node)
         for statement in STATEMENTS:
             node.connection.sql(statement.format(bootstrap=bootstrap))
         load = Load(node, bootstrap)
@@ -212,6 +213,17 @@ def soak(folder: Path, *, minutes: float) -> dict[str, object]:
             load.stop()
         node.stop()
         broker.stop()
+
+
+def _wait_ready(node: NodeProcess) -> None:
+    """More patient than a test: the machine may be busy with other things."""
+    for _ in range(READY_TRIES_MAX - 1):
+        with suppress(RuntimeError):
+            node.wait_ready()
+            return
+        if node.has_ended:
+            break
+    node.wait_ready()
 
 
 def _sampled(node: NodeProcess, load: Load, folder: Path, *, minutes: float) -> list[Sample]:
