@@ -7,7 +7,7 @@ ENV = JAVA_HOME="$$(cat .cache/java_home)" PYSPARK_PYTHON="$$PWD/.venv/bin/pytho
 PY = $(ENV) .venv/bin/python
 PYTEST = $(PY) -m pytest
 
-.PHONY: help setup java broker-jars lint format test test-fast demo bench bench-ingest bench-merge bench-catalog \
+.PHONY: help setup java broker-jars lint format test test-fast demo soak bench bench-ingest bench-merge bench-catalog \
 	bench-query bench-maintenance bench-hot docs lock clean clean-all
 
 help: ## list the targets
@@ -41,6 +41,11 @@ test: setup broker-jars test-fast ## everything: lane 1, then simulation and acc
 
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo
+
+MINUTES = 40
+
+soak: setup broker-jars ## MINUTES=.. of ingestion, upserts, queries and kills; memory, threads and files each minute
+	@$(PY) -m tools.soak --minutes $(MINUTES)
 
 bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot ## all benchmarks, one after the other
 

@@ -41,6 +41,10 @@ class NodeProcess:
         assert self._process is not None
         return self._process.pid
 
+    def change_settings(self, settings: Mapping[str, str]) -> None:
+        """For the next start, beside those that it has."""
+        self._settings |= settings
+
     def start(self, *, failpoints: str = "") -> None:
         """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""
         assert self._process is None or self._process.poll() is not None

@@ -6,9 +6,11 @@ DataFrame (storage/spark.py). Always holds: while a DataFrame of `read` lives, i
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 RENEW_SECONDS = 20.0
 #: How long the files of a snapshot are kept when the caller does not say.
 HOLD_SECONDS = 3600.0
+#: What giving back a lease may hold up the end of a process.
+RELEASE_SECONDS_MAX = 2.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _log = Log("front")
@@ -109,7 +113,9 @@ def _milliseconds(time: datetime | str) -> int:
         try:
             time = datetime.fromisoformat(time)
         except ValueError as error:
-            raise InvalidInputError("as_of is no time", as_of=time, hint="write it as 2026-01-31 12:00:00") from error
+            raise InvalidInputError(
+                "as_of is not a time", as_of=time, hint="write it as 2026-01-31 12:00:00"
+            ) from error
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     return (time - _EPOCH) // timedelta(milliseconds=1)
@@ -119,6 +125,9 @@ def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
     """Renews the lease for that long. Derived frames need it too, so nobody can tell when it is unused."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
+    # A process that ends keeps no files; the thread itself would not live to say so.
+    release = partial(_release, connection.url, lease_id)
+    atexit.register(release)
     try:
         while clock.monotonic() < deadline:
             clock.sleep(min(RENEW_SECONDS, seconds))
@@ -127,4 +136,15 @@ def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
     except TilthError as error:
         _log.warning("reader_lease_lost", lease=lease_id, reason=error)
     finally:
+        atexit.unregister(release)
         connection.close()
+
+
+def _release(url: str, lease_id: str) -> None:
+    """Gives the lease back when the process ends, and does not hold it up for long."""
+    try:
+        with connect(url, timeout_seconds=RELEASE_SECONDS_MAX) as connection:
+            connection.unpin(lease_id)
+    except TilthError as error:
+        # It ends by itself when it is not renewed.
+        _log.warning("reader_lease_left", lease=lease_id, reason=error)

@@ -43,6 +43,7 @@ from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
+from tilth.server import bind as bind
 from tilth.sql import Pins, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
 from tilth.warehouse import (
@@ -103,8 +104,11 @@ class Node:
         self._given = given
         _log.info("node_started", folder=self._folder, server=self._server)
 
-    def listen(self, host: str, port: int) -> HttpServer:
-        """Opens the HTTP door; it closes with the node. Raises PortTakenError."""
+    def listen(self, host: str, port: int, door: socket.socket | None = None) -> HttpServer:
+        """Opens the HTTP door, at an address that `bind` may have taken before; it closes with the node.
+
+        Raises PortTakenError.
+        """
         values = _of(SERVER_SETTINGS, self._given)
         doors = Doors(
             clock=self._clock,
@@ -119,7 +123,7 @@ class Node:
             machine_name=socket.gethostname(),
             counters=self._metrics.http,
         )
-        server = HttpServer(self._clock, build_app(doors), host=host, port=port)
+        server = HttpServer(self._clock, build_app(doors), host=host, port=port, door=door)
         server.start()
         self._parts.callback(server.stop)
         return server
@@ -162,6 +166,9 @@ class Node:
         )
         self._parts.callback(self.catalog.close)
         move_secrets(self.catalog)
+        left = self.catalog.readers.close_left_behind(self._server)
+        if left:
+            _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
         settings = replace(warehouse_settings(_of(WAREHOUSE_SETTINGS, given)), logs=log_settings(given))

@@ -53,6 +53,18 @@ def reject_chance(reading: MemoryReading) -> float:
     return (used - soft) / (hard - soft) if hard > soft else 0.0
 
 
+def describe_pressure(reading: MemoryReading) -> str:
+    """What writers feel, with the settings that decide it; empty while they feel nothing."""
+    chance = reject_chance(reading)
+    if not chance:
+        return ""
+    what = "every write is refused" if chance == 1 else f"{chance:.0%} of writes are refused, rounds of consumers wait"
+    return (
+        f"{what}: {show_bytes(reading.used)} are in use, {reading.percent:.0f} % of memory_limit_hard_bytes = "
+        f"{show_bytes(reading.hard or 0)}; from {show_bytes(reading.soft)} on by memory_limit_soft_percentage"
+    )
+
+
 class MemoryGate:
     """What writers ask before they write; from any thread."""
 

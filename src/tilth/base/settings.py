@@ -86,6 +86,10 @@ class Setting(Generic[T]):
         return type(self.default).__name__
 
 
+#: The hint where no name is near.
+_ALL = "SHOW SETTINGS lists all settings; leave out those of other systems"
+
+
 class SettingGroup:
     """The settings of one scope of one or several rooms, found by name or alias."""
 
@@ -101,7 +105,7 @@ class SettingGroup:
         """Raises UnknownSettingError that suggests the nearest names."""
         if name not in self._by_name:
             near = ", ".join(_near(name, self._by_name))
-            raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else "")
+            raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else _ALL)
         return self._by_name[name]
 
     def read(self, given: Mapping[str, str]) -> dict[str, object]:

@@ -24,11 +24,27 @@ class Readers:
         self._kv = kv
         self._ids = ids
 
-    def open(self, table: str, snapshot_ts: int, holder: str, ttl_ms: int) -> ReaderLease:
+    def open(
+        self,
+        table: str,
+        snapshot_ts: int,
+        holder: str,
+        ttl_ms: int,
+        *,
+        client: str = "",
+        is_outside: bool = False,
+    ) -> ReaderLease:
         """A hold on the table as of a hybrid time. Ended leases of the table are swept out with it."""
         now_ms = self._clock.now_ms()
         lease = ReaderLease(
-            id=self._ids(), table=table, snapshot_ts=snapshot_ts, holder=holder, expires_ms=now_ms + ttl_ms
+            id=self._ids(),
+            table=table,
+            snapshot_ts=snapshot_ts,
+            holder=holder,
+            expires_ms=now_ms + ttl_ms,
+            client=client,
+            opened_ms=now_ms,
+            is_outside=is_outside,
         )
 
         def plan(view: ReadView) -> Plan[ReaderLease]:
@@ -58,6 +74,20 @@ class Readers:
     def close(self, lease: ReaderLease) -> None:
         """Gives the hold up; closing it again does nothing."""
         change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease)]))
+
+    def close_left_behind(self, server: str) -> int:
+        """Close the leases of queries that ran in former server processes; return how many there were.
+
+        A catalog belongs to one process, so at its start these queries have ended. Readers outside go on.
+        """
+        left = [each for each in self.list() if each.holder != server and not each.is_outside]
+        for lease in left:
+            self.close(lease)
+        return len(left)
+
+    def find(self, lease_id: str) -> ReaderLease | None:
+        """The lease with this id."""
+        return next((each for each in self.list() if each.id == lease_id), None)
 
     def oldest(self, table: str, now_ms: int) -> int | None:
         """The oldest snapshot that somebody still reads."""

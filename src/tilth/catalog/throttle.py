@@ -13,9 +13,13 @@ from tilth.catalog.parts import Parts
 from tilth.catalog.pressure import InsertDelay, check_counts, pressure_settings, worst_delay
 from tilth.catalog.requirements import PartsBelow
 from tilth.catalog.services import Services
+from tilth.catalog.settings import MAX_PARTS_IN_TOTAL, PARTS_TO_THROW_INSERT
 from tilth.catalog.stats import Counters
 from tilth.model.service import ALL_TABLES, ServiceKind, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
+
+#: Facts of a refusal that are settings.
+_LIMITS = frozenset({PARTS_TO_THROW_INSERT.name, MAX_PARTS_IN_TOTAL.name})
 
 
 class Throttle:
@@ -26,6 +30,27 @@ class Throttle:
         self._parts = parts
         self._services = services
         self._counters = counters
+
+    def judge(self, table: TableDef) -> dict[str, str]:
+        """Why INSERTs into a partition wait or are refused, by partition; only partitions where they do.
+
+        Nothing is counted: this is for people who ask.
+        """
+        settings, counts = pressure_settings(table.settings), self._parts.counts(table.uuid)
+        found: dict[str, str] = {}
+        for partition in counts:
+            try:
+                check_counts(counts, [partition], settings)
+            except TooManyPartsError as error:
+                limit = "; ".join(f"{name} = {value}" for name, value in error.facts.items() if name in _LIMITS)
+                found[partition] = f"refused: {error.facts['parts']} parts, {limit}"
+                continue
+            delay = worst_delay(counts, [partition], settings)
+            if delay is not None:
+                told = f"{delay.milliseconds:.0f} ms: {delay.parts} parts, parts_to_delay_insert = {settings.delay}"
+                found[partition] = f"wait {told}"
+        why = self._why_unmerged(table) if found else ""
+        return {partition: f"{told}; {why}" if why else told for partition, told in found.items()}
 
     def is_calm(self, table: TableDef) -> bool:
         """True when no partition of the table slows or refuses anybody."""

@@ -21,7 +21,7 @@ class AnswerLostError(UnknownOutcomeError):
 
 
 class NotTilthError(UnavailableError):
-    """something that is no Tilth server answers here"""
+    """what answers here is not a Tilth server"""
 
     code = "NOT_A_TILTH_SERVER"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ from tilth.client.errors import (
     ServerUnreachableError,
 )
 from tilth.client.far_times import python_values, readable
+from tilth.client.frames import arrow_table
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, Health, Summary
@@ -111,7 +114,11 @@ class Connection:
             raise BadUrlError(url=url, reason=error, hint="write it as http://127.0.0.1:7411") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise BadUrlError(url=url, hint="write it as http://127.0.0.1:7411")
-        self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False, transport=transport)
+        # Who reads, where a server's tables name readers.
+        agent = {"User-Agent": f"tilth-python pid {os.getpid()} on {socket.gethostname()}"}
+        self._http = httpx.Client(
+            base_url=self.url, timeout=timeout, trust_env=False, transport=transport, headers=agent
+        )
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> Result:
         """Runs one statement. Raises ServerError, ServerUnreachableError naming the address, or AnswerLostError."""
@@ -138,12 +145,16 @@ class Connection:
             media_type = response.headers.get("Content-Type", "").split(";")[0].strip()
             yield Reply(media_type=media_type, summary=self._summary(response), pieces=response.iter_bytes())
 
-    def insert(self, table: str, rows: pa.Table) -> Result:
-        """Adds the rows of an Arrow table; they are readable when this returns."""
+    def insert(self, table: str, rows: Any) -> Result:  # Any: an object of one of several libraries
+        """Adds rows, columns found by name: an Arrow table, a pandas, Polars or Spark DataFrame, a list of dicts.
+
+        They are readable when this returns. Raises InvalidInputError for what holds no rows.
+        """
         database, _, name = table.rpartition(".")
+        sent = arrow_table(rows)
         sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
+        with pa.ipc.new_stream(sink, sent.schema) as writer:
+            writer.write_table(sent)
         response = self._call(
             "POST",
             f"/v1/insert/{_segment(database or self.database)}/{_segment(name)}",

@@ -7,6 +7,7 @@ partition at a time, and an older one's commits are refused; a broken message ne
 that went lost stops its consumer and is told. See also: docs/journey.md, tilth.model.offset.
 """
 
+from tilth.ingest.activity import Doing
 from tilth.ingest.calls import ConsumerCalls
 from tilth.ingest.dead import DEAD_LETTER_SCHEMA, dead_letter_table, takes_dead_letters
 from tilth.ingest.decode import VIRTUAL_COLUMNS
@@ -61,6 +62,7 @@ __all__ = [
     "ConsumerCalls",
     "ConsumerStats",
     "DependencyMissingError",
+    "Doing",
     "FormatError",
     "FusedPlan",
     "GroupInUseError",

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from tilth.base.units import show_count, show_time
 from tilth.ingest.reach import PartitionEnd
 from tilth.model.offset import OffsetRange, TopicPartition
 
+#: From here on it is said how long a round has been under way.
+LONG_ROUND_SECONDS = 10.0
 #: Rounds that a rate is computed from, and how old the first of them may be.
 RATE_ROUNDS_MAX = 32
 RATE_MS_MAX = 60_000
@@ -45,6 +47,15 @@ class Doing:
     rate: float = 0.0
     #: The setting that the last round's size was bounded by; empty: it took all that was there.
     bounded_by: str = ""
+    #: When it last asked the broker how far its topic partitions reach; 0: not yet.
+    heard_ms: int = 0
+    #: For how long its present round has been under way; 0: between two rounds.
+    round_seconds: float = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it takes to read what is behind at this rate; None: not known, or it does not read."""
+        return self.behind / self.rate if self.kind is Kind.READING and self.rate else None
 
 
 @dataclass(slots=True)
@@ -60,6 +71,7 @@ class Activity:
     #: Since when messages wait that no round reads, and since when the next message is in an open transaction.
     _waiting_ms: int = 0
     _blocked_ms: int = 0
+    _heard_ms: int = 0
     _is_in_round: bool = False
     _bounded_by: str = ""
     #: Beginning, end and messages of rounds that followed each other.
@@ -69,6 +81,7 @@ class Activity:
     def heard(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:
         """It has looked how far its topic partitions reach."""
         self._ends = dict(ends)
+        self._heard_ms = now_ms
         self._is_in_round = False
         behind, uncommitted = self._behind()
         if behind:
@@ -98,6 +111,10 @@ class Activity:
         self._message_ms = now_ms
 
     def doing(self, *, now_ms: int) -> Doing:
+        seconds = max(0.0, (now_ms - self._began_ms) / 1000) if self._is_in_round else 0.0
+        return replace(self._kind_of_doing(now_ms), heard_ms=self._heard_ms, round_seconds=seconds)
+
+    def _kind_of_doing(self, now_ms: int) -> Doing:
         behind, uncommitted = self._behind()
         if self._is_in_round or (behind and self._rounds and self._bounded_by):
             return Doing(
@@ -162,6 +179,9 @@ def _reading(doings: Sequence[Doing], behind: int) -> str:
     bounds = sorted({each.bounded_by for each in doings if each.bounded_by})
     if bounds:
         parts.append(f"bounded by {' and '.join(bounds)}")
+    seconds = max(each.round_seconds for each in doings)
+    if seconds >= LONG_ROUND_SECONDS:
+        parts.append(f"its round has been under way for {_duration(seconds)}")
     return "reading: " + ", ".join(parts)
 
 

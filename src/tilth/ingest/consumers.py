@@ -9,12 +9,13 @@ commits or is aborted before its index is handed out again. See also: POLICIES.m
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError
 from tilth.base.logs import Log
+from tilth.base.units import show_count
 from tilth.catalog import (
     AddDelta,
     AddLedger,
@@ -45,6 +46,7 @@ from tilth.ingest.calls import (
 )
 from tilth.ingest.definitions import Definitions
 from tilth.ingest.rounds import RoundFacts
+from tilth.ingest.state import ConsumerState
 from tilth.ingest.stats import ConsumeEventKind, ConsumerStats, PartitionStats
 from tilth.ingest.telling import Teller, told
 from tilth.model.lease import Fence
@@ -90,6 +92,11 @@ class _Known:
     slowed: str = ""
     #: What views have refused in its last round; empty: nothing.
     refusing: str = ""
+    #: Of its last round, by view; see RoundFacts.
+    view_seconds: Mapping[str, float] = field(default_factory=dict)
+    round_seconds: float = 0.0
+    #: The last message that was broken or refused, in words.
+    last_broken: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,20 +214,35 @@ class Consumers:
         with self._lock:
             return known.activity.doing(now_ms=self._clock.now_ms())
 
-    def dead(self) -> int:
-        """Messages that became dead letters since the server started."""
+    def broken(self, indexes: Collection[int] | None = None) -> str:
+        """How many messages became dead letters since the server started, in words; empty: none."""
         with self._lock:
-            return sum(known.dead for known in self._known.values())
+            every = [known for index, known in self._known.items() if indexes is None or index in indexes]
+            dead, messages = sum(known.dead for known in every), sum(known.messages for known in every)
+            last = next((known.last_broken for known in every if known.last_broken), "")
+        if not dead:
+            return ""
+        told = f"broken messages, now dead letters: {show_count(dead)}"
+        return f"{told}, all that were read; the last: {last}" if dead == messages else told
 
-    def stats(self, index: int, partitions: Iterable[PartitionStats], *, state: str, reason: str = "") -> ConsumerStats:
+    def stats(
+        self,
+        index: int,
+        partitions: Iterable[PartitionStats],
+        *,
+        state: ConsumerState,
+        reason: str = "",
+        next_attempt_ms: int = 0,
+    ) -> ConsumerStats:
         known = self._of(index)
         with self._lock:
+            is_running = state is ConsumerState.RUNNING
             return ConsumerStats(
                 database=self._kafka.database,
                 table=self._kafka.name,
                 uuid=self._kafka.uuid,
                 consumer=index,
-                state=state,
+                state=state.value,
                 task="" if known.handle is None else known.handle.id,
                 partitions=tuple(partitions),
                 rounds=known.rounds,
@@ -234,6 +256,11 @@ class Consumers:
                 last_exception_ms=known.last_exception_ms,
                 slowed=known.slowed,
                 reason=reason,
+                doing=known.activity.doing(now_ms=self._clock.now_ms()) if is_running else None,
+                round_seconds=known.round_seconds,
+                view_seconds=known.view_seconds,
+                last_broken=known.last_broken,
+                next_attempt_ms=next_attempt_ms,
             )
 
     def slowed(self) -> str:
@@ -316,6 +343,8 @@ class Consumers:
             known.refused += facts.refused
             known.refusing = _refusing(facts)
             known.bytes += facts.bytes
+            known.round_seconds, known.view_seconds = call.seconds, facts.view_seconds
+            known.last_broken = facts.broken or known.last_broken
             known.last_commit_ms = self._clock.now_ms()
             known.activity.committed(known.ranges, now_ms=known.last_commit_ms)
         self._teller.committed(call)

@@ -190,6 +190,10 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     refusing: tuple[str, ...] = ()
     #: Of one task: which try it was.
     attempt: int = 0
+    #: Of one task whose rows stream on: how long it read and decoded.
+    reading_seconds: float = 0.0
+    #: Of a round: by view that Spark SQL computes, how long its SQL and the writing of its rows took.
+    view_seconds: dict[str, float] = {}
 
     @property
     def messages(self) -> int:

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import assert_never
 
 import msgspec
@@ -21,7 +22,6 @@ from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryPressureError, MemoryReading, reject_chance
 from tilth.base.retry import Retry, retry_rule
-from tilth.base.units import show_count
 from tilth.catalog import Catalog, SchemaChangedError
 from tilth.ingest.activity import describe
 from tilth.ingest.calls import (
@@ -141,6 +141,7 @@ class KafkaService:
         self._holds = 0
         self._wakeups = 0
         self._last_wakeup_ms = 0
+        self._next_wakeup_ms = 0
         self._thread = threading.Thread(target=self._run, name=f"tilth-consume-{kafka.name}", daemon=True)
 
     # --- for the manager ---------------------------------------------------------------------------------------------
@@ -214,22 +215,34 @@ class KafkaService:
                 last_exception=failures.last,
                 last_exception_ms=failures.last_ms,
                 server=self._server,
+                next_wakeup_ms=self._next_wakeup_ms,
+                next_attempt_ms=self._next_attempt_ms(),
             )
 
     def consumers(self) -> list[ConsumerStats]:
         """The rows of `system.kafka_tables`."""
         stored, gaps = self._catalog.offsets.stored(self._kafka.uuid), self._positions.open_gaps()
         with self._lock:
-            known = [(each.index, each.places, each.state) for each in self._heart.consumers.values()]
+            known = list(map(replace, self._heart.consumers.values()))
+            next_attempt_ms = self._next_attempt_ms()
         return [
             self._consumers.stats(
-                index,
-                [self._partition(place, stored.get(place)) for place in places],
-                state=state.value,
-                reason=self._reason_of(index, state, gaps.intersection(places)),
+                each.index,
+                [self._partition(place, stored.get(place)) for place in each.places],
+                state=each.state,
+                reason=self._reason_of(each.index, each.state, gaps.intersection(each.places)),
+                next_attempt_ms=next_attempt_ms if each.state is ConsumerState.FAILED else 0,
             )
-            for index, places, state in known
+            for each in known
         ]
+
+    def _next_attempt_ms(self) -> int:
+        """When what failed is tried again; 0: nothing waits for that."""
+        if self._heart.state is not ServiceState.FAILED:
+            return 0
+        # A broker that does not answer is asked at each look.
+        retry_ms = self._next_wakeup_ms if self._heart.is_without_broker else self._heart.next_retry_ms()
+        return retry_ms or 0
 
     def _partition(self, place: TopicPartition, stored: StoredOffset | None) -> PartitionStats:
         topic_id = self._topic_ids.get(place.topic, "")
@@ -246,8 +259,7 @@ class KafkaService:
             said = self._heart.reason
             running = [each.index for each in self._heart.consumers.values() if each.state is ConsumerState.RUNNING]
         doing = self._described(running) if self._heart.state is ServiceState.RUNNING else ""
-        dead = self._consumers.dead()
-        broken = f"broken messages, now dead letters: {show_count(dead)}" if dead else ""
+        broken = self._consumers.broken()
         going_on = f"{said}, {doing}" if doing else said
         parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
         return "; ".join(filter(None, (*parts, self._teller.noted())))
@@ -255,7 +267,7 @@ class KafkaService:
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
         """What one consumer waits for."""
         if state is ConsumerState.RUNNING:
-            return self._described([index])
+            return "; ".join(filter(None, (self._described([index]), self._consumers.broken([index]))))
         if gaps:
             return missing_in(min(gaps))
         with self._lock:
@@ -325,7 +337,9 @@ class KafkaService:
             except Exception as error:
                 self._teller.failed(error)
                 self._clock.wait(self._stopping, TROUBLE_SECONDS)
-            self._clock.wait(self._wake, self._wait_seconds(looked))
+            seconds = self._wait_seconds(looked)
+            self._next_wakeup_ms = self._clock.now_ms() + round(seconds * 1000)
+            self._clock.wait(self._wake, seconds)
         self._end()
 
     def _looked(self, look: Look) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tilth.base.clock import SystemClock
+from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.ingest.careful import run_carefully
@@ -96,22 +96,30 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
         def source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for group in _numbers_in(batches):
                 task = SourceTask(job, group, attempt=_attempt())
+                rows = _Timed(SystemClock(), task.stream(plan))
                 try:
-                    yield from task.stream(plan)
-                    report(group, False, _pack(task.facts()))
+                    yield from rows
+                    report(group, False, _pack(msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)))
                 except (TilthError, OSError) as error:
                     report(group, True, _pack(_told(error)))
 
         rows = _groups(session, job).mapInArrow(source, spark_ddl(job.schema, plan.needed))
         sink = partial(write_computed, plan=plan, layout=job.layouts[plan.target])
+        clock, started = SystemClock(), SystemClock().monotonic()
         try:
             written = _run_view(_view_of(session, job, plan, rows), job, plan, sink, first_task=job.task_of_view(0))
         except (TilthError, PySparkException, Py4JError):
             # Where messages could not be read, what the view made of the others says nothing.
             reports.facts()
             raise
-        facts = total_of(reports.facts())
-    return msgspec.structs.replace(facts, parts=(*facts.parts, *written.parts))
+        sources = reports.facts()
+    # Reading and SQL go on at the same time, so the SQL's share is what the job took longer than reading alone.
+    reading = max((each.reading_seconds for each in sources), default=0.0)
+    seconds = max(0.0, clock.monotonic() - started - reading)
+    facts = total_of(sources)
+    return msgspec.structs.replace(
+        facts, parts=(*facts.parts, *written.parts), view_seconds={plan.view: round(seconds, 3)}
+    )
 
 
 def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable[[], None]) -> RoundFacts:
@@ -121,6 +129,7 @@ def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable
     facts = total_of(sources)
     verdicts: list[Verdict] = []
     failures: dict[str, str] = {}
+    clock, view_seconds = SystemClock(), dict[str, float]()
     for place, plan in enumerate(job.computed):
         view = _KeptView(session, kept, place, check_cancelled)
         is_careful = plan.view in job.care
@@ -129,11 +138,13 @@ def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable
             why = None if is_careful else view.check()
             failures |= {} if why is None else {plan.view: why}
             continue
+        started = clock.monotonic()
         try:
-            written = run_carefully(SystemClock(), view, job, plan) if is_careful else view.write(excluded=NO_NUMBERS)
+            written = run_carefully(clock, view, job, plan) if is_careful else view.write(excluded=NO_NUMBERS)
         except ViewFailedError as error:
             failures |= error.facts
             continue
+        view_seconds[plan.view] = round(clock.monotonic() - started, 3)
         verdicts += (Verdict(number=each.number, view=plan.view, reason=each.reason) for each in written.culprits)
         facts = msgspec.structs.replace(facts, parts=(*facts.parts, *written.parts))
     if failures:
@@ -146,7 +157,7 @@ def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable
             answers = _by_group(session, job, lambda group: write_condemned(kept, group, attempt=_attempt()))
             facts = msgspec.structs.replace(facts, parts=(*facts.parts, *total_of(answers).parts))
     kept.remove()
-    return facts
+    return msgspec.structs.replace(facts, view_seconds=view_seconds)
 
 
 class _KeptView:
@@ -327,6 +338,27 @@ def _numbers_in(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     """
     for batch in batches:
         yield from batch.column(0).to_pylist()
+
+
+class _Timed(Iterator[T]):
+    """An iterator that adds up how long its source took."""
+
+    def __init__(self, clock: Clock, source: Iterator[T]) -> None:
+        self._clock = clock
+        self._source = source
+        self.seconds = 0.0
+
+    def __next__(self) -> T:
+        started = self._clock.monotonic()
+        try:
+            return next(self._source)
+        finally:
+            self.seconds += self._clock.monotonic() - started
+
+    def close(self) -> None:
+        """Ends a generator at once, as `yield from` does when its reader stops early."""
+        if isinstance(self._source, Generator):
+            self._source.close()
 
 
 def _task_number() -> int:

@@ -199,6 +199,11 @@ class ServiceHeart:
         failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
         return min((c.retry_at_ms for c in failed if not look.gaps.intersection(c.places)), default=None)
 
+    @property
+    def is_without_broker(self) -> bool:
+        """Whether the last look found no broker that answers."""
+        return bool(self._look.trouble)
+
     def is_quiet(self) -> bool:
         """True when no consumer runs or is about to end."""
         return not self._is_active()

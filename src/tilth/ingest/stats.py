@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 
+from tilth.ingest.activity import Doing
 from tilth.ingest.reach import PartitionEnd
 from tilth.model.offset import TopicPartition
 
@@ -96,6 +98,23 @@ class ConsumerStats:
     reason: str = ""
     #: Messages that a view could not take, once for each such view.
     refused: int = 0
+    #: What it is doing; None: it does not run.
+    doing: Doing | None = None
+    #: How long its last round took, and of that each view that Spark SQL computes, without reading the messages.
+    round_seconds: float = 0.0
+    view_seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Its last message that was broken or refused, with the reason; empty: there was none.
+    last_broken: str = ""
+    #: When it is started again after a failure; 0: it does not wait for that.
+    next_attempt_ms: int = 0
+
+    @property
+    def slowest_view(self) -> tuple[str, float] | None:
+        """The computed view that took longest in the last round, and its share of the round's time; None: none."""
+        if not self.view_seconds or not self.round_seconds:
+            return None
+        view = max(self.view_seconds, key=lambda name: self.view_seconds[name])
+        return view, min(1.0, self.view_seconds[view] / self.round_seconds)
 
     @property
     def lag(self) -> int:

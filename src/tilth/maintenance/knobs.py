@@ -115,10 +115,14 @@ def merge_settings(values: Mapping[str, object]) -> MergeSettings:
             merge_selector_size_log_min=size_log_min,
             hint="set both in one statement",
         )
+    bytes_max, in_pool = (
+        value_of(values, each) for each in (of_table.MERGE_MAX_TOTAL_BYTES, of_table.MERGE_MAX_BYTES_IN_POOL)
+    )
+    is_pool_smaller = _smaller(bytes_max, in_pool) != bytes_max
+    deciding = of_table.MERGE_MAX_BYTES_IN_POOL if is_pool_smaller else of_table.MERGE_MAX_TOTAL_BYTES
     return MergeSettings(
-        bytes_max=_smaller(
-            value_of(values, of_table.MERGE_MAX_TOTAL_BYTES), value_of(values, of_table.MERGE_MAX_BYTES_IN_POOL)
-        ),
+        bytes_max=_smaller(bytes_max, in_pool),
+        bytes_max_name=deciding.name,
         rows_max=value_of(values, of_table.MERGE_MAX_TOTAL_ROWS),
         parts_max=_smaller(
             value_of(values, of_table.MERGE_MAX_PARTS), value_of(values, of_table.MERGE_MAX_PARTS_AT_ONCE)

@@ -474,5 +474,5 @@ def _meaning(error: Any, task: MutateTask) -> TilthError | None:
         because=because,
         assignments=", ".join(f"{column} = {text}" for column, text in task.assignments),
         predicate=task.predicate,
-        hint="kill the mutation and say it again with an expression that holds for every row, for instance try_cast",
+        hint="kill the mutation, and run it again with an expression that holds for every row, for instance try_cast",
     )

@@ -8,7 +8,7 @@ from tilth.maintenance.op import Op, OpStats
 from tilth.maintenance.scheduler import SchedulerSettings, adjusted_score
 from tilth.maintenance.state import Failure, ServiceState, newest
 from tilth.maintenance.stats import OpRow
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.model.service import ServiceStats, SwitchState
 
 #: Of the states of a service's ops the one that is told.
@@ -54,6 +54,11 @@ def service_stats(
     last = newest(failures)
     service = ops[0].service
     switch = watch.switch(service, now_ms)
+    # A service that is stopped neither looks nor tries before its switch is over.
+    starts_ms = 0 if watch.is_on(service, now_ms) else FAR_MS if switch is None else switch.until_ms or FAR_MS
+    wakeup_ms = max(now_ms, starts_ms, min(op.due_ms for op in ops))
+    retries_ms = [failure.until_ms for failure in failures if failure.until_ms > now_ms]
+    attempt_ms = max(starts_ms, min(retries_ms, default=FAR_MS))
     return ServiceStats(
         database=watch.definition.database,
         table=watch.definition.name,
@@ -72,6 +77,8 @@ def service_stats(
         server=server,
         until_ms=0 if switch is None else switch.until_ms,
         asked_by="" if switch is None else switch.query_id,
+        next_wakeup_ms=0 if wakeup_ms >= FAR_MS else wakeup_ms,
+        next_attempt_ms=0 if attempt_ms >= FAR_MS else attempt_ms,
     )
 
 

@@ -33,5 +33,12 @@ class ReaderLease(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     table: str
     snapshot_ts: int
+    #: The server that opened it.
     holder: str
     expires_ms: int
+    #: The client for whom it was opened, as `address:port (name)`; empty: not known.
+    client: str = ""
+    #: 0: not known.
+    opened_ms: int = 0
+    #: Whether it belongs to a reader outside the server, and so outlives the server's process.
+    is_outside: bool = False

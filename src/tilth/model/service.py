@@ -86,3 +86,7 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int = 0
     #: The query that switched it; empty: nobody did.
     asked_by: str = ""
+    #: When it looks for work next, if nothing happens before; 0: not known, or not before somebody starts it.
+    next_wakeup_ms: int = 0
+    #: When what failed is tried again; 0: nothing waits for that.
+    next_attempt_ms: int = 0

@@ -7,7 +7,7 @@ DESIGN 10 and an id that the log knows; health and metrics never wait for statem
 
 from tilth.server.app import Doors, build_app
 from tilth.server.metrics import METRICS, Metric, Metrics, MetricSources
-from tilth.server.serve import HttpServer
+from tilth.server.serve import HttpServer, bind
 from tilth.server.settings import SETTINGS, ServerSettings, server_settings
 from tilth.server.stats import HttpCounters, HttpStats
 
@@ -22,6 +22,7 @@ __all__ = [
     "MetricSources",
     "Metrics",
     "ServerSettings",
+    "bind",
     "build_app",
     "server_settings",
 ]

@@ -32,6 +32,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tilth.base.caller import set_caller
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
@@ -167,6 +168,9 @@ class _Api:
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
         async def endpoint(request: Request) -> Response:
             request.scope[ROUTE_KEY] = path
+            if request.client is not None:
+                address = f"{request.client.host}:{request.client.port}"
+                set_caller(address, request.headers.get("user-agent", ""))
             try:
                 return await handler(request)
             except ClientDisconnect:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
@@ -31,10 +33,14 @@ class PortTakenError(UnavailableError):
 class HttpServer:
     """An HTTP server that is listening; port 0 takes a free one."""
 
-    def __init__(self, clock: Clock, app: Starlette, *, host: str, port: int) -> None:
-        """Raises PortTakenError when the address cannot be had."""
+    def __init__(
+        self, clock: Clock, app: Starlette, *, host: str, port: int, door: socket.socket | None = None
+    ) -> None:
+        """`door`: what `bind` gave for this address, none: it is bound here. Raises PortTakenError."""
         self._clock = clock
-        self._socket = _listen(host, port)
+        self._socket = bind(host, port) if door is None else door
+        with _closed_if_taken(self._socket, host, port):
+            self._socket.listen(BACKLOG)
         config = uvicorn.Config(
             app,
             http="h11",
@@ -72,16 +78,22 @@ class HttpServer:
         self._server.run(sockets=[self._socket])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that has the address and does not listen yet. Raises PortTakenError when it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol left open asyncio does not see TCP and leaves Nagle's algorithm on: 40 ms for every answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
+    with _closed_if_taken(listener, host, port):
         listener.bind((host, port))
-        listener.listen(BACKLOG)
+    return listener
+
+
+@contextmanager
+def _closed_if_taken(listener: socket.socket, host: str, port: int) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         listener.close()
         hint = "stop what listens there, or choose another address with --listen"
         raise PortTakenError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error
-    return listener

@@ -117,7 +117,9 @@ def _check_zone(call: Call) -> None:
     zone = call.zone_name
     if zone not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
-        raise BadSettingError("DELETE and UPDATE reckon in UTC", setting=ZONE, value=zone, allowed="UTC", hint=hint)
+        raise BadSettingError(
+            "DELETE and UPDATE compute times in UTC only", setting=ZONE, value=zone, allowed="UTC", hint=hint
+        )
 
 
 def _assignments(table: TableDef, statement: UpdateRows) -> list[tuple[str, str]]:
@@ -342,7 +344,7 @@ def check_no_ranges(snapshot: Snapshot, names: Iterable[str]) -> None:
                     column=assigned[column.id],
                     part=part.name,
                     hint="OPTIMIZE TABLE .. FINAL writes them anew, if there are several in a partition; or DELETE the "
-                    "rows and INSERT them as they shall be",
+                    "rows and INSERT them as they should be",
                 )
 
 

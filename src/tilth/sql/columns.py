@@ -197,7 +197,9 @@ def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColu
     check_unprotected(table, column, "DROP COLUMN")
     if len(now.schema.columns) == 1:
         hint = "DROP TABLE drops all of it"
-        raise BadAlterError("a table keeps one column", table=full_name(table), column=column.name, hint=hint)
+        raise BadAlterError(
+            "the last column of a table cannot be dropped", table=full_name(table), column=column.name, hint=hint
+        )
     kept = tuple(each for each in now.schema.columns if each is not column)
     return replace(now, schema=Schema(columns=kept))
 
@@ -239,7 +241,7 @@ def _modified(
     if spec.default is None:
         new = with_default(new, old)
     elif not spec.nullable and _is_nothing(spec.default):
-        raise BadAlterError("NULL is no default of a NOT NULL column", table=full_name(table), column=old.name)
+        raise BadAlterError("the default of a NOT NULL column cannot be NULL", table=full_name(table), column=old.name)
     new = msgspec.structs.replace(
         new, name=old.name, older_default=old.older_default, comment=spec.comment or old.comment
     )
@@ -263,7 +265,7 @@ def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, vers
         return now
     old = find_in(now.schema, operation.column)
     if not old.nullable and operation.default is not None and _is_nothing(operation.default):
-        raise BadAlterError("NULL is no default of a NOT NULL column", table=full_name(table), column=old.name)
+        raise BadAlterError("the default of a NOT NULL column cannot be NULL", table=full_name(table), column=old.name)
     new = described(old, operation)
     if new.written_default != old.written_default:
         _check_everywhere(table, old, versions)
@@ -303,7 +305,9 @@ def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewCo
     check_unprotected(table, old, "RENAME COLUMN")
     taken = now.schema.find(operation.new)
     if taken is not None and taken is not old:
-        raise BadAlterError("the column exists already", table=full_name(table), column=taken.name)
+        raise BadAlterError(
+            "the column exists already", table=full_name(table), column=taken.name, hint="choose another name"
+        )
     return _replaced(now, old, msgspec.structs.replace(old, name=operation.new))
 
 

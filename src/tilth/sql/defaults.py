@@ -129,7 +129,7 @@ def _stored(column: Column, value: object, reading: Reading) -> Stored:
 def _constant(column: Column, stored: Stored) -> Column:
     """The column with this value as its default."""
     if stored is None and not column.nullable:
-        raise BadValueError("NULL is no default of a NOT NULL column", column=column.name)
+        raise BadValueError("the default of a NOT NULL column cannot be NULL", column=column.name)
     check_array(column, array_of([stored], column.type), position=1)
     text = spark_literal(stored, column.type)
     return msgspec.structs.replace(column, default=text, is_default_computed=False)

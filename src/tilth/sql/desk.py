@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
+from tilth.base.caller import caller
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.base.logs import Log
@@ -72,6 +73,8 @@ class OpenQuery:
     leases: list[ReaderLease] = field(default_factory=list)
     parts_read: int = 0
     parts_pruned: int = 0
+    #: For whom it runs; leases are opened by threads of workers, which do not know.
+    client: str = field(default_factory=caller)
 
 
 class QueryDesk:
@@ -131,7 +134,9 @@ class QueryDesk:
             database, table = qualified(name, query.database)
             if database.lower() == SYSTEM_DATABASE:
                 if wanted is not None:
-                    raise BadQueryError("a system table tells of now only", table=f"{database}.{table}")
+                    raise BadQueryError(
+                        "a system table has no history: AS OF is not possible", table=f"{database}.{table}"
+                    )
                 rows = self._system_table(table)
                 query.found.append(Found(rows))
                 schema = schema_from_arrow(rows.schema)
@@ -170,7 +175,12 @@ class QueryDesk:
         """The newest snapshot of a table for a statement under way, which keeps its files as long as the statement
         runs."""
         snapshot, lease = held_snapshot(
-            self._catalog, table_uuid, holder=self._server, ttl_ms=READER_LEASE_MS, keep=keep
+            self._catalog,
+            table_uuid,
+            holder=self._server,
+            ttl_ms=READER_LEASE_MS,
+            keep=keep,
+            client=query.client,
         )
         with self._lock:
             query.leases.append(lease)
@@ -224,6 +234,7 @@ class QueryDesk:
             holder=self._server,
             ttl_ms=READER_LEASE_MS,
             keep=keep,
+            client=query.client,
         )
         with self._lock:
             query.leases.append(lease)
@@ -290,7 +301,7 @@ def narrowed(snapshot: Snapshot, keep: Keep) -> Snapshot:
 def qualified(name: tuple[str, ...], database: str) -> tuple[str, str]:
     """Database and table of a name as a query writes it; raises BadQueryError for longer ones."""
     if len(name) > 2:
-        raise BadQueryError("a table is named by its database and its name", table=".".join(name))
+        raise BadQueryError("a name of a table has two parts at most, database and table", table=".".join(name))
     return (name[0], name[1]) if len(name) == 2 else (database, name[0])
 
 

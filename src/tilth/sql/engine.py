@@ -324,7 +324,7 @@ def _check_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadQueryError("half of a surrogate pair is no text", position=error.start) from error
+        raise BadQueryError("half of a surrogate pair is not valid Unicode", position=error.start) from error
 
 
 def _decoded(data: bytes) -> str:

@@ -9,7 +9,7 @@ from tilth.maintenance import GcRow
 from tilth.model.table import TableDef
 from tilth.sql.answer import Outcome
 from tilth.sql.grammar import ExplainGc
-from tilth.sql.kept import dropped_keep_ms
+from tilth.sql.kept import dropped_keep_ms, files_of
 from tilth.sql.services import Call, Services, place_of, table_of
 
 
@@ -29,14 +29,14 @@ def explain_gc(services: Services, call: Call, statement: ExplainGc) -> Outcome:
 def _dropped(services: Services, database: str, name: str) -> list[GcRow]:
     keep_ms = dropped_keep_ms(services)
     return [
-        _dropped_row(each, each.dropped_ms + keep_ms, services.clock.now_ms())
+        _dropped_row(services, each, each.dropped_ms + keep_ms)
         for each in services.catalog.tables.dropped()
         if isinstance(each.relation, TableDef) and (each.relation.database, each.relation.name) == (database, name)
     ]
 
 
-def _dropped_row(dropped: DroppedTable, until_ms: int, now_ms: int) -> GcRow:
-    is_over = dropped.is_going or until_ms <= now_ms
+def _dropped_row(services: Services, dropped: DroppedTable, until_ms: int) -> GcRow:
+    is_over = dropped.is_going or until_ms <= services.clock.now_ms()
     return GcRow(
         partition="",
         entry=dropped.relation.uuid,
@@ -44,7 +44,7 @@ def _dropped_row(dropped: DroppedTable, until_ms: int, now_ms: int) -> GcRow:
         state="removable" if is_over else "in trash",
         held_by="" if is_over else "dropped_table_keep_seconds",
         until_ms=0 if is_over else until_ms,
-        bytes=0,
+        bytes=sum(file.size for file in files_of(services.catalog, dropped.relation.uuid)),
         reason="its records and its folder go" if is_over else "UNDROP TABLE can bring it back",
     )
 

@@ -176,7 +176,7 @@ class ExpressionChecker:
         self.text = self.sent = text
         parsed = parse_expression(self._session, text)
         if parsed.root.kind in _NAMED:
-            raise BadMutationError("an expression takes no name", expression=text, **facts)
+            raise BadMutationError("an expression here cannot have a name (AS ..)", expression=text, **facts)
         self._check_digits(parsed, **facts)
         if not QUERIES.isdisjoint(parsed.kinds):
             hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
@@ -187,7 +187,7 @@ class ExpressionChecker:
     def _check_digits(self, parsed: Plan, **facts: str) -> None:
         """Raises BadMutationError for a time with digits that Spark would cut."""
         if any(FINE_TIME.search(self.text, node.start, node.end) for node in _time_literals(parsed)):
-            raise BadMutationError("times are kept in microseconds", expression=self.text, **facts)
+            raise BadMutationError("a time has microseconds at most", expression=self.text, **facts)
 
     def _has_time_literal(self, parsed: Plan) -> bool:
         """Whether it says `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
@@ -216,7 +216,9 @@ class ExpressionChecker:
         analysed = self._analysed(rows, text, **facts)
         if not analysed.is_deterministic:
             hint = "another try of the same part must give the same rows"
-            raise BadMutationError("this gives something else each time", expression=self.text, hint=hint, **facts)
+            raise BadMutationError(
+                "this expression gives another result each time", expression=self.text, hint=hint, **facts
+            )
         if analysed.is_of_now:
             raise self._depends_on_time(**facts)
         return analysed.field

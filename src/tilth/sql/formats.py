@@ -306,7 +306,7 @@ def _check_unicode(record: dict[str, Any], row: int) -> None:
     try:
         json.dumps(record, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError as error:
-        raise BadValueError("half of a surrogate pair is no text", row=row) from error
+        raise BadValueError("half of a surrogate pair is not valid Unicode", row=row) from error
 
 
 def _after_blanks(text: str, at: int) -> int:

@@ -22,10 +22,18 @@ from tilth.sql.past import Moment, check_kept
 
 
 def held_snapshot(
-    catalog: Catalog, table: str, *, holder: str, ttl_ms: int, keep: Callable[[Part], bool] | None = None
+    catalog: Catalog,
+    table: str,
+    *,
+    holder: str,
+    ttl_ms: int,
+    keep: Callable[[Part], bool] | None = None,
+    client: str = "",
+    is_outside: bool = False,
 ) -> tuple[Snapshot, ReaderLease]:
     """The table as of its newest commit. The lease is the caller's to renew and to close."""
-    lease = catalog.readers.open(table, catalog.parts.version(table).last_commit_ts, holder, ttl_ms)
+    newest = catalog.parts.version(table).last_commit_ts
+    lease = catalog.readers.open(table, newest, holder, ttl_ms, client=client, is_outside=is_outside)
     try:
         snapshot = catalog.parts.snapshot(table, keep=keep)
         if snapshot.ts != lease.snapshot_ts:
@@ -47,9 +55,11 @@ def held_past(
     holder: str,
     ttl_ms: int,
     keep: Callable[[Part], bool] | None = None,
+    client: str = "",
+    is_outside: bool = False,
 ) -> tuple[Snapshot, ReaderLease]:
     """The table as of a moment that was found readable. The lease is the caller's. Raises SnapshotTooOldError."""
-    lease = catalog.readers.open(table.uuid, moment.ts, holder, ttl_ms)
+    lease = catalog.readers.open(table.uuid, moment.ts, holder, ttl_ms, client=client, is_outside=is_outside)
     try:
         check_kept(catalog, clock, table, moment)
         return catalog.parts.snapshot(table.uuid, at=moment.ts, keep=keep), lease

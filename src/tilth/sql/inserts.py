@@ -178,7 +178,9 @@ def _op_array(given: pa.ChunkedArray) -> pa.Array:
     try:
         words = pc.cast(given, pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise BadValueError("no text", column=OP_COLUMN, type=given.type, why=error) from error
+        raise BadValueError(
+            "the values cannot be read as text", column=OP_COLUMN, type=given.type, why=error
+        ) from error
     encoded = pa.concat_arrays(words.chunks or [pa.array([], pa.string())]).dictionary_encode()
     ops: list[int] = []
     for value in encoded.dictionary.to_pylist():

@@ -25,6 +25,7 @@ from tilth.sql.protocol import CheckTask
 from tilth.sql.queries import ask_worker
 from tilth.sql.services import Call, Services
 
+_OTHER_NAME = "choose another name"
 _AGAIN = "drop the view (DROP VIEW), alter the table, and create the view again; offsets are kept"
 
 
@@ -92,7 +93,9 @@ def _dropped(kafka: KafkaDef, now: NewColumns, operation: DropColumn) -> NewColu
     column = find_in(now.schema, operation.column)
     if len(now.schema.columns) == 1:
         hint = "DROP TABLE drops all of it; offsets are kept for its group"
-        raise BadAlterError("a Kafka table keeps one column", table=full_name(kafka), column=column.name, hint=hint)
+        raise BadAlterError(
+            "the last column of a Kafka table cannot be dropped", table=full_name(kafka), column=column.name, hint=hint
+        )
     return replace(now, schema=Schema(columns=tuple(each for each in now.schema.columns if each is not column)))
 
 
@@ -122,7 +125,7 @@ def _renamed(kafka: KafkaDef, now: NewColumns, operation: RenameColumn) -> NewCo
     old = find_in(now.schema, operation.old)
     taken = now.schema.find(operation.new)
     if taken is not None and taken is not old:
-        raise BadAlterError("the column exists already", table=full_name(kafka), column=taken.name)
+        raise BadAlterError("the column exists already", table=full_name(kafka), column=taken.name, hint=_OTHER_NAME)
     return _replaced(now, old, msgspec.structs.replace(old, name=operation.new))
 
 

@@ -132,7 +132,9 @@ def alter_rows(
     """UPDATE or DELETE of the rows that the condition is true for, in every part that is there now."""
     if call.zone_name not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
-        raise BadSettingError("a mutation reckons in UTC", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint)
+        raise BadSettingError(
+            "a mutation computes times in UTC only", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint
+        )
     assignments = operation.assignments if isinstance(operation, MutateUpdate) else ()
     named = []
     for name, text in assignments:

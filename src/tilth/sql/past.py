@@ -29,7 +29,7 @@ SETTLE_MS = 50
 #: Versions that are looked through for the oldest that can be read.
 VERSIONS_MAX = 1_000_000
 
-_HISTORY = TABLE_SETTINGS.find("tablet_history_max_age_sec")
+HISTORY_SETTING = TABLE_SETTINGS.find("tablet_history_max_age_sec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +104,12 @@ def mark_of(table: TableDef, clock: Clock) -> int | None:
 
 def history_seconds(table: TableDef) -> float:
     """How far back reads of the table are promised; negative: not at all."""
-    text = table.settings.get(_HISTORY.name)
+    text = table.settings.get(HISTORY_SETTING.name)
     try:
-        return float(_HISTORY.default if text is None else _HISTORY.read(text))
+        return float(HISTORY_SETTING.default if text is None else HISTORY_SETTING.read(text))
     except BadSettingError:
         # One that an older version allowed counts as not given, as it does when parts are collected.
-        return float(_HISTORY.default)
+        return float(HISTORY_SETTING.default)
 
 
 def readable_from(listed: Sequence[tuple[int, int]], mark: int | None) -> int | None:

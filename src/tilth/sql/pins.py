@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 
+from tilth.base.caller import caller
 from tilth.base.clock import Clock
 from tilth.base.errors import InvalidInputError, NotFoundError
 from tilth.catalog import Catalog
@@ -53,11 +54,22 @@ class Pins:
         found = self._catalog.tables.by_id(relation.target) if isinstance(relation, ViewDef) else relation
         if not isinstance(found, TableDef):
             raise WrongKindOfTableError("only tables of rows can be read", table=full_name(relation))
+        catalog, client = self._catalog, caller()
         if as_of is None:
-            snapshot, lease = held_snapshot(self._catalog, found.uuid, holder=self._server, ttl_ms=PIN_MS)
+            snapshot, lease = held_snapshot(
+                catalog, found.uuid, holder=self._server, ttl_ms=PIN_MS, client=client, is_outside=True
+            )
         else:
-            moment = moment_of(self._catalog, self._clock, found, as_of)
-            snapshot, lease = held_past(self._catalog, self._clock, found, moment, holder=self._server, ttl_ms=PIN_MS)
+            snapshot, lease = held_past(
+                catalog,
+                self._clock,
+                found,
+                moment_of(catalog, self._clock, found, as_of),
+                holder=self._server,
+                ttl_ms=PIN_MS,
+                client=client,
+                is_outside=True,
+            )
         with self._lock:
             # Bounded: what was closed by nobody has run out long before it is pushed out here.
             while len(self._held) >= PINS_MAX:
@@ -67,8 +79,7 @@ class Pins:
 
     def renew(self, lease_id: str) -> None:
         """Raises NotFoundError for a lease that was closed, FencedError for one that has run out."""
-        with self._lock:
-            lease = self._held.get(lease_id)
+        lease = self._find(lease_id)
         if lease is None:
             raise NotFoundError("this snapshot is not held any more", reader=lease_id, hint="read the table again")
         renewed = self._catalog.readers.renew(lease, PIN_MS)
@@ -77,7 +88,17 @@ class Pins:
 
     def close(self, lease_id: str) -> None:
         """Nothing happens if it is closed already."""
+        lease = self._find(lease_id)
         with self._lock:
-            lease = self._held.pop(lease_id, None)
+            self._held.pop(lease_id, None)
         if lease is not None:
             self._catalog.readers.close(lease)
+
+    def _find(self, lease_id: str) -> ReaderLease | None:
+        """The lease, also one that a former process of the server opened."""
+        with self._lock:
+            held = self._held.get(lease_id)
+        if held is not None:
+            return held
+        found = self._catalog.readers.find(lease_id)
+        return found if found is not None and found.is_outside else None

@@ -329,7 +329,7 @@ class PreparedQuery:
             session.conf.set(name, value)
         found = _parsed(session, self._text)
         if self._is_insert and has_fine_times(found):
-            raise BadQueryError("times are kept in microseconds", hint="leave out further digits of the second")
+            raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
         if not found.relations:
             return session.sql(self._text)
         as_of = _moments(session, [relation.past for relation in found.relations])
@@ -434,11 +434,11 @@ def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
     except PySparkException as error:
         hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
         condition = error.getCondition() or type(error).__name__
-        raise BadQueryError("AS OF does not say a time", time=told, reason=condition, hint=hint) from error
+        raise BadQueryError("AS OF needs a time", time=told, reason=condition, hint=hint) from error
     # Of a Row, `in` asks for the names of its fields.
     values = list(row)
     if None in values:
-        raise BadQueryError("AS OF does not say a time", time=told, hint="its value is NULL")
+        raise BadQueryError("AS OF needs a time", time=told, hint="its value is NULL")
     return values
 
 

@@ -12,7 +12,7 @@ from tilth.base.errors import TilthError
 from tilth.model.quotes import double_quoted
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.sql.grammar.errors import SqlSyntaxError, place
-from tilth.warehouse import UnknownFunctionError
+from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600
 _PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
@@ -34,6 +34,9 @@ def from_spark(
     Not `is_whole`: the text is an expression of a statement, so that its places are not the statement's."""
     if isinstance(error, TilthError):
         return error
+    memory_loss = memory_loss_in(error)
+    if memory_loss is not None:
+        return memory_loss
     text = str(error)
     if isinstance(error, RecursionError) or any(word in text for word in _TOO_DEEP):
         return nested_too_deep()
@@ -72,7 +75,7 @@ def _runtime_error(text: str) -> TilthError:
         return BadQueryError(_shortened(_STATE.sub("", nested[2])), reason=nested[1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    return QueryFailedError(_shortened((causes or lines or ["no reason was told"])[-1 if causes else 0]))
+    return QueryFailedError(_shortened((causes or lines or ["Spark gave no reason"])[-1 if causes else 0]))
 
 
 def _condition(error: BaseException) -> str:

@@ -36,7 +36,7 @@ class StoreAwayError(UnavailableError):
 
 
 class PartShapeUnknownError(CorruptError):
-    """nobody knows the columns of a part"""
+    """the columns of a part are not known"""
 
     code = "PART_SHAPE_UNKNOWN"
 

@@ -13,6 +13,7 @@ from tilth.warehouse.errors import (
     NotAllowedError,
     SessionTakenError,
     SparkGoneError,
+    SparkMemoryError,
     SparkStartError,
     TaskCancelledError,
     TaskFailedError,
@@ -24,6 +25,7 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WrongJavaError,
 )
+from tilth.warehouse.losses import memory_loss_in
 from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_plan
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
@@ -53,6 +55,7 @@ __all__ = [
     "Runner",
     "SessionTakenError",
     "SparkGoneError",
+    "SparkMemoryError",
     "SparkStartError",
     "TaskCancelledError",
     "TaskContext",
@@ -75,6 +78,7 @@ __all__ = [
     "allow_list",
     "check_plan",
     "make_active",
+    "memory_loss_in",
     "parse_expression",
     "parse_plan",
     "read_plan",

@@ -23,6 +23,12 @@ class SparkGoneError(UnavailableError):
     code = "SPARK_GONE"
 
 
+class SparkMemoryError(UnavailableError):
+    """Spark has too little memory for this"""
+
+    code = "SPARK_OUT_OF_MEMORY"
+
+
 class SessionTakenError(UnavailableError):
     """this process already runs a worker session"""
 

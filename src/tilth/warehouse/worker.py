@@ -17,6 +17,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.warehouse.errors import SparkGoneError, TaskCancelledError, TaskFailedError, WorkerBusyError
+from tilth.warehouse.losses import memory_loss_in
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.state import YIELDING
@@ -155,13 +156,16 @@ class EmbeddedWorker:
             return self._runners[spec.kind](context)
 
     def _told(self, task: _Running, error: Exception) -> TilthError:
-        spec = task.spec
+        spec, memory_loss = task.spec, memory_loss_in(error)
+        if memory_loss is not None:
+            return memory_loss
         if not self._session.is_alive():
             return SparkGoneError("Spark ended while the task ran", task=spec.id, table=spec.table)
         if not task.cancelled.is_set():
             _log.error("task_failed", cause_id=spec.id, kind=spec.kind, table=spec.table, error=error)
         reason = f"{type(error).__name__}: {error}".strip()
-        return TaskFailedError(f"a {spec.kind} task of {spec.table} failed", task=spec.id, reason=reason[:2000])
+        of = f" of {spec.table}" if spec.table else ""
+        return TaskFailedError(f"a {spec.kind} task{of} failed", task=spec.id, reason=reason[:2000])
 
     def _report(self, spec: TaskSpec, outcome: TaskResult | TilthError, *, seconds: float) -> None:
         reports = self._reports

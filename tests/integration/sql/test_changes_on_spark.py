@@ -276,8 +276,8 @@ def test_several_moments_in_one_query(past: SparkWorld) -> None:
         ("TIMESTAMP AS OF now() + INTERVAL 1 HOUR", "SNAPSHOT_IN_FUTURE", "in the future"),
         ("TIMESTAMP AS OF '2001-01-01'", "INVALID_SNAPSHOT", "ancient_history_mark="),
         ("TIMESTAMP AS OF now() - INTERVAL 30 MINUTE", "INVALID_SNAPSHOT", "not there yet"),
-        ("TIMESTAMP AS OF 'soon'", "BAD_QUERY", "does not say a time"),
-        ("TIMESTAMP AS OF NULL", "BAD_QUERY", "does not say a time"),
+        ("TIMESTAMP AS OF 'soon'", "BAD_QUERY", "AS OF needs a time"),
+        ("TIMESTAMP AS OF NULL", "BAD_QUERY", "AS OF needs a time"),
         ("TIMESTAMP AS OF (SELECT now())", "BAD_QUERY", "constant"),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.catalog_world import World
 from tilth.base.errors import FencedError
 from tilth.catalog import LeaseHeldError
+from tilth.model.lease import ReaderLease
 from tilth.model.service import ServiceKind, Switch, SwitchState
 
 
@@ -105,3 +107,22 @@ def test_part_log(world: World) -> None:
     assert [event.at_ms for event in log.recent(start + 1, world.t, limit=10)] == [start + 2000]
     assert log.trim(start + 1000) == 1
     assert [event.at_ms for event in log.recent(limit=10)] == [start + 1000, start + 2000]
+
+
+def test_queries_of_a_former_process_hold_nothing_and_readers_outside_go_on(world: World) -> None:
+    readers = world.catalog.readers
+    readers.open("t", 10, "s-1", 5000, client="10.0.0.7:5 (report)")
+    outside = readers.open("t", 20, "s-1", 5000, is_outside=True)
+    mine = readers.open("u", 30, "s-2", 5000)
+    assert readers.close_left_behind("s-2") == 1
+    assert {each.id for each in readers.list()} == {outside.id, mine.id}
+    assert readers.close_left_behind("s-2") == 0
+    assert readers.find(outside.id) == outside
+    assert readers.find("none") is None
+
+
+def test_a_lease_of_an_older_version_is_one_of_a_query() -> None:
+    """It was written without client, time and kind."""
+    old = msgspec.msgpack.encode({"id": "r", "table": "t", "snapshot_ts": 1, "holder": "s-1", "expires_ms": 2})
+    lease = msgspec.msgpack.decode(old, type=ReaderLease)
+    assert (lease.client, lease.opened_ms, lease.is_outside) == ("", 0, False)

@@ -81,6 +81,23 @@ def insert(world: World, *partitions: str) -> None:
     world.catalog.transactions.commit_or_raise(txn.id, updates, [world.catalog.throttle.requirement(table)])
 
 
+def test_people_who_ask_learn_why_inserts_wait_and_nothing_is_counted(world: World) -> None:
+    throttle = world.catalog.throttle
+    assert throttle.judge(world.definition()) == {}
+    insert(world, "a", "a", "a")
+    assert throttle.judge(world.definition()) == {"a": "wait 1000 ms: 3 parts, parts_to_delay_insert = 2"}
+    insert(world, "a", "b")
+    assert throttle.judge(world.definition()) == {"a": "refused: 4 parts, parts_to_throw_insert = 4"}
+    stop = Switch(table=ALL_TABLES, service=ServiceKind.MERGE, state=SwitchState.STOPPED, since_ms=1, because="a copy")
+    world.catalog.services.set(stop)
+    assert "merges of the table are stopped (a copy): SYSTEM START MERGES" in throttle.judge(world.definition())["a"]
+    insert(world, "b")
+    told = throttle.judge(world.definition())
+    assert told["b"].startswith("refused: 6 parts, max_parts_in_total = 6")
+    stats = world.catalog.stats()
+    assert (stats.delayed, stats.crowded) == (0, 0)
+
+
 def test_a_commit_that_leaves_too_many_parts_is_refused_and_counted(world: World) -> None:
     throttle, table = world.catalog.throttle, world.definition()
     insert(world, "a", "a", "a")

@@ -19,7 +19,7 @@ from tilth.ingest.manager import ConsumeManager
 from tilth.ingest.rounds import RoundFacts, WrittenTo
 from tilth.ingest.service import _end_kind
 from tilth.ingest.settings import ingest_settings, read_config
-from tilth.ingest.state import EndKind, Look, ServiceHeart, Start
+from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceHeart, Start
 from tilth.ingest.stats import EventLog
 from tilth.ingest.telling import Teller
 from tilth.model.lease import Fence
@@ -205,7 +205,7 @@ class Server:
         return self.world.catalog.offsets.of(self.kafka.uuid).get(PLACE, 0)
 
     def slowed(self) -> str:
-        return self.consumers.stats(0, [], state="running").slowed
+        return self.consumers.stats(0, [], state=ConsumerState.RUNNING).slowed
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) 
     assert (server.stored(), caught.value.facts["partition"]) == (2, "a")
     assert _end_kind(caught.value) is EndKind.FAILURE
     server.consumers.over(Ended(0, caught.value), is_failure=True)
-    told = server.consumers.stats(0, [], state="failed").last_exception
+    told = server.consumers.stats(0, [], state=ConsumerState.RUNNING).last_exception
     assert told.startswith("TOO_MANY_PARTS: ")
     server.consumers.settle(0, "refused")
     txn, wait_ms = server.begin()

@@ -75,3 +75,26 @@ def test_several_consumers_are_added_up() -> None:
     assert said(reading, idle, now_ms=10) == "reading: 9 behind"
     assert said(idle, idle, now_ms=10) == "idle: no message since 1970-01-01 00:00:00 UTC"
     assert describe([], flush_interval_ms=1) == ""
+
+
+def test_a_round_that_does_not_end_is_told_from_an_idle_topic() -> None:
+    stuck, idle = Activity({A: 0}, 0), Activity({A: 9}, 0)
+    for each in (stuck, idle):
+        each.heard(reaching(9), now_ms=1_000)
+    stuck.began(a_range(0, 9), rows_max=100, now_ms=2_000)
+    assert said(stuck, now_ms=11_000) == "reading: 9 behind"
+    assert said(stuck, now_ms=602_000) == "reading: 9 behind, its round has been under way for 10 min"
+    doing = stuck.doing(now_ms=602_000)
+    assert (doing.round_seconds, doing.heard_ms, doing.seconds_left) == (600, 1_000, None)
+    idle.heard(reaching(9), now_ms=601_500)
+    doing = idle.doing(now_ms=602_000)
+    assert (doing.kind, doing.round_seconds, doing.heard_ms, doing.seconds_left) == (Kind.IDLE, 0, 601_500, None)
+
+
+def test_what_is_behind_has_an_end_at_the_present_rate() -> None:
+    activity = Activity({A: 0}, 0)
+    activity.heard(reaching(1_000), now_ms=0)
+    activity.began(a_range(0, 100), rows_max=100, now_ms=0)
+    activity.committed(a_range(0, 100), now_ms=1_000)
+    doing = activity.doing(now_ms=1_000)
+    assert (doing.rate, doing.behind, doing.seconds_left) == (100, 900, 9)

@@ -31,8 +31,8 @@ class Granting:
     def refusing(self) -> str:
         return ""
 
-    def dead(self) -> int:
-        return 0
+    def broken(self) -> str:
+        return ""
 
 
 class Server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tilth.base.errors import InvalidInputError
@@ -12,6 +13,7 @@ from tilth.maintenance.policy.expiry import (
     TableTtl,
     is_expired,
     judge_expiry,
+    judge_rows,
     last_of_key,
     partition_end,
     ttl_of,
@@ -148,3 +150,16 @@ def test_tables_without_ttl_and_with_one_that_is_not_understood() -> None:
     assert ttl_of(table(ttl=None)) is None
     with pytest.raises(InvalidInputError):
         ttl_of(table(ttl="d + 1"))
+
+
+def test_single_rows_of_a_part_expire_with_its_next_merge() -> None:
+    ttl = known(table())
+    rows = part(day(2024, 12, 31))
+    rows = msgspec.structs.replace(rows, ranges={"d": ColumnRange(day(2024, 1, 1), day(2024, 12, 31), 0)})
+    assert judge_rows(ttl, rows, now_ms=ms(2024, 1, 5)) == "its first row expires at 2024-01-31 00:00:00"
+    told = judge_rows(ttl, rows, now_ms=ms(2024, 3, 1))
+    assert told.startswith("some of its rows expired from 2024-01-31 00:00:00 on; they go with its next merge")
+    # Nothing is said of what is not known: no range, a range of texts, a column of another type in this part.
+    for unknown in (part(), msgspec.structs.replace(rows, ranges={"d": ColumnRange("a", "b", 0)})):
+        assert judge_rows(ttl, unknown, now_ms=ms(2024, 3, 1)) == ""
+    assert judge_rows(ttl, msgspec.structs.replace(rows, schema_version=99), now_ms=ms(2024, 3, 1)) == ""

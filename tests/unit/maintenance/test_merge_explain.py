@@ -76,8 +76,34 @@ def test_what_is_held_says_what_it_would_be() -> None:
     parts = [part(index, MIB) for index in range(9)]
     [row] = explained(parts, replace(PLAIN, expected_parts=9))
     assert row == ("a", CandidateState.REFUSED, 9, "9 parts, 9 are expected")
-    [row] = explained(parts, replace(PLAIN, bytes_max=MIB))
-    assert "above the limits" in row[3]
+    rows = explained(parts, replace(PLAIN, bytes_max=MIB, bytes_max_name="the_limit"))
+    assert {row[:3] for row in rows} == {("a", CandidateState.REFUSED, 1)}
+    assert len(rows) == len(parts)
+    assert rows[0][3] == "too large to be merged: with the lighter neighbour 2.0 MiB, the_limit = 1.0 MiB"
+    rows = explained(parts, replace(PLAIN, rows_max=1))
+    assert "rows, cnch_merge_max_total_rows_to_merge = 1" in rows[0][3]
+
+
+def test_neighbours_that_exceed_different_limits_are_told_by_the_lighter_one() -> None:
+    """Left too many bytes, right too many rows."""
+    parts = [part(0, 10 * MIB), part(1, MIB), replace(part(2, MIB), rows=1000)]
+    rows = explained(parts, replace(PLAIN, bytes_max=5 * MIB, rows_max=100))
+    assert [row[3].partition("neighbour ")[2] for row in rows] == [
+        "11.0 MiB, cnch_merge_max_total_bytes_to_merge = 5.0 MiB",
+        "1,010 rows, cnch_merge_max_total_rows_to_merge = 100",
+        "1,010 rows, cnch_merge_max_total_rows_to_merge = 100",
+    ]
+
+
+def test_one_large_part_among_small_ones_names_the_setting() -> None:
+    parts = [part(0, 10 * MIB), *(part(index, MIB) for index in range(1, 4))]
+    *_, large = explained(parts, replace(PLAIN, bytes_max=5 * MIB))
+    assert large[:3] == ("a", CandidateState.REFUSED, 1)
+    assert "11.0 MiB, cnch_merge_max_total_bytes_to_merge = 5.0 MiB" in large[3]
+
+
+def test_parts_under_merge_are_not_explained() -> None:
+    parts = [part(index, MIB) for index in range(9)]
     assert explained(parts, busy=frozenset(each.name for each in parts)) == []
 
 

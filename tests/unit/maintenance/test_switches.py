@@ -83,3 +83,17 @@ def test_what_was_said_to_one_table_holds_again_when_the_word_to_all_is_over() -
     assert state_of(world, world.t) is SwitchState.STOPPED
     world.clock.advance(61)
     assert state_of(world, world.t) is SwitchState.RUNNING
+
+
+def test_next_wakeup_and_next_attempt_wait_for_the_end_of_a_stop() -> None:
+    world = MaintenanceWorld()
+    world.manager.step()
+    told = world.service(ServiceKind.MERGE, world.t)
+    assert told.next_wakeup_ms >= world.clock.now_ms()
+    assert told.next_attempt_ms == 0
+    switch(world, world.t, SwitchState.STOPPED, minutes=10)
+    told = world.service(ServiceKind.MERGE, world.t)
+    assert told.next_wakeup_ms >= told.until_ms > world.clock.now_ms()
+    switch(world, world.t, SwitchState.STOPPED)
+    told = world.service(ServiceKind.MERGE, world.t)
+    assert (told.next_wakeup_ms, told.next_attempt_ms) == (0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.errors import ErrorKind
-from tilth.base.pressure import MemoryGate, MemoryPressureError, MemoryReading, reject_chance
+from tilth.base.pressure import MemoryGate, MemoryPressureError, MemoryReading, describe_pressure, reject_chance
 from tilth.base.rand import new_rng
 
 
@@ -58,3 +58,13 @@ def test_about_the_share_is_refused() -> None:
         except MemoryPressureError:
             continue
     assert 450 < gate.rejections < 550
+
+
+def test_pressure_is_told_with_the_settings_that_decide_it() -> None:
+    assert describe_pressure(reading(79)) == ""
+    assert describe_pressure(reading(79, hard=None)) == ""
+    told = describe_pressure(reading(90))
+    assert told.startswith("50% of writes are refused, rounds of consumers wait: ")
+    assert "90 % of memory_limit_hard_bytes" in told
+    assert "memory_limit_soft_percentage" in told
+    assert describe_pressure(reading(101)).startswith("every write is refused: ")

@@ -62,6 +62,11 @@ def test_what_is_dropped_is_listed_until_it_is_gone(world: SqlWorld) -> None:
         "SELECT database, name, uuid, kept_until, is_going FROM system.dropped_tables"
     )
     assert (database, name, found, is_going) == ("default", "t", uuid, False)
+    # What was dropped with its partition is still on the disk, and EXPLAIN GC counts the same.
+    ((files, size, undrop),) = world.rows("SELECT files, bytes, undrop FROM system.dropped_tables")
+    assert (files, undrop) == (1, "UNDROP TABLE `default`.t")
+    assert size
+    assert [row["bytes"] for row in world.run("EXPLAIN GC t").table.to_pylist()] == [size]
     assert answer == f"dropped: default.t; UNDROP TABLE brings it back until {until:%Y-%m-%d %H:%M:%S} UTC"
     error = refused(world, "UNDROP TABLE nope")
     assert (error.code, "system.dropped_tables" in error.hint) == ("TABLE_NOT_FOUND", True)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.sql_world import SqlWorld, answer_view_tasks
+from tilth.base.caller import CALLER_CHARACTERS_MAX, set_caller
 from tilth.base.errors import TilthError
 from tilth.model.snapshot import Snapshot
 from tilth.sql import Pins
@@ -95,7 +96,7 @@ def test_a_view_is_read_as_its_target_and_a_kafka_table_is_not_read(world: SqlWo
         assert desk.resolve("q", [("v",)])[0].schema.names == ("a",)
         with pytest.raises(TilthError, match=r"default\.t"):
             desk.resolve("q", [("k",)])
-        with pytest.raises(TilthError, match="by its database and its name"):
+        with pytest.raises(TilthError, match="two parts at most"):
             desk.resolve("q", [("spark_catalog", "default", "t")])
 
 
@@ -114,3 +115,26 @@ def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> Non
     assert lease.expires_ms - PIN_MS <= world.clock.now_ms()
     with pytest.raises(TilthError):
         pins.pin("default", "nope", None)
+
+
+def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: SqlWorld, tmp_path: Path) -> None:
+    set_caller("10.0.0.7:5", "report\n\x1b[31mbuilder" + "x" * 500)
+    _, lease, _ = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1").pin("default", "t", None)
+    set_caller("")
+    assert lease.client.startswith("10.0.0.7:5 (report[31mbuilder")
+    assert len(lease.client) <= CALLER_CHARACTERS_MAX
+    assert world.catalog.readers.close_left_behind("s2") == 0
+    world.clock.advance(60)
+    pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s2")
+    pins.renew(lease.id)
+    [renewed] = world.catalog.readers.list()
+    assert renewed.expires_ms == lease.expires_ms + 60_000
+    assert (renewed.client, renewed.opened_ms) == (lease.client, lease.opened_ms)
+    # The lease of a query is its own: nobody renews or ends it from outside.
+    query = world.catalog.readers.open(lease.table, lease.snapshot_ts, "s2", 1_000)
+    with pytest.raises(TilthError, match="not held any more"):
+        pins.renew(query.id)
+    pins.close(query.id)
+    assert len(world.catalog.readers.list()) == 2
+    Pins(world.clock, world.catalog, root=str(tmp_path), server="s3").close(lease.id)
+    assert [each.id for each in world.catalog.readers.list()] == [query.id]

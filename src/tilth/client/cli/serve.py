@@ -18,6 +18,9 @@ from tilth.client.output import console_of, show_error
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
 LOG_LEVELS = ("debug", "info", "warning", "error")
+PORT_MAX = 65_535
+#: Python does not read numbers of any length.
+_PORT_DIGITS_MAX = 20
 
 
 def serve(
@@ -32,7 +35,7 @@ def serve(
     log_file: Annotated[str | None, typer.Option(help="Where the log goes; standard error when not given.")] = None,
 ) -> None:
     """Run a node: catalog, Spark, background services and the HTTP door in one process."""
-    from tilth.node import open_node
+    from tilth.node import bind, open_node
 
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -42,8 +45,10 @@ def serve(
         given = _given(settings or [])
         _set_up_log(log_level, log_file, log_settings(given))
         host, port = _address(listen)
-        with open_node(data, given) as node:
-            server = node.listen(host, port)
+        # Before Spark is started for nothing.
+        door = bind(host, port)
+        with door, open_node(data, given) as node:
+            server = node.listen(host, port, door)
             console.print(Text(f"tilth serves {data} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
             console.print(Text("stopping: running rounds and merges end or are cleaned up at the next start"))
@@ -64,8 +69,11 @@ def _set_up_log(level: str, path: str | None, bounds: LogSettings) -> None:
 
 def _address(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdecimal()):
         raise InvalidInputError("not an address to listen on", listen=listen, hint="write it as 127.0.0.1:7411")
+    if len(port) > _PORT_DIGITS_MAX or int(port) > PORT_MAX:
+        hint = f"a port is a number from 0 to {PORT_MAX}; 0 takes a free one"
+        raise InvalidInputError("the port is out of range", listen=listen, port=port[:20], hint=hint)
     return host.strip("[]"), int(port)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
+from tilth.base.units import show_time
 from tilth.catalog import visibility
 from tilth.maintenance.ops.gc_round import GcTable, promised_ms
 from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_end, ttl_of
@@ -137,20 +138,27 @@ def _ended(now: _Now, entry: Entry, end_ts: int) -> GcRow:
         verdict, kept = judge_entry(named, now.limit), kept_ms(now.table.settings)
     if verdict.goes:
         return _row(entry, "removable", "", 0, verdict.reason)
-    held_by, until_ms = _held(now, verdict, entry.commit_ts, milliseconds(end_ts) + kept + 1)
-    return _row(entry, "hidden", held_by, until_ms, verdict.reason)
+    held_by, until_ms, reason = _held(now, verdict, entry.commit_ts, milliseconds(end_ts) + kept + 1)
+    return _row(entry, "hidden", held_by, until_ms, reason)
 
 
-def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[str, int]:
-    """What keeps something that has ended, and until when at least; `until_ms` is where the settings keep it."""
+def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[str, int, str]:
+    """What keeps something that has ended, until when at least, and why; `until_ms` is where the settings keep it."""
     if verdict.hold is Hold.TRANSACTION:
-        return f"transaction {now.oldest_txn}", 0
+        return f"transaction {now.oldest_txn}", 0, verdict.reason
     if verdict.hold is Hold.READER and now.leases:
-        return f"reader {now.leases[0].id}", max(until_ms, now.leases[0].expires_ms)
+        return _by_reader(now.leases[0], verdict, until_ms)
     if verdict.hold is Hold.SNAPSHOT:
-        lease = next(each for each in now.leases if each.snapshot_ts >= commit_ts)
-        return f"reader {lease.id}", lease.expires_ms
-    return str(verdict.hold or ""), until_ms
+        return _by_reader(next(each for each in now.leases if each.snapshot_ts >= commit_ts), verdict)
+    return str(verdict.hold or ""), until_ms, verdict.reason
+
+
+def _by_reader(lease: ReaderLease, verdict: Verdict, until_ms: int = 0) -> tuple[str, int, str]:
+    """The same, of a reader: who it is, and since when it reads."""
+    who = f" by {lease.client}" if lease.client else ""
+    since = f" at {show_time(lease.opened_ms)}" if lease.opened_ms else ""
+    opened = f"; the snapshot was opened{since}{who} on server {lease.holder}, and expires unless it is renewed"
+    return f"reader {lease.id}", max(until_ms, lease.expires_ms), f"{verdict.reason}{opened}"
 
 
 def _deltas(now: _Now, deltas: Sequence[Delta], entries: Sequence[Entry]) -> Iterator[GcRow]:
@@ -167,7 +175,7 @@ def _deltas(now: _Now, deltas: Sequence[Delta], entries: Sequence[Entry]) -> Ite
         if verdict.goes:
             yield _delta_row(delta, "removable", "", 0, verdict.reason)
         else:
-            yield _delta_row(delta, "hidden", *_held(now, verdict, delta.commit_ts, until_ms), verdict.reason)
+            yield _delta_row(delta, "hidden", *_held(now, verdict, delta.commit_ts, until_ms))
 
 
 def _delta_row(delta: Delta, state: str, held_by: str, until_ms: int, reason: str) -> GcRow:
@@ -201,14 +209,12 @@ def _trashed(now: _Now, item: TrashedItem) -> GcRow:
         snapshots=now.snapshots,
         settings=settings,
     )
-    held_by, until_ms = str(verdict.hold or ""), 0
+    kept_until_ms = 0
     if verdict.hold is Hold.TRASH_LIFETIME:
-        until_ms = milliseconds(item.end_ts) + round(settings.trash_lifetime * 1000) + 1
-    elif verdict.hold is Hold.SNAPSHOT:
-        lease = next(each for each in now.leases if each.snapshot_ts >= part.commit_ts)
-        held_by, until_ms = f"reader {lease.id}", lease.expires_ms
+        kept_until_ms = milliseconds(item.end_ts) + round(settings.trash_lifetime * 1000) + 1
+    held_by, until_ms, reason = _held(now, verdict, part.commit_ts, kept_until_ms)
     state = "removable" if verdict.goes else "in trash"
-    reason = f"{verdict.reason}; UNDROP PARTITION can bring it back" if item.is_dropped else verdict.reason
+    reason = f"{reason}; UNDROP PARTITION can bring it back" if item.is_dropped else reason
     return _row(part, state, held_by, until_ms, reason, kind="trash")
 
 

@@ -28,7 +28,7 @@ from tilth.maintenance.policy import (
     read_gain,
     select_merges,
 )
-from tilth.maintenance.policy.expiry import TableTtl, is_expired, ttl_of
+from tilth.maintenance.policy.expiry import TableTtl, is_expired, judge_rows, ttl_of
 from tilth.maintenance.policy.settings import MERGE_POLICY
 from tilth.maintenance.watch import TableWatch, share_of
 from tilth.model.mutation import Mutation, first_needed
@@ -77,11 +77,12 @@ class MergeChoice:
         """Every candidate among these parts, with the verdict of the policy."""
         candidates = self._candidates(parts, changes, policy, now_ms)
         settings = self._watch.knobs.merge
+        by_name = {str(part.name): part for part in parts}
         match policy:
             case MergePolicy.KEY_RANGE:
-                return KeyRangePolicy().explain(candidates, being_merged=being_merged, settings=settings)
+                found = KeyRangePolicy().explain(candidates, being_merged=being_merged, settings=settings)
             case MergePolicy.SIZE_TIERED:
-                return explain_merges(
+                found = explain_merges(
                     candidates,
                     being_merged=being_merged,
                     stats=self._stats(),
@@ -89,6 +90,14 @@ class MergeChoice:
                     now=now_ms / 1000,
                     settings=settings,
                 )
+        return tuple(self._with_ttl(each, by_name, now_ms) for each in found)
+
+    def _with_ttl(self, candidate: MergeCandidate, parts: Mapping[str, Part], now_ms: int) -> MergeCandidate:
+        """Of a part alone also when rows of it expire: no merge is there to leave them out."""
+        if self.ttl is None or len(candidate.parts) != 1:
+            return candidate
+        told = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
+        return replace(candidate, reason=f"{candidate.reason}; {told}") if told else candidate
 
     def asking(self, policy: MergePolicy) -> AskPolicy:
         """The policy alone, for a history of its own, whose parts may have names that others have."""

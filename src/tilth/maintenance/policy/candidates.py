@@ -83,6 +83,8 @@ class MergeSettings:
     """What a table allows its merges; sizes in bytes, times in seconds, 0 is no limit where a limit is meant."""
 
     bytes_max: int = 150 << 30
+    #: The setting that gives it; two settings do, and the smaller one counts.
+    bytes_max_name: str = "cnch_merge_max_total_bytes_to_merge"
     rows_max: int = 50_000_000
     parts_max: int = 100
     #: How many times its largest part (fixed cost included) a range must be.

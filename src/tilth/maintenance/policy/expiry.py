@@ -38,6 +38,12 @@ class TableTtl:
         """Values of the column below this have expired."""
         return expired_below(self.ttl, now_ms, self.column.type)
 
+    def column_of(self, part: Part) -> Column | None:
+        """The TTL's column as the part has it; None where it has another type there, or is not there."""
+        schema = self.definition.schema_of(part.schema_version)
+        column = None if schema is None else next((one for one in schema.columns if one.id == self.column.id), None)
+        return column if column is not None and column.type == self.column.type else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEnd:
@@ -86,6 +92,18 @@ def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: 
     if end.last < table.below(now_ms):
         return Verdict(partition, True, f"all its rows expired at {at}, {end.reason}")
     return Verdict(partition, False, f"its last row expires at {at}, {end.reason}")
+
+
+def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
+    """What the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
+    column = table.column_of(part)
+    known = None if column is None else part.ranges.get(column.name)
+    if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
+        return ""
+    at = _told(ends_ms(table.ttl, known.low, table.column.type))
+    if known.low < table.below(now_ms):
+        return f"some of its rows expired from {at} on; they go with its next merge, or by OPTIMIZE TABLE .. FINAL"
+    return f"its first row expires at {at}"
 
 
 def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings: GcSettings) -> bool:
@@ -143,9 +161,8 @@ def _last_of_day(day: int, *, is_date: bool) -> int:
 
 def _last_of_part(table: TableTtl, part: Part) -> int | None:
     """By the range that was noted when the part was written, if it is of the same column; rows without value stay."""
-    schema = table.definition.schema_of(part.schema_version)
-    column = None if schema is None else next((one for one in schema.columns if one.id == table.column.id), None)
-    if column is None or column.type != table.column.type:
+    column = table.column_of(part)
+    if column is None:
         return None
     known = part.ranges.get(column.name)
     if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):

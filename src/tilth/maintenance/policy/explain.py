@@ -84,6 +84,17 @@ def _run(
         base, parts_max, rows_max = found.base, found.parts_max, found.rows_max
     limits = limits_of(settings, base=base, parts_max=parts_max, rows_max=rows_max, is_final=False)
     scores = RunScores(run.parts, limits)
+    return [*_ranges(run, scores, limits, found, refused, apart), *_too_large(run, scores, apart)]
+
+
+def _too_large(run: Run, scores: RunScores, apart: str) -> list[MergeCandidate]:
+    """The parts that fit with no neighbour."""
+    return [candidate_of([run.parts[index]], CandidateState.REFUSED, f"{why}{apart}") for index, why in scores.apart()]
+
+
+def _ranges(
+    run: Run, scores: RunScores, limits: Limits, found: Pace | Hold, refused: str, apart: str
+) -> list[MergeCandidate]:
     best = scores.best(0, len(scores))
     if best is not None:
         is_held = isinstance(found, Hold)
@@ -97,8 +108,7 @@ def _not_allowed(run: Run, scores: RunScores, limits: Limits, apart: str) -> lis
     """The range that would be the best one, and the one that comes nearest to being allowed."""
     nearest = scores.nearest()
     if nearest is None:
-        why = "any two neighbours together are above the limits of rows, bytes or parts"
-        return [candidate_of(run.parts, CandidateState.REFUSED, f"{why}{apart}")]
+        return []
     free = RunScores(run.parts, replace(limits, base=_ANY_BASE))
     best = free.best(0, len(free))
     assert best is not None

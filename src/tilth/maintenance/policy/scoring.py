@@ -8,14 +8,14 @@ parts times the parts of one merge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilth.base.units import MIB
+from tilth.base.units import MIB, show_bytes, show_count
 from tilth.maintenance.policy.candidates import CandidatePart, MergeSettings
 
 #: What opening one more file costs, in bytes read.
@@ -44,6 +44,10 @@ WIDENING_MAX = 1000
 #: Cells evaluated at once.
 CELLS_MAX = 1 << 19
 
+#: Names of settings, for people.
+_ROWS_MAX = "cnch_merge_max_total_rows_to_merge"
+_EXPECTED_PARTS = "cnch_merge_expected_parts_number"
+
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -55,6 +59,9 @@ class Limits:
     base: float
     bytes_max: int | None = None
     rows_max: int | None = None
+    #: The settings that give these two, for people.
+    bytes_max_name: str = ""
+    rows_max_name: str = ""
     parts_max: int = WIDENING_MAX
     size_log_min: float = 13.0
     size_log_max: float = 25.0
@@ -146,15 +153,39 @@ class RunScores:
                 best = (float(reach[row, column]), begin + row, column + 2)
         return None if best is None else self.of(best[1], best[2])
 
+    def apart(self) -> Iterator[tuple[int, str]]:
+        """Parts that are within the limits with neither of their neighbours: the index of each, and why."""
+        pairs = np.concatenate(([False], self._pairs(), [False]))
+        for index in np.flatnonzero(~(pairs[:-1] | pairs[1:])).tolist():
+            yield index, self._why_apart(index)
+
+    def _why_apart(self, index: int) -> str:
+        """Which limits the part exceeds with its lighter neighbour."""
+        limits = self._limits
+        begins = [begin for begin in (index - 1, index) if 0 <= begin < len(self) - 1]
+        sizes = {begin: int(self._bytes_before[begin + 2] - self._bytes_before[begin]) for begin in begins}
+        lighter = min(sizes, key=lambda begin: sizes[begin])
+        size, rows = sizes[lighter], int(self._rows_before[lighter + 2] - self._rows_before[lighter])
+        told: list[str] = []
+        if limits.bytes_max is not None and size > limits.bytes_max:
+            told.append(f"{show_bytes(size)}, {limits.bytes_max_name} = {show_bytes(limits.bytes_max)}")
+        if limits.rows_max is not None and rows > limits.rows_max:
+            told.append(f"{show_count(rows)} rows, {limits.rows_max_name} = {show_count(limits.rows_max)}")
+        return f"too large to be merged: with the lighter neighbour {' and '.join(told)}"
+
     def _has_pair(self) -> bool:
         """Whether any two neighbours are within the limits; a table that has come to rest has none."""
+        return bool(self._pairs().any())
+
+    def _pairs(self) -> NDArray[np.bool_]:
+        """Of each part but the last one whether it and the next one are within the limits."""
         limits = self._limits
         pairs = np.full(max(0, len(self) - 1), True)
         if limits.bytes_max is not None:
             pairs &= self._bytes_before[2:] - self._bytes_before[:-2] <= limits.bytes_max
         if limits.rows_max is not None:
             pairs &= self._rows_before[2:] - self._rows_before[:-2] <= limits.rows_max
-        return bool(pairs.any())
+        return pairs
 
     def _best_of_all(self) -> tuple[Floats, Integers]:
         if self._best is None:
@@ -230,10 +261,14 @@ def limits_of(
     settings: MergeSettings, *, base: float, parts_max: int | None, rows_max: int | None, is_final: bool
 ) -> Limits:
     """The limits of a table's merges, narrowed by those of this round."""
+    allowed_rows = _narrower(settings.rows_max or None, rows_max)
+    is_paced = allowed_rows is not None and allowed_rows != settings.rows_max
     return Limits(
         base=base,
         bytes_max=settings.bytes_max or None,
-        rows_max=_narrower(settings.rows_max or None, rows_max),
+        rows_max=allowed_rows,
+        bytes_max_name=settings.bytes_max_name,
+        rows_max_name=f"the share of {_EXPECTED_PARTS}" if is_paced else _ROWS_MAX,
         parts_max=_narrower(settings.parts_max or WIDENING_MAX, parts_max) or WIDENING_MAX,
         size_log_min=settings.size_log_min,
         size_log_max=settings.size_log_max,

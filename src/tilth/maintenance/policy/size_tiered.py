@@ -236,7 +236,8 @@ def _why_no_run(runs: Sequence[Run], members: Sequence[CandidatePart]) -> str:
 def _why_no_range(scored: Sequence[_ScoredRun]) -> str:
     nearest = [near for one in scored if (near := one.scores.nearest()) is not None]
     if not nearest:
-        return "any two neighbours together are above the limits of rows, bytes or parts"
+        _, why = next(scored[0].scores.apart())
+        return f"no two neighbours fit the limits; a part is {why}"
     best = max(nearest, key=lambda near: near.ratio / near.base)
     return (
         f"no range is balanced enough: the nearest, of {best.length} parts, is {best.ratio:.2f} times its largest, "

@@ -23,10 +23,12 @@ def _rows(services: Services) -> Iterator[Row]:
             one.reason,
             one.wakeups,
             time_of_ms(one.last_wakeup_ms),
+            time_of_ms(one.next_wakeup_ms),
             one.running_tasks,
             one.failures,
             one.last_exception or None,
             time_of_ms(one.last_exception_ms),
+            time_of_ms(one.next_attempt_ms),
             one.server,
             one.uuid,
         )
@@ -34,11 +36,11 @@ def _rows(services: Services) -> Iterator[Row]:
 
 TABLE = SystemTable(
     name="bg_threads",
-    doc="One row for each background service of each table: what it is told, what it does, what went wrong last.",
+    doc="One row for each background service of each table: its switch, what it does, what went wrong last.",
     columns=(
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),
-        ColumnDoc("service", TEXT, "`consume`, `merge`, `mutate` or `gc`."),
+        ColumnDoc("service", TEXT, "`consume`, `flush`, `merge`, `mutate`, `delta` or `gc`."),
         ColumnDoc("switch", TEXT, "What the user wants: `running` or `stopped`; SYSTEM START and STOP set it."),
         ColumnDoc("because", TEXT, "Why it was switched, in the user's words."),
         ColumnDoc("until", TIME, "When the switch is over by itself; NULL: never."),
@@ -47,10 +49,16 @@ TABLE = SystemTable(
         ColumnDoc("reason", TEXT, "Why it is in this state."),
         ColumnDoc("wakeups", INTEGER, "How often it has looked for work."),
         ColumnDoc("last_wakeup", TIME, "When it last did."),
+        ColumnDoc(
+            "next_wakeup",
+            TIME,
+            "When it looks next at the latest; NULL: when something happens, or when somebody starts it.",
+        ),
         ColumnDoc("running_tasks", INTEGER, "Its tasks on workers now."),
         ColumnDoc("failures", INTEGER, "Failures in a row."),
         ColumnDoc("last_exception", TEXT, "What went wrong last."),
         ColumnDoc("last_exception_time", TIME, "When."),
+        ColumnDoc("next_attempt", TIME, "When what failed is tried again; NULL: nothing waits for that."),
         ColumnDoc("server", TEXT, "The server that runs it."),
         ColumnDoc("uuid", TEXT, "The table's uuid."),
     ),

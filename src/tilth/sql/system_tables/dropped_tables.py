@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.sql.kept import dropped_keep_ms
+from tilth.model.table import Relation, TableDef
+from tilth.sql.grammar import Name, UndropTable, render
+from tilth.sql.kept import dropped_keep_ms, files_of
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import FLAG, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 
 
 def _rows(services: Services) -> Iterator[Row]:
@@ -21,7 +23,17 @@ def _rows(services: Services) -> Iterator[Row]:
             time_of_ms(each.dropped_ms),
             time_of_ms(each.dropped_ms + keep_ms),
             each.is_going,
+            *_files(services, relation),
+            None if each.is_going else render(UndropTable(name=Name(relation.database, relation.name))),
         )
+
+
+def _files(services: Services, relation: Relation) -> tuple[int | None, int | None]:
+    """How many files of the table are still there, and their bytes."""
+    if not isinstance(relation, TableDef):
+        return None, None
+    files = files_of(services.catalog, relation.uuid)
+    return len(files), sum(file.size for file in files)
 
 
 TABLE = SystemTable(
@@ -35,6 +47,9 @@ TABLE = SystemTable(
         ColumnDoc("dropped_at", TIME, "When it was dropped."),
         ColumnDoc("kept_until", TIME, "Until when UNDROP TABLE brings it back, by `dropped_table_keep_seconds`."),
         ColumnDoc("is_going", FLAG, "Whether it is being removed, so that it cannot be brought back any more."),
+        ColumnDoc("files", INTEGER, "Its files that are still there; NULL where none were stored."),
+        ColumnDoc("bytes", INTEGER, "Their size, which is free once they are gone."),
+        ColumnDoc("undrop", TEXT, "The statement that brings it back; NULL: nothing does any more."),
     ),
     rows=_rows,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.ingest import ConsumerStats
+from tilth.ingest import ConsumerStats, Doing
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 
 
 def _rows(services: Services) -> Iterator[Row]:
@@ -32,7 +32,31 @@ def _rows(services: Services) -> Iterator[Row]:
             one.slowed or None,
             one.task or None,
             one.uuid,
+            *_activity(one.doing),
+            *_last_round(one),
+            one.last_broken or None,
+            time_of_ms(one.next_attempt_ms),
         )
+
+
+def _activity(doing: Doing | None) -> Row:
+    if doing is None:
+        return (None,) * 7
+    return (
+        doing.kind.name.lower(),
+        time_of_ms(doing.since_ms),
+        time_of_ms(doing.heard_ms),
+        doing.round_seconds or None,
+        doing.rate or None,
+        doing.bounded_by or None,
+        doing.seconds_left,
+    )
+
+
+def _last_round(one: ConsumerStats) -> Row:
+    slowest = one.slowest_view
+    views = [f"{view}={seconds:.3f}" for view, seconds in sorted(one.view_seconds.items())]
+    return (one.round_seconds or None, views, *(slowest or (None, None)))
 
 
 def _positions(one: ConsumerStats) -> tuple[list[str], list[str], list[str], list[str]]:
@@ -82,6 +106,28 @@ TABLE = SystemTable(
         ColumnDoc("slowed", TEXT, "Why its rounds wait before they write; NULL: they do not."),
         ColumnDoc("task", TEXT, "The task that runs it; NULL: none does."),
         ColumnDoc("uuid", TEXT, "The Kafka table's uuid."),
+        ColumnDoc(
+            "activity",
+            TEXT,
+            "`reading`, `flush_interval` (messages wait for it), `open_transaction` (the next message is in one) or "
+            "`idle` (there is no message); NULL: it does not run.",
+        ),
+        ColumnDoc("activity_since", TIME, "Since when: of `reading` its last round's beginning."),
+        ColumnDoc("last_poll", TIME, "When it last asked the broker how far its topic partitions reach."),
+        ColumnDoc("round_running_seconds", NUMBER, "How long its present round has run; NULL: between two rounds."),
+        ColumnDoc("rate", NUMBER, "Messages a second of its last rounds while it reads; NULL: not known."),
+        ColumnDoc("bounded_by", TEXT, "The setting that bounds a round, and so the rate; NULL: it takes all there is."),
+        ColumnDoc("seconds_left", NUMBER, "How long it will read at this rate; NULL: not known."),
+        ColumnDoc("last_round_seconds", NUMBER, "How long the last round took."),
+        ColumnDoc(
+            "view_seconds",
+            TEXTS,
+            "Of that, by view with a computed SELECT, its SQL and the writing of its rows, as `database.view=seconds`.",
+        ),
+        ColumnDoc("slowest_view", TEXT, "The view that took longest of these; NULL: views pick columns only."),
+        ColumnDoc("slowest_view_share", NUMBER, "Its share of the last round's time; 1 is all of it."),
+        ColumnDoc("last_broken", TEXT, "Its last message that was broken, or that a view could not take, and why."),
+        ColumnDoc("next_attempt", TIME, "When it is started again after a failure; NULL: it does not wait for that."),
     ),
     rows=_rows,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tilth.base.settings import BadSettingError
 from tilth.model.delta import deleted_rows
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
@@ -17,6 +18,7 @@ def _rows(services: Services) -> Iterator[Row]:
     for table in services.catalog.tables.list():
         if not isinstance(table, TableDef):
             continue
+        pressure = _pressure(services, table)
         for partition in parts.partitions(table.uuid):
             visible = parts.visible(table.uuid, partition)
             files = {part.file.name for part in visible}
@@ -40,7 +42,16 @@ def _rows(services: Services) -> Iterator[Row]:
                 sum(part.bytes for part in visible),
                 max((part.name.level for part in visible), default=None),
                 time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
+                pressure.get(partition),
             )
+
+
+def _pressure(services: Services, table: TableDef) -> dict[str, str]:
+    try:
+        return services.catalog.throttle.judge(table)
+    except BadSettingError:
+        # One that an older version allowed; the INSERT says so.
+        return {}
 
 
 TABLE = SystemTable(
@@ -59,6 +70,7 @@ TABLE = SystemTable(
         ColumnDoc("bytes", INTEGER, "Size of the files of parts and segments."),
         ColumnDoc("max_level", INTEGER, "The largest number of merges that a row has been through."),
         ColumnDoc("last_insert", TIME, "When its newest rows were committed."),
+        ColumnDoc("insert_pressure", TEXT, "Why INSERTs wait or are refused, with the setting; NULL: they are not."),
     ),
     rows=_rows,
 )

@@ -27,20 +27,25 @@ def _rows(services: Services) -> Iterator[Row]:
             lease.snapshot_ts,
             time_of_hybrid(lease.snapshot_ts),
             lease.holder,
+            lease.client or None,
+            time_of_ms(lease.opened_ms),
             time_of_ms(lease.expires_ms),
         )
 
 
 TABLE = SystemTable(
     name="readers",
-    doc="One row for each snapshot that a query holds; garbage collection waits for it.",
+    doc="One row for each snapshot that a query, or a reader with a Spark session of its own, holds; garbage "
+    "collection waits for it.",
     columns=(
         ColumnDoc("id", TEXT, "The reader lease."),
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),
         ColumnDoc("snapshot_ts", INTEGER, "The snapshot's hybrid time."),
         ColumnDoc("snapshot", TIME, "The same as a time."),
-        ColumnDoc("holder", TEXT, "Who reads."),
+        ColumnDoc("holder", TEXT, "The server that opened it."),
+        ColumnDoc("client", TEXT, "Who reads, as `address:port (name)`; NULL: not known."),
+        ColumnDoc("opened", TIME, "Since when; NULL: not known."),
         ColumnDoc("expires", TIME, "When it ends unless it is renewed."),
     ),
     rows=_rows,

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilth.base.pressure import describe_pressure
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 
 
 def _rows(services: Services) -> Iterator[Row]:
     uptime = (services.clock.now_ms() - services.started_ms) / 1000
-    yield services.server, time_of_ms(services.started_ms), uptime
+    memory = services.memory.read()
+    yield (
+        services.server,
+        time_of_ms(services.started_ms),
+        uptime,
+        memory.used,
+        memory.hard,
+        describe_pressure(memory) or None,
+        services.memory.rejections,
+    )
 
 
 TABLE = SystemTable(
@@ -20,6 +30,10 @@ TABLE = SystemTable(
         ColumnDoc("name", TEXT, "The server."),
         ColumnDoc("started", TIME, "When it was started."),
         ColumnDoc("uptime_seconds", NUMBER, "For how long it has been up."),
+        ColumnDoc("memory_bytes", INTEGER, "Memory that it uses: its process and all below it, Spark's among them."),
+        ColumnDoc("memory_limit_bytes", INTEGER, "`memory_limit_hard_bytes`; NULL: there is no limit."),
+        ColumnDoc("memory_pressure", TEXT, "Why writes are slowed or refused for want of memory; NULL: they are not."),
+        ColumnDoc("memory_rejections", INTEGER, "Writes that were refused for that reason since the start."),
     ),
     rows=_rows,
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilth.base.hybrid import milliseconds
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.definitions import create_statement
+from tilth.sql.past import HISTORY_SETTING, history_seconds, mark_of
 from tilth.sql.services import Services
 from tilth.sql.system_tables.table import (
     INTEGER,
@@ -31,12 +33,22 @@ def _rows(services: Services) -> Iterator[Row]:
             list(relation.order_by) if isinstance(relation, TableDef) else [],
             list(relation.unique_key) if isinstance(relation, TableDef) else [],
             relation.ttl if isinstance(relation, TableDef) else None,
+            *_history(services, relation),
             len(services.catalog.mutations.pending(relation.uuid)) if isinstance(relation, TableDef) else None,
             *_view(services, relation),
             relation.comment,
             time_of_ms(relation.created_ms),
             create_statement(services, relation),
         )
+
+
+def _history(services: Services, relation: Relation) -> tuple[int | None, str | None]:
+    """Since when the table can be read, and the setting that decides it."""
+    if not isinstance(relation, TableDef):
+        return None, None
+    setting = f"{HISTORY_SETTING.name} = {history_seconds(relation):g}"
+    mark = mark_of(relation, services.clock)
+    return (None if mark is None else time_of_ms(max(milliseconds(mark), relation.created_ms))), setting
 
 
 def _content(services: Services, relation: Relation) -> tuple[object, ...]:
@@ -80,6 +92,8 @@ TABLE = SystemTable(
         ColumnDoc("sort_key", TEXTS, "Columns of ORDER BY."),
         ColumnDoc("unique_key", TEXTS, "Columns of UNIQUE KEY; empty: rows may repeat."),
         ColumnDoc("ttl", TEXT, "When rows expire; NULL: never."),
+        ColumnDoc("readable_since", TIME, "How far back AS OF can read it; NULL: it keeps no history."),
+        ColumnDoc("history_setting", TEXT, "The setting that decides this, and its value in seconds."),
         ColumnDoc("mutations_pending", INTEGER, "Mutations that are not done yet."),
         ColumnDoc("source", TEXT, "Of a view: the Kafka table that it reads."),
         ColumnDoc("target", TEXT, "Of a view: the table that it writes into."),

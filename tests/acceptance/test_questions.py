@@ -1,0 +1,277 @@
+"""The questions of docs/operate/questions.md, each asked with its statement in a node where much is wrong at once.
+
+One node serves all tests of this file, in their order: the last ones kill it. What takes a moment to show is asked
+again for a while.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.mess import Mess
+from tilth.base.errors import TilthError
+from tools.broker import JARS, Broker
+from tools.node_process import NodeProcess
+
+pytestmark = pytest.mark.acceptance
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "questions.md"
+SECTION = re.compile(r"^## (\d+)\. .*?```sql\n(.*?);\n```", re.MULTILINE | re.DOTALL)
+STATEMENTS = {int(number): statement for number, statement in SECTION.findall(PAGE.read_text())}
+SECONDS_MAX = 60
+
+# Any: a cell is whatever its column's type is in Python.
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def mess(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mess]:
+    folder = tmp_path_factory.mktemp("mess")
+    broker = Broker(folder / "broker", JARS, java_home)
+    node = NodeProcess(folder, settings={"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
+    made = Mess(node, broker)
+    try:
+        broker.start()
+        node.start()
+        node.wait_ready()
+        made.build()
+        yield made
+        made.close()
+    finally:
+        node.stop()
+        broker.stop()
+
+
+def asked(mess: Mess, statement: str) -> list[Row]:
+    result = mess.sql(statement)
+    return [dict(zip(result.names, row, strict=True)) for row in result.rows]
+
+
+def is_soon(at: datetime | None, *, within: float = 600) -> bool:
+    """Whether a time lies ahead, or just behind, and not far."""
+    if at is None:
+        return False
+    return timedelta(seconds=-10) <= at.astimezone(UTC) - datetime.now(UTC) <= timedelta(seconds=within)
+
+
+def is_recent(at: datetime | None, *, within: float = 10) -> bool:
+    return at is not None and datetime.now(UTC) - at.astimezone(UTC) <= timedelta(seconds=within)
+
+
+def stopped(rows: list[Row]) -> None:
+    [row] = rows
+    assert (row["service"], row["because"], row["until"]) == ("merge", "a copy is being made, ask Ann", None)
+    assert row["asked_by"]
+
+
+def damaged(rows: list[Row]) -> None:
+    told = next(row["reason"] for row in rows if "damaged" in row["reason"])
+    assert ".parquet" in told or "part all_" in told, told
+
+
+def full_disk(rows: list[Row]) -> None:
+    assert rows == [], "there is room"
+
+
+def unreached(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["state"] == "failed"
+    assert "waiting for the broker since" in row["reason"]
+    assert "127.0.0.1:1 " in row["reason"]
+    assert row["failures"] > 0
+    assert is_soon(row["next_attempt"], within=60)
+
+
+def poisoned(rows: list[Row]) -> None:
+    [row] = rows
+    assert (row["messages"], row["dead"], row["rows"]) == (7, 7, 0)
+    assert "broken messages, now dead letters: 7, all that were read" in row["reason"]
+    assert "JSON" in row["last_broken"]
+
+
+def back_off(rows: list[Row]) -> None:
+    found = {(row["table"], row["service"]): row for row in rows}
+    for key in (("mutated", "mutate"), ("unreached_topic", "consume")):
+        assert found[key]["failures"] > 0
+        assert is_soon(found[key]["next_attempt"])
+    assert ("stopped", "merge") not in found
+
+
+def mutated(rows: list[Row]) -> None:
+    [row] = rows
+    assert "no such price" in row["latest_fail_reason"]
+    assert row["latest_failed_part"].startswith("all_")
+    assert row["parts_to_do"] == 1
+
+
+def pinned(rows: list[Row]) -> None:
+    held = [row for row in rows if str(row["held_by"]).startswith("reader ")]
+    assert len(held) == 2
+    for row in held:
+        assert re.search(r"opened at 20\d\d-.* UTC by 127\.0\.0\.1:\d+ \(report-builder\) on server ", row["reason"])
+        assert is_soon(row["until"], within=700)
+
+
+def crowded(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["insert_pressure"] == "refused: 5 parts, parts_to_throw_insert = 5"
+    assert "disable_compaction" in row["reason"]
+
+
+def memory(rows: list[Row]) -> None:
+    [row] = rows
+    assert 0 < row["memory_bytes"] < row["memory_limit_bytes"]
+    assert row["memory_pressure"] is None
+
+
+def dropped(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["bytes"] > 0
+    assert row["undrop"] == "UNDROP TABLE shop.dropped"
+    assert is_soon(row["kept_until"], within=10 * 86_400)
+
+
+def young(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["history_setting"] == "tablet_history_max_age_sec = 60"
+    assert is_recent(row["readable_since"], within=75)
+
+
+def slow(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["slowest_view"] == "shop.slow_view"
+    assert 0.3 < row["slowest_view_share"] <= 1
+    [view] = row["view_seconds"]
+    assert float(view.removeprefix("shop.slow_view=")) <= row["last_round_seconds"]
+
+
+def lagging(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["bounded_by"] == "kafka_max_block_size"
+    assert row["rate"] > 0
+    assert row["seconds_left"] == pytest.approx(row["lag"] / row["rate"], rel=0.5)
+
+
+def idle_and_stuck(rows: list[Row]) -> None:
+    idle, stuck = rows
+    assert (idle["activity"], idle["lag"], idle["round_running_seconds"]) == ("idle", 0, None)
+    assert is_recent(idle["last_poll"])
+    assert (stuck["activity"], stuck["lag"]) == ("reading", 1)
+    assert stuck["round_running_seconds"] > 10
+    assert "its round has been under way for" in stuck["reason"]
+
+
+def expiring(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["state"] == "lone"
+    assert "some of its rows expired from 2020-01-02" in row["reason"]
+
+
+def unknown(rows: list[Row]) -> None:
+    near, far = (row["error"] for row in rows if "unmade" in row["text"])
+    assert "did you mean: old_parts_lifetime" in near
+    assert "SHOW SETTINGS lists" in far
+
+
+def large(rows: list[Row]) -> None:
+    assert len(rows) == 3
+    for row in rows:
+        assert "too large to be merged" in row["reason"]
+        assert "max_bytes_to_merge_at_max_space_in_pool = 1.5 KiB" in row["reason"]
+
+
+def killed(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["is_killed"]
+    assert (row["parts_done"], row["parts_to_do"]) == (0, 1)
+    assert "KILL MUTATION by query " in row["state_reason"]
+
+
+def paused(rows: list[Row]) -> None:
+    [row] = rows
+    assert (row["switch"], row["because"]) == ("stopped", "the disk is slow")
+    assert is_soon(row["until"])
+    assert row["next_wakeup"] is None or row["next_wakeup"] >= row["until"]
+
+
+def blocked(rows: list[Row]) -> None:
+    [row] = rows
+    assert (row["activity"], row["uncommitted"], row["lag"]) == ("open_transaction", 5, 5)
+    assert "behind an open transaction since" in row["reason"]
+
+
+def workers(rows: list[Row]) -> None:
+    [row] = rows
+    assert row["state"] == "alive"
+    assert not row["reason"]
+    assert is_recent(row["last_answer"])
+
+
+ANSWERS: dict[int, Callable[[list[Row]], None]] = dict(
+    enumerate(
+        (
+            *(stopped, damaged, full_disk, unreached, poisoned, back_off, mutated, pinned, crowded, memory, dropped),
+            *(young, slow, lagging, idle_and_stuck, expiring, unknown, large, killed, paused, blocked, workers),
+        ),
+        start=1,
+    )
+)
+
+
+def test_the_page_has_every_question() -> None:
+    assert sorted(STATEMENTS) == sorted(ANSWERS) == list(range(1, 23))
+
+
+#: What lasts only for a while is asked first, what needs a free core of Spark last.
+ORDER = (15, 14, *(number for number in sorted(ANSWERS) if number not in (15, 14, 6, 7)), 7, 6)
+
+
+@pytest.mark.parametrize("number", ORDER)
+def test_one_statement_answers(mess: Mess, number: int) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            ANSWERS[number](asked(mess, STATEMENTS[number]))
+            return
+        except (AssertionError, StopIteration, TypeError, ValueError):
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
+
+
+def test_leases_of_queries_end_with_their_process_and_memory_pressure_has_a_reason(mess: Mess) -> None:
+    """A node is killed while it reads, and comes back with little memory allowed."""
+    readers = "SELECT database, table, client, opened, holder FROM system.readers ORDER BY table"
+
+    def read_long() -> None:
+        # It ends with the node.
+        with pytest.raises(TilthError):
+            mess.sql("SELECT sum(length(s) + r.id) FROM shop.quick CROSS JOIN range(400000000000) AS r")
+
+    reading = threading.Thread(target=read_long, daemon=True)
+    reading.start()
+    deadline = time.monotonic() + SECONDS_MAX
+    while len(found := asked(mess, readers)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert [row["table"] for row in found] == ["pinned", "quick"]
+    assert "127.0.0.1:" in found[1]["client"]
+    assert is_recent(found[1]["opened"], within=SECONDS_MAX)
+    mess.node.kill()
+    reading.join(SECONDS_MAX)
+    mess.node.change_settings({"memory_limit_hard_bytes": str(64 << 20)})
+    mess.node.start()
+    mess.node.wait_ready()
+    # The reader outside goes on; the query has ended with its process.
+    assert [row["table"] for row in asked(mess, readers)] == ["pinned"]
+    [row] = asked(mess, STATEMENTS[10])
+    assert row["memory_pressure"].startswith("every write is refused: ")
+    assert "memory_limit_hard_bytes = 64.0 MiB" in row["memory_pressure"]
+    assert "memory_limit_soft_percentage" in row["memory_pressure"]
