@@ -118,7 +118,7 @@ def test_nothing_to_change(text: str) -> None:
         ("MODIFY COLUMN v Int16", "BAD_ALTER", "might be lost"),
         ("MODIFY COLUMN v String", "BAD_ALTER", "might be lost"),
         ("MODIFY COLUMN v Int32 NOT NULL", "BAD_ALTER", "cannot become NOT NULL"),
-        ("MODIFY COLUMN s String NOT NULL DEFAULT NULL", "BAD_ALTER", "no default"),
+        ("MODIFY COLUMN s String NOT NULL DEFAULT NULL", "BAD_ALTER", "cannot be NULL"),
         ("DROP COLUMN k", "BAD_ALTER", "ORDER BY"),
         ("RENAME COLUMN k TO kk", "BAD_ALTER", "ORDER BY"),
         ("MODIFY COLUMN k Int64", "BAD_ALTER", "ORDER BY"),
