@@ -10,13 +10,14 @@ copied before parts are read (POLICIES.md 3.1); bytes first, truth second.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
 from tilth.base.retry import Retry
+from tilth.base.units import show_bytes
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
@@ -27,11 +28,14 @@ from tilth.maintenance.ops.merge_explain import MergeMoment, explain_history, ex
 from tilth.maintenance.ops.merge_work import Merge, MergeRecipe
 from tilth.maintenance.ops.sources import PartsNow, changes_of, parts_now
 from tilth.maintenance.owner import Owner
+from tilth.maintenance.places import RewritePlaces
 from tilth.maintenance.policy import (
     EVENTS_MAX,
+    BackOff,
     Effort,
     MergeSelection,
     MergeSpec,
+    PartitionStats,
     PartitionStrategy,
     Refusal,
     Rotation,
@@ -90,6 +94,7 @@ class MergeOp:
         owner: Owner,
         cleaner: Cleaner,
         workers: Callable[[], int],
+        places: RewritePlaces,
         told: Callable[[str, str], None],
         tally: Tally,
         translator: Translator = translation_of,
@@ -115,11 +120,14 @@ class MergeOp:
             translator=translator,
         )
         self._workers = workers
+        self._places = places
         self._told = told
         self._tally = tally
         self._rotation = Rotation()
-        self._postponed: dict[str, float] = {}
+        self._postponed: dict[str, BackOff] = {}
         self._pending: list[Merge] = []
+        #: The one of them that the last look at what could run was about.
+        self._next: Merge | None = None
         self._running = 0
         self._failures = PartitionFailures(self.kind, watch)
         self._visible_bytes: dict[str, float] = {}
@@ -206,9 +214,14 @@ class MergeOp:
         if self._is_look_due(now_ms):
             self._look(now_ms)
         with self._watch.lock:
-            spec = self._pending[0].spec if self._pending else None
-        if spec is None:
+            first = self._next = self._first_allowed()
+            waiting = self._pending[0].spec if self._pending else None
+        if waiting is None:
             return OpStats.idle("nothing worth merging")
+        if first is None:
+            kept = "the last place is kept for small merges while rows come in"
+            return OpStats.idle(f"{waiting.partition}: {show_bytes(waiting.size)} are to be merged, {kept}")
+        spec = first.spec
         # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
         if room == 0:
@@ -222,9 +235,10 @@ class MergeOp:
 
     def prepare(self) -> Prepared | NotPrepared:
         with self._watch.lock:
-            if not self._pending:
+            taken, self._next = self._next, None
+            if taken is None or taken not in self._pending:
                 return NotPrepared("no merge is waiting")
-            taken = self._pending.pop(0)
+            self._pending.remove(taken)
         merge = self._with_sources(taken)
         if merge is None:
             return NotPrepared(f"{taken.spec.partition}: the parts are not visible any more")
@@ -277,8 +291,8 @@ class MergeOp:
                 waiting=frozenset(name for merge in self._pending for name in merge.spec.parts),
                 failures=self._failures.all(),
                 postponed={
-                    name: since + self._watch.knobs.merge_partitions.postpone_time
-                    for name, since in self._postponed.items()
+                    name: each.since + self._watch.knobs.merge_partitions.postpone_time
+                    for name, each in self._postponed.items()
                 },
             )
         there = parts_now(self._catalog, self._watch.uuid)
@@ -332,9 +346,11 @@ class MergeOp:
     # --- looking ---
 
     def _is_look_due(self, now_ms: int) -> bool:
+        if self._is_fruitful and not self._pending:
+            # While looks lead to merges, the next one follows at once.
+            return True
         if self._has_news:
-            # While looks lead to merges, the next one follows the last merge at once.
-            return (self._is_fruitful and not self._pending) or now_ms - self._looked_ms >= LOOK_BUSY_MS
+            return now_ms - self._looked_ms >= LOOK_BUSY_MS
         return not self._pending and now_ms >= self._next_look_ms
 
     def _look(self, now_ms: int) -> None:
@@ -357,14 +373,16 @@ class MergeOp:
         being = self._watch.taken.now()
         with self._watch.lock:
             stats = dict(self._watch.stats)
-        everything = self._catalog.parts.partitions(self._watch.uuid)
+        counts = self._catalog.parts.counts(self._watch.uuid)
+        everything = list(counts)
         if settings.strategy is PartitionStrategy.PARTS:
-            stats = self._choice.with_counts(stats, self._catalog.parts.counts(self._watch.uuid))
+            stats = self._choice.with_counts(stats, counts)
         chosen = select_for_merge(
             stats,
             all_partitions=everything,
             expired=failing.keys(),
             postponed=self._postponed,
+            counts=counts,
             rotation=self._rotation,
             is_ready=True,
             settings=settings,
@@ -389,9 +407,9 @@ class MergeOp:
                 changes |= members.changes
         found = self._choice.select(parts, changes, being_merged=being, effort=Effort.NORMAL, now_ms=now_ms)
         selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
-        self._remember(selection, everything=everything, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
+        self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
-        self._is_fruitful = bool(selection.specs)
+        self._is_fruitful = bool(selection.specs[:room])
         for spec in selection.specs[:room]:
             merge = self._take(spec)
             if merge is not None:
@@ -409,7 +427,8 @@ class MergeOp:
         self,
         selection: MergeSelection,
         *,
-        everything: Sequence[str],
+        counts: Mapping[str, int],
+        stats: Mapping[str, PartitionStats],
         partitions: Sequence[str],
         parts: Sequence[Part],
         now_ms: int,
@@ -420,11 +439,12 @@ class MergeOp:
         self._postponed = postpone(
             self._postponed,
             [*empty, *postponed],
+            stats=stats,
             now=now_ms / 1000,
             postpone_time=self._watch.knobs.merge_partitions.postpone_time,
         )
         wanted = {spec.partition for spec in selection.specs}
-        known, looked_at = set(everything), set(partitions)
+        known, looked_at = counts.keys(), set(partitions)
         self._failures.keep(lambda name, _: name in known and (name not in looked_at or name in wanted))
         before = self._refusals
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
@@ -448,6 +468,11 @@ class MergeOp:
     def _take(self, spec: MergeSpec) -> Merge | None:
         """None when another merge has taken one of the parts meanwhile."""
         return Merge(spec=spec) if self._watch.taken.take(spec.parts) else None
+
+    def _first_allowed(self) -> Merge | None:
+        """The best merge that may start now. Hold the table's lock."""
+        bytes_max = self._places.merge_bytes_max()
+        return next((each for each in self._pending if bytes_max is None or each.spec.size <= bytes_max), None)
 
     def _give_back(self, merge: Merge) -> None:
         self._watch.taken.give_back(merge.spec.parts)
