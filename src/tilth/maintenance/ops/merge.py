@@ -24,8 +24,15 @@ from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.attempt import Attempts, Translator, translation_of
 from tilth.maintenance.ops.failures import PartitionFailures
 from tilth.maintenance.ops.merge_choice import MergeChoice
-from tilth.maintenance.ops.merge_explain import MergeMoment, explain_history, explain_now, policy_named
-from tilth.maintenance.ops.merge_work import Merge, MergeRecipe
+from tilth.maintenance.ops.merge_explain import (
+    MergeMoment,
+    explain_damaged,
+    explain_held,
+    explain_history,
+    explain_now,
+    policy_named,
+)
+from tilth.maintenance.ops.merge_work import Merge, MergeRecipe, is_repeated
 from tilth.maintenance.ops.sources import PartsNow, changes_of, parts_now
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.places import RewritePlaces
@@ -49,6 +56,7 @@ from tilth.maintenance.state import (
     ServiceState,
     ServiceWork,
     is_failure,
+    newest,
     rule_of,
     service_told,
 )
@@ -260,7 +268,7 @@ class MergeOp:
                 self._running -= 1
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        failure = self._failures.newest()
+        failure = newest(each for each in (self._failures.newest(), self._watch.damaged.newest()) if each is not None)
         with self._watch.lock:
             running, waiting = self._running, len(self._pending)
             refusals = list(self._refusals.values())
@@ -285,25 +293,41 @@ class MergeOp:
         now_ms = self._clock.now_ms()
         with self._watch.lock:
             being = self._watch.taken.now()
+            damaged = self._watch.damaged.left_out(now_ms)
             moment = MergeMoment(
                 now_ms=now_ms,
                 next_look_ms=self._next_look_ms,
                 waiting=frozenset(name for merge in self._pending for name in merge.spec.parts),
                 failures=self._failures.all(),
+                damaged=self._watch.damaged.all(),
                 postponed={
                     name: each.since + self._watch.knobs.merge_partitions.postpone_time
                     for name, each in self._postponed.items()
                 },
             )
         there = parts_now(self._catalog, self._watch.uuid)
-        candidates = self._choice.explain(there.parts, there.changes, being_merged=being, policy=wanted, now_ms=now_ms)
+        candidates = self._choice.explain(
+            there.parts, there.changes, being_merged=being | damaged, policy=wanted, now_ms=now_ms
+        )
         merging = [part for part in there.parts if str(part.name) in being and not part.is_segment]
-        rows = explain_now(candidates, merging, moment)
+        left_out = [part for part in there.parts if str(part.name) in damaged - being]
+        rows = [*explain_now(candidates, merging, moment), *explain_damaged(left_out, moment)]
+        why, until_ms = self._held(now_ms)
+        if why:
+            rows = explain_held(rows, why, until_ms)
         if policy is None:
             return rows
         events = self._catalog.part_log.recent(table=self._watch.uuid, limit=EVENTS_MAX)
         found = replay(events, ask=self._choice.asking(wanted), keys_of=self._choice.keys_of)
         return rows + explain_history(found, wanted)
+
+    def _held(self, now_ms: int) -> tuple[str, int]:
+        """Why no merge begins in the background, empty where some may; and until when, 0: until somebody says so."""
+        switch = self._watch.switch(self.service, now_ms)
+        if switch is not None and not self._watch.is_on(self.service, now_ms):
+            because = f" ({switch.because})" if switch.because else ""
+            return f"merges are {switch.state.value} by the user{because}", switch.until_ms
+        return (_DISABLED, 0) if self._watch.knobs.merge.is_disabled else ("", 0)
 
     def separated(self, partitions: Sequence[str]) -> str:
         """Which of these partitions a pending mutation keeps in several parts; empty if none."""
@@ -321,25 +345,31 @@ class MergeOp:
         Returns sources, rows and bytes of each merge. Raises the error of a merge that failed.
         """
         done: list[tuple[int, int, int]] = []
+        #: Blocks of parts that were written anew alone: as time goes on, more of their rows expire.
+        rewritten: set[tuple[int, int]] = set()
         while not self._is_cancelled.is_set():
             being = self._watch.taken.now()
             there = self._parts(partition)
+            now_ms = self._clock.now_ms()
+            left_out = being | self._watch.damaged.left_out(now_ms)
             selection = self._choice.select(
-                there.parts, there.changes, being_merged=being, effort=effort, now_ms=self._clock.now_ms()
+                there.parts, there.changes, being_merged=left_out, effort=effort, now_ms=now_ms
             )
-            if not selection.specs:
+            specs = [spec for spec in selection.specs if not is_repeated(spec, there, rewritten)]
+            if not specs:
                 is_busy = any(str(part.name) in being for part in there.parts)
                 if not is_busy or self._clock.now_ms() >= deadline_ms:
                     return done
                 self._watch.taken.wait()
                 self._resolve_unknown()
                 continue
-            taken = self._take(selection.specs[0])
+            taken = self._take(specs[0])
             merge = None if taken is None else self._with_sources(taken)
             if merge is None:
                 continue
             self.perform(Prepared(about="optimize", work=merge))
             sources = merge.sources
+            rewritten.update(part.name.blocks for part in sources if merge.spec.is_lone)
             done.append((len(sources), sum(part.rows for part in sources), sum(part.bytes for part in sources)))
         return done
 
@@ -370,7 +400,7 @@ class MergeOp:
         # Older choices give way: with more parts there are better ranges.
         self._release_pending()
         settings = self._watch.knobs.merge_partitions
-        being = self._watch.taken.now()
+        left_out = self._watch.taken.now() | self._watch.damaged.left_out(now_ms)
         with self._watch.lock:
             stats = dict(self._watch.stats)
         counts = self._catalog.parts.counts(self._watch.uuid)
@@ -392,20 +422,25 @@ class MergeOp:
         self._rotation = chosen.rotation
         self._seen.update(chosen.partitions)
         self._next_look_ms = min(
-            [self._quiet_look_ms(now_ms, everything), *(failure.until_ms for failure in failing.values())]
+            [
+                self._quiet_look_ms(now_ms, everything),
+                *(failure.until_ms for failure in failing.values()),
+                *self._watch.damaged.next_try_ms(now_ms),
+            ]
         )
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[Refusal] = []
         for partition in chosen.partitions:
             members = self._parts(partition)
+            self._watch.damaged.keep(partition, {str(part.name) for part in members.parts})
             self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
             if self._choice.is_expired(members.parts, now_ms):
                 expired.append(Refusal(partition=partition, reason="all its rows have expired", should_postpone=True))
             else:
                 parts += members.parts
                 changes |= members.changes
-        found = self._choice.select(parts, changes, being_merged=being, effort=Effort.NORMAL, now_ms=now_ms)
+        found = self._choice.select(parts, changes, being_merged=left_out, effort=Effort.NORMAL, now_ms=now_ms)
         selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
         self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
@@ -514,13 +549,14 @@ class MergeOp:
         try:
             told = self._attempts.perform(merge)
             self._failures.succeeded(partition)
+            self._watch.damaged.read(merge.spec.parts)
             return told
         except UnknownOutcomeError:
             keeps_parts = True
             raise
         # Whatever it was, it is told.
         except Exception as error:
-            self._missed(partition, error)
+            self._missed(merge, error)
             raise
         finally:
             if not keeps_parts:
@@ -530,12 +566,16 @@ class MergeOp:
     def _resolve_unknown(self) -> None:
         for merge, error in self._attempts.resolve():
             if error is not None:
-                self._missed(merge.spec.partition, error)
+                self._missed(merge, error)
             self._give_back(merge)
             self._notice()
 
-    def _missed(self, partition: str, error: Exception) -> None:
-        """What follows from a merge that did not land; a failure stands in `system.bg_threads` and waits."""
+    def _missed(self, merge: Merge, error: Exception) -> None:
+        """What follows from a merge that did not land; a failure stands in `system.bg_threads` and waits.
+
+        Where a file of one part is damaged, that part alone waits.
+        """
+        partition, now_ms = merge.spec.partition, self._clock.now_ms()
         if isinstance(error, TaskCancelledError):
             # By a drop or a stop of the server.
             self._told(partition, "the merge was cancelled")
@@ -547,7 +587,11 @@ class MergeOp:
             if rule_of(error) is Retry.STOP:
                 self._release_pending()
             return
-        self._failures.failed(partition, error, self._clock.now_ms())
+        name = self._watch.damaged.found(error, merge.sources, merge.changes, now_ms)
+        if name is None:
+            self._failures.failed(partition, error, now_ms)
+        else:
+            self._told(partition, f"part {name} is left out: {error}")
 
 
 def _work_of(prepared: Prepared) -> Merge:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilth.maintenance.policy.gc import GcSettings, Verdict
-from tilth.model.part import Bound, Part
+from tilth.model.part import Bound, ColumnRange, Part
 from tilth.model.table import Column, TableDef, Transform, TransformKind
 from tilth.model.ttl import Ttl, ends_ms, expired_below, read_ttl
 from tilth.model.types import Kind, Simple
@@ -96,6 +96,12 @@ def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings:
     return end.last is not None and end.last < table.below(now_ms)
 
 
+def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
+    """Whether the part says that some of its rows have expired; False where it does not tell."""
+    known = _range_of(table, part)
+    return known is not None and isinstance(known.low, int) and known.low < table.below(now_ms)
+
+
 def last_of_key(table: TableTtl, values: Sequence[Bound]) -> int | None:
     """The largest value of the TTL's column that rows of a partition with these values can have; none: not bounded."""
     is_date = table.column.type == Simple(Kind.DATE)
@@ -142,15 +148,20 @@ def _last_of_day(day: int, *, is_date: bool) -> int:
 
 
 def _last_of_part(table: TableTtl, part: Part) -> int | None:
-    """By the range that was noted when the part was written, if it is of the same column; rows without value stay."""
+    """By the range that was noted when the part was written; rows without value stay."""
+    known = _range_of(table, part)
+    if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):
+        return None
+    return known.high
+
+
+def _range_of(table: TableTtl, part: Part) -> ColumnRange | None:
+    """The range of the TTL's column, if it is of the same column as now."""
     schema = table.definition.schema_of(part.schema_version)
     column = None if schema is None else next((one for one in schema.columns if one.id == table.column.id), None)
     if column is None or column.type != table.column.type:
         return None
-    known = part.ranges.get(column.name)
-    if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):
-        return None
-    return known.high
+    return part.ranges.get(column.name)
 
 
 def _told(at_ms: int) -> str:
