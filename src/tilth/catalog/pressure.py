@@ -17,6 +17,7 @@ from tilth.catalog.settings import (
     MAX_DELAY_TO_INSERT,
     MAX_PARTS_IN_TOTAL,
     PARTS_TO_DELAY_INSERT,
+    PARTS_TO_SLOW_ROUNDS,
     PARTS_TO_THROW_INSERT,
     PRESSURE_SETTINGS,
 )
@@ -36,6 +37,7 @@ class PressureSettings:
     throw: int = PARTS_TO_THROW_INSERT.default
     max_delay_seconds: float = MAX_DELAY_TO_INSERT.default
     total: int = MAX_PARTS_IN_TOTAL.default
+    rounds: int = PARTS_TO_SLOW_ROUNDS.default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +47,13 @@ class InsertDelay:
     milliseconds: float
     partition: str
     parts: int
+    #: What it has so many of.
+    noun: str = "parts"
 
     @property
     def reason(self) -> str:
         """`1,200 parts in partition 20240101`."""
-        return f"{self.parts:,} parts in partition {self.partition}"
+        return f"{self.parts:,} {self.noun} in partition {self.partition}"
 
 
 def pressure_settings(given: Mapping[str, str]) -> PressureSettings:
@@ -70,6 +74,7 @@ def pressure_settings(given: Mapping[str, str]) -> PressureSettings:
         throw=throw,
         max_delay_seconds=value_of(values, MAX_DELAY_TO_INSERT),
         total=value_of(values, MAX_PARTS_IN_TOTAL),
+        rounds=value_of(values, PARTS_TO_SLOW_ROUNDS),
     )
 
 
@@ -85,6 +90,16 @@ def insert_delay_ms(parts: int, *, delay: int, throw: int, max_delay_seconds: fl
         return 0.0
     share = (parts - delay + 1) / ((throw or 2 * delay) - delay)
     return float((max_delay_seconds * 1000) ** min(share, 1.0))
+
+
+def round_delay_ms(unmerged: int, *, rounds: int, max_delay_seconds: float) -> float:
+    """How long a round waits that writes into a partition with so many parts that no merge has touched yet.
+
+    It rises in even steps from `rounds` parts on, to the longest wait at twice as many. A limit of 0 is none.
+    """
+    if not rounds or unmerged < rounds:
+        return 0.0
+    return max_delay_seconds * 1000 * min(1.0, (unmerged - rounds + 1) / rounds)
 
 
 def check_counts(counts: Mapping[str, int], partitions: Iterable[str], settings: PressureSettings) -> None:

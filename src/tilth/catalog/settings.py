@@ -66,6 +66,18 @@ MAX_DELAY_TO_INSERT = Setting(
     doc="The longest wait of one write, reached just below parts_to_throw_insert. Longer: merges catch up with more "
     "eager writers. Shorter: a writer is refused sooner instead.",
 )
+PARTS_TO_SLOW_ROUNDS = Setting(
+    name="parts_to_slow_rounds",
+    scope=Scope.TABLE,
+    default=12,
+    parse=int,
+    check=lambda parts: parts >= 0,
+    allowed="0 or more",
+    unit="parts",
+    doc="Parts of a partition that no merge has touched yet from which on a consumer's round waits before it begins, "
+    "if the last one wrote there; longest at twice as many. Rounds become fewer and larger. More: rows are seen sooner "
+    "while merges fall behind. Less: merges keep up with faster topics. 0: never.",
+)
 MAX_PARTS_IN_TOTAL = Setting(
     name="max_parts_in_total",
     scope=Scope.TABLE,
@@ -80,5 +92,5 @@ MAX_PARTS_IN_TOTAL = Setting(
 )
 
 PRESSURE_SETTINGS = SettingGroup(
-    (PARTS_TO_DELAY_INSERT, PARTS_TO_THROW_INSERT, MAX_DELAY_TO_INSERT, MAX_PARTS_IN_TOTAL)
+    (PARTS_TO_DELAY_INSERT, PARTS_TO_THROW_INSERT, MAX_DELAY_TO_INSERT, PARTS_TO_SLOW_ROUNDS, MAX_PARTS_IN_TOTAL)
 )

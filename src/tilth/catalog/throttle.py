@@ -10,12 +10,12 @@ from collections.abc import Collection
 from tilth.base.clock import Clock
 from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.parts import Parts
-from tilth.catalog.pressure import InsertDelay, check_counts, pressure_settings, worst_delay
+from tilth.catalog.pressure import InsertDelay, check_counts, pressure_settings, round_delay_ms, worst_delay
 from tilth.catalog.requirements import PartsBelow
 from tilth.catalog.services import Services
 from tilth.catalog.settings import MAX_PARTS_IN_TOTAL, PARTS_TO_THROW_INSERT
 from tilth.catalog.stats import Counters
-from tilth.model.service import ALL_TABLES, ServiceKind, SwitchState, switches_in_force
+from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
 
 #: Facts of a refusal that are settings.
@@ -76,6 +76,25 @@ class Throttle:
             self._counters.count_delay(found.milliseconds / 1000)
         return found
 
+    def round_delay(self, table: TableDef, partitions: Collection[str]) -> InsertDelay | None:
+        """How long a round of a consumer waits that writes into these partitions, counted as such; None: not at all.
+
+        Beside what every write waits, it waits for merges that fall behind, unless the user has stopped them.
+        """
+        found = self.delay(table, partitions)
+        settings = pressure_settings(table.settings)
+        if not settings.rounds or self._are_merges_stopped(table):
+            return found
+        for partition in partitions:
+            unmerged = sum(
+                part.name.level == 0 and not part.is_segment for part in self._parts.visible(table.uuid, partition)
+            )
+            wait = round_delay_ms(unmerged, rounds=settings.rounds, max_delay_seconds=settings.max_delay_seconds)
+            if wait > (0.0 if found is None else found.milliseconds):
+                noun = "parts that wait for a merge"
+                found = InsertDelay(milliseconds=wait, partition=partition, parts=unmerged, noun=noun)
+        return found
+
     def check(self, table: TableDef, partitions: Collection[str]) -> None:
         """Refuses before anything is written what the commit would refuse. Raises TooManyPartsError."""
         try:
@@ -90,12 +109,21 @@ class Throttle:
         settings = pressure_settings(table.settings)
         return PartsBelow(table=table.uuid, per_partition=settings.throw, total=settings.total)
 
+    def _are_merges_stopped(self, table: TableDef) -> bool:
+        """Whether waiting would help nobody."""
+        return self._stopped_by(table) is not None
+
+    def _stopped_by(self, table: TableDef) -> Switch | None:
+        """The switch by which the user has stopped the table's merges; None: they may run."""
+        told = [each for each in self._services.all() if each.table in (table.uuid, ALL_TABLES)]
+        switch = switches_in_force(told, now_ms=self._clock.now_ms()).get(ServiceKind.MERGE)
+        return None if switch is None or switch.state is SwitchState.RUNNING else switch
+
     def _why_unmerged(self, table: TableDef) -> str:
         """Empty unless the user has stopped the merges that would make room."""
         now_ms = self._clock.now_ms()
-        told = [each for each in self._services.all() if each.table in (table.uuid, ALL_TABLES)]
-        switch = switches_in_force(told, now_ms=now_ms).get(ServiceKind.MERGE)
-        if switch is None or switch.state is SwitchState.RUNNING:
+        switch = self._stopped_by(table)
+        if switch is None:
             return ""
         rest = f" for {(switch.until_ms - now_ms) / 1000:.0f} s more" if switch.until_ms else ""
         because = f" ({switch.because})" if switch.because else ""

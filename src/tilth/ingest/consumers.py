@@ -309,7 +309,7 @@ class Consumers:
             table, partitions = self._catalog.tables.by_id(uuid), known.partitions.get(uuid)
             if not partitions or not isinstance(table, TableDef):
                 continue
-            delay = self._catalog.throttle.delay(table, partitions)
+            delay = self._catalog.throttle.round_delay(table, partitions)
             if delay is not None and (worst is None or delay.milliseconds > worst.milliseconds):
                 worst = delay
         with self._lock:

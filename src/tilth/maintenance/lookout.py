@@ -20,7 +20,7 @@ from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.maintenance.workload import WorkloadSettings, flush_score, merge_score
 
 #: How long one turn looks at tables before it chooses; the others come in the next turn.
-LOOK_SECONDS_MAX = 0.05
+LOOK_SECONDS_MAX = 0.01
 #: What an op that waits for its turn says of itself is asked anew after this, or when something has changed.
 LOOK_AGAIN_MS = 1_000
 

@@ -35,6 +35,7 @@ from tilth.maintenance.ops.mutate import MutateOp
 from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.maintenance.optimize import optimize_table
 from tilth.maintenance.owner import Owner
+from tilth.maintenance.places import REWRITES, RewritePlaces
 from tilth.maintenance.record import Record
 from tilth.maintenance.registry import Registry, TableOps
 from tilth.maintenance.runs import Runs, Slot
@@ -118,6 +119,11 @@ class MaintenanceManager:
             catalog, build or self._build, refused=lambda table, reason: self._record.refused("", table, reason)
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
+        self._places = RewritePlaces(
+            clock,
+            places=dispatcher.yielding_places(WRITE_WAREHOUSE),
+            running=lambda: self._runs.of_kinds(REWRITES),
+        )
         self._lookout = Lookout(clock, self._looks, settings.workload)
         self._memory = MemoryMeter(
             clock,
@@ -382,6 +388,7 @@ class MaintenanceManager:
         is_first = not self._feed.has_begun
         events, is_all = self._feed.news(now_ms)
         for event in events:
+            self._places.observe(event)
             table = self._registry.find(event.table)
             if table is None:
                 # A table that nobody told of, or one that was dropped.
@@ -404,7 +411,7 @@ class MaintenanceManager:
         views: list[OpView] = []
         if free > 0:
             self._lookout.look(self._registry.all())
-            views = self._lookout.views()
+            views = self._startable(self._lookout.views())
         choice = choose(
             views,
             free_workers=free,
@@ -440,6 +447,12 @@ class MaintenanceManager:
         )
         self._runs.begin(slot, prepared)
         return choice
+
+    def _startable(self, views: list[OpView]) -> list[OpView]:
+        """Those whose work would not only wait for a place at the warehouse."""
+        if self._places.is_free():
+            return views
+        return [view for view in views if self._lookout.found(view.name)[1].kind not in REWRITES]
 
     def _free_slots(self) -> int:
         if self._stopping.is_set():
@@ -492,6 +505,7 @@ class MaintenanceManager:
                 owner=self._owner,
                 cleaner=self._cleaner,
                 workers=self._workers,
+                places=self._places,
                 told=told(OpKind.MERGE),
                 tally=self._tally,
                 translator=self._translator,

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
-from tilth.maintenance.op import Op, Prepared
+from tilth.maintenance.op import Op, OpKind, Prepared
 from tilth.maintenance.stats import OpRun
 
 _log = Log("maintenance")
@@ -56,6 +56,11 @@ class Runs:
     def count(self) -> int:
         """Slots that are taken."""
         return len(self._slots)
+
+    def of_kinds(self, kinds: Collection[OpKind]) -> int:
+        """Slots that ops of these kinds have."""
+        with self._lock:
+            return sum(slot.op.kind in kinds for slot in self._slots.values())
 
     def of_table(self, uuid: str) -> int:
         """Slots that its ops have."""

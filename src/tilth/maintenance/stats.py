@@ -99,10 +99,12 @@ class MergeCandidateRow:
     bytes: int
     #: Lower is better; 0 where there is no score. Of key_range it is the gain with its sign turned.
     score: float
-    #: `running`, `waiting`, `would run`, `lost`, `refused`, `lone`, `failed`; of a history `replayed`, `summary`.
+    #: `running`, `waiting`, `would run`, `lost`, `refused`, `lone`, `failed`, `damaged`, `stopped`; of a history
+    #: `replayed`, `summary`.
     state: str
     reason: str
-    #: Milliseconds since 1970; 0: at the next look. Of a history: when it would have been merged.
+    #: Milliseconds since 1970; 0: at the next look, or when somebody starts merges again. Of a history: when it would
+    #: have been merged.
     next_attempt_ms: int
     #: Whether the policy allows it, though others may go first.
     is_allowed: bool = False

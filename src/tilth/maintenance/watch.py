@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tilth.base.settings import value_of
+from tilth.maintenance.damaged import DamagedParts
 from tilth.maintenance.knobs import (
     gc_partition_settings,
     gc_settings,
@@ -67,8 +68,8 @@ def _knobs(given: frozenset[tuple[str, str]]) -> TableKnobs:
 
 
 class TableWatch:
-    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `taken` and
-    `mutations`."""
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `taken`,
+    `damaged` and `mutations`."""
 
     def __init__(self, definition: TableDef) -> None:
         self.uuid = definition.uuid
@@ -77,6 +78,8 @@ class TableWatch:
         self.lock = threading.RLock()
         #: The parts that waiting or running work has for itself.
         self.taken = TakenParts(self.lock)
+        #: Parts that merges and compactions of deltas leave out.
+        self.damaged = DamagedParts(self.lock)
         #: Entries that some part may still need, oldest first; replaced as a whole.
         self.mutations: tuple[Mutation, ...] = ()
         self.stats: dict[str, PartitionStats] = {}

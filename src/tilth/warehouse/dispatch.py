@@ -215,6 +215,10 @@ class Dispatcher:
         with self._lock:
             return [self._worker_info(worker) for worker in self._workers.values()]
 
+    def yielding_places(self, warehouse: str) -> int:
+        """How many merges, mutations and compactions of deltas its workers run at once, each one at least."""
+        return sum(max(1, place.slots // 2) for place in self._board.places if place.warehouse == warehouse)
+
     def warehouses(self) -> list[WarehouseInfo]:
         """One line for each warehouse."""
         with self._lock:

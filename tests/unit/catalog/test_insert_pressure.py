@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.catalog_world import World
 from tilth.base.settings import BadSettingError
 from tilth.catalog import InsertPart, PressureSettings, TooManyPartsError, insert_delay_ms, pressure_settings
 from tilth.catalog import worst_delay as worst
+from tilth.catalog.pressure import round_delay_ms
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
 
 
@@ -158,3 +160,29 @@ def test_a_merge_makes_room_again(world: World) -> None:
     insert(world, "a")
     assert world.catalog.throttle.is_calm(world.definition()) is False
     assert world.catalog.parts.counts(world.t) == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("unmerged", "expected"), [(0, 0), (11, 0), (12, 1000 / 12), (17, 500), (23, 1000), (90, 1000)]
+)
+def test_rounds_wait_the_longer_the_more_parts_wait_for_a_merge(unmerged: int, expected: float) -> None:
+    assert round_delay_ms(unmerged, rounds=12, max_delay_seconds=1.0) == pytest.approx(expected)
+    assert round_delay_ms(unmerged, rounds=0, max_delay_seconds=1.0) == 0
+
+
+def test_a_round_waits_for_merges_and_for_nothing_else() -> None:
+    """Parts that a merge has made do not count, and nobody waits for merges that the user has stopped."""
+    world = World()
+    parts = [world.insert("p")[0] for _ in range(13)]
+    delay = world.catalog.throttle.round_delay(world.definition(world.t), {"p", "other"})
+    assert delay is not None
+    assert delay.reason == "13 parts that wait for a merge in partition p"
+    assert delay.milliseconds == pytest.approx(2000 / 12)
+    assert world.catalog.throttle.delay(world.definition(world.t), {"p"}) is None
+    switch = Switch(table=world.t, service=ServiceKind.MERGE, state=SwitchState.STOPPED, since_ms=0)
+    world.catalog.services.set(switch)
+    assert world.catalog.throttle.round_delay(world.definition(world.t), {"p"}) is None
+    world.catalog.services.set(replace(switch, state=SwitchState.RUNNING))
+    assert world.catalog.throttle.round_delay(world.definition(world.t), {"p"}) is not None
+    world.merge(parts)
+    assert world.catalog.throttle.round_delay(world.definition(world.t), {"p"}) is None

@@ -18,6 +18,7 @@ from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
 from tilth.model.delta import Delta, DeltaKind, Target, applied_order
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, SwitchState
+from tilth.storage import PartFileCorruptError
 
 NOW_MS = 1_000_000_000
 KIB = 1 << 10
@@ -315,3 +316,22 @@ def test_a_table_without_deltas_costs_no_looks(world: DeltaWorld) -> None:
         world.work(60)
     assert world.service(ServiceKind.DELTA).wakeups <= wakeups + 12
     assert world.row(OpKind.FLUSH_DELTAS).about == "no change segments"
+
+
+def test_a_damaged_part_is_left_out_and_the_updates_of_others_become_columns(world: DeltaWorld) -> None:
+    one, other = world.insert(rows=3)[0], world.insert(rows=3)[0]
+    world.change((one, 1), columns=(1,))
+    world.change((other, 1), columns=(1,))
+
+    def fail(task: DeltaTask) -> None:
+        if task.way is DeltaWay.MAJOR and any(each.file == one.file for each in task.targets):
+            raise PartFileCorruptError(file=f"/data/t/{one.file.name}")
+
+    world.compactor.on_compact = fail
+    world.work(121)
+    world.work(2)
+    assert world.open(one) == [("delete", 1, 0), ("update", 0, 1)]
+    assert world.open(other) == [("column", 0, 3), ("delete", 1, 0)]
+    world.compactor.on_compact = lambda _: None
+    world.work(120)
+    assert world.open(one) == [("column", 0, 3), ("delete", 1, 0)]

@@ -455,7 +455,7 @@ def test_busy_tables_hide_no_others() -> None:
     ops = [world.say(world.table(name), IDLE) for name in "tuvwxyz"]
 
     def slow() -> OpStats:
-        world.clock.advance(0.02)
+        world.clock.advance(0.004)
         return OpStats(is_runnable=False)
 
     for op in ops:

@@ -9,13 +9,13 @@ import pytest
 
 from tilth.base.rand import new_rng
 from tilth.maintenance.policy.partitions import (
+    BackOff,
     PartitionSelection,
     PartitionSettings,
     PartitionStats,
     PartitionStrategy,
     Rotation,
     SlotBytes,
-    is_postponed,
     postpone,
     select_for_gc,
     select_for_merge,
@@ -40,6 +40,11 @@ def known(*stats: PartitionStats) -> dict[str, PartitionStats]:
     return {each.partition: each for each in stats}
 
 
+def back_off(name: str, since: float, stats: Mapping[str, PartitionStats]) -> BackOff:
+    """With what the statistics say now: nothing has happened since."""
+    return BackOff(since, stats[name].inserted_parts, stats[name].merged_parts)
+
+
 ORIGINAL = known(one("p1"), one("p2", ago=1), one("p3", merged=0, ago=2))
 
 
@@ -51,6 +56,7 @@ def choose(
     rotation: Rotation = FRESH,
     interval: float = 10_000.0,
     postponed: Mapping[str, float] | None = None,
+    counts: Mapping[str, int] | None = None,
     everything: tuple[str, ...] = ALL,
     is_ready: bool = True,
     expired: tuple[str, ...] = (),
@@ -60,7 +66,8 @@ def choose(
         stats,
         all_partitions=everything,
         expired=expired,
-        postponed=postponed or {},
+        postponed={name: back_off(name, since, stats) for name, since in (postponed or {}).items()},
+        counts=counts or {},
         rotation=rotation,
         is_ready=is_ready,
         settings=PartitionSettings(strategy=strategy, number=number, rotation_interval=interval),
@@ -204,10 +211,35 @@ def test_speeds() -> None:
 
 
 def test_back_off_ends_by_itself() -> None:
-    postponed = postpone({"a": NOW - 31, "b": NOW - 30}, ["c"], now=NOW, postpone_time=30)
-    assert postponed == {"b": NOW - 30, "c": NOW}
-    assert is_postponed(postponed, "b", now=NOW, postpone_time=30)
-    assert not is_postponed(postponed, "b", now=NOW + 1, postpone_time=30)
+    now = PartitionStats(partition="b", inserted_parts=7, merged_parts=3)
+    before = {"a": BackOff(NOW - 31), "b": BackOff(NOW - 30, 7, 3)}
+    postponed = postpone(before, ["c"], stats={}, now=NOW, postpone_time=30)
+    assert postponed == {"b": before["b"], "c": BackOff(NOW)}
+    assert postponed["b"].holds(now, now=NOW, postpone_time=30)
+    assert not postponed["b"].holds(now, now=NOW + 1, postpone_time=30)
+
+
+@pytest.mark.parametrize(
+    ("inserted", "merged", "holds"), [(4, 0, True), (5, 0, False), (0, 1, False)], ids=["few", "many", "merged"]
+)
+def test_back_off_ends_when_there_is_more_to_merge(inserted: int, merged: int, holds: bool) -> None:
+    """A partition that is written to is not left alone while it fills, nor after a merge has changed what it has."""
+    before = PartitionStats(partition="p", inserted_parts=9, merged_parts=6)
+    [each] = postpone({}, ["p"], stats={"p": before}, now=NOW, postpone_time=30).values()
+    later = PartitionStats(partition="p", inserted_parts=9 + inserted, merged_parts=6 + merged)
+    assert each.holds(later, now=NOW + 1, postpone_time=30) is holds
+
+
+def test_crowded_partitions_go_first() -> None:
+    """The fullest, at most half of a round, also where merging seems to keep up; those in back-off do not."""
+    names = [f"p{number}" for number in range(10)]
+    stats = known(*(one(name, merged=20 if name == "p7" else 5, ago=float(place)) for place, name in enumerate(names)))
+    counts = {"p5": 12, "p6": 40, "p7": 30, "p8": 20, "p9": 99}
+    selection = choose(4, stats=stats, everything=tuple(names), counts=counts, postponed={"p9": NOW - 1})
+    assert selection.partitions[:2] == ("p6", "p7")
+    assert selection.chosen[0].reason == "crowded, 40 parts"
+    assert selection.partitions[2] == "p0"
+    assert len(set(selection.partitions)) == 4
 
 
 def test_slots_are_aligned_to_the_clock_and_skipped_ones_count_nothing() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from tilth.base.clock import Clock
 from tilth.base.errors import UnknownOutcomeError
@@ -30,12 +31,15 @@ from tilth.maintenance.state import (
 )
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.model.delta import by_file
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceKind
 from tilth.warehouse import Dispatcher, TaskCancelledError
 
 #: What a compaction is told of that came too late; it is no failure.
 MERGED_MEANWHILE = "its part was merged meanwhile"
+#: What goes around a damaged part. Flushed changes wait in memory: no part of theirs is left out.
+_OF_ONE_PART = (OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
 
 #: From the partitions with deltas, the names of busy parts and the time.
 ChooseDeltas = Callable[[Sequence[PartitionDeltas], Collection[str], int], DeltaChoice]
@@ -195,7 +199,12 @@ class DeltaOp:
 
     def _chosen(self, partitions: Sequence[PartitionDeltas], now_ms: int) -> DeltaChoice:
         busy, failing = self._watch.taken.now(), self._failures.waiting(now_ms)
+        if self.kind in _OF_ONE_PART:
+            busy |= self._watch.damaged.left_out(now_ms)
         choice = self._choose([each for each in partitions if each.partition not in failing], busy, now_ms)
+        retries = self._watch.damaged.next_try_ms(now_ms) if self.kind in _OF_ONE_PART else []
+        if choice.work is None and retries:
+            choice = replace(choice, due_ms=min(choice.due_ms, *retries))
         if choice.work is None and failing:
             return DeltaChoice(about=next(iter(failing.values())).reason, due_ms=choice.due_ms)
         return choice
@@ -209,6 +218,7 @@ class DeltaOp:
         try:
             told = self._attempts.perform(work)
             self._failures.succeeded(work.partition)
+            self._watch.damaged.read(work.names)
             return told
         except UnknownOutcomeError:
             keeps_parts = True
@@ -218,7 +228,7 @@ class DeltaOp:
             return MERGED_MEANWHILE
         # Whatever it was, it is told.
         except Exception as error:
-            self._missed(work.partition, error)
+            self._missed(work, error)
             raise
         finally:
             if not keeps_parts:
@@ -231,11 +241,15 @@ class DeltaOp:
     def _resolve_unknown(self) -> None:
         for work, error in self._attempts.resolve():
             if error is not None and not isinstance(error, PartsGoneError | DeltasGoneError):
-                self._missed(work.partition, error)
+                self._missed(work, error)
             self._give_back(work)
 
-    def _missed(self, partition: str, error: Exception) -> None:
-        """What follows from work that did not land; a failure stands in `system.bg_threads` and waits."""
+    def _missed(self, work: DeltaWork, error: Exception) -> None:
+        """What follows from work that did not land; a failure stands in `system.bg_threads` and waits.
+
+        Where a file of one part is damaged, that part alone waits.
+        """
+        partition, now_ms = work.partition, self._clock.now_ms()
         if isinstance(error, TaskCancelledError):
             self._told(partition, "the compaction was cancelled")
             return
@@ -243,7 +257,13 @@ class DeltaOp:
             # The table went on without us.
             self._told(partition, str(error))
             return
-        self._failures.failed(partition, error, self._clock.now_ms())
+        name = None
+        if self.kind in _OF_ONE_PART:
+            name = self._watch.damaged.found(error, work.parts, by_file(work.sources), now_ms)
+        if name is None:
+            self._failures.failed(partition, error, now_ms)
+        else:
+            self._told(partition, f"part {name} is left out: {error}")
 
 
 def _work_of(prepared: Prepared) -> DeltaWork:

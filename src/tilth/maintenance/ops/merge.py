@@ -10,28 +10,39 @@ copied before parts are read (POLICIES.md 3.1); bytes first, truth second.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.base.rand import Rng
 from tilth.base.retry import Retry
+from tilth.base.units import show_bytes
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.attempt import Attempts, Translator, translation_of
 from tilth.maintenance.ops.failures import PartitionFailures
 from tilth.maintenance.ops.merge_choice import MergeChoice
-from tilth.maintenance.ops.merge_explain import MergeMoment, explain_history, explain_now, policy_named
-from tilth.maintenance.ops.merge_work import Merge, MergeRecipe
+from tilth.maintenance.ops.merge_explain import (
+    MergeMoment,
+    explain_damaged,
+    explain_held,
+    explain_history,
+    explain_now,
+    policy_named,
+)
+from tilth.maintenance.ops.merge_work import Merge, MergeRecipe, is_repeated
 from tilth.maintenance.ops.sources import PartsNow, changes_of, parts_now
 from tilth.maintenance.owner import Owner
+from tilth.maintenance.places import RewritePlaces
 from tilth.maintenance.policy import (
     EVENTS_MAX,
+    BackOff,
     Effort,
     MergeSelection,
     MergeSpec,
+    PartitionStats,
     PartitionStrategy,
     Refusal,
     Rotation,
@@ -45,6 +56,7 @@ from tilth.maintenance.state import (
     ServiceState,
     ServiceWork,
     is_failure,
+    newest,
     rule_of,
     service_told,
 )
@@ -90,6 +102,7 @@ class MergeOp:
         owner: Owner,
         cleaner: Cleaner,
         workers: Callable[[], int],
+        places: RewritePlaces,
         told: Callable[[str, str], None],
         tally: Tally,
         translator: Translator = translation_of,
@@ -115,11 +128,14 @@ class MergeOp:
             translator=translator,
         )
         self._workers = workers
+        self._places = places
         self._told = told
         self._tally = tally
         self._rotation = Rotation()
-        self._postponed: dict[str, float] = {}
+        self._postponed: dict[str, BackOff] = {}
         self._pending: list[Merge] = []
+        #: The one of them that the last look at what could run was about.
+        self._next: Merge | None = None
         self._running = 0
         self._failures = PartitionFailures(self.kind, watch)
         self._visible_bytes: dict[str, float] = {}
@@ -206,9 +222,14 @@ class MergeOp:
         if self._is_look_due(now_ms):
             self._look(now_ms)
         with self._watch.lock:
-            spec = self._pending[0].spec if self._pending else None
-        if spec is None:
+            first = self._next = self._first_allowed()
+            waiting = self._pending[0].spec if self._pending else None
+        if waiting is None:
             return OpStats.idle("nothing worth merging")
+        if first is None:
+            kept = "the last place is kept for small merges while rows come in"
+            return OpStats.idle(f"{waiting.partition}: {show_bytes(waiting.size)} are to be merged, {kept}")
+        spec = first.spec
         # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
         if room == 0:
@@ -222,9 +243,10 @@ class MergeOp:
 
     def prepare(self) -> Prepared | NotPrepared:
         with self._watch.lock:
-            if not self._pending:
+            taken, self._next = self._next, None
+            if taken is None or taken not in self._pending:
                 return NotPrepared("no merge is waiting")
-            taken = self._pending.pop(0)
+            self._pending.remove(taken)
         merge = self._with_sources(taken)
         if merge is None:
             return NotPrepared(f"{taken.spec.partition}: the parts are not visible any more")
@@ -246,7 +268,7 @@ class MergeOp:
                 self._running -= 1
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        failure = self._failures.newest()
+        failure = newest(each for each in (self._failures.newest(), self._watch.damaged.newest()) if each is not None)
         with self._watch.lock:
             running, waiting = self._running, len(self._pending)
             refusals = list(self._refusals.values())
@@ -271,25 +293,41 @@ class MergeOp:
         now_ms = self._clock.now_ms()
         with self._watch.lock:
             being = self._watch.taken.now()
+            damaged = self._watch.damaged.left_out(now_ms)
             moment = MergeMoment(
                 now_ms=now_ms,
                 next_look_ms=self._next_look_ms,
                 waiting=frozenset(name for merge in self._pending for name in merge.spec.parts),
                 failures=self._failures.all(),
+                damaged=self._watch.damaged.all(),
                 postponed={
-                    name: since + self._watch.knobs.merge_partitions.postpone_time
-                    for name, since in self._postponed.items()
+                    name: each.since + self._watch.knobs.merge_partitions.postpone_time
+                    for name, each in self._postponed.items()
                 },
             )
         there = parts_now(self._catalog, self._watch.uuid)
-        candidates = self._choice.explain(there.parts, there.changes, being_merged=being, policy=wanted, now_ms=now_ms)
+        candidates = self._choice.explain(
+            there.parts, there.changes, being_merged=being | damaged, policy=wanted, now_ms=now_ms
+        )
         merging = [part for part in there.parts if str(part.name) in being and not part.is_segment]
-        rows = explain_now(candidates, merging, moment)
+        left_out = [part for part in there.parts if str(part.name) in damaged - being]
+        rows = [*explain_now(candidates, merging, moment), *explain_damaged(left_out, moment)]
+        why, until_ms = self._held(now_ms)
+        if why:
+            rows = explain_held(rows, why, until_ms)
         if policy is None:
             return rows
         events = self._catalog.part_log.recent(table=self._watch.uuid, limit=EVENTS_MAX)
         found = replay(events, ask=self._choice.asking(wanted), keys_of=self._choice.keys_of)
         return rows + explain_history(found, wanted)
+
+    def _held(self, now_ms: int) -> tuple[str, int]:
+        """Why no merge begins in the background, empty where some may; and until when, 0: until somebody says so."""
+        switch = self._watch.switch(self.service, now_ms)
+        if switch is not None and not self._watch.is_on(self.service, now_ms):
+            because = f" ({switch.because})" if switch.because else ""
+            return f"merges are {switch.state.value} by the user{because}", switch.until_ms
+        return (_DISABLED, 0) if self._watch.knobs.merge.is_disabled else ("", 0)
 
     def separated(self, partitions: Sequence[str]) -> str:
         """Which of these partitions a pending mutation keeps in several parts; empty if none."""
@@ -307,34 +345,42 @@ class MergeOp:
         Returns sources, rows and bytes of each merge. Raises the error of a merge that failed.
         """
         done: list[tuple[int, int, int]] = []
+        #: Blocks of parts that were written anew alone: as time goes on, more of their rows expire.
+        rewritten: set[tuple[int, int]] = set()
         while not self._is_cancelled.is_set():
             being = self._watch.taken.now()
             there = self._parts(partition)
+            now_ms = self._clock.now_ms()
+            left_out = being | self._watch.damaged.left_out(now_ms)
             selection = self._choice.select(
-                there.parts, there.changes, being_merged=being, effort=effort, now_ms=self._clock.now_ms()
+                there.parts, there.changes, being_merged=left_out, effort=effort, now_ms=now_ms
             )
-            if not selection.specs:
+            specs = [spec for spec in selection.specs if not is_repeated(spec, there, rewritten)]
+            if not specs:
                 is_busy = any(str(part.name) in being for part in there.parts)
                 if not is_busy or self._clock.now_ms() >= deadline_ms:
                     return done
                 self._watch.taken.wait()
                 self._resolve_unknown()
                 continue
-            taken = self._take(selection.specs[0])
+            taken = self._take(specs[0])
             merge = None if taken is None else self._with_sources(taken)
             if merge is None:
                 continue
             self.perform(Prepared(about="optimize", work=merge))
             sources = merge.sources
+            rewritten.update(part.name.blocks for part in sources if merge.spec.is_lone)
             done.append((len(sources), sum(part.rows for part in sources), sum(part.bytes for part in sources)))
         return done
 
     # --- looking ---
 
     def _is_look_due(self, now_ms: int) -> bool:
+        if self._is_fruitful and not self._pending:
+            # While looks lead to merges, the next one follows at once.
+            return True
         if self._has_news:
-            # While looks lead to merges, the next one follows the last merge at once.
-            return (self._is_fruitful and not self._pending) or now_ms - self._looked_ms >= LOOK_BUSY_MS
+            return now_ms - self._looked_ms >= LOOK_BUSY_MS
         return not self._pending and now_ms >= self._next_look_ms
 
     def _look(self, now_ms: int) -> None:
@@ -354,17 +400,19 @@ class MergeOp:
         # Older choices give way: with more parts there are better ranges.
         self._release_pending()
         settings = self._watch.knobs.merge_partitions
-        being = self._watch.taken.now()
+        left_out = self._watch.taken.now() | self._watch.damaged.left_out(now_ms)
         with self._watch.lock:
             stats = dict(self._watch.stats)
-        everything = self._catalog.parts.partitions(self._watch.uuid)
+        counts = self._catalog.parts.counts(self._watch.uuid)
+        everything = list(counts)
         if settings.strategy is PartitionStrategy.PARTS:
-            stats = self._choice.with_counts(stats, self._catalog.parts.counts(self._watch.uuid))
+            stats = self._choice.with_counts(stats, counts)
         chosen = select_for_merge(
             stats,
             all_partitions=everything,
             expired=failing.keys(),
             postponed=self._postponed,
+            counts=counts,
             rotation=self._rotation,
             is_ready=True,
             settings=settings,
@@ -374,24 +422,29 @@ class MergeOp:
         self._rotation = chosen.rotation
         self._seen.update(chosen.partitions)
         self._next_look_ms = min(
-            [self._quiet_look_ms(now_ms, everything), *(failure.until_ms for failure in failing.values())]
+            [
+                self._quiet_look_ms(now_ms, everything),
+                *(failure.until_ms for failure in failing.values()),
+                *self._watch.damaged.next_try_ms(now_ms),
+            ]
         )
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[Refusal] = []
         for partition in chosen.partitions:
             members = self._parts(partition)
+            self._watch.damaged.keep(partition, {str(part.name) for part in members.parts})
             self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
             if self._choice.is_expired(members.parts, now_ms):
                 expired.append(Refusal(partition=partition, reason="all its rows have expired", should_postpone=True))
             else:
                 parts += members.parts
                 changes |= members.changes
-        found = self._choice.select(parts, changes, being_merged=being, effort=Effort.NORMAL, now_ms=now_ms)
+        found = self._choice.select(parts, changes, being_merged=left_out, effort=Effort.NORMAL, now_ms=now_ms)
         selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
-        self._remember(selection, everything=everything, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
+        self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
         room = submittable(workers=self._workers(), pending=0, running=self._running, settings=self._watch.knobs.merge)
-        self._is_fruitful = bool(selection.specs)
+        self._is_fruitful = bool(selection.specs[:room])
         for spec in selection.specs[:room]:
             merge = self._take(spec)
             if merge is not None:
@@ -409,7 +462,8 @@ class MergeOp:
         self,
         selection: MergeSelection,
         *,
-        everything: Sequence[str],
+        counts: Mapping[str, int],
+        stats: Mapping[str, PartitionStats],
         partitions: Sequence[str],
         parts: Sequence[Part],
         now_ms: int,
@@ -420,11 +474,12 @@ class MergeOp:
         self._postponed = postpone(
             self._postponed,
             [*empty, *postponed],
+            stats=stats,
             now=now_ms / 1000,
             postpone_time=self._watch.knobs.merge_partitions.postpone_time,
         )
         wanted = {spec.partition for spec in selection.specs}
-        known, looked_at = set(everything), set(partitions)
+        known, looked_at = counts.keys(), set(partitions)
         self._failures.keep(lambda name, _: name in known and (name not in looked_at or name in wanted))
         before = self._refusals
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
@@ -448,6 +503,11 @@ class MergeOp:
     def _take(self, spec: MergeSpec) -> Merge | None:
         """None when another merge has taken one of the parts meanwhile."""
         return Merge(spec=spec) if self._watch.taken.take(spec.parts) else None
+
+    def _first_allowed(self) -> Merge | None:
+        """The best merge that may start now. Hold the table's lock."""
+        bytes_max = self._places.merge_bytes_max()
+        return next((each for each in self._pending if bytes_max is None or each.spec.size <= bytes_max), None)
 
     def _give_back(self, merge: Merge) -> None:
         self._watch.taken.give_back(merge.spec.parts)
@@ -489,13 +549,14 @@ class MergeOp:
         try:
             told = self._attempts.perform(merge)
             self._failures.succeeded(partition)
+            self._watch.damaged.read(merge.spec.parts)
             return told
         except UnknownOutcomeError:
             keeps_parts = True
             raise
         # Whatever it was, it is told.
         except Exception as error:
-            self._missed(partition, error)
+            self._missed(merge, error)
             raise
         finally:
             if not keeps_parts:
@@ -505,12 +566,16 @@ class MergeOp:
     def _resolve_unknown(self) -> None:
         for merge, error in self._attempts.resolve():
             if error is not None:
-                self._missed(merge.spec.partition, error)
+                self._missed(merge, error)
             self._give_back(merge)
             self._notice()
 
-    def _missed(self, partition: str, error: Exception) -> None:
-        """What follows from a merge that did not land; a failure stands in `system.bg_threads` and waits."""
+    def _missed(self, merge: Merge, error: Exception) -> None:
+        """What follows from a merge that did not land; a failure stands in `system.bg_threads` and waits.
+
+        Where a file of one part is damaged, that part alone waits.
+        """
+        partition, now_ms = merge.spec.partition, self._clock.now_ms()
         if isinstance(error, TaskCancelledError):
             # By a drop or a stop of the server.
             self._told(partition, "the merge was cancelled")
@@ -522,7 +587,11 @@ class MergeOp:
             if rule_of(error) is Retry.STOP:
                 self._release_pending()
             return
-        self._failures.failed(partition, error, self._clock.now_ms())
+        name = self._watch.damaged.found(error, merge.sources, merge.changes, now_ms)
+        if name is None:
+            self._failures.failed(partition, error, now_ms)
+        else:
+            self._told(partition, f"part {name} is left out: {error}")
 
 
 def _work_of(prepared: Prepared) -> Merge:

@@ -28,7 +28,7 @@ from tilth.maintenance.policy import (
     read_gain,
     select_merges,
 )
-from tilth.maintenance.policy.expiry import TableTtl, is_expired, judge_rows, ttl_of
+from tilth.maintenance.policy.expiry import TableTtl, has_expired_rows, is_expired, judge_rows, ttl_of
 from tilth.maintenance.policy.settings import MERGE_POLICY
 from tilth.maintenance.watch import TableWatch, share_of
 from tilth.model.mutation import Mutation, first_needed
@@ -61,6 +61,9 @@ class MergeChoice:
         """The merges worth doing among these parts, none of them with a segment."""
         policy = self._policy_for(effort)
         candidates = self._candidates(parts, changes, policy, now_ms)
+        if effort is Effort.FINAL and self.ttl is not None:
+            expired = {str(part.name) for part in parts if has_expired_rows(self.ttl, part, now_ms)}
+            candidates = [replace(each, has_expired_rows=each.name in expired) for each in candidates]
         # What is remembered is for the looks of one thread; an OPTIMIZE asks on threads of its own.
         key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
         return self._ask(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)

@@ -7,7 +7,7 @@ Covers: candidates with their back-off and next attempt, the history under anoth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from tilth.base.errors import InvalidInputError
@@ -39,6 +39,8 @@ class MergeMoment:
     waiting: frozenset[str]
     #: By partition.
     failures: Mapping[str, Failure]
+    #: By part, of those with damaged files.
+    damaged: Mapping[str, Failure] = field(default_factory=dict)
     #: By partition, the end of its back-off in seconds since 1970.
     postponed: Mapping[str, float]
 
@@ -65,6 +67,16 @@ def explain_now(
         for _, members in groupby(mine, key=lambda part: part.name.partition):
             rows.append(_taken_row(list(members), is_waiting=is_waiting))
     return rows
+
+
+def explain_held(rows: Sequence[MergeCandidateRow], why: str, until_ms: int) -> list[MergeCandidateRow]:
+    """The lines while no merge may begin; `until_ms`: when that is over, 0: when somebody says so."""
+    return [row if row.state == "running" else _held_row(row, why, until_ms) for row in rows]
+
+
+def explain_damaged(parts: Sequence[Part], moment: MergeMoment) -> list[MergeCandidateRow]:
+    """A line for each part that is left out because a file of it is damaged."""
+    return [_damaged_row(part, moment.damaged[str(part.name)]) for part in parts]
 
 
 def explain_history(found: Replay, policy: MergePolicy) -> list[MergeCandidateRow]:
@@ -117,6 +129,31 @@ def _taken_row(parts: Sequence[Part], *, is_waiting: bool) -> MergeCandidateRow:
         is_allowed=True,
         first_part=str(parts[0].name),
         last_part=str(parts[-1].name),
+    )
+
+
+def _held_row(row: MergeCandidateRow, why: str, until_ms: int) -> MergeCandidateRow:
+    return replace(
+        row,
+        state="stopped" if row.is_allowed else row.state,
+        reason=f"{why}; {row.reason}",
+        next_attempt_ms=max(row.next_attempt_ms, until_ms) if until_ms else 0,
+    )
+
+
+def _damaged_row(part: Part, failure: Failure) -> MergeCandidateRow:
+    return MergeCandidateRow(
+        partition=part.name.partition,
+        parts=1,
+        rows=part.rows,
+        bytes=part.bytes,
+        score=0.0,
+        state="damaged",
+        reason=f"{failure.reason}; others are merged without it: drop its rows or its partition, or restore the file",
+        next_attempt_ms=failure.until_ms,
+        back_off=f"failed {failure.count} times: {failure.reason}",
+        first_part=str(part.name),
+        last_part=str(part.name),
     )
 
 

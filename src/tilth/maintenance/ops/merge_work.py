@@ -6,7 +6,7 @@ Covers: what is particular to a merge. Does not cover: which parts are merged (m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.catalog import ReplaceParts, Update
 from tilth.maintenance.ops.attempt import Input, Job, Output
-from tilth.maintenance.ops.sources import ChangesOf, read_bytes, sources_of
+from tilth.maintenance.ops.sources import ChangesOf, PartsNow, read_bytes, sources_of
 from tilth.maintenance.policy import MergeSpec
 from tilth.maintenance.policy.expiry import TableTtl
 from tilth.maintenance.spark import MergeFacts, MergeTask, decode_facts, encode_task
@@ -98,3 +98,9 @@ class MergeRecipe:
             txn=0,
             expired=expired,
         )
+
+
+def is_repeated(spec: MergeSpec, there: PartsNow, rewritten: Collection[tuple[int, int]]) -> bool:
+    """Whether the part was written anew for its expired rows already, and has no changes."""
+    [part, *others] = there.named(spec.parts)
+    return not others and part.file.name not in there.changes and part.name.blocks in rewritten

@@ -24,6 +24,7 @@ from tilth.maintenance.policy.key_bytes import key_bounds
 from tilth.maintenance.policy.key_range import KeyRangePolicy
 from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import (
+    BackOff,
     PartitionSelection,
     PartitionSettings,
     PartitionStats,
@@ -39,6 +40,7 @@ from tilth.maintenance.policy.size_tiered import read_gain, select_merges, submi
 __all__ = [
     "EVENTS_MAX",
     "AskPolicy",
+    "BackOff",
     "CandidatePart",
     "CandidateState",
     "Effort",

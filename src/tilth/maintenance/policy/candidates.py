@@ -1,7 +1,7 @@
 """The nouns of part selection: candidates, runs of neighbours that may merge, specs, refusals, explanations.
 
 Covers: what a policy is given and gives, and the predicate that cuts a partition into runs. Does not cover: scores.
-Always holds: a run has parts of one partition only, in name order, none of them under merge.
+Always holds: a run has parts of one partition only, in name order, none of them under merge or left out.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class CandidatePart:
     age: float
     #: Deltas on it.
     chain_depth: int = 0
+    #: Whether some of its rows have expired by the table's TTL.
+    has_expired_rows: bool = False
     #: Whether segments, which wait to be flushed, stand between it and the part before it.
     is_after_segment: bool = False
     #: Commit time of the schema it was written with; 0 if not known.
@@ -197,7 +199,7 @@ def split_runs(parts: Sequence[CandidatePart], *, being_merged: Collection[str])
     before: CandidatePart | None = None
     for part in parts:
         if part.name in being_merged:
-            found: str | None = f"{part.name} is under merge"
+            found: str | None = f"{part.name} is under merge or left out"
         elif len(members) == RUN_PARTS_MAX:
             found = f"a run has {RUN_PARTS_MAX} parts at most"
         else:

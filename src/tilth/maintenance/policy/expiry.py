@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilth.maintenance.policy.gc import GcSettings, Verdict
-from tilth.model.part import Bound, Part
+from tilth.model.part import Bound, ColumnRange, Part
 from tilth.model.table import Column, TableDef, Transform, TransformKind
 from tilth.model.ttl import Ttl, ends_ms, expired_below, read_ttl
 from tilth.model.types import Kind, Simple
@@ -96,8 +96,7 @@ def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: 
 
 def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
     """What the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
-    column = table.column_of(part)
-    known = None if column is None else part.ranges.get(column.name)
+    known = _range_of(table, part)
     if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
         return ""
     at = _told(ends_ms(table.ttl, known.low, table.column.type))
@@ -112,6 +111,12 @@ def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings:
     `parts` are the visible ones of one partition."""
     end = partition_end(table, parts, settings=settings)
     return end.last is not None and end.last < table.below(now_ms)
+
+
+def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
+    """Whether the part says that some of its rows have expired; False where it does not tell."""
+    known = _range_of(table, part)
+    return known is not None and isinstance(known.low, int) and known.low < table.below(now_ms)
 
 
 def last_of_key(table: TableTtl, values: Sequence[Bound]) -> int | None:
@@ -160,14 +165,17 @@ def _last_of_day(day: int, *, is_date: bool) -> int:
 
 
 def _last_of_part(table: TableTtl, part: Part) -> int | None:
-    """By the range that was noted when the part was written, if it is of the same column; rows without value stay."""
-    column = table.column_of(part)
-    if column is None:
-        return None
-    known = part.ranges.get(column.name)
+    """By the range that was noted when the part was written; rows without value stay."""
+    known = _range_of(table, part)
     if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):
         return None
     return known.high
+
+
+def _range_of(table: TableTtl, part: Part) -> ColumnRange | None:
+    """The range of the TTL's column, if it is of the same column as now."""
+    column = table.column_of(part)
+    return None if column is None else part.ranges.get(column.name)
 
 
 def _told(at_ms: int) -> str:

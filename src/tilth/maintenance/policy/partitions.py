@@ -21,6 +21,10 @@ SIX_HOURS = 6 * HOUR
 MERGE_SPEED_MAX = 1.2
 #: Collecting has caught up when it removed this many parts for each merged one.
 GC_SPEED_MAX = 0.95
+#: New parts that end a back-off: so many small ones are worth a merge whatever else there is.
+BACK_OFF_PARTS = 5
+#: From so many visible parts on a partition goes first, the fullest before all others.
+CROWDED_PARTS = 12
 
 
 class PartitionStrategy(StrEnum):
@@ -137,6 +141,23 @@ class Rotation:
 
 
 @dataclass(frozen=True, slots=True)
+class BackOff:
+    """A partition in which nothing was worth merging: others are looked at first for a while."""
+
+    #: Seconds since 1970.
+    since: float
+    #: What the statistics had counted by then.
+    inserted_parts: int = 0
+    merged_parts: int = 0
+
+    def holds(self, stats: PartitionStats, *, now: float, postpone_time: float) -> bool:
+        """Until the time is over, a merge has changed what there is, or `BACK_OFF_PARTS` new parts have come."""
+        is_over = now - self.since > postpone_time
+        has_grown = stats.inserted_parts >= self.inserted_parts + BACK_OFF_PARTS
+        return not (is_over or has_grown or stats.merged_parts != self.merged_parts)
+
+
+@dataclass(frozen=True, slots=True)
 class ChosenPartition:
     partition: str
     reason: str
@@ -161,7 +182,8 @@ def select_for_merge(
     *,
     all_partitions: Sequence[str],
     expired: Collection[str] = (),
-    postponed: Mapping[str, float],
+    postponed: Mapping[str, BackOff],
+    counts: Mapping[str, int],
     rotation: Rotation,
     is_ready: bool,
     settings: PartitionSettings,
@@ -171,7 +193,8 @@ def select_for_merge(
     """The partitions to look for merges in.
 
     `all_partitions` is in stable catalog order, or the cursor skips some; `expired` ones are not merged any more.
-    `postponed` holds when a partition was last found to give nothing, see `postpone`.
+    `postponed` holds when a partition was last found to give nothing, see `postpone`; `counts`: visible parts by
+    partition. Of those that are ranked, at most half are there because they are crowded.
     """
     left_out = set(expired)
     everything = [partition for partition in all_partitions if partition not in left_out]
@@ -184,19 +207,31 @@ def select_for_merge(
     if number >= len(known):
         return PartitionSelection(chosen=_whole(known, number), rotation=rotation)
 
-    def is_waiting(one: PartitionStats) -> bool:
-        return is_postponed(postponed, one.partition, now=now, postpone_time=settings.postpone_time)
-
-    eligible = [one for one in known if one.merge_speed <= MERGE_SPEED_MAX and not is_waiting(one)]
+    waiting: list[PartitionStats] = []
+    eligible: list[PartitionStats] = []
+    fast: list[PartitionStats] = []
+    for one in known:
+        parts = counts.get(one.partition, 0)
+        back_off = postponed.get(one.partition)
+        if back_off is not None and back_off.holds(one, now=now, postpone_time=settings.postpone_time):
+            waiting.append(one)
+        elif one.merge_speed <= MERGE_SPEED_MAX or parts >= CROWDED_PARTS:
+            eligible.append(one)
+        else:
+            fast.append(one)
     if len(eligible) <= number:
-        fast = sorted((one for one in known if one.merge_speed > MERGE_SPEED_MAX and not is_waiting(one)), key=_merging)
-        waiting = sorted((one for one in known if is_waiting(one)), key=lambda one: postponed[one.partition])
+        fast.sort(key=_merging)
+        waiting.sort(key=lambda one: postponed[one.partition].since)
         fill = [_because(one, f"fill: merge speed {one.merge_speed:.2f} is above {MERGE_SPEED_MAX}") for one in fast]
-        fill += [_because(one, f"fill: postponed {now - postponed[one.partition]:.0f} s ago") for one in waiting]
+        fill += [_because(one, f"fill: postponed {now - postponed[one.partition].since:.0f} s ago") for one in waiting]
         chosen = [_because(one, "eligible, no more than the round takes") for one in eligible] + fill
         return PartitionSelection(chosen=tuple(chosen[:number]), rotation=rotation)
     rng.shuffle(eligible)
-    return PartitionSelection(chosen=_ranked(eligible, settings, now=now), rotation=rotation)
+    crowded = _crowded(eligible, counts, settings)
+    others = [one for one in eligible if one.partition not in crowded]
+    first = tuple(ChosenPartition(name, f"crowded, {counts[name]} parts") for name in crowded)
+    ranked = _ranked(others, settings, number=number - len(first), now=now)
+    return PartitionSelection(chosen=first + ranked, rotation=rotation)
 
 
 def select_for_gc(
@@ -225,20 +260,21 @@ def select_for_gc(
 
 
 def postpone(
-    postponed: Mapping[str, float], partitions: Iterable[str], *, now: float, postpone_time: float
-) -> dict[str, float]:
+    postponed: Mapping[str, BackOff],
+    partitions: Iterable[str],
+    *,
+    stats: Mapping[str, PartitionStats],
+    now: float,
+    postpone_time: float,
+) -> dict[str, BackOff]:
     """The back-off map with these partitions put off from `now`; entries that are over are dropped.
 
     For a partition whose task lock was busy, that had no parts, or that had no range worth merging; not for one that
     merely lost the one slot which small partitions share.
     """
-    running = {name: since for name, since in postponed.items() if now - since <= postpone_time}
-    return running | dict.fromkeys(partitions, now)
-
-
-def is_postponed(postponed: Mapping[str, float], partition: str, *, now: float, postpone_time: float) -> bool:
-    since = postponed.get(partition)
-    return since is not None and now - since <= postpone_time
+    running = {name: each for name, each in postponed.items() if now - each.since <= postpone_time}
+    known = ((name, stats.get(name, PartitionStats(partition=name))) for name in partitions)
+    return running | {name: BackOff(now, each.inserted_parts, each.merged_parts) for name, each in known}
 
 
 def _rotation_cause(
@@ -277,13 +313,22 @@ def _rotate(
     )
 
 
+def _crowded(
+    shuffled: Sequence[PartitionStats], counts: Mapping[str, int], settings: PartitionSettings
+) -> tuple[str, ...]:
+    """The fullest of the crowded partitions, at most half of a round; a strategy that ranks in its own way has none."""
+    if settings.strategy is not PartitionStrategy.ADAPTIVE:
+        return ()
+    crowded = [one.partition for one in shuffled if counts.get(one.partition, 0) >= CROWDED_PARTS]
+    return tuple(sorted(crowded, key=lambda name: -counts[name])[: (settings.number + 1) // 2])
+
+
 def _ranked(
-    shuffled: Sequence[PartitionStats], settings: PartitionSettings, *, now: float
+    shuffled: Sequence[PartitionStats], settings: PartitionSettings, *, number: int, now: float
 ) -> tuple[ChosenPartition, ...]:
     def newest(one: PartitionStats) -> ChosenPartition:
         return _because(one, f"newest insert, {now - one.last_insert_time:.0f} s ago")
 
-    number = settings.number
     by_time = _top(shuffled, lambda one: -one.last_insert_time)
     if settings.strategy is PartitionStrategy.NEWEST:
         return tuple(newest(one) for one in by_time[:number])

@@ -208,19 +208,24 @@ def _several(scored: Sequence[_ScoredRun], found: Pace) -> tuple[MergeSpec, ...]
 
 
 def lone_chain(run: Run, settings: MergeSettings, effort: Effort) -> MergeSpec | None:
-    """The merge of a part that has no neighbour and folds its deltas; none if it has none, or is too young."""
+    """The merge of a part that has no neighbour and folds its deltas, or leaves out rows that have expired.
+
+    None if it has neither, or is too young; for expired rows alone only OPTIMIZE FINAL writes a part anew.
+    """
     part = run.parts[0]
-    if len(run.parts) > 1 or part.chain_depth == 0:
+    is_final = effort is Effort.FINAL
+    if len(run.parts) > 1 or not (part.chain_depth or (is_final and part.has_expired_rows)):
         return None
-    if effort is not Effort.FINAL and part.age < settings.lone_chain_age_min:
+    if not is_final and part.age < settings.lone_chain_age_min:
         return None
+    folds = f"folds {part.chain_depth} deltas" if part.chain_depth else "leaves out expired rows"
     return MergeSpec(
         partition=part.partition,
         parts=(part.name,),
         size=part.size,
         rows=part.rows,
         score=inf,
-        reason=f"folds {part.chain_depth} deltas of a part that is alone and {part.age:.0f} s old",
+        reason=f"{folds} of a part that is alone and {part.age:.0f} s old",
     )
 
 

@@ -1,0 +1,54 @@
+"""How many rewrites may run at once, and which merges take the last place. For the manager's thread and its runs.
+
+Covers: the places that the write warehouse gives to merges, mutations and compactions of deltas; the place that is kept
+for small merges while rows come in. Does not cover: the order of merges (policy), tasks at a worker (warehouse).
+Always holds: what would only wait behind others at the warehouse is not started, so that what is most urgent when a
+place is free gets it, and the other threads of maintenance stay free for flushes and collecting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilth.base.clock import Clock
+from tilth.base.units import MIB
+from tilth.maintenance.op import OpKind
+from tilth.model.part import PartEvent
+
+#: Ops whose tasks leave half of a warehouse's slots to others (tilth.warehouse.state).
+REWRITES = frozenset({OpKind.MERGE, OpKind.MUTATE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA})
+#: A merge of so many bytes takes a few seconds: new parts do not pile up behind it.
+LAST_PLACE_BYTES = 64 * MIB
+#: Rows come in as long as the last new part is younger.
+INGESTING_MS = 60_000
+
+
+def merge_bytes_max(*, places: int, running: int, is_ingesting: bool) -> int | None:
+    """How large the next merge may be; None: as the table allows. Pure."""
+    is_last = 1 < places <= running + 1
+    return LAST_PLACE_BYTES if is_last and is_ingesting else None
+
+
+class RewritePlaces:
+    """Of one manager."""
+
+    def __init__(self, clock: Clock, *, places: int, running: Callable[[], int]) -> None:
+        """`running`: rewrites under way."""
+        self._clock = clock
+        self._places = places
+        self._running = running
+        self._new_part_ms = 0
+
+    def observe(self, event: PartEvent) -> None:
+        """A line of the part log."""
+        if event.event == "new":
+            self._new_part_ms = max(self._new_part_ms, event.at_ms)
+
+    def is_free(self) -> bool:
+        """Whether another rewrite would run at once."""
+        return self._running() < self._places
+
+    def merge_bytes_max(self) -> int | None:
+        """How large the next merge may be; None: as its table allows."""
+        is_ingesting = self._clock.now_ms() - self._new_part_ms < INGESTING_MS
+        return merge_bytes_max(places=self._places, running=self._running(), is_ingesting=is_ingesting)

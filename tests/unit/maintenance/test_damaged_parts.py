@@ -1,0 +1,135 @@
+"""Merges around damaged parts, what EXPLAIN MERGE says while merges are held back, expired rows of a lone part."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.maintenance_world import MaintenanceWorld
+from tilth.catalog import DropPartition, InsertPart
+from tilth.maintenance.spark import MergeTask
+from tilth.model.part import ColumnRange, Part
+from tilth.model.service import ServiceKind, Switch, SwitchState
+from tilth.model.table import Column, Schema, TableDef
+from tilth.model.types import Kind, Simple
+from tilth.storage import PartFileCorruptError
+
+DATE = Simple(Kind.DATE)
+
+
+@pytest.fixture
+def world() -> MaintenanceWorld:
+    return MaintenanceWorld()
+
+
+def damage(world: MaintenanceWorld, *parts: Part) -> None:
+    """Merges of these parts meet a damaged file, as a worker reports it."""
+    files = {part.file.name for part in parts}
+
+    def fail(task: MergeTask) -> None:
+        met = [source.file.name for source in task.sources if source.file.name in files]
+        world.worker.errors = [PartFileCorruptError(file=f"/data/t/{met[0]}")] if met else []
+
+    world.worker.on_merge = fail
+
+
+def test_a_damaged_part_is_left_out_and_everything_else_of_its_partition_is_merged(world: MaintenanceWorld) -> None:
+    parts = [world.insert("a")[0] for _ in range(9)]
+    damage(world, parts[4])
+    for _ in range(5):
+        world.work(1.5)
+    damaged = str(parts[4].name)
+    assert parts[4].name in world.names()
+    # Those on its left and on its right, too few to be worth it in the background, are merged by a command.
+    world.manager.optimize(world.t)
+    assert world.visible_count() == 3
+    for _ in range(10):
+        world.insert("a")
+    world.work(1.5)
+    assert world.visible_count() <= 5
+    service = world.service(ServiceKind.MERGE)
+    assert damaged in service.last_exception
+    assert "damaged" in service.last_exception
+    [row] = [row for row in world.manager.explain_merge(world.t) if row.state == "damaged"]
+    assert (row.first_part, row.last_part, row.parts) == (damaged, damaged, 1)
+    assert row.next_attempt_ms > world.clock.now_ms()
+    assert row.reason.startswith(f"part {damaged} is left out")
+    refused = [choice.reason for choice in world.manager.choices() if choice.rule == "refused"]
+    assert any(f"part {damaged} is left out" in reason for reason in refused)
+
+
+def test_a_part_that_was_repaired_or_dropped_is_not_left_out_any_more(world: MaintenanceWorld) -> None:
+    parts = [world.insert("a")[0] for _ in range(9)]
+    damage(world, parts[4])
+    world.work(1.5)
+    assert world.service(ServiceKind.MERGE).failures == 1
+    world.worker.on_merge = lambda _: None
+    for _ in range(3):
+        world.work(100)
+    assert world.visible_count() == 1
+    assert world.service(ServiceKind.MERGE).failures == 0
+    parts = [world.insert("b")[0] for _ in range(9)]
+    damage(world, parts[0])
+    world.work(1.5)
+    assert world.service(ServiceKind.MERGE).failures == 1
+    world.commit(DropPartition(table=world.t, partition="b"))
+    world.manager.wake(world.t)
+    for _ in range(3):
+        world.work(100)
+    assert world.service(ServiceKind.MERGE).failures == 0
+
+
+def test_an_error_that_names_no_part_of_the_merge_lets_the_partition_wait(world: MaintenanceWorld) -> None:
+    world.worker.errors = [PartFileCorruptError(file="/data/t/another.parquet")]
+    for _ in range(9):
+        world.insert("a")
+    world.work(30)
+    assert world.visible_count() == 9
+    assert [row.state for row in world.manager.explain_merge(world.t)] == ["failed"]
+
+
+@pytest.mark.parametrize("until", [0, 600], ids=["stopped", "paused"])
+def test_explain_merge_considers_what_holds_merges_back(world: MaintenanceWorld, until: int) -> None:
+    for _ in range(9):
+        world.insert("a")
+    end_ms = world.clock.now_ms() + until * 1000 if until else 0
+    switch = Switch(
+        table=world.t, service=ServiceKind.MERGE, state=SwitchState.STOPPED, since_ms=0, until_ms=end_ms, because="why"
+    )
+    world.catalog.services.set(switch)
+    world.manager.wake(world.t)
+    world.work()
+    [row] = world.manager.explain_merge(world.t)
+    assert (row.state, row.next_attempt_ms, row.is_allowed) == ("stopped", end_ms, True)
+    assert row.reason.startswith("merges are stopped by the user (why); 9 parts")
+
+
+def test_explain_merge_considers_a_table_without_compaction(world: MaintenanceWorld) -> None:
+    world.catalog.tables.modify_settings(world.t, {"disable_compaction": "true"}, ())
+    for _ in range(9):
+        world.insert("a")
+    world.work()
+    [row] = world.manager.explain_merge(world.t)
+    assert (row.state, row.next_attempt_ms) == ("stopped", 0)
+    assert row.reason.startswith("disable_compaction is on; 9 parts")
+
+
+@pytest.mark.parametrize(("days", "merges"), [(-3, 1), (0, 0)], ids=["expired", "young"])
+def test_optimize_final_leaves_expired_rows_out_of_a_part_that_is_alone(
+    world: MaintenanceWorld, days: int, merges: int
+) -> None:
+    """A part says by its range whether rows of it have expired; it is written anew once, however the clock goes on."""
+    schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)), Column(id=2, name="d", type=DATE)))
+    definition = TableDef(
+        uuid=world.new_id(), database="default", name="aged", schema=schema, next_column_id=3, ttl="d + INTERVAL 1 DAY"
+    )
+    aged = world.catalog.tables.create(definition).uuid
+    today = world.clock.now_ms() // 86_400_000
+    ranges = {"d": ColumnRange(today + days, today, 0)}
+    world.commit(InsertPart(table=aged, written=msgspec.structs.replace(world.written("a"), ranges=ranges)))
+    tasks: list[MergeTask] = []
+    world.worker.on_merge = tasks.append
+    world.manager.optimize(aged)
+    assert tasks == []
+    world.manager.optimize(aged, final=True)
+    assert [len(task.sources) for task in tasks] == [1] * merges
