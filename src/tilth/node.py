@@ -23,13 +23,13 @@ from typing import Self
 
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
-from tilth.base.full import free_bytes, full_error, store_full
+from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import LOG_SETTINGS, SettingGroup, log_settings, value_of
-from tilth.base.units import KIB, MIB
+from tilth.base.units import KIB
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
@@ -73,8 +73,9 @@ NODE_SETTINGS = SettingGroup(
     )
 )
 
-#: With less room on the disk, a commit may fail at any moment.
-ROOM_BYTES_MIN = 4 * MIB
+#: So long work that runs may take to end; then Spark ends under it.
+CLOSE_SECONDS_MAX = 12.0
+#: Written to see whether there is room.
 PROBE_BYTES = 64 * KIB
 #: Services that fail, in one answer.
 FAILED_SHOWN_MAX = 20
@@ -178,7 +179,15 @@ class Node:
     def close(self) -> None:
         """Stops the services, ends running tasks, closes Spark and the store."""
         self._is_closing.set()
-        self._parts.close()
+        # A JVM that hangs would keep everybody waiting who has to end a task.
+        self._session.keep_ended()
+        too_long = threading.Timer(CLOSE_SECONDS_MAX, self._session.kill_if_alive)
+        too_long.daemon = True
+        too_long.start()
+        try:
+            self._parts.close()
+        finally:
+            too_long.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -245,7 +254,7 @@ class Node:
             settings=manager_settings(MAINTENANCE_SETTINGS.read(_of(MAINTENANCE_SETTINGS, given))),
             rng=new_rng(),
             server=self._server,
-            live_txns=self._consume.running_txns,
+            live_txns=lambda: self._consume.running_txns() | self.engine.running_txns(),
         )
 
     def _open_sql(self, given: Mapping[str, str]) -> None:

@@ -13,6 +13,8 @@ import re
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError
 from tilth.base.units import show_bytes
 
+#: With less room on a disk, the next commit may fail half way.
+ROOM_BYTES_MIN = 4 << 20
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 #: As the C library says it, and everybody who passes its words on.
 _WORDS = ("No space left on device", "Disk quota exceeded")

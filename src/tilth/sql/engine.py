@@ -144,6 +144,10 @@ class SqlEngine:
         """What became of INSERTs since the start."""
         return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
 
+    def running_txns(self) -> set[int]:
+        """Of statements that run."""
+        return self._services.open_txns.ids()
+
     def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
         """Runs one statement; raises TilthErrors."""
 

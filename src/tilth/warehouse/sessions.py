@@ -91,6 +91,7 @@ class WorkerSession:
         # Any: a handle of the JVM.
         self._user: Any = None
         self._outage: Outage | None = None
+        self._is_ending = False
         self._slots = slots_of(settings.master, machine_cores=os.cpu_count() or 1)
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
@@ -102,6 +103,7 @@ class WorkerSession:
                 raise SessionTakenError(
                     folder=str(_owner._folder), hint="one process runs one node: close the other one first"
                 )
+            self._is_ending = False
             self._launch()
             _owner = self
 
@@ -160,10 +162,18 @@ class WorkerSession:
         _log.error("jvm_killed", pid=self.jvm_pid, reason=self._outage)
         self._jvm_process.kill()
 
+    def keep_ended(self) -> None:
+        """From now on a JVM that ends is not started again: the node ends."""
+        self._is_ending = True
+
+    def kill_if_alive(self) -> None:
+        if self.is_alive():
+            self.kill()
+
     def restart_if_gone(self) -> bool:
         """Starts Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
         with _process_lock:
-            if _owner is not self or self.is_alive():
+            if _owner is not self or self.is_alive() or self._is_ending:
                 return False
             _log.error("spark_gone", reason=self.exit_reason(), log=self._log_folder)
             self._end()

@@ -28,7 +28,11 @@ SECONDS_MAX = 180.0
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    settings = {"warehouse.heartbeat-interval": "1 s", "warehouse.hang-bound": f"{HANG_SECONDS} s"}
+    settings = {
+        "warehouse.heartbeat-interval": "1 s",
+        "warehouse.hang-bound": f"{HANG_SECONDS} s",
+        "warehouse.stall-bound": "15 s",
+    }
     node = NodeProcess(tmp_path_factory.mktemp("hung"), settings=settings)
     node.start()
     try:
@@ -58,7 +62,8 @@ class InFlight:
         self._thread.start()
 
     def _run(self, node: NodeProcess, text: str) -> None:
-        self.response = post(node, text)
+        with suppress(httpx.HTTPError):
+            self.response = post(node, text)
 
     def answer(self) -> httpx.Response:
         self._thread.join(SECONDS_MAX)
@@ -99,6 +104,50 @@ def test_a_jvm_that_hangs_or_dies_is_replaced_and_statements_are_told(node: Node
     ).rows
     assert state == "lost"
     assert httpx.get(f"{node.url}/v1/ready").status_code == 200
+
+
+def test_a_task_whose_python_workers_hang_is_cancelled_and_the_next_one_runs(node: NodeProcess) -> None:
+    node.connection.sql("CREATE TABLE big (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    running = InFlight(node, "INSERT INTO big SELECT id FROM range(40000000)")
+    jvm = jvm_of(node)
+    wait_until(lambda: any(worker.cpu_percent(0.1) > 20 for worker in python_workers(jvm)))
+    stopped = python_workers(jvm)
+    for worker in stopped:
+        with suppress(psutil.NoSuchProcess):
+            worker.suspend()
+    try:
+        response = running.answer()
+    finally:
+        for worker in stopped:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
+    body = response.json()["error"]
+    assert (response.status_code, body["code"]) == (503, "TASK_STALLED"), body
+    assert "no progress for" in body["message"]
+    assert jvm.is_running()
+    assert post(node, "INSERT INTO big SELECT id FROM range(1000)").status_code == 200
+    assert node.value("SELECT count(*) FROM big") == 1000
+
+
+def python_workers(jvm: psutil.Process) -> list[psutil.Process]:
+    """The processes that compute, without the one that they are forked from."""
+    [daemon] = [child for child in jvm.children() if "python" in child.name()]
+    workers: list[psutil.Process] = daemon.children()
+    return workers
+
+
+def test_a_node_whose_jvm_hangs_ends_within_half_a_minute(node: NodeProcess) -> None:
+    """The last test of this file: it ends the node."""
+    running = InFlight(node, SLOW)
+    wait_until(lambda: bool(node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query'")))
+    jvm = jvm_of(node)
+    jvm.suspend()
+    os.kill(node.pid, signal.SIGTERM)
+    assert node.wait_end(30.0)
+    assert node.exit_code == 0
+    assert not jvm.is_running()
+    # The connection may have been closed before the answer.
+    assert running.response is None or running.response.status_code == 503
 
 
 class Seen:

@@ -4,15 +4,16 @@ Covers: opening, locking, durable batches, what happens after a failed write. Do
 Always holds: one commit at a time; a value is its commit's sequence number (8 bytes, big-endian) and then the bytes
 given; the newest sequence number is written in each batch, so it survives a restart and tells whether a batch landed.
 
-After a failed write the database is opened anew, by the next commit again if that failed. While it cannot be opened for
-writing, on a full disk, it is open for reading: everything else can still be looked up. Views that are open meanwhile
-end with an error that may be tried again: RocksDB is not opened a second time while one of them holds it.
+After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
+reading, so that everything else can be looked up while the disk is full. Views that are open when it is opened anew end
+with an error that may be tried again: RocksDB is not opened a second time while one of them holds it.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import tempfile
 import threading
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from rocksdict import (
-    AccessType,
     BlockBasedOptions,
     Cache,
     DbClosedError,
@@ -33,7 +33,7 @@ from rocksdict import (
 )
 
 from tilth.base.errors import CorruptError, TilthError, UnavailableError
-from tilth.base.full import full_error
+from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.logs import Log
 from tilth.base.units import MIB
 from tilth.catalog.errors import NewerFormatError, StoreClosedError, StoreIOError, StoreLockedError
@@ -59,6 +59,8 @@ _WAL_BYTES_MAX = 64 * MIB
 _BLOCK_BYTES = 16 << 10
 _BLOOM_BITS = 10
 _OPEN_FILES_MAX = 512
+#: Written to see whether the folder can be written.
+_PROBE_BYTES = 64 << 10
 #: So often, and so long apart, a database is opened that a reader still holds: it is inside of one call.
 _OPEN_TRIES_MAX = 40
 _OPEN_TRY_SECONDS = 0.05
@@ -114,6 +116,7 @@ class RocksKV:
         with self._lock:
             if self._is_broken:
                 self._reopen()
+            self._check_room()
             with _told(self.path):
                 for precondition in preconditions:
                     found = self._db.get(precondition.key)
@@ -163,8 +166,7 @@ class RocksKV:
         try:
             self._reopen()
         except UnavailableError:
-            if not self._is_open:
-                return Unknown(f"the catalog could not be written: {error}")
+            return Unknown(f"the catalog could not be written: {error}")
         if self._sequence >= sequence:
             return Landed(sequence)
         full = full_error(error, folder=self.path)
@@ -177,6 +179,9 @@ class RocksKV:
     def _reopen(self) -> None:
         if self._is_closed:
             raise StoreClosedError(path=self.path)
+        if self._is_open:
+            # What is closed cannot be read, and is opened only where it can be written.
+            self._check_writable()
         for view in list(self._views):
             view.interrupt()
         self._is_open = False
@@ -184,10 +189,7 @@ class RocksKV:
         try:
             self._db, self._sequence = self._open_unheld()
         except UnavailableError:
-            # Nothing can be written; what is there can be read.
-            self._db, self._sequence = self._open(AccessType.read_only())
-            self._is_open = True
-            _log.warning("catalog_read_only", path=self.path, sequence=self._sequence)
+            _log.warning("catalog_not_reopened", path=self.path)
             raise
         self._is_open, self._is_broken = True, False
         _log.info("catalog_reopened", path=self.path, sequence=self._sequence)
@@ -210,12 +212,26 @@ class RocksKV:
             # Flushing fails, as the write before did; the lock is given up all the same, and the log is on the disk.
             _log.warning("catalog_closed_broken", path=self.path, error=error)
 
-    def _open(self, access: AccessType | None = None) -> tuple[Rdict, int]:
-        """With `access` for reading only, beside whoever has it open for writing."""
+    def _check_room(self) -> None:
+        """Raises StoreFullError before a write that might fail half way."""
+        if free_bytes(self.path) < ROOM_BYTES_MIN:
+            raise store_full(self.path)
+
+    def _check_writable(self) -> None:
+        """Raises StoreFullError or StoreIOError; a quota shows only in a write."""
+        self._check_room()
+        try:
+            with tempfile.TemporaryFile(dir=self.path) as probe:
+                probe.write(bytes(_PROBE_BYTES))
+        except OSError as error:
+            full = full_error(error, folder=self.path)
+            hint = "nothing was applied; check the disk and the folder's permissions"
+            raise full or StoreIOError(path=self.path, error=error, hint=hint) from error
+
+    def _open(self) -> tuple[Rdict, int]:
         try:
             os.makedirs(self.path, exist_ok=True)
-            options = _options(self._cache_bytes)
-            db = Rdict(self.path, options) if access is None else Rdict(self.path, options, access_type=access)
+            db = Rdict(self.path, _options(self._cache_bytes))
         except OSError as error:
             full = full_error(error, folder=self.path)
             hint = "give a folder that can be written"
