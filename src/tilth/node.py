@@ -305,6 +305,10 @@ class Node:
 
     def _warm(self) -> None:
         while not self._is_closing.is_set():
+            if self._session.outage is not None:
+                # The heartbeat is at it, and says why.
+                self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
+                continue
             try:
                 self._session.run_first_query()
                 self._is_ready.set()

@@ -72,6 +72,8 @@ class Heartbeat:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._restart_wait = 0.0
+        #: Why the JVM before has ended, until there is another one.
+        self._why_gone = ""
         self._looked = self._cpu_seconds = 0.0
         self._begin()
 
@@ -91,7 +93,7 @@ class Heartbeat:
         now = self._clock.monotonic()
         seconds, self._looked = now - self._looked, now
         if not self._session.is_alive():
-            self._restart(self._session.exit_reason())
+            self._restart(self._why_gone or self._session.exit_reason())
             return
         verdict = self._look(seconds)
         if verdict is Verdict.WELL:
@@ -134,6 +136,7 @@ class Heartbeat:
         outage = self._session.outage
         since_ms = self._clock.now_ms() if outage is None else outage.since_ms
         self._session.note_outage(Outage(reason=f"{reason}; Spark is being started again", since_ms=since_ms))
+        self._why_gone = reason
         self._leave()
         try:
             has_restarted = self._session.restart_if_gone()
@@ -145,7 +148,7 @@ class Heartbeat:
             return
         finally:
             self._begin()
-        self._restart_wait = 0.0
+        self._restart_wait, self._why_gone = 0.0, ""
         if has_restarted:
             _log.warning("spark_restarted", reason=reason, seconds=(self._clock.now_ms() - since_ms) / 1000)
             self._session.note_outage(None)
