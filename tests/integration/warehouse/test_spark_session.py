@@ -38,7 +38,7 @@ from tilth.warehouse.java import find_java
 pytestmark = pytest.mark.integration
 SETTINGS = WarehouseSettings(master="local[2]", driver_memory="1g")
 #: How long an end that must come may take on a busy machine.
-SECONDS_MAX = 30.0
+SECONDS_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
