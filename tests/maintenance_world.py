@@ -85,6 +85,9 @@ class MergeWorker:
         else:
             self._perform(spec)
 
+    def trouble(self) -> str:
+        return ""
+
     def touch(self, task_ids: Collection[str]) -> set[str]:
         return set(self.held)
 

@@ -75,6 +75,9 @@ class InProcessWorker:
         else:
             self._reports.finished(spec.id, result)
 
+    def trouble(self) -> str:
+        return ""
+
     def touch(self, task_ids: Collection[str]) -> set[str]:
         return set(task_ids)
 

@@ -301,6 +301,8 @@ def _routes() -> list[Route]:
         statements=nothing,
         snapshots=nothing,
         health=lambda: health,
+        ready=lambda: health,
+        failed_services=dict,
         metrics=lambda: b"",
         maintenance=nothing,
         ids=random_id,

@@ -15,7 +15,7 @@ import tilth
 from tilth.base.errors import TilthError
 from tilth.base.failpoints import VARIABLE as FAILPOINTS
 
-READY_SECONDS_MAX = 90.0
+READY_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 30.0
 LOG_TAIL_CHARACTERS = 4_000
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -22,11 +23,13 @@ from typing import Self
 
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import LOG_SETTINGS, SettingGroup, log_settings, value_of
+from tilth.base.units import KIB
 from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
@@ -39,6 +42,7 @@ from tilth.maintenance import (
     merge_runner,
     mutate_runner,
 )
+from tilth.model.service import ServiceStats
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
@@ -70,6 +74,15 @@ NODE_SETTINGS = SettingGroup(
     )
 )
 
+#: So long work that runs may take to end; then Spark ends under it.
+CLOSE_SECONDS_MAX = 12.0
+#: Written to see whether there is room.
+PROBE_BYTES = 64 * KIB
+#: Services that fail, in one answer.
+FAILED_SHOWN_MAX = 20
+#: After a first query, or a start of Python workers, that failed.
+WARM_AGAIN_SECONDS = 2.0
+
 #: Modes of folders: private; readable by a group.
 _PRIVATE = 0o700
 _GROUP_READS = 0o750
@@ -93,6 +106,9 @@ class Node:
         self._folder = _prepared(folder)
         self._server = f"{socket.gethostname()}-{os.getpid()}"
         self._parts = ExitStack()
+        self._is_ready = threading.Event()
+        self._is_closing = threading.Event()
+        self._starting = "Spark runs its first query"
         try:
             self._open_catalog(given)
             self._open_warehouse(given)
@@ -115,6 +131,8 @@ class Node:
             statements=self.engine,
             snapshots=self._pins,
             health=self.health,
+            ready=self.ready,
+            failed_services=self.failed_services,
             metrics=self._metrics.text,
             maintenance=self._maintenance.status,
             ids=random_id,
@@ -130,9 +148,27 @@ class Node:
 
     def health(self) -> Health:
         """The components and how they are."""
-        components = {"catalog": _state(lambda: self.catalog.tables.databases())}
-        components["spark"] = _state(lambda: self._session.session)
+        components = {"disk": _state(lambda: _check_room(self._folder))}
+        components["catalog"] = _state(lambda: self.catalog.tables.databases())
+        components["spark"] = _state(self._check_spark)
         components["tables folder"] = _state(lambda: _check_writable(self._folder / "tables"))
+        return self._health(components)
+
+    def ready(self) -> Health:
+        """The components, and whether statements work: Spark has run a first query since the node started."""
+        components = self.health().components
+        components["statements"] = "ok" if self._is_ready.is_set() else self._starting
+        return self._health(components)
+
+    def failed_services(self) -> dict[str, str]:
+        """Background services that fail, and why; of many, some and how many more there are."""
+        failed = [each for each in self._services() if each.state == "failed"]
+        shown = {f"{each.service} of {each.database}.{each.table}": each.reason for each in failed[:FAILED_SHOWN_MAX]}
+        if len(failed) > FAILED_SHOWN_MAX:
+            shown["others"] = f"{len(failed) - FAILED_SHOWN_MAX} more services fail: see system.bg_threads"
+        return shown
+
+    def _health(self, components: dict[str, str]) -> Health:
         is_well = all(state == "ok" for state in components.values())
         return Health(
             status="ok" if is_well else "degraded",
@@ -141,9 +177,21 @@ class Node:
             components=components,
         )
 
+    def _services(self) -> list[ServiceStats]:
+        return [*self._consume.stats(), *self._maintenance.stats()]
+
     def close(self) -> None:
         """Stops the services, ends running tasks, closes Spark and the store."""
-        self._parts.close()
+        self._is_closing.set()
+        # A JVM that hangs would keep everybody waiting who has to end a task.
+        self._session.keep_ended()
+        too_long = threading.Timer(CLOSE_SECONDS_MAX, self._session.kill_if_alive)
+        too_long.daemon = True
+        too_long.start()
+        try:
+            self._parts.close()
+        finally:
+            too_long.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -152,6 +200,12 @@ class Node:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _check_spark(self) -> None:
+        trouble = self._worker.trouble()
+        if trouble:
+            raise UnavailableError(trouble)
+        _ = self._session.session
 
     def _open_catalog(self, given: Mapping[str, str]) -> None:
         values = CATALOG_SETTINGS.read(_of(CATALOG_SETTINGS, given))
@@ -207,7 +261,7 @@ class Node:
             settings=manager_settings(MAINTENANCE_SETTINGS.read(_of(MAINTENANCE_SETTINGS, given))),
             rng=new_rng(),
             server=self._server,
-            live_txns=self._consume.running_txns,
+            live_txns=lambda: self._consume.running_txns() | self.engine.running_txns(),
         )
 
     def _open_sql(self, given: Mapping[str, str]) -> None:
@@ -230,7 +284,7 @@ class Node:
             MetricSources(
                 catalog=self.catalog.stats,
                 warehouse=self._dispatcher.stats,
-                services=lambda: [*self._consume.stats(), *self._maintenance.stats()],
+                services=self._services,
                 consumers=self._consume.kafka_tables,
                 tasks=self._dispatcher.tasks,
                 maintenance=self._maintenance.numbers,
@@ -249,7 +303,7 @@ class Node:
         self._start(self.engine.start, self.engine.stop)
         self._start(self._maintenance.start, self._maintenance.stop)
         self._start(self._consume.start, self._consume.stop)
-        # Not waited for: whoever comes first finds the Python workers cold, nobody has to wait for all of them.
+        # Not waited for: `ready` says when a first query has run; whoever comes first finds the Python workers cold.
         threading.Thread(target=self._warm, name="tilth-warm", daemon=True).start()
 
     def _start(self, start: Callable[[], None], stop: Callable[[], None]) -> None:
@@ -257,11 +311,21 @@ class Node:
         self._parts.callback(stop)
 
     def _warm(self) -> None:
-        try:
-            self._session.warm()
-        except Exception as error:
-            # It only saves time; a real fault shows itself again in the first task.
-            _log.warning("warming_failed", reason=error)
+        while not self._is_closing.is_set():
+            if self._session.outage is not None:
+                # The heartbeat is at it, and says why.
+                self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
+                continue
+            try:
+                self._session.run_first_query()
+                self._is_ready.set()
+                self._session.warm()
+                return
+            # Whatever Spark raises: statements do not work yet.
+            except Exception as error:
+                self._starting = f"the first query failed: {str(error)[:500]}"
+                _log.warning("warming_failed", reason=error)
+                self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
 
 
 def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
@@ -308,6 +372,19 @@ def _close_to_others(folder: Path) -> None:
 def _check_writable(folder: Path) -> None:
     if not os.access(folder, os.W_OK):
         raise FolderError("the folder cannot be written", folder=folder, hint="check its owner and mode")
+
+
+def _check_room(folder: Path) -> None:
+    """Raises StoreFullError when there is no room for the next commit; quotas show only in a write."""
+    if free_bytes(str(folder)) < ROOM_BYTES_MIN:
+        raise store_full(str(folder))
+    try:
+        with tempfile.TemporaryFile(dir=folder / "tables") as probe:
+            probe.write(bytes(PROBE_BYTES))
+    except OSError as error:
+        full = full_error(error, folder=str(folder))
+        if full is not None:
+            raise full from error
 
 
 def _of(group: SettingGroup, given: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,9 @@ class FakeRooms:
         default_factory=lambda: Answer(query_id="q1", columns=[ColumnInfo("a", "bigint")], table=ONE, elapsed_ms=2.0)
     )
     error: Exception | None = None
+    #: None: as `health` says.
+    ready: Health | None = None
+    failed_services: dict[str, str] = field(default_factory=dict)
     health: Health = field(
         default_factory=lambda: Health(status="ok", version="0", server="s", components={"catalog": "ok"})
     )
@@ -107,6 +110,8 @@ def doors_of(rooms: FakeRooms, settings: ServerSettings | None = None) -> Doors:
         statements=rooms,
         snapshots=rooms,
         health=lambda: rooms.health,
+        ready=lambda: rooms.ready or rooms.health,
+        failed_services=lambda: rooms.failed_services,
         metrics=lambda: b"tilth_up 1.0\n",
         maintenance=lambda: IDLE,
         ids=lambda: f"{next(numbers):032x}"[::-1],

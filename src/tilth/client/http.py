@@ -164,8 +164,15 @@ class Connection:
         return Result(table_of(response.content), self._summary(response))
 
     def health(self) -> Health:
-        """How the server's components are; also when some of them are down."""
-        response = self._send("GET", "/v1/health")
+        """How the server's components are; also when some of them are down. With the services that fail."""
+        return self._asked("/v1/health?services")
+
+    def ready(self) -> Health:
+        """Whether statements work; if not, what is missing is among the components."""
+        return self._asked("/v1/ready")
+
+    def _asked(self, path: str) -> Health:
+        response = self._send("GET", path)
         try:
             return msgspec.json.decode(response.content, type=Health)
         except msgspec.MsgspecError as error:
@@ -198,14 +205,14 @@ class Connection:
         self._call("DELETE", f"/v1/readers/{_segment(lease_id)}")
 
     def wait_ready(self, seconds: float) -> None:
-        """Returns once the server answers and all its components are well; raises ServerUnreachableError.
+        """Returns once the server answers and statements work; raises ServerUnreachableError.
 
         That error names the components that are not.
         """
         deadline = time.monotonic() + seconds  # noqa: TID251  # a client has no clock handed in
         while True:
             try:
-                health = self.health()
+                health = self.ready()
                 if health.status == "ok":
                     return
                 told = ", ".join(f"{name}: {state}" for name, state in health.components.items() if state != "ok")

@@ -31,7 +31,7 @@ from tilth.catalog import (
     TxnNotFoundError,
     Update,
 )
-from tilth.ingest.activity import Activity, Doing
+from tilth.ingest.activity import Activity, Doing, Kind
 from tilth.ingest.calls import (
     ENCODER,
     BeginGranted,
@@ -355,6 +355,10 @@ class Consumers:
         with self._lock:
             ends = {each.position: each.end for each in call.ends}
             known.activity.heard(ends, now_ms=self._clock.now_ms())
+            has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is Kind.IDLE
+        if has_all:
+            # It reached the broker and has read everything: there is no round whose commit would say so.
+            self._teller.succeeded(call.consumer)
 
     def _requirements(self, call: RoundDone) -> list[Requirement]:
         """The columns are those that were written, and the partitions take another part."""

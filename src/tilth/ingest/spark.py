@@ -15,6 +15,7 @@ so that nothing is committed while a task of its transaction may still be writin
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import TilthError
+from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.ingest.careful import run_carefully
 from tilth.ingest.errors import RoundStorageError, ViewFailedError
@@ -385,6 +387,9 @@ def _guarded(work: Callable[[], object]) -> pa.RecordBatch:
 def _told(error: TilthError | OSError) -> TilthError:
     if isinstance(error, TilthError):
         return error
+    full = full_error(error, folder=os.path.dirname(error.filename or "") or os.sep)
+    if full is not None:
+        return full
     hint = "check the disk's free space and its permissions; the round is tried again by itself"
     return RoundStorageError(why=error.strerror or str(error), path=error.filename or "-", hint=hint)
 

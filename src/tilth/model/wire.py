@@ -46,7 +46,7 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of GET /v1/health."""
+    """The body of GET /v1/health and GET /v1/ready."""
 
     #: `ok`, or `degraded` with what is down in `components`.
     status: str
@@ -54,3 +54,5 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     #: By component: `ok` or what is wrong with it.
     components: dict[str, str]
+    #: Background services that fail, `merge of db.t`, and why; only where they are asked for.
+    failed_services: dict[str, str] = {}

@@ -5,6 +5,7 @@ POST /v1/insert/{db}/{table}      rows as NDJSON, CSV or an Arrow stream
 POST /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Spark session
 POST /v1/readers/{id}             renews that reader's lease;  DELETE ends it
 GET  /v1/health                   components and how they are
+GET  /v1/ready                    whether statements work
 GET  /metrics                     Prometheus
 GET  /maintenance-manager         what maintenance does, did and weighs, as a page; `?raw` as text
 
@@ -106,6 +107,10 @@ class Doors:
     statements: Statements
     snapshots: Snapshots
     health: Callable[[], Health]
+    #: Like `health`, and well only while statements work.
+    ready: Callable[[], Health]
+    #: Background services that fail, and why.
+    failed_services: Callable[[], dict[str, str]]
     #: Prometheus' text format.
     metrics: Callable[[], bytes]
     maintenance: Callable[[], ManagerStatus]
@@ -128,6 +133,7 @@ def build_app(doors: Doors) -> Starlette:
         api.route("/v1/snapshot/{database}/{table}", api.snapshot, "POST"),
         api.route("/v1/readers/{id}", api.reader, "POST", "DELETE"),
         api.route("/v1/health", api.health, "GET", "HEAD"),
+        api.route("/v1/ready", api.ready, "GET", "HEAD"),
         api.route("/metrics", api.metrics, "GET", "HEAD"),
         api.route("/maintenance-manager", api.maintenance, "GET", "HEAD"),
         api.route("/", api.front_page, "GET", "HEAD"),
@@ -269,10 +275,21 @@ class _Api:
         return Response(status_code=204)
 
     async def health(self, request: Request) -> Response:
-        """The components, each `ok` or what is wrong with it; 200 when all are well, else 503 with the same body."""
+        """The components, each `ok` or what is wrong with it; 200 when all are well, else 503 with the same body.
+
+        `?services` adds the background services that fail, and why, as `failed_services`; they change no status.
+        """
         health = await self._run_short(self._doors.health)
-        status = 200 if health.status == "ok" else 503
-        return Response(msgspec.json.encode(health), status_code=status, media_type="application/json")
+        if "services" in request.query_params:
+            failed = await self._run_short(self._doors.failed_services)
+            health = msgspec.structs.replace(health, failed_services=failed)
+        return _healthy(health)
+
+    async def ready(self, request: Request) -> Response:
+        """200 while statements work: the catalog is open, Spark answers and has run a first query. Otherwise 503 with
+        the same body as `/v1/health`. For load balancers, and for who waits for a start.
+        """
+        return _healthy(await self._run_short(self._doors.ready))
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus' text format; see metrics.md."""
@@ -308,6 +325,11 @@ class _Api:
             if len(body) > limit:
                 raise _too_large(len(body), limit)
         return bytes(body)
+
+
+def _healthy(health: Health) -> Response:
+    status = 200 if health.status == "ok" else 503
+    return Response(msgspec.json.encode(health), status_code=status, media_type="application/json")
 
 
 def _number(request: Request, name: str, what: str) -> int | None:

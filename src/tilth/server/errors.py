@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 from starlette.responses import Response
 
 from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, TilthError
+from tilth.base.full import full_error
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.wire import ErrorAnswer, ErrorBody
+from tilth.warehouse import SparkRestartingError
 
 #: The status of an answer, by the kind of its error.
 STATUS = {
@@ -24,6 +28,8 @@ STATUS = {
 }
 #: What the caller is asked to wait before the same call may succeed.
 RETRY_AFTER_SECONDS = "1"
+#: Where it takes longer, by the error's code.
+_RETRY_AFTER_OF_CODE = {SparkRestartingError.code: "5"}
 
 _log = Log("server")
 
@@ -94,6 +100,7 @@ def status_of(error: TilthError | type[TilthError]) -> int:
 def error_response(error: Exception, ids: IdSource) -> Response:
     """The answer to a call that failed; logs it under the id that the body carries."""
     cause_id = ids()[:12]
+    error = full_error(error, folder=os.sep) or error
     if isinstance(error, TilthError):
         status = status_of(error)
         body = ErrorBody(code=error.code, kind=error.kind.value, message=error.message, hint=error.hint, id=cause_id)
@@ -111,7 +118,8 @@ def error_response(error: Exception, ids: IdSource) -> Response:
             id=cause_id,
         )
         _log.error("request_failed", cause_id=cause_id, error=error)
-    headers = {"Retry-After": RETRY_AFTER_SECONDS} if status == STATUS[ErrorKind.RETRY] else {}
+    retry_after = _RETRY_AFTER_OF_CODE.get(body.code, RETRY_AFTER_SECONDS)
+    headers = {"Retry-After": retry_after} if status == STATUS[ErrorKind.RETRY] else {}
     return Response(_encoded(body), status_code=status, media_type="application/json", headers=headers)
 
 

@@ -22,7 +22,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.base.errors import UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
 from tilth.catalog import (
@@ -182,17 +181,11 @@ class _Change:
         transactions = self._services.catalog.transactions
         verb = "update" if self._checked.assignments else "delete"
         outputs = [TxnOutput(table=self._table.uuid, tasks=TRIES_MAX * _TASKS_OF_TRY)]
-        txn = transactions.begin(f"{verb} {self._call.query_id}", outputs=outputs)
-        try:
+        with self._services.open_txns.begun(self._services.catalog, f"{verb} {self._call.query_id}", outputs) as txn:
             written = self._committed(txn, snapshot)
             if not written:
                 transactions.abort(txn.id, "no row matches")
                 return 0
-        except UnknownOutcomeError:
-            raise
-        except BaseException as error:
-            transactions.abort(txn.id, f"{type(error).__name__}: {error}")
-            raise
         self._services.maintenance.wake(self._table.uuid)
         self._sweep(txn, written)
         return sum(target.deleted + target.updated for each in written for target in each.targets)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
+from tilth.base.full import full_error
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log, hide_in_lines
 from tilth.base.pressure import MemoryGate, MemoryReading
@@ -143,6 +144,10 @@ class SqlEngine:
         """What became of INSERTs since the start."""
         return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
 
+    def running_txns(self) -> set[int]:
+        """Of statements that run."""
+        return self._services.open_txns.ids()
+
     def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
         """Runs one statement; raises TilthErrors."""
 
@@ -195,12 +200,17 @@ class SqlEngine:
             outcome = act(running)
         except TilthError as refused:
             shown.hide_in(refused)
-            error = refused
+            error = full_error(refused, folder=self._services.root) or refused
+            if error is not refused:
+                raise error from refused
             raise
         except RecursionError as deep:
             error = nested_too_deep()
             raise error from deep
         except Exception as defect:
+            if (full := full_error(defect, folder=self._services.root)) is not None:
+                error = full
+                raise full from defect
             if shown.is_in(str(defect)):
                 message = "a defect of Tilth, whose message contains a secret"
                 raise TilthError(message, error=type(defect).__name__) from None

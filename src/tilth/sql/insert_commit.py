@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tilth.base.errors import UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
 from tilth.model.delta import WrittenDelta
@@ -75,9 +74,9 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
     transactions, table = services.catalog.transactions, writing.table
     # Each try to find the older rows of unique keys has a task number of its own, so that their files have no holes.
     tasks = writing.tasks + (TRIES_MAX if table.unique_key else 0)
-    txn = transactions.begin(writing.actor, outputs=[TxnOutput(table=table.uuid, tasks=tasks)])
+    outputs = [TxnOutput(table=table.uuid, tasks=tasks)]
     changed: Sequence[WrittenDelta] = ()
-    try:
+    with services.open_txns.begun(services.catalog, writing.actor, outputs) as txn:
         written = write(txn.id)
         updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]
         total = sum(part.rows for part in written)
@@ -91,11 +90,6 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
             changed = commit_upserts(services, table, txn.id, written, updates, requirements, first_task=writing.tasks)
         else:
             transactions.commit_or_raise(txn.id, updates, requirements)
-    except UnknownOutcomeError:
-        raise
-    except BaseException as error:
-        transactions.abort(txn.id, f"{type(error).__name__}: {error}")
-        raise
     if not all(part.is_segment for part in written):
         # New parts may be worth a merge at once; segments are waited for until there are many.
         services.maintenance.wake(table.uuid)

@@ -40,6 +40,7 @@ from tilth.sql.desk import QueryDesk
 from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
 from tilth.sql.grammar import Name
 from tilth.sql.insert_groups import InsertGroups, PreparedInsert
+from tilth.sql.open_txns import OpenTxns
 from tilth.sql.query_log import QueryLog
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
 from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
@@ -156,6 +157,8 @@ class Services:
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
+    #: Of statements that run.
+    open_txns: OpenTxns = field(default_factory=OpenTxns)
 
     def record(
         self,

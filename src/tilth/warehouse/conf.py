@@ -51,6 +51,13 @@ def cores_of(master: str, *, machine_cores: int) -> int:
     return 1 if master == "local" else machine_cores
 
 
+def slots_of(master: str, *, machine_cores: int) -> int:
+    """How many tasks run at once; 1 for clusters, whose size is not known here."""
+    if master == MASTER_AUTO:
+        return 2 * machine_cores
+    return cores_of(master, machine_cores=machine_cores) if master.startswith("local") else 1
+
+
 def log_properties(path: str, bounds: LogSettings) -> str:
     """The text of log4j2.properties: warnings to a file of bounded size."""
     return _LOG.format(path=path, size=bounds.size_max, others=bounds.files_max - 1)
@@ -79,7 +86,11 @@ def spark_conf(
     """
     machine_cores = os.cpu_count() or 1
     cores = str(cores_of(settings.master, machine_cores=machine_cores))
-    master = f"local[{2 * machine_cores}]" if settings.master == MASTER_AUTO else settings.master
+    master = (
+        f"local[{slots_of(MASTER_AUTO, machine_cores=machine_cores)}]"
+        if settings.master == MASTER_AUTO
+        else settings.master
+    )
     conf = {
         "spark.app.name": "tilth",
         "spark.master": master,

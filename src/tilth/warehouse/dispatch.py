@@ -18,10 +18,10 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.errors import TaskCancelledError, TaskLostError, TaskStillRunningError, WorkerBusyError
+from tilth.warehouse.errors import SparkRestartingError, TaskStillRunningError, WorkerBusyError
 from tilth.warehouse.estimate import Estimator
 from tilth.warehouse.result import TaskResult
-from tilth.warehouse.state import RESIDENT, Assign, Ended, Instruction, Place, Stop, TaskBoard
+from tilth.warehouse.state import RESIDENT, Assign, Ended, Instruction, Place, Stop, TaskBoard, state_of
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
 from tilth.warehouse.tasks import Worker
 
@@ -264,11 +264,14 @@ class Dispatcher:
         except Exception as error:
             _log.warning("task_refused", cause_id=spec.id, worker=name, kind=spec.kind, reason=error)
             is_busy = isinstance(error, WorkerBusyError)
+            without_spark = error if isinstance(error, SparkRestartingError) else None
             with self._lock:
                 if not is_busy:
                     self._silent_why[name] = str(error)
                 reason = f"worker {name} refused: {error}"
-                return self._board.refused(spec.id, reason, is_busy=is_busy, now_ms=self._clock.now_ms())
+                return self._board.refused(
+                    spec.id, reason, is_busy=is_busy, without_spark=without_spark, now_ms=self._clock.now_ms()
+                )
         _log.debug("task_sent", cause_id=spec.id, worker=name, kind=spec.kind, table=spec.table, txn=spec.txn)
         return []
 
@@ -283,7 +286,7 @@ class Dispatcher:
     def _tell(self, task_id: str, outcome: TaskResult | TilthError) -> None:
         with self._lock:
             handle = self._handles.pop(task_id)
-            self._counts[_state_of(outcome)] += 1
+            self._counts[state_of(outcome) if isinstance(outcome, TilthError) else TaskState.DONE] += 1
         if isinstance(outcome, TilthError):
             _log.warning("task_ended", cause_id=task_id, kind=handle.spec.kind, table=handle.spec.table, reason=outcome)
         handle._end(outcome)
@@ -292,11 +295,13 @@ class Dispatcher:
         tasks = [task for task in self._board.infos() if task.worker == worker.name and task.ended_ms == 0]
         resident = sum(task.kind in RESIDENT for task in tasks)
         is_silent = worker.name in self._board.silent
+        trouble = worker.trouble()
+        reason = trouble or (self._silent_why.get(worker.name, "") if is_silent else "")
         return WorkerInfo(
             name=worker.name,
             warehouses=tuple(place.warehouse for place in self._board.places if place.worker == worker.name),
-            state="silent" if is_silent else "alive",
-            reason=self._silent_why.get(worker.name, "") if is_silent else "",
+            state="without spark" if trouble else "silent" if is_silent else "alive",
+            reason=reason,
             last_answer_ms=self._answered_ms.get(worker.name, 0),
             running=len(tasks) - resident,
             resident=resident,
@@ -320,15 +325,3 @@ class Dispatcher:
 
 #: What a row is taken for when nothing else is known.
 _ROW_BYTES = 100
-
-
-def _state_of(outcome: TaskResult | TilthError) -> TaskState:
-    match outcome:
-        case TaskResult():
-            return TaskState.DONE
-        case TaskCancelledError():
-            return TaskState.CANCELLED
-        case TaskLostError():
-            return TaskState.LOST
-        case _:
-            return TaskState.FAILED

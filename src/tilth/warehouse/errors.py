@@ -17,10 +17,10 @@ class SparkStartError(UnavailableError):
     code = "SPARK_START_FAILED"
 
 
-class SparkGoneError(UnavailableError):
-    """the worker's Spark is not running"""
+class SparkRestartingError(UnavailableError):
+    """Spark is being restarted; nothing was applied"""
 
-    code = "SPARK_GONE"
+    code = "SPARK_RESTARTING"
 
 
 class SparkMemoryError(UnavailableError):
@@ -51,6 +51,12 @@ class TaskLostError(RetryError):
     """the worker no longer knows the task"""
 
     code = "TASK_LOST"
+
+
+class TaskStalledError(UnavailableError):
+    """the task made no progress and was cancelled"""
+
+    code = "TASK_STALLED"
 
 
 class TaskStillRunningError(RetryError):

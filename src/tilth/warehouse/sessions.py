@@ -11,20 +11,26 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 import tilth.base
 from tilth.base.logs import Log, rotate_appended
+from tilth.base.units import show_time
 from tilth.warehouse.closed import USER, remove_refused_functions, user_of_thread
-from tilth.warehouse.conf import FAIR_SCHEDULER, cores_of, log_properties, spark_conf
-from tilth.warehouse.errors import SessionTakenError, SparkGoneError, SparkStartError
+from tilth.warehouse.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
+from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.java import find_java
+from tilth.warehouse.progress import JobProgress, Processes
 from tilth.warehouse.settings import QUERY_WAREHOUSE, WarehouseSettings
 from tilth.warehouse.spark import warm
 
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _END_SECONDS_MAX = 10
+#: A start of Spark that takes longer has failed. It takes 3 to 10 s, and ten times that on a crowded machine.
+_LAUNCH_SECONDS_MAX = 300
 _OUTPUT = "spark.out"
 #: Spark refuses a longer folder for sockets: the system allows a socket's path 107 characters, and Spark adds a name.
 _SOCKET_FOLDER_MAX = 60
@@ -41,6 +49,28 @@ _log = Log("warehouse")
 #: Guards the process's one place for a session, and the environment while the JVM is started.
 _process_lock = threading.RLock()
 _owner: WorkerSession | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Why there is no Spark, or why it may be gone soon."""
+
+    reason: str
+    #: Milliseconds since 1970.
+    since_ms: int
+
+    def __str__(self) -> str:
+        return f"since {show_time(self.since_ms)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What the JVM says of itself."""
+
+    #: Spark has ended inside of it.
+    has_ended: bool
+    #: Every task slot is taken.
+    is_full: bool
 
 
 class WorkerSession:
@@ -60,6 +90,9 @@ class WorkerSession:
         self._jvm_process: Any = None
         # Any: a handle of the JVM.
         self._user: Any = None
+        self._outage: Outage | None = None
+        self._is_ending = False
+        self._slots = slots_of(settings.master, machine_cores=os.cpu_count() or 1)
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
     def start(self) -> None:
@@ -70,31 +103,127 @@ class WorkerSession:
                 raise SessionTakenError(
                     folder=str(_owner._folder), hint="one process runs one node: close the other one first"
                 )
+            self._is_ending = False
             self._launch()
             _owner = self
 
     def stop(self) -> None:
         """Stops Spark and the JVM; returns when the JVM is gone. Does nothing if it is not running."""
         global _owner
-        with _process_lock:
+        if not _process_lock.acquire(timeout=_END_SECONDS_MAX):
+            # It is being started, by a JVM that may hang.
+            self._kill_launched()
+            _process_lock.acquire()
+        try:
             if _owner is not self:
                 return
             self._end()
             _owner = None
+        finally:
+            _process_lock.release()
+
+    @property
+    def folder(self) -> str:
+        """Below which Spark's temporary files are."""
+        return str(self._folder)
+
+    @property
+    def settings(self) -> WarehouseSettings:
+        return self._settings
 
     def is_alive(self) -> bool:
         """False once the JVM has gone without being asked to."""
         return self._session is not None and self._jvm_process.poll() is None
 
+    @property
+    def run(self) -> int:
+        """The number of the JVM: a task that began in an earlier one is lost."""
+        return self._runs
+
+    @property
+    def outage(self) -> Outage | None:
+        """Why the JVM is gone, or does not answer; None: it is well."""
+        return self._outage
+
+    def note_outage(self, outage: Outage | None) -> None:
+        """What people are told of the JVM until the next word."""
+        self._outage = outage
+
+    def exit_reason(self) -> str:
+        """How the JVM ended, in words."""
+        code = None if self._jvm_process is None else self._jvm_process.returncode
+        if code is not None and code < 0:
+            with suppress(ValueError):
+                return f"the JVM was ended by {signal.Signals(-code).name}"
+        return f"the JVM ended with exit code {code}"
+
+    def kill(self) -> None:
+        """End the JVM at once; stopped processes too. Calls that wait for it fail."""
+        _log.error("jvm_killed", pid=self.jvm_pid, reason=self._outage)
+        self._jvm_process.kill()
+
+    def keep_ended(self) -> None:
+        """From now on a JVM that ends is not started again: the node ends."""
+        self._is_ending = True
+
+    def kill_if_alive(self) -> None:
+        if self.is_alive():
+            self.kill()
+
     def restart_if_gone(self) -> bool:
-        """Starts Spark anew after the JVM has died; True if it had to."""
+        """Starts Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
         with _process_lock:
-            if _owner is not self or self.is_alive():
+            if _owner is not self or self.is_alive() or self._is_ending:
                 return False
-            _log.error("spark_gone", exit_code=self._jvm_process.returncode, log=self._log_folder)
+            _log.error("spark_gone", reason=self.exit_reason(), log=self._log_folder)
             self._end()
             self._launch()
             return True
+
+    def beat(self) -> Beat:
+        """Ask the JVM how it is. Waits as long as the JVM is silent; fails when it ends."""
+        spark = self._started().sparkContext._jsc.sc()
+        executors = spark.statusTracker().getExecutorInfos()
+        running = sum(executors[index].numRunningTasks() for index in range(len(executors)))
+        return Beat(has_ended=bool(spark.isStopped()), is_full=running >= self._slots)
+
+    def run_small_job(self) -> bool:
+        """Run one job of one task inside of the JVM. Waits as long as Spark does not run it; fails when it ends."""
+        context = self._started().sparkContext
+        context.setLocalProperty("spark.scheduler.pool", QUERY_WAREHOUSE)
+        # Any: pyspark ships no types for objects of the JVM.
+        jvm: Any = context._jvm
+        rows = jvm.java.util.ArrayList()
+        rows.add(1)
+        return int(context._jsc.parallelize(rows, 1).count()) == 1
+
+    def progress(self, tags: Collection[str]) -> dict[str, JobProgress]:
+        """How far the running jobs with these tags are. Waits as long as the JVM is silent."""
+        spark = self._started().sparkContext._jsc.sc()
+        store, active = spark.statusStore(), spark.statusTracker().getActiveJobIds()
+        found: dict[str, JobProgress] = {}
+        for index in range(len(active)):
+            job = store.job(active[index])
+            tag = next((tag for tag in job.jobTags().mkString("\n").split("\n") if tag in tags), None)
+            if tag is not None:
+                found[tag] = _added(found.get(tag), _progress(store, job))
+        return found
+
+    def processes(self) -> Processes:
+        """What the JVM and the Python workers have used, and how many of these are stopped."""
+        cpu_seconds, stopped = self.jvm_usage()[0], 0
+        for child in psutil.Process(self.jvm_pid).children(recursive=True):
+            with suppress(psutil.Error):
+                times = child.cpu_times()
+                cpu_seconds += times.user + times.system
+                stopped += child.status() == psutil.STATUS_STOPPED
+        return Processes(cpu_seconds=cpu_seconds, stopped=stopped)
+
+    def jvm_usage(self) -> tuple[float, bool]:
+        """Processor seconds that the JVM has used since its start, and whether its process is stopped."""
+        process = psutil.Process(self.jvm_pid)
+        times = process.cpu_times()
+        return times.user + times.system, process.status() == psutil.STATUS_STOPPED
 
     def tend_logs(self) -> None:
         """Rotate the output of Java itself; log4j rotates its own file."""
@@ -102,15 +231,23 @@ class WorkerSession:
 
     @property
     def session(self) -> SparkSession:
-        """The root session. Raises SparkGoneError."""
+        """The root session. Raises SparkRestartingError."""
+        if self._session is None or not self.is_alive():
+            since = "" if self._outage is None else show_time(self._outage.since_ms)
+            reason = self.exit_reason() if self._outage is None else self._outage.reason
+            hint = f"retry the statement: Spark is started again by itself; its log is in {self._log_folder}"
+            raise SparkRestartingError(reason=reason, **({"since": since} if since else {}), hint=hint)
+        return self._started()
+
+    def _started(self) -> SparkSession:
         session = self._session
-        if session is None or not self.is_alive():
-            raise SparkGoneError(hint=f"it is started again by itself; the reason is in {self._log_folder}")
+        if session is None:
+            raise SparkRestartingError(hint=f"its log is in {self._log_folder}")
         return session
 
     @property
     def context(self) -> SparkContext:
-        """Raises SparkGoneError."""
+        """Raises SparkRestartingError."""
         return self.session.sparkContext
 
     @property
@@ -128,13 +265,15 @@ class WorkerSession:
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
         """Jobs that this thread starts inside carry the tag."""
-        context = self.context
+        context, run = self.context, self._runs
         context.addJobTag(tag)
         try:
             yield
         finally:
-            if self.is_alive():
-                context.removeJobTag(tag)
+            if self.is_alive() and self._runs == run:
+                # The JVM may end right now; what failed because of it is the better reason.
+                with suppress(Exception):
+                    context.removeJobTag(tag)
 
     def cancel_jobs(self, tag: str) -> None:
         """Ends the jobs that carry the tag."""
@@ -143,6 +282,10 @@ class WorkerSession:
     def warm(self) -> int:
         """Starts the Python workers, one for each core, and imports what tasks need; returns how many there are."""
         return warm(self.new_session(pool=QUERY_WAREHOUSE), tasks=self.cores)
+
+    def run_first_query(self) -> None:
+        """Run a query, which loads what queries need."""
+        self.new_session(pool=QUERY_WAREHOUSE).sql("SELECT 1").toArrow()
 
     def _launch(self) -> None:
         java = find_java(self._settings.java_home, os.environ)
@@ -166,6 +309,9 @@ class WorkerSession:
         )
         for key, value in properties.items():
             conf.set(key, value)
+        too_long = threading.Timer(_LAUNCH_SECONDS_MAX, self._kill_launched)
+        too_long.daemon = True
+        too_long.start()
         with _environment(self._environment(java.home)), self._open_log() as log:
             try:
                 # pyspark leaves this function untyped.
@@ -179,8 +325,11 @@ class WorkerSession:
             except Exception as error:
                 self._end()
                 raise SparkStartError(
-                    reason=str(error).strip().splitlines()[0][:500], hint=f"see {self._log_folder}/{_OUTPUT}"
+                    reason=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
+                    hint=f"see {self._log_folder}/{_OUTPUT}",
                 ) from error
+            finally:
+                too_long.cancel()
         # Again: the JVM of a killed node may have ended only now.
         remove_left_behind(self._folder, but=self._run_folder)
         _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
@@ -191,23 +340,33 @@ class WorkerSession:
         from pyspark.sql import SparkSession
 
         context, gateway, process = SparkContext._active_spark_context, SparkContext._gateway, self._jvm_process
-        if context is not None:
+
+        def farewell() -> None:
             # Once for the JVM, which may be dead, and once for what pyspark itself keeps open. What either says about
             # the end changes nothing: the process is ended below.
             for _ in range(2):
                 with suppress(Exception):
-                    context.stop()
-            SparkContext._active_spark_context = None
-        if gateway is not None:
+                    if context is not None:
+                        context.stop()
             with suppress(Exception):
-                gateway.shutdown()
+                if gateway is not None:
+                    gateway.shutdown()
+
+        leaving = threading.Thread(target=farewell, name="tilth-spark-end", daemon=True)
+        leaving.start()
+        leaving.join(_END_SECONDS_MAX)
         if process is not None:
+            if leaving.is_alive():
+                # The JVM hangs. Without it, the calls that wait for it fail.
+                process.kill()
             process.stdin.close()
             try:
                 process.wait(_END_SECONDS_MAX)
             except Exception:
                 process.kill()
                 process.wait()
+        leaving.join(_END_SECONDS_MAX)
+        SparkContext._active_spark_context = None
         SparkContext._gateway = None
         SparkContext._jvm = None
         SparkSession._instantiatedSession = None
@@ -215,6 +374,14 @@ class WorkerSession:
         self._session = None
         for folder in {self._run_folder, self._socket_folder} - {self._folder}:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _kill_launched(self) -> None:
+        """End a JVM that is being started; until it has answered, nobody but the system knows its process."""
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):
+                if any(str(self._run_folder) in argument for argument in child.cmdline()):
+                    _log.error("jvm_start_killed", pid=child.pid)
+                    child.kill()
 
     def _prepare_folders(self) -> None:
         remove_left_behind(self._folder, but=self._folder)
@@ -250,6 +417,32 @@ class WorkerSession:
     def _open_log(self) -> Any:
         # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.
         return open(self._log_folder / _OUTPUT, "ab")
+
+
+# Any: pyspark ships no types for objects of the JVM.
+def _progress(store: Any, job: Any) -> JobProgress:
+    """The counts of a job and of its stages that run."""
+    counts = [job.numCompletedTasks(), job.numFailedTasks(), job.numActiveTasks()]
+    stages = job.stageIds().mkString(" ").split()
+    running = store.activeStages()
+    for index in range(running.size()):
+        stage = running.apply(index)
+        if str(stage.stageId()) in stages:
+            counts += [
+                stage.inputBytes(),
+                stage.inputRecords(),
+                stage.outputBytes(),
+                stage.outputRecords(),
+                stage.shuffleReadBytes(),
+                stage.shuffleWriteBytes(),
+            ]
+    return JobProgress(active=job.numActiveTasks(), counts=tuple(counts))
+
+
+def _added(one: JobProgress | None, other: JobProgress) -> JobProgress:
+    if one is None:
+        return other
+    return JobProgress(active=one.active + other.active, counts=one.counts + other.counts)
 
 
 @contextmanager

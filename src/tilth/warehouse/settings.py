@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tilth.base.secrets import HIDDEN
 from tilth.base.settings import LogSettings, Scope, Setting, SettingGroup, value_of
-from tilth.base.units import MIB, parse_bytes
+from tilth.base.units import MIB, parse_bytes, parse_seconds
 
 #: The warehouse that answers queries, and the one that imports and maintains.
 QUERY_WAREHOUSE = "default"
@@ -99,7 +99,56 @@ SPARK_CONF = Setting(
     shown=_shown_conf,
 )
 
-SETTINGS = SettingGroup((MASTER, DRIVER_MEMORY, JAVA_HOME, QUERY_SLOTS, WRITE_SLOTS, MEMORY, SPARK_CONF))
+HEARTBEAT_INTERVAL = Setting(
+    name="warehouse.heartbeat-interval",
+    scope=Scope.NODE,
+    default=5.0,
+    parse=parse_seconds,
+    check=lambda seconds: 0.5 <= seconds <= 600,
+    allowed="0.5 s to 10 min",
+    doc="How often Spark's JVM is asked whether it answers; every sixth time it runs a job of one task too. Shorter: a "
+    "hung JVM is shown sooner. Longer: fewer calls.",
+    unit="seconds",
+)
+HANG_BOUND = Setting(
+    name="warehouse.hang-bound",
+    scope=Scope.NODE,
+    default=30.0,
+    parse=parse_seconds,
+    check=lambda seconds: 2 <= seconds <= 3600,
+    allowed="2 s to 1 h",
+    doc="A JVM that does not answer for so long is killed and started again; one that uses the processor meanwhile, as "
+    "in a long garbage collection, after four times as long. Shorter: statements wait less for a hung JVM. Longer: a "
+    "slow machine restarts a JVM that would have answered less often.",
+    unit="seconds",
+)
+STALL_BOUND = Setting(
+    name="warehouse.stall-bound",
+    scope=Scope.NODE,
+    default=600.0,
+    parse=parse_seconds,
+    check=lambda seconds: 5 <= seconds <= 86_400,
+    allowed="5 s to 1 day",
+    doc="A task whose Spark job finishes no task, reads and writes no byte and computes nothing for so long is "
+    "cancelled; its service tries again. Shorter: a hung Python worker is noticed sooner. Longer: tasks that wait for "
+    "a slow disk or broker are left alone.",
+    unit="seconds",
+)
+
+SETTINGS = SettingGroup(
+    (
+        MASTER,
+        DRIVER_MEMORY,
+        JAVA_HOME,
+        QUERY_SLOTS,
+        WRITE_SLOTS,
+        MEMORY,
+        SPARK_CONF,
+        HEARTBEAT_INTERVAL,
+        HANG_BOUND,
+        STALL_BOUND,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +164,10 @@ class WarehouseSettings:
     memory_bytes: int = 1024 * MIB
     #: Laid over Tilth's own properties.
     spark_conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    #: Of the JVM and of tasks: when they are asked, and after which silence they are ended.
+    heartbeat_seconds: float = HEARTBEAT_INTERVAL.default
+    hang_seconds: float = HANG_BOUND.default
+    stall_seconds: float = STALL_BOUND.default
     #: Of Spark's logs.
     logs: LogSettings = field(default_factory=LogSettings)
 
@@ -136,6 +189,9 @@ def warehouse_settings(given: Mapping[str, str]) -> WarehouseSettings:
         write_slots=value_of(values, WRITE_SLOTS) or max(4, (os.cpu_count() or 1) * 3 // 2),
         memory_bytes=value_of(values, MEMORY) or _half_of_memory(),
         spark_conf=tuple((key, value) for key, _, value in pairs),
+        heartbeat_seconds=value_of(values, HEARTBEAT_INTERVAL),
+        hang_seconds=value_of(values, HANG_BOUND),
+        stall_seconds=value_of(values, STALL_BOUND),
     )
 
 

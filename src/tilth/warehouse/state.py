@@ -8,7 +8,10 @@ PENDING    waits for a place, with the reason (written by `submit`, `refused`)
 RUNNING    was sent to a worker (written by any event that frees or adds a place)
 DONE       the worker reported a result; FAILED, CANCELLED: it reported an error (written by `finished`, `failed`)
 LOST       the worker missed five heartbeats in a row, or did not know the task in five, and no commit of it began in
-           the last ten seconds (written by `touched`, `missed`)
+           the last ten seconds (written by `touched`, `missed`); or the JVM that it ran in has ended (`failed`)
+
+A worker whose Spark is away takes no task. Tasks of statements end at once then: somebody waits for them, and can send
+the statement again; others wait for the next heartbeat.
 
 Covers: slots, memory, waiting, loss. Does not cover: threads and calls (dispatch.py), the estimates (estimate.py).
 Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot.
@@ -22,7 +25,12 @@ from dataclasses import dataclass, field
 
 from tilth.base.errors import TilthError
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseNotFoundError
+from tilth.warehouse.errors import (
+    SparkRestartingError,
+    TaskCancelledError,
+    TaskLostError,
+    WarehouseNotFoundError,
+)
 from tilth.warehouse.result import TaskResult
 
 #: Heartbeats in a row without a sign of the task, after which it is lost.
@@ -35,6 +43,9 @@ ENDED_MAX = 1000
 RESIDENT = frozenset({TaskKind.CONSUME})
 #: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most, all together.
 YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA})
+
+#: Kinds for which somebody waits, who cannot be kept waiting until Spark is back.
+STATEMENTS = frozenset({TaskKind.QUERY, TaskKind.INSERT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +130,8 @@ class TaskBoard:
         self._ended: deque[TaskInfo] = deque(maxlen=ENDED_MAX)
         #: Workers that did not answer or refused: no new tasks until they answer a heartbeat.
         self.silent: set[str] = set()
+        #: Of these, those that answer and have no Spark: statements are still sent there, and refused at once.
+        self._without_spark: set[str] = set()
 
     def submit(self, spec: TaskSpec, *, now_ms: int) -> list[Instruction]:
         """Raises WarehouseNotFoundError."""
@@ -129,16 +142,29 @@ class TaskBoard:
         self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not yet looked at", created_ms=now_ms)
         return self._place_pending(now_ms)
 
-    def refused(self, task_id: str, reason: str, *, is_busy: bool = False, now_ms: int) -> list[Instruction]:
+    def refused(
+        self,
+        task_id: str,
+        reason: str,
+        *,
+        is_busy: bool = False,
+        without_spark: SparkRestartingError | None = None,
+        now_ms: int,
+    ) -> list[Instruction]:
         """The worker did not take the task: it waits again, for another worker or for this one's next heartbeat.
 
         `is_busy`: the worker is well and takes no more of this; others may still send it other tasks.
+        `without_spark`: its Spark is away; a statement ends with this error.
         """
         task = self._live.get(task_id)
         if task is None:
             return []
         if task.is_stopping:
             return self._end(task, TaskState.CANCELLED, TaskCancelledError(task=task_id), now_ms=now_ms)
+        if without_spark is not None:
+            self._without_spark.add(task.worker)
+            if task.spec.kind in STATEMENTS:
+                return self._end(task, TaskState.LOST, without_spark, now_ms=now_ms)
         if is_busy:
             task.refused_by.add(task.worker)
         else:
@@ -161,8 +187,7 @@ class TaskBoard:
         task = self._live.get(task_id)
         if task is None:
             return []
-        state = TaskState.CANCELLED if isinstance(error, TaskCancelledError) else TaskState.FAILED
-        return self._end(task, state, error, now_ms=now_ms)
+        return self._end(task, state_of(error), error, now_ms=now_ms)
 
     def cancel(self, task_id: str, *, now_ms: int) -> list[Instruction]:
         """A waiting task ends at once, a running one when its worker says so."""
@@ -177,6 +202,7 @@ class TaskBoard:
     def touched(self, worker: str, known: Collection[str], *, asked: Collection[str], now_ms: int) -> list[Instruction]:
         """The worker answered a heartbeat that asked for these tasks."""
         self.silent.discard(worker)
+        self._without_spark.discard(worker)
         self._ask_again(worker)
         instructions: list[Instruction] = []
         for task in [self._live[task_id] for task_id in asked if task_id in self._live]:
@@ -193,6 +219,7 @@ class TaskBoard:
     def missed(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
         """The worker did not answer a heartbeat."""
         self.silent.add(worker)
+        self._without_spark.discard(worker)
         instructions: list[Instruction] = []
         for task in [task for task in self._live.values() if task.worker == worker]:
             instructions += self._missed_one(task, f"worker {worker} does not answer: {reason}", now_ms)
@@ -281,7 +308,8 @@ class TaskBoard:
 
     def _refusal(self, place: Place, asked: _Task) -> str:
         spec = asked.spec
-        if place.worker in self.silent:
+        is_asked = spec.kind in STATEMENTS and place.worker in self._without_spark
+        if place.worker in self.silent and not is_asked:
             return f"worker {place.worker} does not answer"
         if place.worker in asked.refused_by:
             return f"worker {place.worker} has too many tasks"
@@ -308,3 +336,14 @@ class TaskBoard:
                 and task.spec.kind not in RESIDENT
             ):
                 yield task
+
+
+def state_of(error: TilthError) -> TaskState:
+    """The state of a task that ended with this error."""
+    match error:
+        case TaskCancelledError():
+            return TaskState.CANCELLED
+        case TaskLostError() | SparkRestartingError():
+            return TaskState.LOST
+        case _:
+            return TaskState.FAILED

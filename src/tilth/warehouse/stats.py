@@ -11,9 +11,9 @@ class WorkerInfo:
 
     name: str
     warehouses: tuple[str, ...]
-    #: `alive`, or `silent` since the last heartbeat.
+    #: `alive`, `silent` since the last heartbeat, or `without spark` while its JVM is gone or does not answer.
     state: str
-    #: Why it is silent.
+    #: Why it is not alive.
     reason: str
     #: Milliseconds since 1970; 0 before the first answer.
     last_answer_ms: int

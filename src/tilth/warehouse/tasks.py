@@ -66,8 +66,12 @@ class Worker(Protocol):
     def attach(self, reports: WorkerReports) -> None:
         """From now on it reports there."""
 
+    def trouble(self) -> str:
+        """Why it can run nothing that needs Spark now, and since when; empty: it can."""
+
     def assign(self, spec: TaskSpec) -> None:
-        """Starts the task and returns at once. Raises WorkerBusyError if it does not take it."""
+        """Starts the task and returns at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError
+        while its Spark is away."""
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         """The heartbeat: the server names the tasks it believes to be there; the answer is those that are."""

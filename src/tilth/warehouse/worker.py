@@ -1,7 +1,9 @@
 """The worker inside the server's process: runs each task on a thread of its own.
 
-Covers: assign, cancel, heartbeat, reports, Spark's restart. Does not cover: what tasks do (runners), who gets them.
-Always holds: every accepted task is reported exactly once; a task that was not touched for a minute ends itself.
+Covers: assign, cancel, heartbeat, reports, tasks without progress. Does not cover: what tasks do (runners), who gets
+them, Spark's restart (heartbeat.py).
+Always holds: every accepted task is reported exactly once; a task that was not touched for a minute ends itself; what
+fails because its JVM has ended is told as that, whatever the error was.
 """
 
 from __future__ import annotations
@@ -13,13 +15,24 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.model.task import TaskKind, TaskSpec
-from tilth.warehouse.errors import SparkGoneError, TaskCancelledError, TaskFailedError, WorkerBusyError
+from tilth.warehouse.errors import (
+    SparkMemoryError,
+    SparkRestartingError,
+    TaskCancelledError,
+    TaskFailedError,
+    TaskStalledError,
+    WorkerBusyError,
+)
+from tilth.warehouse.heartbeat import Heartbeat
 from tilth.warehouse.losses import memory_loss_in
+from tilth.warehouse.lost import may_be_lost
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
+from tilth.warehouse.stalls import StallFinder
 from tilth.warehouse.state import YIELDING
 from tilth.warehouse.tasks import Runner, TaskContext, WorkerReports
 
@@ -29,6 +42,11 @@ UNTOUCHED_SECONDS_MAX = 60.0
 BACKGROUND_TASKS_PER_THREAD = 1.5
 _WATCH_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
+#: A process that is ending closes its connections a little before its end can be seen.
+_ENDING_SECONDS_MAX = 2.0
+_ENDING_LOOK_SECONDS = 0.05
+#: What these errors say stays true when the JVM has ended.
+_TRUE_WITHOUT_JVM = (ErrorKind.RETRY, ErrorKind.FENCED, ErrorKind.UNKNOWN_OUTCOME, ErrorKind.CONFLICT)
 
 _log = Log("warehouse")
 
@@ -38,6 +56,10 @@ class _Running:
     spec: TaskSpec
     thread: threading.Thread
     touched: float
+    #: The JVM that it runs in.
+    run: int
+    #: Why it is cancelled, where its end is no wish of anybody.
+    stalled: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -57,6 +79,7 @@ class EmbeddedWorker:
         self._running: dict[str, _Running] = {}
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._heartbeat: Heartbeat | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +99,8 @@ class EmbeddedWorker:
 
     def start(self) -> None:
         """Begins to watch over Spark and the tasks."""
+        self._heartbeat = Heartbeat(self._clock, self._session)
+        self._heartbeat.start()
         self._watcher = threading.Thread(target=self._watch, name=f"tilth-worker-{self._name}", daemon=True)
         self._watcher.start()
 
@@ -90,24 +115,33 @@ class EmbeddedWorker:
             task.thread.join(_STOP_SECONDS_MAX)
         if self._watcher is not None:
             self._watcher.join(_STOP_SECONDS_MAX)
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+
+    def trouble(self) -> str:
+        """Why it runs nothing that needs Spark, and since when; empty: it does."""
+        outage = self._session.outage
+        return "" if outage is None else f"Spark is away {outage}"
 
     def assign(self, spec: TaskSpec) -> None:
         """Raises WorkerBusyError when it is stopping, knows no runner or has too many tasks.
 
-        Raises SparkGoneError while Spark is away.
+        Raises SparkRestartingError while Spark is away.
         """
         if self._stopping.is_set():
             raise WorkerBusyError("the worker is stopping", worker=self._name)
         if spec.kind not in self._runners:
             raise WorkerBusyError("the worker has no runner for the kind", worker=self._name, kind=spec.kind)
-        if not self._session.is_alive():
-            raise SparkGoneError(worker=self._name)
+        # Raises while it is away.
+        _ = self._session.session
         thread = threading.Thread(target=self._run, args=(spec,), name=f"tilth-{spec.kind}-{spec.id[:8]}", daemon=True)
         with self._lock:
             if spec.id in self._running:
                 return
             self._check_room(spec)
-            self._running[spec.id] = _Running(spec=spec, thread=thread, touched=self._clock.monotonic())
+            self._running[spec.id] = _Running(
+                spec=spec, thread=thread, touched=self._clock.monotonic(), run=self._session.run
+            )
         thread.start()
 
     def _check_room(self, spec: TaskSpec) -> None:
@@ -143,8 +177,8 @@ class EmbeddedWorker:
         # The outermost loop of a task: Spark and runners may raise anything, and each failure is told.
         except Exception as error:
             outcome = self._told(task, error)
-        if isinstance(outcome, TilthError) and task.cancelled.is_set():
-            outcome = TaskCancelledError(task=spec.id, table=spec.table)
+        if isinstance(outcome, TilthError):
+            outcome = self._explained(task, outcome)
         self._report(spec, outcome, seconds=self._clock.monotonic() - started)
 
     def _perform(self, task: _Running) -> TaskResult:
@@ -159,13 +193,41 @@ class EmbeddedWorker:
         spec, memory_loss = task.spec, memory_loss_in(error)
         if memory_loss is not None:
             return memory_loss
-        if not self._session.is_alive():
-            return SparkGoneError("Spark ended while the task ran", task=spec.id, table=spec.table)
-        if not task.cancelled.is_set():
+        if not task.cancelled.is_set() and not self._is_lost(task, error):
             _log.error("task_failed", cause_id=spec.id, kind=spec.kind, table=spec.table, error=error)
         reason = f"{type(error).__name__}: {error}".strip()
         of = f" of {spec.table}" if spec.table else ""
-        return TaskFailedError(f"a {spec.kind} task{of} failed", task=spec.id, reason=reason[:2000])
+        failed = TaskFailedError(f"a {spec.kind} task{of} failed", task=spec.id, reason=reason[:2000])
+        failed.__cause__ = error
+        return failed
+
+    def _explained(self, task: _Running, error: TilthError) -> TilthError:
+        """Why the task really ended: it was cancelled, or its JVM has ended; else the error as it is."""
+        spec = task.spec
+        if task.stalled:
+            hint = "its service tries again by itself; a statement has to be sent again"
+            return TaskStalledError(task=spec.id, table=spec.table, reason=task.stalled, hint=hint)
+        if task.cancelled.is_set():
+            return TaskCancelledError(task=spec.id, table=spec.table)
+        if isinstance(error, SparkRestartingError | SparkMemoryError) or error.kind in _TRUE_WITHOUT_JVM:
+            return error
+        if not self._is_lost(task, error):
+            return full_error(error, folder=self._session.folder) or error
+        outage = self._session.outage
+        reason = "the JVM that it ran in has ended" if outage is None else outage.reason
+        hint = "retry the statement: Spark is started again by itself"
+        return SparkRestartingError(
+            "Spark ended while the task ran; nothing was applied", task=spec.id, reason=reason, hint=hint
+        )
+
+    def _is_lost(self, task: _Running, error: BaseException) -> bool:
+        """True when the JVM of the task has ended; of one that is ending now, a moment later."""
+        deadline = self._clock.monotonic() + (_ENDING_SECONDS_MAX if may_be_lost(error) else 0.0)
+        while task.run == self._session.run and self._session.is_alive():
+            if self._clock.monotonic() >= deadline:
+                return False
+            self._clock.sleep(_ENDING_LOOK_SECONDS)
+        return True
 
     def _report(self, spec: TaskSpec, outcome: TaskResult | TilthError, *, seconds: float) -> None:
         reports = self._reports
@@ -184,19 +246,33 @@ class EmbeddedWorker:
     def _cancel_jobs(self, task: _Running) -> None:
         try:
             self._session.cancel_jobs(_tag(task.spec.id))
-        except SparkGoneError:
+        except Exception as error:
+            if task.run == self._session.run and self._session.is_alive():
+                raise
             # Then its jobs are gone too.
-            return
+            _log.debug("jobs_gone", cause_id=task.spec.id, reason=error)
 
     def _watch(self) -> None:
+        stalls = StallFinder(self._clock, self._session)
         while not self._clock.wait(self._stopping, _WATCH_SECONDS):
             try:
-                if self._session.restart_if_gone():
-                    self._session.warm()
                 self._session.tend_logs()
+                self._end_stalled(stalls)
                 self._end_unwanted()
             except Exception as error:
                 _log.error("worker_watch_failed", worker=self._name, error=error)
+        stalls.leave()
+
+    def _end_stalled(self, stalls: StallFinder) -> None:
+        with self._lock:
+            tasks = {_tag(task.spec.id): task for task in self._running.values() if not task.cancelled.is_set()}
+        for tag, seconds in stalls.look(tasks).items():
+            task = tasks.get(tag)
+            if task is not None:
+                task.stalled = f"its Spark job has made no progress for {seconds:.0f} s"
+                spec = task.spec
+                _log.error("task_stalled", cause_id=spec.id, kind=spec.kind, table=spec.table, reason=task.stalled)
+                task.cancelled.set()
 
     def _end_unwanted(self) -> None:
         now = self._clock.monotonic()

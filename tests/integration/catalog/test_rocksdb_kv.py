@@ -169,6 +169,48 @@ def test_a_full_disk_is_told_and_cured(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1:] == ["cured"], done.stdout + done.stderr
 
 
+def test_a_failed_write_is_cured_although_somebody_goes_on_reading(tmp_path: Path) -> None:
+    """Reading goes on while nothing can be written; a view that is open from before ends when the store is cured."""
+    code = f"""
+        import resource, signal
+        from tilth.base.errors import ErrorKind, UnavailableError
+        from tilth.catalog import RocksKV
+        from tilth.catalog.kv import Landed
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        kv = RocksKV({str(tmp_path / "kv")!r})
+        for number in range(100):
+            kv.commit([], {{b"a%03d" % number: b"1"}}, [])
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        with kv.view() as view:
+            scan = view.scan(b"a", b"b")
+            next(scan)
+            # Not even an empty store can be opened for writing.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+            for number in range(3):
+                try:
+                    assert not isinstance(kv.commit([], {{b"b": b"x" * 60_000}}, []), Landed)
+                except UnavailableError as error:
+                    print(error)
+            assert kv.get(b"a007").value == b"1"
+            assert len(list(kv.scan(b"a", b"b"))) == 100
+            assert kv.get(b"b") is None
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            assert isinstance(kv.commit([], {{b"c": b"1"}}, []), Landed)
+            try:
+                list(scan)
+                raise AssertionError("the view should have ended")
+            except UnavailableError as error:
+                assert error.kind is ErrorKind.UNAVAILABLE
+        assert {{key for key, _ in kv.scan(b"b", None)}} == {{b"c"}}
+        kv.close()
+        kv = RocksKV({str(tmp_path / "kv")!r})
+        assert len(list(kv.scan(b"a", None))) == 101
+        print("cured")
+    """
+    done = run(code)
+    assert done.stdout.splitlines()[-1:] == ["cured"], done.stdout + done.stderr
+
+
 def run(code: str) -> subprocess.CompletedProcess[str]:
     """Runs a program in a process of its own."""
     command = [sys.executable, "-c", textwrap.dedent(code)]

@@ -12,10 +12,11 @@ import pytest
 from tests.catalog_world import SCHEMA, World
 from tilth.base.errors import TilthError
 from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
-from tilth.ingest.calls import BeginRound, RoundDone, SchemaVersion
+from tilth.ingest.calls import BeginRound, Heard, RoundDone, SchemaVersion
 from tilth.ingest.consumers import Consumers, Ended
 from tilth.ingest.definitions import Definitions
 from tilth.ingest.manager import ConsumeManager
+from tilth.ingest.reach import HeardEnd, Offset, PartitionEnd
 from tilth.ingest.rounds import RoundFacts, WrittenTo
 from tilth.ingest.service import _end_kind
 from tilth.ingest.settings import ingest_settings, read_config
@@ -150,7 +151,7 @@ class Server:
         settings = {"kafka_broker_list": "b:9092", "kafka_topic_list": "topic", "kafka_format": "JSONEachRow"}
         self.kafka = KafkaDef(uuid=uuid, database="default", name="k", schema=SCHEMA, settings=settings)
         self.dispatcher = FakeDispatcher()
-        teller = Teller(self.world.clock, EventLog(events_max=10), self.kafka)
+        self.teller = teller = Teller(self.world.clock, EventLog(events_max=10), self.kafka)
         self.consumers = Consumers(
             self.world.clock,
             self.world.catalog,
@@ -291,3 +292,21 @@ def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_f
 
 def test_a_defect_waits_and_counts() -> None:
     assert _end_kind(TilthError("it broke")) is EndKind.FAILURE
+
+
+def test_failures_are_over_when_a_consumer_has_read_all_there_is(server: Server) -> None:
+    def heard(end: int) -> int:
+        reach = PartitionEnd(stable=Offset(end), high=Offset(end))
+        told = (HeardEnd(position=PLACE, end=reach),)
+        server.consumers.heard(Heard(kafka_table=server.kafka.uuid, consumer=0, fence=server.fence, ends=told))
+        return server.teller.failures([0]).count
+
+    server.teller.failed(TilthError("the view fails"), consumer=0)
+    server.teller.failed(TilthError("the view fails"), consumer=0)
+    # A message waits: whether it can be read now, only a round can say.
+    assert heard(1) == 2
+    server.round("a")
+    assert server.teller.failures([0]).count == 0
+    # Spark has ended under a consumer of a topic to which nothing comes: no round will ever say that all is well.
+    server.teller.failed(TilthError("Spark is being restarted"), consumer=0)
+    assert heard(1) == 0

@@ -32,6 +32,7 @@ from tilth.server import Doors, ServerSettings, build_app
 from tilth.server.errors import STATUS
 from tilth.server.stats import Answered
 from tilth.sql import Answer
+from tilth.warehouse import SparkRestartingError
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -183,6 +184,27 @@ def test_health_tells_by_its_status(client: httpx.Client, rooms: FakeRooms) -> N
 def test_metrics_and_the_front_page(client: httpx.Client) -> None:
     assert client.get("/metrics").text == "tilth_up 1.0\n"
     assert "POST /v1/sql" in client.get("/").text
+
+
+def test_ready_is_another_question_than_health(client: httpx.Client, rooms: FakeRooms) -> None:
+    assert client.get("/v1/ready").status_code == 200
+    rooms.ready = Health(status="degraded", version="0", server="s", components={"statements": "Spark starts"})
+    assert (client.get("/v1/health").status_code, client.get("/v1/ready").status_code) == (200, 503)
+    assert client.get("/v1/ready").json()["components"]["statements"] == "Spark starts"
+
+
+def test_health_names_services_that_fail_where_they_are_asked_for(client: httpx.Client, rooms: FakeRooms) -> None:
+    rooms.failed_services = {"merge of db.t": "the disk is full"}
+    assert client.get("/v1/health").json()["failed_services"] == {}
+    response = client.get("/v1/health?services")
+    assert (response.status_code, response.json()["failed_services"]) == (200, rooms.failed_services)
+
+
+def test_a_restart_of_spark_is_told_with_the_time_to_wait(client: httpx.Client, rooms: FakeRooms) -> None:
+    rooms.error = SparkRestartingError(reason="the JVM hung", hint="retry the statement")
+    response = client.post("/v1/sql", content="SELECT 1")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "SPARK_RESTARTING")
+    assert response.headers["Retry-After"] == "5"
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/v1/health", "/maintenance-manager"])

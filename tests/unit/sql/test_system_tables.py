@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -85,6 +86,14 @@ def test_joins_groups_and_case(world: SqlWorld) -> None:
 
 def test_the_session_s_database_may_be_system(world: SqlWorld) -> None:
     assert world.rows("SELECT name FROM databases", database="system") == [("default",)]
+
+
+def test_bg_threads_say_why_nothing_runs_while_spark_is_away(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = "Spark is away since 2026-01-01 00:00:00 UTC: the JVM was ended by SIGKILL"
+    workers = [replace(each, reason=away) for each in world.dispatch.workers()]
+    monkeypatch.setattr(world.dispatch, "workers", lambda: workers)
+    [(state, reason)] = world.rows("SELECT state, reason FROM system.bg_threads WHERE service = 'consume'")
+    assert (state, reason) == ("waiting", f"{away}; the broker does not answer")
 
 
 def test_bg_threads_tells_state_switch_and_exception(world: SqlWorld) -> None:

@@ -57,6 +57,9 @@ class FakeWorker:
             raise WorkerBusyError(worker=self.name)
         self.known[spec.id] = spec
 
+    def trouble(self) -> str:
+        return ""
+
     def touch(self, task_ids: Collection[str]) -> set[str]:
         if self.is_down:
             raise UnavailableError(worker=self.name)

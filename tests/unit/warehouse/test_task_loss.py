@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -15,8 +15,19 @@ from tilth.catalog import InsertPart
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.testing import ManualClock
-from tilth.warehouse import EmbeddedWorker, TaskCancelledError, TaskContext, TaskLostError, TaskResult, WorkerBusyError
+from tilth.warehouse import (
+    EmbeddedWorker,
+    SparkRestartingError,
+    TaskCancelledError,
+    TaskContext,
+    TaskLostError,
+    TaskResult,
+    WarehouseSettings,
+    WorkerBusyError,
+)
 from tilth.warehouse.estimate import Estimator
+from tilth.warehouse.progress import JobProgress, Processes
+from tilth.warehouse.sessions import Beat
 from tilth.warehouse.state import Assign, Ended, Place, Stop, TaskBoard
 from tilth.warehouse.worker import UNTOUCHED_SECONDS_MAX
 
@@ -75,8 +86,32 @@ def test_oracle_a_task_that_just_began_to_commit_is_kept(commit_began_before_ms:
 class FakeSession:
     """Spark that does nothing."""
 
+    settings = WarehouseSettings()
+    folder = "/"
+    session = None
+    outage = None
+    run = 1
+
     def __init__(self) -> None:
         self.cancelled: list[str] = []
+
+    def beat(self) -> Beat:
+        return Beat(has_ended=False, is_full=False)
+
+    def run_small_job(self) -> bool:
+        return True
+
+    def jvm_usage(self) -> tuple[float, bool]:
+        return 0.0, False
+
+    def note_outage(self, outage: object) -> None:
+        assert outage is None
+
+    def progress(self, tags: Collection[str]) -> dict[str, JobProgress]:
+        return {}
+
+    def processes(self) -> Processes:
+        return Processes(cpu_seconds=0.0)
 
     def new_session(self, *, pool: str) -> None:
         return None
@@ -87,9 +122,6 @@ class FakeSession:
 
     def is_alive(self) -> bool:
         return True
-
-    def restart_if_gone(self) -> bool:
-        return False
 
     def tend_logs(self) -> None:
         return None
@@ -252,3 +284,76 @@ def test_what_was_fenced_is_never_tried_again_and_what_is_unknown_is_asked_for()
     assert retry_rule(ErrorKind.UNKNOWN_OUTCOME) is Retry.ASK
     assert retry_rule(ErrorKind.CONFLICT) is Retry.CHOOSE_ANEW
     assert retry_rule(ErrorKind.CORRUPT) is Retry.WAIT_LONG
+
+
+def test_statements_end_at_once_while_spark_is_away_and_services_wait() -> None:
+    tasks = board()
+    away = SparkRestartingError(reason="killed")
+    tasks.submit(spec("merge"), now_ms=0)
+    assert tasks.refused("merge", "w refused", without_spark=away, now_ms=1) == []
+    # A statement is still sent there, so that it is accepted as soon as Spark is back.
+    query = spec("query", TaskKind.QUERY)
+    assert tasks.submit(query, now_ms=2) == [Assign("w", query)]
+    [ended] = tasks.refused("query", "w refused", without_spark=away, now_ms=3)
+    assert ended == Ended("query", away)
+    assert [(task.id, task.state) for task in tasks.infos()] == [
+        ("merge", TaskState.PENDING),
+        ("query", TaskState.LOST),
+    ]
+    # The next heartbeat sends the service's task again.
+    assert tasks.touched("w", set(), asked=[], now_ms=4) == [Assign("w", spec("merge"))]
+
+
+def test_a_task_whose_jvm_has_ended_is_lost() -> None:
+    tasks = board()
+    tasks.submit(spec(), now_ms=0)
+    tasks.failed("a", SparkRestartingError(reason="the JVM was ended by SIGKILL"), now_ms=1)
+    [task] = tasks.infos()
+    assert task.state is TaskState.LOST
+    assert "SIGKILL" in task.reason
+
+
+class DyingSession(FakeSession):
+    """Its JVM ends while a task runs."""
+
+    is_gone = False
+
+    def is_alive(self) -> bool:
+        return not self.is_gone
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("py4j.protocol: whatever"), SparkRestartingError),
+        (TilthError("the query failed"), SparkRestartingError),
+        (FencedError("somebody else"), FencedError),
+    ],
+)
+def test_what_fails_because_its_jvm_has_ended_is_told_as_that(error: Exception, expected: type[TilthError]) -> None:
+    session, reports = DyingSession(), Reports()
+
+    def run(context: TaskContext) -> TaskResult:
+        session.is_gone = True
+        raise error
+
+    worker = EmbeddedWorker(ManualClock(), session, name="w", memory_bytes=1 << 30)  # type: ignore[arg-type]  # does what is called here
+    worker.register(TaskKind.QUERY, run)
+    worker.attach(reports)
+    worker.assign(spec("a", TaskKind.QUERY))
+    assert reports.told.wait(5)
+    assert type(reports.failures["a"]) is expected
+
+
+def test_an_error_of_a_living_jvm_stays_what_it_is() -> None:
+    session, reports, clock = FakeSession(), Reports(), ManualClock()
+
+    def run(context: TaskContext) -> TaskResult:
+        raise ConnectionError("a socket broke")
+
+    worker = EmbeddedWorker(clock, session, name="w", memory_bytes=1 << 30)  # type: ignore[arg-type]  # does what is called here
+    worker.register(TaskKind.QUERY, run)
+    worker.attach(reports)
+    worker.assign(spec("a", TaskKind.QUERY))
+    assert reports.told.wait(5)
+    assert reports.failures["a"].code == "TASK_FAILED"

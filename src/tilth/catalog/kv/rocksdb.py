@@ -3,13 +3,19 @@
 Covers: opening, locking, durable batches, what happens after a failed write. Does not cover: several processes.
 Always holds: one commit at a time; a value is its commit's sequence number (8 bytes, big-endian) and then the bytes
 given; the newest sequence number is written in each batch, so it survives a restart and tells whether a batch landed.
+
+After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
+reading, so that everything else can be looked up while the disk is full. Views that are open when it is opened anew end
+with an error that may be tried again: RocksDB is not opened a second time while one of them holds it.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import tempfile
 import threading
+import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +33,7 @@ from rocksdict import (
 )
 
 from tilth.base.errors import CorruptError, TilthError, UnavailableError
+from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.logs import Log
 from tilth.base.units import MIB
 from tilth.catalog.errors import NewerFormatError, StoreClosedError, StoreIOError, StoreLockedError
@@ -52,6 +59,11 @@ _WAL_BYTES_MAX = 64 * MIB
 _BLOCK_BYTES = 16 << 10
 _BLOOM_BITS = 10
 _OPEN_FILES_MAX = 512
+#: Written to see whether the folder can be written.
+_PROBE_BYTES = 64 << 10
+#: So often, and so long apart, a database is opened that a reader still holds: it is inside of one call.
+_OPEN_TRIES_MAX = 40
+_OPEN_TRY_SECONDS = 0.05
 
 _log = Log("catalog")
 
@@ -71,6 +83,9 @@ class RocksKV:
         self._is_closed = False
         #: True after a failed write: the database must be opened anew before it is written again.
         self._is_broken = False
+        #: False while not even reading is possible.
+        self._is_open = True
+        self._views: weakref.WeakSet[_View] = weakref.WeakSet()
         self._db, self._sequence = self._open()
 
     def get(self, key: bytes) -> Versioned | None:
@@ -87,10 +102,12 @@ class RocksKV:
     def view(self) -> Iterator[ReadView]:
         with _told(self.path):
             view = _View(self._ready(), self.path)
+        self._views.add(view)
         try:
             yield view
         finally:
             view.release()
+            self._views.discard(view)
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
@@ -99,6 +116,7 @@ class RocksKV:
         with self._lock:
             if self._is_broken:
                 self._reopen()
+            self._check_room()
             with _told(self.path):
                 for precondition in preconditions:
                     found = self._db.get(precondition.key)
@@ -115,10 +133,10 @@ class RocksKV:
                 self._close_db()
 
     def _ready(self) -> Rdict:
-        """The database; opened anew if a failed write has closed it, for the disk may be cured by now."""
-        if self._is_broken:
+        """The database; opened anew if it is closed, for the disk may be cured by now."""
+        if not self._is_open:
             with self._lock:
-                if self._is_broken:
+                if not self._is_open:
                     self._reopen()
         return self._db
 
@@ -151,6 +169,9 @@ class RocksKV:
             return Unknown(f"the catalog could not be written: {error}")
         if self._sequence >= sequence:
             return Landed(sequence)
+        full = full_error(error, folder=self.path)
+        if full is not None:
+            raise full from error
         raise StoreIOError(
             path=self.path, error=error, hint="nothing was applied; is the disk full or read-only?"
         ) from error
@@ -158,10 +179,29 @@ class RocksKV:
     def _reopen(self) -> None:
         if self._is_closed:
             raise StoreClosedError(path=self.path)
+        if self._is_open:
+            # What is closed cannot be read, and is opened only where it can be written.
+            self._check_writable()
+        for view in list(self._views):
+            view.interrupt()
+        self._is_open = False
         self._close_db()
-        self._db, self._sequence = self._open()
-        self._is_broken = False
+        try:
+            self._db, self._sequence = self._open_unheld()
+        except UnavailableError:
+            _log.warning("catalog_not_reopened", path=self.path)
+            raise
+        self._is_open, self._is_broken = True, False
         _log.info("catalog_reopened", path=self.path, sequence=self._sequence)
+
+    def _open_unheld(self) -> tuple[Rdict, int]:
+        """Views were interrupted: each still holds the database until its present call returns."""
+        for _ in range(_OPEN_TRIES_MAX - 1):
+            try:
+                return self._open()
+            except StoreLockedError:
+                threading.Event().wait(_OPEN_TRY_SECONDS)
+        return self._open()
 
     def _close_db(self) -> None:
         try:
@@ -172,12 +212,30 @@ class RocksKV:
             # Flushing fails, as the write before did; the lock is given up all the same, and the log is on the disk.
             _log.warning("catalog_closed_broken", path=self.path, error=error)
 
+    def _check_room(self) -> None:
+        """Raises StoreFullError before a write that might fail half way."""
+        if free_bytes(self.path) < ROOM_BYTES_MIN:
+            raise store_full(self.path)
+
+    def _check_writable(self) -> None:
+        """Raises StoreFullError or StoreIOError; a quota shows only in a write."""
+        self._check_room()
+        try:
+            with tempfile.TemporaryFile(dir=self.path) as probe:
+                probe.write(bytes(_PROBE_BYTES))
+        except OSError as error:
+            full = full_error(error, folder=self.path)
+            hint = "nothing was applied; check the disk and the folder's permissions"
+            raise full or StoreIOError(path=self.path, error=error, hint=hint) from error
+
     def _open(self) -> tuple[Rdict, int]:
         try:
             os.makedirs(self.path, exist_ok=True)
             db = Rdict(self.path, _options(self._cache_bytes))
         except OSError as error:
-            raise StoreIOError(path=self.path, error=error, hint="give a folder that can be written") from error
+            full = full_error(error, folder=self.path)
+            hint = "give a folder that can be written"
+            raise full or StoreIOError(path=self.path, error=error, hint=hint) from error
         except Exception as error:
             raise _store_error(self.path, error) from error
         try:
@@ -199,6 +257,7 @@ class _View:
         self._path = path
         #: Counts who has moved the iterator: a scan that was overtaken seeks its place again.
         self._moves = 0
+        self._is_interrupted = False
 
     def get(self, key: bytes) -> Versioned | None:
         iterator = self._open()
@@ -229,15 +288,25 @@ class _View:
                 if last is None or last < start or (end is not None and last >= end):
                     return
                 data = iterator.value()
+                # While the reader is busy nothing here holds the database.
+                del iterator
                 yield last, Versioned(data[8:], _U64.unpack_from(data)[0])
                 left -= 1
 
     def release(self) -> None:
         self._iterator = None
 
+    def interrupt(self) -> None:
+        """End the view under whoever reads from it; any thread may call it."""
+        self._is_interrupted = True
+        self._iterator = None
+
     def _open(self) -> RdictIter:
-        assert self._iterator is not None, "the view has ended"
-        return self._iterator
+        iterator = self._iterator
+        if self._is_interrupted:
+            raise StoreIOError("the catalog was opened anew meanwhile", path=self._path, hint="try again")
+        assert iterator is not None, "the view has ended"
+        return iterator
 
 
 def _seek(iterator: RdictIter, start: bytes, end: bytes | None, *, last: bytes | None, reverse: bool) -> None:
@@ -317,6 +386,9 @@ def _read_own_keys(db: Rdict, path: str, sync: WriteOptions) -> int:
 
 def _store_error(path: str, error: Exception) -> CorruptError | UnavailableError:
     text = str(error)
+    full = full_error(error, folder=path)
+    if full is not None:
+        return full
     if "/LOCK:" in text:
         hint = "stop the node that uses this folder, or give this one another --data folder"
         return StoreLockedError(path=path, hint=hint)

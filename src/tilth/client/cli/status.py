@@ -1,4 +1,4 @@
-"""`tilth status`: is the server well, component by component. Exit code 0 if it is, 1 if not."""
+"""`tilth status`: is the server well, component by component, and do its services work. Exit code 0 if so, 1 if not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWER_SECONDS_MAX = 10.0
 
 
 def status(url: Annotated[str, typer.Option(help="The server's address.", envvar="TILTH_URL")] = DEFAULT_URL) -> None:
-    """Tell how a server and its components are; the exit code is 1 when something is wrong."""
+    """Tell how a server, its components and its background services are; the exit code is 1 when something is wrong."""
     console = console_of()
     try:
         with connect(url, timeout_seconds=ANSWER_SECONDS_MAX) as connection:
@@ -28,4 +28,7 @@ def status(url: Annotated[str, typer.Option(help="The server's address.", envvar
     console.print(Text(f"{told_url}: {health.status} (tilth {health.version}, server {health.server})"))
     for component, state in health.components.items():
         console.print(Text(f"  {component}: {state}"))
-    raise typer.Exit(0 if health.status == "ok" else 1)
+    for service, reason in health.failed_services.items():
+        console.print(Text(f"  failed: {service}: {reason}"))
+    is_well = health.status == "ok" and not health.failed_services
+    raise typer.Exit(0 if is_well else 1)

@@ -26,6 +26,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
+from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.catalog import (
     AddDelta,
@@ -49,7 +50,18 @@ from tilth.model.part import WrittenPart
 from tilth.model.task import TaskKind
 from tilth.model.txn import Txn, TxnOutput
 from tilth.storage import TableLayout, Translation, clean_transaction, remove_row_map
-from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle, TaskCancelledError, TaskLostError
+from tilth.warehouse import (
+    WRITE_WAREHOUSE,
+    Dispatcher,
+    Handle,
+    SparkRestartingError,
+    TaskCancelledError,
+    TaskLostError,
+    TaskStalledError,
+)
+
+#: Errors of tasks that may go on writing for a moment.
+_MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkRestartingError)
 
 _log = Log("maintenance")
 
@@ -338,8 +350,9 @@ class Attempts(Generic[WorkT, FactsT]):
                 handle.cancel()
             return self._recipe.facts(handle.wait().payload)
         except TilthError as error:
-            # A task that was killed or lost may still be writing.
-            self._give_up(txn, error, is_settled=not isinstance(error, TaskCancelledError | TaskLostError))
+            # A task that was killed or lost may still be writing, and so may other Spark tasks of a job that failed.
+            is_settled = job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON)
+            self._give_up(txn, error, is_settled=is_settled)
             raise
         finally:
             with self._lock:
@@ -361,7 +374,9 @@ class Attempts(Generic[WorkT, FactsT]):
             self._give_up(written.txn, refused, is_settled=True)
             raise
         except OSError as error:
-            failed = UnavailableError("changes could not be brought over", table=self._watch.name, reason=error)
+            failed = full_error(error, folder=self._root) or UnavailableError(
+                "changes could not be brought over", table=self._watch.name, reason=error
+            )
             self._give_up(written.txn, failed, is_settled=True)
             raise failed from error
         return self._concluded(written, outcome)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
+from tilth.model.service import ServiceKind, ServiceStats
 from tilth.sql.services import Services
 from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+
+#: Only files are moved and removed: that goes on without Spark.
+_WITHOUT_SPARK = frozenset({ServiceKind.GC})
 
 
 def _rows(services: Services) -> Iterator[Row]:
     found = [*services.consume.stats(), *services.maintenance.stats()]
+    workers = services.dispatcher.workers()
+    trouble = "; ".join(each.reason for each in workers if each.reason)
+    if trouble and all(each.reason for each in workers):
+        found = [_waiting(one, trouble) for one in found]
     for one in sorted(found, key=lambda one: (one.database, one.table, one.service)):
         yield (
             one.database,
@@ -32,6 +42,13 @@ def _rows(services: Services) -> Iterator[Row]:
             one.server,
             one.uuid,
         )
+
+
+def _waiting(one: ServiceStats, trouble: str) -> ServiceStats:
+    """The row of a service while no worker can run its tasks."""
+    if one.service in _WITHOUT_SPARK or one.state == "stopped":
+        return one
+    return msgspec.structs.replace(one, state="waiting", reason="; ".join(filter(None, (trouble, one.reason))))
 
 
 TABLE = SystemTable(

@@ -28,8 +28,8 @@ TABLE = SystemTable(
     columns=(
         ColumnDoc("name", TEXT, "The worker."),
         ColumnDoc("warehouses", TEXTS, "The warehouses that it serves."),
-        ColumnDoc("state", TEXT, "`alive`, or `silent` since the last heartbeat."),
-        ColumnDoc("reason", TEXT, "Why it is silent."),
+        ColumnDoc("state", TEXT, "`alive`, `silent` (no answer to the last heartbeat) or `without spark`."),
+        ColumnDoc("reason", TEXT, "Why it is not alive, and since when."),
         ColumnDoc("last_answer", TIME, "When it last answered a heartbeat."),
         ColumnDoc("running", INTEGER, "Tasks that take a slot."),
         ColumnDoc("resident", INTEGER, "Tasks that stay until they are stopped."),

@@ -1,0 +1,88 @@
+"""A full disk, however it shows: as an error of the operating system, of RocksDB, of Arrow or of Spark.
+
+Covers: recognising it, the error that says so. Does not cover: noticing it beforehand, making room.
+Always holds: the error names a folder on the full disk and how many bytes are free there; nothing was applied.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+from tilth.base.errors import ErrorKind, TilthError, UnavailableError
+from tilth.base.units import show_bytes
+
+#: With less room on a disk, the next commit may fail half way.
+ROOM_BYTES_MIN = 4 << 20
+_NUMBERS = (errno.ENOSPC, errno.EDQUOT)
+#: As the C library says it, and everybody who passes its words on.
+_WORDS = ("No space left on device", "Disk quota exceeded")
+_PATH = re.compile(r"(?<![\w/.:])(/[^\s:'\",()\[\]]+)")
+#: Causes of causes that are looked at.
+_DEPTH_MAX = 20
+_HINT = "make room on that disk; services go on by themselves, a statement has to be sent again"
+#: Only these may stand for a full disk: the others say what to do, whatever the reason.
+_KINDS = frozenset({ErrorKind.INTERNAL, ErrorKind.UNAVAILABLE, ErrorKind.RETRY})
+
+
+class StoreFullError(UnavailableError):
+    """there is no room left on the disk"""
+
+    code = "STORE_FULL"
+
+
+def full_error(error: BaseException, *, folder: str) -> StoreFullError | None:
+    """The error of a full disk, if this error or one that it came from is of one; else None.
+
+    `folder` is told where the error names no file.
+    """
+    if isinstance(error, StoreFullError):
+        return error
+    if isinstance(error, TilthError) and error.kind not in _KINDS:
+        return None
+    found: BaseException | None = error
+    for _ in range(_DEPTH_MAX):
+        if found is None:
+            return None
+        if isinstance(found, StoreFullError):
+            return found
+        if _is_full(found):
+            return store_full(_folder_of(found) or folder)
+        found = found.__cause__ or found.__context__
+    return None
+
+
+def store_full(folder: str) -> StoreFullError:
+    """The error for this folder."""
+    return StoreFullError(folder=folder, free=show_bytes(free_bytes(folder)), hint=_HINT)
+
+
+def free_bytes(folder: str) -> int:
+    """What a program may still write there; 0 where nobody can tell."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in _NUMBERS:
+        return True
+    return any(words in str(error) for words in _WORDS)
+
+
+def _folder_of(error: BaseException) -> str:
+    """The folder of the file that the error names; empty if it names none that is there."""
+    if isinstance(error, OSError) and error.filename:
+        named = [str(error.filename)]
+    else:
+        # Only what stands behind the words: traces of calls name other files.
+        behind = next((str(error).partition(words)[2] for words in _WORDS if words in str(error)), "")
+        named = _PATH.findall("".join(behind.splitlines()[:1]))
+    for path in named:
+        for folder in (path, os.path.dirname(path)):
+            if folder != "/" and os.path.isdir(folder):
+                return folder
+    return ""

@@ -1,0 +1,197 @@
+"""A served node whose JVM is stopped (SIGSTOP) or killed (SIGKILL) while statements and services use it.
+
+Every process is found as a child of the node's and ended by its id.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import httpx
+import psutil
+import pytest
+
+from tools.node_process import NodeProcess
+
+pytestmark = pytest.mark.integration
+#: Statements that need Spark, and last long enough to be hit.
+SLOW = "SELECT sum(a.id * b.id) FROM range(1000000) a CROSS JOIN range(1000000) b"
+HANG_SECONDS = 8.0
+#: For a restart of Spark on a busy machine.
+SECONDS_MAX = 180.0
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    settings = {
+        "warehouse.heartbeat-interval": "1 s",
+        "warehouse.hang-bound": f"{HANG_SECONDS} s",
+        "warehouse.stall-bound": "15 s",
+    }
+    node = NodeProcess(tmp_path_factory.mktemp("hung"), settings=settings)
+    node.start()
+    try:
+        node.wait_ready()
+        node.connection.sql("CREATE TABLE t (id BIGINT) ENGINE = MergeTree ORDER BY id")
+        node.connection.sql("INSERT INTO t VALUES (1), (2)")
+        yield node
+    finally:
+        node.stop()
+
+
+def jvm_of(node: NodeProcess) -> psutil.Process:
+    [jvm] = [child for child in psutil.Process(node.pid).children() if "java" in child.name()]
+    return jvm
+
+
+def post(node: NodeProcess, text: str) -> httpx.Response:
+    return httpx.post(f"{node.url}/v1/sql", content=text, headers={"Accept": "application/json"}, timeout=SECONDS_MAX)
+
+
+class InFlight:
+    """A statement that runs in another thread."""
+
+    def __init__(self, node: NodeProcess, text: str) -> None:
+        self.response: httpx.Response | None = None
+        self._thread = threading.Thread(target=self._run, args=(node, text), daemon=True)
+        self._thread.start()
+
+    def _run(self, node: NodeProcess, text: str) -> None:
+        with suppress(httpx.HTTPError):
+            self.response = post(node, text)
+
+    def wait_over(self) -> None:
+        """It was answered, or its connection was closed."""
+        self._thread.join(SECONDS_MAX)
+        assert not self._thread.is_alive(), "the statement hangs"
+
+    def answer(self) -> httpx.Response:
+        self.wait_over()
+        assert self.response is not None
+        return self.response
+
+
+def test_ready_is_a_door_of_its_own(node: NodeProcess) -> None:
+    ready = httpx.get(f"{node.url}/v1/ready").json()
+    assert ready["components"]["statements"] == "ok"
+    assert httpx.get(f"{node.url}/v1/health").status_code == 200
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_jvm_that_hangs_or_dies_is_replaced_and_statements_are_told(node: NodeProcess, how: signal.Signals) -> None:
+    jvm = jvm_of(node)
+    running = InFlight(node, SLOW)
+    wait_until(lambda: bool(node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query'")))
+    os.kill(jvm.pid, how)
+    meanwhile = [InFlight(node, "SELECT count(*) FROM t") for _ in range(3)]
+    seen = watch_until_back(node, jvm.pid)
+
+    answered = running.answer()
+    check_restarting(answered)
+    for one in meanwhile:
+        response = one.answer()
+        if response.status_code != 200:
+            check_restarting(response)
+    # What people and programs were told while Spark was away.
+    assert seen.statuses == {503}
+    assert any("since 20" in text for text in seen.health), seen.health
+    assert any("since 20" in text and state == "waiting" for state, text in seen.services), seen.services
+    why = "does not answer|hung" if how is signal.SIGSTOP else "SIGKILL"
+    assert any(word in text for word in why.split("|") for text in seen.health), seen.health
+    wait_until(lambda: post(node, "SELECT count(*) FROM t").status_code == 200)
+    [[state]] = node.connection.sql(
+        "SELECT state FROM system.tasks WHERE kind = 'query' AND reason LIKE '%Spark%' ORDER BY created DESC LIMIT 1"
+    ).rows
+    assert state == "lost"
+    assert httpx.get(f"{node.url}/v1/ready").status_code == 200
+
+
+def test_a_task_whose_python_workers_hang_is_cancelled_and_the_next_one_runs(node: NodeProcess) -> None:
+    node.connection.sql("CREATE TABLE big (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    running = InFlight(node, "INSERT INTO big SELECT id FROM range(40000000)")
+    jvm = jvm_of(node)
+    wait_until(lambda: any(worker.cpu_percent(0.1) > 20 for worker in python_workers(jvm)))
+    stopped = python_workers(jvm)
+    for worker in stopped:
+        with suppress(psutil.NoSuchProcess):
+            worker.suspend()
+    try:
+        response = running.answer()
+    finally:
+        for worker in stopped:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
+    body = response.json()["error"]
+    assert (response.status_code, body["code"]) == (503, "TASK_STALLED"), body
+    assert "no progress for" in body["message"]
+    assert jvm.is_running()
+    assert post(node, "INSERT INTO big SELECT id FROM range(1000)").status_code == 200
+    assert node.value("SELECT count(*) FROM big") == 1000
+
+
+def python_workers(jvm: psutil.Process) -> list[psutil.Process]:
+    """The processes that compute, without the one that they are forked from."""
+    [daemon] = [child for child in jvm.children() if "python" in child.name()]
+    workers: list[psutil.Process] = daemon.children()
+    return workers
+
+
+def test_a_node_whose_jvm_hangs_ends_within_half_a_minute(node: NodeProcess) -> None:
+    """The last test of this file: it ends the node."""
+    running = InFlight(node, SLOW)
+    wait_until(lambda: bool(node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query'")))
+    jvm = jvm_of(node)
+    jvm.suspend()
+    os.kill(node.pid, signal.SIGTERM)
+    assert node.wait_end(30.0)
+    assert node.exit_code == 0
+    assert not jvm.is_running()
+    running.wait_over()
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.statuses: set[int] = set()
+        self.health: set[str] = set()
+        self.services: set[tuple[str, str]] = set()
+
+
+def watch_until_back(node: NodeProcess, pid: int) -> Seen:
+    """What health and system tables say until another JVM answers; they themselves always answer at once."""
+    seen = Seen()
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
+        started = time.monotonic()
+        health = httpx.get(f"{node.url}/v1/health", timeout=5)
+        spark = health.json()["components"]["spark"]
+        if spark != "ok":
+            seen.statuses |= {health.status_code, httpx.get(f"{node.url}/v1/ready", timeout=5).status_code}
+            seen.health.add(spark)
+            rows = node.connection.sql("SELECT state, reason FROM system.bg_threads WHERE service = 'merge'").rows
+            seen.services |= {(row[0], row[1]) for row in rows}
+        elif seen.health:
+            with suppress(ValueError):
+                if jvm_of(node).pid != pid:
+                    return seen
+        assert time.monotonic() - started < 5, "system tables and health wait for Spark"
+        time.sleep(0.2)
+    raise AssertionError(f"Spark does not come back: {seen.health} {node.log_tail()}")
+
+
+def check_restarting(response: httpx.Response) -> None:
+    body = response.json()["error"]
+    assert (response.status_code, body["code"], body["kind"]) == (503, "SPARK_RESTARTING", "unavailable"), body
+    assert int(response.headers["Retry-After"]) >= 1
+    assert "retry the statement" in body["hint"]
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

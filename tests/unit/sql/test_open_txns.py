@@ -1,0 +1,74 @@
+"""Statements that run for longer than the cleaner waits, beside a cleaner that looks all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.sql_world import SqlWorld
+from tilth.base.errors import TilthError, UnavailableError
+from tilth.maintenance.cleaner import GRACE_MS, LOST_AFTER_MS, Cleaner
+from tilth.model.part import WrittenPart
+from tilth.model.txn import TxnState
+from tilth.storage import write_rows
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SqlWorld:
+    world = SqlWorld(tmp_path)
+    world.run("CREATE TABLE t (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    return world
+
+
+def cleaner_of(world: SqlWorld, root: Path) -> Cleaner:
+    return Cleaner(
+        world.clock, world.catalog, str(root), live_txns=world.engine.running_txns, dropped_kept_ms=86_400_000
+    )
+
+
+def test_a_statement_that_takes_an_hour_commits_beside_the_cleaner(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaner = cleaner_of(world, tmp_path)
+
+    def slow(*given: object, **options: object) -> Sequence[WrittenPart]:
+        written = write_rows(*given, **options)  # type: ignore[arg-type]  # passed on as they came
+        for _ in range(6):
+            world.clock.advance(600)
+            cleaner.tick()
+        return written
+
+    monkeypatch.setattr("tilth.sql.insert_commit.write_rows", slow)
+    monkeypatch.setattr("tilth.sql.insert_commit.write_parts", slow)
+    world.run("INSERT INTO t VALUES (1)")
+    assert world.catalog.transactions.unfinished() == []
+    assert world.engine.running_txns() == set()
+    [table] = [each for each in world.catalog.tables.all() if each.name == "t"]
+    assert sum(part.rows for part in world.catalog.parts.snapshot(table.uuid).parts) == 1
+
+
+def test_a_statement_that_fails_while_the_catalog_is_away_says_why_and_is_cleaned_later(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaner = cleaner_of(world, tmp_path)
+
+    def fail(*given: object, **options: object) -> Sequence[WrittenPart]:
+        raise TilthError("the reason")
+
+    def away(*given: object) -> None:
+        raise UnavailableError("the catalog is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tilth.sql.insert_commit.write_rows", fail)
+        patched.setattr("tilth.sql.insert_commit.write_parts", fail)
+        patched.setattr(world.catalog.transactions, "abort", away)
+        with pytest.raises(TilthError, match="the reason"):
+            world.run("INSERT INTO t VALUES (1)")
+    [txn] = world.catalog.transactions.unfinished()
+    assert txn.state is TxnState.RUNNING
+    for _ in range(3):
+        world.clock.advance((LOST_AFTER_MS + GRACE_MS) / 1000)
+        cleaner.tick()
+    assert world.catalog.transactions.unfinished() == []

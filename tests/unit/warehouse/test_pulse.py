@@ -1,0 +1,137 @@
+"""The rules of the heartbeat: silence in, a verdict out; and of tasks without progress."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilth.warehouse.progress import JobProgress, Processes, StallWatch
+from tilth.warehouse.pulse import CALLS_PER_JOB, Look, Pulse, Question, Verdict
+
+IDLE = Look(seconds=1.0, cpu_seconds=0.0)
+BUSY = Look(seconds=1.0, cpu_seconds=1.5)
+STOPPED = Look(seconds=1.0, cpu_seconds=0.0, is_stopped=True)
+
+
+def pulse() -> Pulse:
+    return Pulse(interval_seconds=5.0, hang_seconds=30.0)
+
+
+def verdicts(silent: Pulse, look: Look, seconds: int) -> list[Verdict]:
+    return [silent.looked(look) for _ in range(seconds)]
+
+
+def test_a_call_is_asked_at_once_and_then_once_an_interval() -> None:
+    jvm = pulse()
+    assert jvm.due() == [Question.CALL, Question.JOB]
+    jvm.answered(Question.CALL)
+    jvm.answered(Question.JOB)
+    asked = []
+    for _ in range(5 * CALLS_PER_JOB):
+        assert jvm.looked(IDLE) is Verdict.WELL
+        for question in jvm.due():
+            asked.append(question)
+            jvm.answered(question)
+    assert asked.count(Question.CALL) == CALLS_PER_JOB
+    assert asked.count(Question.JOB) == 1
+
+
+@pytest.mark.parametrize("look", [IDLE, STOPPED])
+def test_an_idle_jvm_that_does_not_answer_hangs_after_the_bound(look: Look) -> None:
+    jvm = pulse()
+    jvm.due()
+    found = verdicts(jvm, look, 30)
+    assert found[:14] == [Verdict.WELL] * 14
+    assert found[14:29] == [Verdict.LATE] * 15
+    assert found[29] is Verdict.HUNG
+    assert jvm.why.startswith("it has not answered a call for 30 s")
+    assert ("stopped" in jvm.why) is look.is_stopped
+
+
+def test_a_long_garbage_collection_kills_nothing() -> None:
+    jvm = pulse()
+    jvm.due()
+    assert Verdict.HUNG not in verdicts(jvm, BUSY, 119)
+    jvm.answered(Question.CALL)
+    jvm.answered(Question.JOB)
+    assert jvm.looked(IDLE) is Verdict.WELL
+
+
+def test_a_jvm_that_collects_garbage_and_nothing_else_is_ended_after_four_bounds() -> None:
+    jvm = pulse()
+    jvm.due()
+    assert verdicts(jvm, BUSY, 120)[-1] is Verdict.HUNG
+
+
+def test_time_in_which_this_process_did_not_run_is_not_held_against_the_jvm() -> None:
+    jvm = pulse()
+    jvm.due()
+    assert jvm.looked(Look(seconds=3600.0, cpu_seconds=0.0)) is Verdict.WELL
+
+
+def test_spark_that_runs_no_job_hangs_although_the_jvm_answers() -> None:
+    jvm = pulse()
+    jvm.due()
+    for second in range(30):
+        jvm.answered(Question.CALL)
+        jvm.due()
+        jvm.answered(Question.CALL)
+        verdict = jvm.looked(IDLE)
+        assert (verdict is Verdict.HUNG) is (second == 29)
+    assert "job of one task" in jvm.why
+
+
+def test_a_job_waits_for_ever_while_all_slots_are_taken() -> None:
+    jvm = pulse()
+    jvm.due()
+    for _ in range(1000):
+        jvm.answered(Question.CALL)
+        assert jvm.looked(Look(seconds=1.0, cpu_seconds=0.0, is_full=True)) is Verdict.WELL
+        jvm.due()
+
+
+def test_spark_that_has_ended_inside_of_a_living_jvm_is_ended_at_once() -> None:
+    jvm = pulse()
+    jvm.ended("Spark has ended inside of it")
+    assert jvm.looked(IDLE) is Verdict.HUNG
+
+
+def stalls() -> StallWatch:
+    return StallWatch(bound_seconds=60.0, step_seconds_max=15.0)
+
+
+def stalled(watch: StallWatch, progress: JobProgress, *, looks: int, cpu: float = 0.0, stopped: int = 0) -> set[str]:
+    found: set[str] = set()
+    for look in range(looks):
+        processes = Processes(cpu_seconds=look * 5 * cpu, stopped=stopped)
+        found |= set(watch.looked({"a": progress}, processes, seconds=5.0))
+    return found
+
+
+STILL = JobProgress(active=1, counts=(1, 2, 3))
+
+
+def test_a_task_without_any_progress_is_found_after_the_bound() -> None:
+    assert stalled(stalls(), STILL, looks=12) == set()
+    assert stalled(stalls(), STILL, looks=13) == {"a"}
+
+
+def test_a_task_that_waits_for_a_slot_or_computes_is_left_alone() -> None:
+    assert stalled(stalls(), JobProgress(active=0, counts=(0,)), looks=100) == set()
+    assert stalled(stalls(), STILL, looks=100, cpu=0.5) == set()
+
+
+def test_a_stopped_python_worker_is_noticed_while_others_compute() -> None:
+    assert stalled(stalls(), STILL, looks=100, cpu=0.5, stopped=1) == {"a"}
+
+
+def test_progress_of_any_kind_begins_anew() -> None:
+    watch = stalls()
+    assert stalled(watch, STILL, looks=12) == set()
+    assert watch.looked({"a": JobProgress(active=1, counts=(1, 2, 4))}, Processes(cpu_seconds=0), seconds=5.0) == {}
+    assert stalled(watch, JobProgress(active=1, counts=(1, 2, 4)), looks=11) == set()
+
+
+def test_a_node_that_was_stopped_itself_cancels_nothing() -> None:
+    watch = stalls()
+    stalled(watch, STILL, looks=2)
+    assert watch.looked({"a": STILL}, Processes(cpu_seconds=0), seconds=7200.0) == {}
