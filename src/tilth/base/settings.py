@@ -75,15 +75,27 @@ class Setting(Generic[T]):
             # The parser's own message may quote the text.
             cause = error if self.shown(text) == text else None
             raise BadSettingError(
-                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed or self.kind
+                setting=self.name,
+                value=repr(self.shown(text)),
+                allowed=self.allowed or self.kind,
+                hint=self._hint(),
             ) from cause
         if not self.check(value):
-            raise BadSettingError(setting=self.name, value=repr(self.shown(text)), allowed=self.allowed)
+            raise BadSettingError(
+                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed, hint=self._hint()
+            )
         return value
+
+    def _hint(self) -> str:
+        return f"SHOW SETTINGS LIKE '{self.name}' describes it"
 
     @property
     def kind(self) -> str:
         return type(self.default).__name__
+
+
+#: The hint where no name is near.
+_ALL = "SHOW SETTINGS lists all settings; leave out those of other systems"
 
 
 class SettingGroup:
@@ -101,7 +113,7 @@ class SettingGroup:
         """Raises UnknownSettingError that suggests the nearest names."""
         if name not in self._by_name:
             near = ", ".join(_near(name, self._by_name))
-            raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else "")
+            raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else _ALL)
         return self._by_name[name]
 
     def read(self, given: Mapping[str, str]) -> dict[str, object]:

@@ -76,7 +76,7 @@ class Result:
 
     def __repr__(self) -> str:
         if not self.names:
-            return f"Result({self.summary.message})"
+            return f"Result({'; '.join((self.summary.message, *self.summary.notices))})"
         return f"Result({self._table.num_rows} rows of {', '.join(self.names)})"
 
 
@@ -104,6 +104,8 @@ class Connection:
         """The transport is for tests. Raises BadUrlError."""
         self.url = (url if "://" in url else f"http://{url}").rstrip("/")
         self.database = database
+        #: What SET said; sent with every statement.
+        self.settings: dict[str, str] = {}
         timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS_MAX)
         try:
             parsed = httpx.URL(self.url)
@@ -128,7 +130,7 @@ class Connection:
             "POST",
             "/v1/sql",
             content=text.encode(),
-            params={**(settings or {}), "database": self.database},
+            params={**self.settings, **(settings or {}), "database": self.database},
             headers={"Accept": accept},
         )
         with self._translated(), sent as response:
@@ -136,7 +138,9 @@ class Connection:
                 response.read()
             self._check(response)
             media_type = response.headers.get("Content-Type", "").split(";")[0].strip()
-            yield Reply(media_type=media_type, summary=self._summary(response), pieces=response.iter_bytes())
+            summary = self._summary(response)
+            self.settings |= summary.connection_settings
+            yield Reply(media_type=media_type, summary=summary, pieces=response.iter_bytes())
 
     def insert(self, table: str, rows: pa.Table) -> Result:
         """Adds the rows of an Arrow table; they are readable when this returns."""

@@ -38,7 +38,7 @@ TABLE = SystemTable(
     columns=(
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),
-        ColumnDoc("service", TEXT, "`consume`, `merge`, `mutate` or `gc`."),
+        ColumnDoc("service", TEXT, "`consume`, `flush`, `merge`, `mutate`, `delta` or `gc`."),
         ColumnDoc("switch", TEXT, "What the user wants: `running` or `stopped`; SYSTEM START and STOP set it."),
         ColumnDoc("because", TEXT, "Why it was switched, in the user's words."),
         ColumnDoc("until", TIME, "When the switch is over by itself; NULL: never."),
