@@ -100,9 +100,7 @@ def test_settings_of_set_hold_for_what_follows(node: LocalNode) -> None:
 
 
 def test_a_view_in_clickhouses_dialect_is_kept_in_sparks(node: LocalNode) -> None:
-    node.sql(
-        "CREATE TABLE d.dialect_topic (i Int64, s String) ENGINE = Kafka('127.0.0.1:1', 't', 'gd', 'JSONEachRow')"
-    )
+    node.sql("CREATE TABLE d.dialect_topic (i Int64, s String) ENGINE = Kafka('127.0.0.1:1', 't', 'gd', 'JSONEachRow')")
     node.sql("CREATE TABLE d.dialect_rows (i Int64, s String, day Date) ENGINE = MergeTree ORDER BY i")
     result = node.sql(
         "CREATE MATERIALIZED VIEW d.dialect_view TO d.dialect_rows AS SELECT i, s::String AS s, toDate(i) AS day "

@@ -131,7 +131,7 @@ def result_type(transform: Transform, of: DataType) -> DataType:
         case _:
             assert_never(transform.kind)
     needs_argument = transform.kind in (TransformKind.TRUNCATE, TransformKind.BUCKET, TransformKind.MODULO)
-    if not fits or (needs_argument and (transform.argument is None or transform.argument < 1)):
+    if not fits or (needs_argument and (transform.argument is None or not 1 <= transform.argument < 1 << 63)):
         raise BadPartitionError(
             transform=transform.kind,
             column=transform.column,
