@@ -55,10 +55,10 @@ class TilthError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return the lines that a notebook shows: what is wrong and what to do, without the way through the code.
 
-        Raises NotImplementedError for a defect, of which a notebook then shows that way.
+        Raises itself for a defect, of which a notebook then shows that way.
         """
         if self.kind is ErrorKind.INTERNAL:
-            raise NotImplementedError
+            raise self
         return [f"{self.code}: {self.message}", *([f"  what to do: {self.hint}"] if self.hint else [])]
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:

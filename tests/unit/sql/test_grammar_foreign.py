@@ -143,6 +143,7 @@ def test_a_view_has_settings_of_its_own() -> None:
         ("DELETE FROM t IN PARTITION '1' WHERE a = 1", "IN PARTITION", "WHERE"),
         ("DROP DICTIONARY d", "DROP DICTIONARY", "DROP TABLE"),
         ("SELECT * FROM t INTO OUTFILE 'x.csv' FORMAT CSV", "INTO OUTFILE", "--format csv"),
+        ("ALTER TABLE t DROP PARTITION WHERE d < '2026-01-01'", "DROP PARTITION WHERE", "DELETE FROM"),
         ("SET ROLE r", "SET ROLE", "accounts"),
         ("KILL MUTATION WHERE a = 1 TEST", "TEST", "system.mutations"),
     ],

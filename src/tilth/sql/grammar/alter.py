@@ -163,6 +163,11 @@ def _add(cursor: Cursor) -> AddColumn:
 
 def _drop(cursor: Cursor) -> DropColumn | DropPartition:
     if cursor.choose("COLUMN", "PARTITION") == "PARTITION":
+        if cursor.at("WHERE"):
+            hint = (
+                "DELETE FROM t WHERE .. deletes rows; DROP PARTITION p drops one of those that system.partitions lists"
+            )
+            raise cursor.refused("DROP PARTITION WHERE is not supported", hint=hint)
         return DropPartition(partition=parse_partition(cursor))
     if_exists = take_if_exists(cursor)
     return DropColumn(column=cursor.name("a column"), if_exists=if_exists)
