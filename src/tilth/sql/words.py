@@ -6,7 +6,7 @@ Covers: their answers, the settings that a statement names. Does not cover: keep
 from __future__ import annotations
 
 from tilth.sql.answer import Outcome
-from tilth.sql.errors import WrongKindOfTableError
+from tilth.sql.errors import BadValueError, WrongKindOfTableError
 from tilth.sql.grammar import (
     AlterTable,
     CreateTable,
@@ -25,6 +25,8 @@ from tilth.sql.grammar import (
 from tilth.sql.services import Call, Services
 from tilth.sql.settings import session_settings
 
+#: A client is handed the settings in a header.
+CHARACTERS_MAX = 4_000
 _FLUSH_LOGS = "SYSTEM FLUSH LOGS"
 
 
@@ -34,6 +36,9 @@ def set_settings(call: Call, statement: SetSettings) -> Outcome:
     Raises UnknownSettingError, BadSettingError and NotAllowedError.
     """
     given = dict(statement.settings)
+    if sum(len(name) + len(text) for name, text in given.items()) > CHARACTERS_MAX:
+        hint = "put long values into SETTINGS of the statement that needs them"
+        raise BadValueError("SET is too long", allowed=f"{CHARACTERS_MAX} characters", hint=hint)
     session_settings(given)
     shown = ", ".join(f"{name} = {text}" for name, text in given.items())
     notice = "the client keeps it for this connection; over plain HTTP, send it as a parameter: ?name=value"

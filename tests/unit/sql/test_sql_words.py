@@ -25,6 +25,7 @@ def test_set_is_checked_and_handed_to_the_client(world: SqlWorld) -> None:
         ("SET no_such_thing = 1", "UNKNOWN_SETTING"),
         ("SET spark.sql.extensions = 'x'", "NOT_ALLOWED"),
         ("SET dialect = 'cobol'", "BAD_SETTING"),
+        (f"SET insertion_label = '{'x' * 5000}'", "BAD_VALUE"),
     ):
         error = refused(world, text)
         assert error.code == code
