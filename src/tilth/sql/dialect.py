@@ -35,6 +35,7 @@ _MARKS = re.compile(
     r"(\s*,\s*\d+|\s+by)|with\s+[\d'(]|except\s+\w|cast\s*\([^()]*,\s*')|::|\[|\?|\{|\)\s*\(|[)\w]\.\d",
     re.IGNORECASE,
 )
+_STRING = re.compile(r"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
 #: Longest part of the written query that an error repeats.
 _SHOWN_MAX = 400
 
@@ -121,7 +122,7 @@ def to_spark(text: str) -> str:
 
 def refusal_of(text: str) -> str:
     """Return what to say of a query that Spark cannot read because it is in ClickHouse's dialect; empty: it is not."""
-    if not _MARKS.search(text):
+    if not _MARKS.search(_STRING.sub("''", text)):
         return ""
     try:
         to_spark(text)

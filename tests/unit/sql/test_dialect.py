@@ -90,6 +90,7 @@ def test_what_cannot_be_read_is_an_error_of_ours(text: str) -> None:
         ("SELECT x::String, CAST(x AS Int64)", "ClickHouse's dialect"),
         ("SELECT windowFunnel(10)(x, x = 1) FROM t", "windowFunnel"),
         ("SELECT * FORM t", ""),
+        ("SELECT from_json(a, '{\"prewhere\": [1]}') FROM t", ""),
         ("SELECT a b c FROM t", ""),
         ("SELECT * FROM t PREWHERE WHERE", ""),
     ],
