@@ -98,9 +98,7 @@ def parse_where(cursor: Cursor) -> str:
     """`WHERE p` up to the end of the statement."""
     if not cursor.take("WHERE"):
         raise cursor.expected("WHERE", words=("WHERE",), hint="WHERE true takes every row")
-    predicate = cursor.expression("a predicate", at_settings, stop_at_comma=True)
-    # As ClickHouse's users say that every row is meant.
-    return "true" if predicate == "1" else predicate
+    return cursor.expression("a predicate", at_settings, stop_at_comma=True)
 
 
 def refuse_in_partition(cursor: Cursor) -> None:
