@@ -37,6 +37,10 @@ from tilth.server.formats import NAMES, Format
 from tilth.sql.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
 from tilth.warehouse import allow_list
+from tilth.warehouse.clickhouse import TABLE_FUNCTIONS
+from tilth.warehouse.clickhouse import functions as clickhouse_functions
+
+_EXPRESSION_SHOWN_MAX = 160
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made from the code by `python -m tools.make_docs`; do not edit. -->"
@@ -197,6 +201,32 @@ def _errors_page() -> Iterator[str]:
     yield from _table(("code", "kind", "status", "message", "where"), rows)
 
 
+def _clickhouse_functions() -> Iterator[str]:
+    yield ""
+    yield "## ClickHouse's functions"
+    yield ""
+    yield "They stand for expressions of Spark and can be called wherever an expression stands. A name that Spark has"
+    yield "too means what it means in Spark: `length` counts characters, `position` takes the shorter text first,"
+    yield "`rand` is a number from 0 to 1, `xxHash64` has other values. What does not fit a type is an error, or"
+    yield "NULL, or 0 (`OrNull`, `OrZero`), never another number."
+    yield ""
+    yield "| function | arguments | in Spark's SQL |"
+    yield "|---|---|---|"
+    for name, variants in sorted(clickhouse_functions().items(), key=lambda item: item[0].lower()):
+        for variant in variants:
+            kinds = "any number" if variant.arguments is None else ", ".join(variant.arguments)
+            yield f"| `{name}` | {kinds} | `{_in_cell(variant.expression)}` |"
+    for name, queries in TABLE_FUNCTIONS.items():
+        for count, query in enumerate(queries, start=1):
+            yield f"| `{name}` in FROM | {', '.join(['number'] * count)} | `{_in_cell(query)}` |"
+
+
+def _in_cell(expression: str) -> str:
+    """Without what would end a cell; very long ones are cut."""
+    shown = expression.replace("|", "\\|")
+    return shown if len(shown) <= _EXPRESSION_SHOWN_MAX else f"{shown[:_EXPRESSION_SHOWN_MAX]} .."
+
+
 def _functions_page() -> Iterator[str]:
     allowed = allow_list()
     yield from ("# Functions", "")
@@ -206,6 +236,7 @@ def _functions_page() -> Iterator[str]:
     words = sorted(name for name in allowed.functions if name[0].isalpha())
     for title, names in (("Functions", words), ("Functions in FROM", sorted(allowed.table_functions))):
         yield from ("", f"## {title}", "", ", ".join(f"`{name}`" for name in names))
+    yield from _clickhouse_functions()
     yield from ("", "## Refused", "")
     refused = [*allowed.refused_functions.items(), *allowed.refused_table_functions.items()]
     rows = [(f"`{name}`", one.why, one.instead) for name, one in sorted(refused)]
@@ -266,7 +297,9 @@ def _http_page() -> Iterator[str]:
     ]
     yield from _table(("Accept", "FORMAT, in any case"), rows)
     yield from ("", "The first media type in `Accept` that is known counts; with none of them the answer is JSON:")
-    yield '`{"columns": [{"name", "type"}], "rows": [[..]], "summary": {"query_id", "elapsed_ms", "rows", "message"}}`.'
+    yield '`{"columns": [{"name", "type"}], "rows": [[..]], "summary": {..}}`.'
+    yield "The summary holds `query_id`, `elapsed_ms`, `rows`, `message`, `notices` (what has no effect)"
+    yield "and `connection_settings` (what SET asks a client to send with the statements that follow)."
     yield ""
     yield _paragraph(cells.__doc__, "Always holds: ")
     yield "NDJSON tells columns of one name apart by a number: `a`, `a_2`. In CSV, NULL is `\\N` without quotes and an"

@@ -19,7 +19,6 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.base.logs import Log
 from tilth.client.http import DEFAULT_URL, Connection, Result, connect
-from tilth.model.wire import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,14 +41,13 @@ class LocalNode:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._settings: dict[str, str] = {}
 
     def sql(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Result:
-        """Runs one statement; raises TilthErrors."""
-        answer = self._node.engine.run(text, database=database, settings=settings)
-        summary = Summary(
-            query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=answer.table.num_rows, message=answer.message
-        )
-        return Result(answer.table, summary)
+        """Runs one statement with the settings of SET before it; raises TilthErrors."""
+        answer = self._node.engine.run(text, database=database, settings={**self._settings, **(settings or {})})
+        self._settings |= answer.connection_settings
+        return Result(answer.table, answer.summary())
 
     def close(self) -> None:
         """Stops the services, Spark and the store."""

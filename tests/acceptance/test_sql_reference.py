@@ -17,17 +17,29 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "sql.md"
 #: Blocks marked `sql broker` need a broker that answers; the ingest tests run those forms.
 BLOCK = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
 EXAMPLES_MIN = 30
+OPERATE_MIN = 7
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    node = NodeProcess(tmp_path)
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    node = NodeProcess(tmp_path_factory.mktemp("pages"))
     node.start()
     try:
         node.wait_ready()
         yield node
     finally:
         node.stop()
+
+
+def test_the_queries_of_the_operators_pages_run(node: NodeProcess) -> None:
+    pages = sorted((PAGE.parents[1] / "operate").glob("*.md"))
+    statements = [one for page in pages for block in BLOCK.findall(page.read_text()) for one in split(block)]
+    assert len(statements) >= OPERATE_MIN
+    node.connection.sql("CREATE DATABASE db")
+    node.connection.sql("CREATE TABLE db.t (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    for statement in statements:
+        with node.connection.ask(statement, accept="application/json") as reply:
+            assert b"".join(reply.pieces), statement
 
 
 def test_every_example_runs(node: NodeProcess) -> None:

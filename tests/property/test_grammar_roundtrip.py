@@ -18,10 +18,10 @@ from tilth.model.table import Engine, Transform, TransformKind
 from tilth.sql import grammar as g
 
 _WORDS_TEXT = """ADD AFTER ALL ALTER AS ASC BECAUSE BEGIN BY CLONE CLUSTER CODEC COLUMN COMMENT CONSTRAINT CONSUME
-CREATE DATE DEFAULT DELETE DESC DROP END ENGINE EXISTS FALSE FINAL FIRST FLUSH FOR FORMAT FROM FUNCTION GC ID IF IN
-INDEX INF INSERT INTERVAL INTO KEY LIKE MAP MATERIALIZED MERGE MODIFY NAN NOT NULL OFFSETS ON OR ORDER PARTITION
-POLICY POPULATE PRIMARY PROJECTION REFRESH RENAME RESET SELECT SET SETTINGS STRUCT SYSTEM TABLE TIMESTAMP TO TRUE
-TTL TUPLE TYPE UNIQUE UPDATE VALUES VIEW WHERE WITH toDate bucket truncate array"""
+CREATE DATE DEFAULT DELETE DESC DROP DISTRIBUTED END ENGINE EXISTS FALSE FINAL FIRST FLUSH FOR FORMAT FROM FUNCTION GC
+ID IF IN INDEX INF SYNC LOGS SAMPLE INSERT INTERVAL INTO KEY LIKE MAP MATERIALIZED MERGE MODIFY NAN NOT NULL OFFSETS
+ON OR ORDER PARTITION POLICY POPULATE PRIMARY PROJECTION REFRESH RENAME RESET SELECT SET SETTINGS STRUCT SYSTEM TABLE
+TIMESTAMP TO TRUE TTL TUPLE TYPE UNIQUE UPDATE VALUES VIEW WHERE WITH toDate bucket truncate array"""
 WORDS = _WORDS_TEXT.split()
 
 plain = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True)
@@ -128,7 +128,7 @@ distinct_columns = st.lists(columns, min_size=1, max_size=4, unique_by=lambda co
 name_lists = st.lists(names, max_size=3, unique_by=str.lower).map(tuple)
 some_names = name_lists.filter(bool)
 
-_with_argument = (TransformKind.TRUNCATE, TransformKind.BUCKET)
+_with_argument = (TransformKind.TRUNCATE, TransformKind.BUCKET, TransformKind.MODULO)
 transforms = st.builds(
     Transform,
     kind=st.sampled_from([kind for kind in TransformKind if kind not in _with_argument]),
@@ -271,6 +271,8 @@ others = (
     | st.builds(g.UpdateRows, name=table_names, assignments=assignments, predicate=expressions, settings=maybe_settings)
     | st.builds(g.OptimizeTable, name=table_names, partition=st.none() | partitions, final=st.booleans())
     | st.builds(g.KillMutation, mutation=texts)
+    | st.builds(g.ShowPartitions, name=table_names)
+    | st.builds(g.SetSettings, settings=maybe_settings.filter(bool))
     | st.builds(g.KillMutation, predicate=expressions)
     | st.builds(g.RunService, verb=st.sampled_from(g.RunVerb), name=table_names, partition=st.none() | partitions)
     | st.builds(

@@ -52,6 +52,15 @@ class TilthError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that a notebook shows: what is wrong and what to do, without the way through the code.
+
+        Raises itself for a defect, of which a notebook then shows that way.
+        """
+        if self.kind is ErrorKind.INTERNAL:
+            raise self
+        return [f"{self.code}: {self.message}", *([f"  what to do: {self.hint}"] if self.hint else [])]
+
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Errors cross process borders (Spark tasks), facts and all."""
         return _rebuild, (type(self), self.message, self.hint, self.facts)

@@ -75,11 +75,19 @@ class Setting(Generic[T]):
             # The parser's own message may quote the text.
             cause = error if self.shown(text) == text else None
             raise BadSettingError(
-                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed or self.kind
+                setting=self.name,
+                value=repr(self.shown(text)),
+                allowed=self.allowed or self.kind,
+                hint=self._hint(),
             ) from cause
         if not self.check(value):
-            raise BadSettingError(setting=self.name, value=repr(self.shown(text)), allowed=self.allowed)
+            raise BadSettingError(
+                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed, hint=self._hint()
+            )
         return value
+
+    def _hint(self) -> str:
+        return f"SHOW SETTINGS LIKE '{self.name}' describes it"
 
     @property
     def kind(self) -> str:

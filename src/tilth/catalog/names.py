@@ -73,11 +73,17 @@ def no_table(view: ReadView, database: str, name: str) -> TableNotFoundError | D
     return TableNotFoundError(table=f"{database}.{name}", hint=hint)
 
 
+#: What Spark reads as the format of a file where the name of a database stands.
+_FILE_FORMATS = frozenset("avro binaryfile csv delta iceberg json orc parquet text xml".split())
+
+
 def no_database(view: ReadView, name: str) -> DatabaseNotFoundError:
     """The error that names what is near."""
     known = [record.name for record in read_all(view, codec.DATABASES, Space.DATABASE)]
     near = get_close_matches(name, [*known, DEFAULT_DATABASE], n=_NEAR_NAMES_MAX)
     hint = f"did you mean {', '.join(near)}?" if near else "CREATE DATABASE makes it"
+    if name.lower() in _FILE_FORMATS:
+        hint = "queries read no files by path: load the rows over HTTP, with `tilth sql` or from Kafka"
     return DatabaseNotFoundError(database=name, hint=hint)
 
 

@@ -79,7 +79,7 @@ class Result:
 
     def __repr__(self) -> str:
         if not self.names:
-            return f"Result({self.summary.message})"
+            return f"Result({'; '.join((self.summary.message, *self.summary.notices))})"
         return f"Result({self._table.num_rows} rows of {', '.join(self.names)})"
 
 
@@ -107,6 +107,8 @@ class Connection:
         """The transport is for tests. Raises BadUrlError."""
         self.url = (url if "://" in url else f"http://{url}").rstrip("/")
         self.database = database
+        #: What SET said; sent with every statement.
+        self.settings: dict[str, str] = {}
         timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS_MAX)
         try:
             parsed = httpx.URL(self.url)
@@ -135,7 +137,7 @@ class Connection:
             "POST",
             "/v1/sql",
             content=text.encode(),
-            params={**(settings or {}), "database": self.database},
+            params={**self.settings, **(settings or {}), "database": self.database},
             headers={"Accept": accept},
         )
         with self._translated(), sent as response:
@@ -143,7 +145,9 @@ class Connection:
                 response.read()
             self._check(response)
             media_type = response.headers.get("Content-Type", "").split(";")[0].strip()
-            yield Reply(media_type=media_type, summary=self._summary(response), pieces=response.iter_bytes())
+            summary = self._summary(response)
+            self.settings |= summary.connection_settings
+            yield Reply(media_type=media_type, summary=summary, pieces=response.iter_bytes())
 
     def insert(self, table: str, rows: Any) -> Result:  # Any: an object of one of several libraries
         """Adds rows, columns found by name: an Arrow table, a pandas, Polars or Spark DataFrame, a list of dicts.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: A screen of rows; more are counted, not shown.
 ROWS_SHOWN_MAX = 1_000
 CELL_CHARACTERS_MAX = 200
+#: A result of more texts is a table.
+_DOCUMENTS_MAX = 10
 #: Where there is no screen to fit, lines are as long as they need to be.
 COLUMNS_WITHOUT_SCREEN = 100_000
 
@@ -40,15 +42,25 @@ def console_of(stream: TextIO | None = None) -> Console:
 
 def show(console: Console, table: pa.Table, summary: Summary) -> None:
     """Prints rows, or what was done where there are none."""
-    if table.num_columns:
-        console.print(_grid(table))
+    if _is_document(table):
+        for text in _values(table.column(0)):
+            console.print(Text("\n".join(_clean(line) for line in str(text).split("\n"))), soft_wrap=True)
+    elif table.num_columns:
+        console.print(_grid(table, is_cut=console.is_terminal))
         left = table.num_rows - ROWS_SHOWN_MAX
         if left > 0:
             console.print(Text(f"... and {left:,} more rows (use LIMIT, or --format csv)", style="dim"))
     if summary.message:
         console.print(Text(summary.message))
+    show_notices(console, summary)
     rows = f"{table.num_rows:,} {'row' if table.num_rows == 1 else 'rows'}, " if table.num_columns else ""
     console.print(Text(f"{rows}{summary.elapsed_ms / 1000:.3f} s", style="dim"))
+
+
+def show_notices(console: Console, summary: Summary) -> None:
+    """Prints what of the statement was accepted and has no effect."""
+    for notice in summary.notices:
+        console.print(Text.assemble(("notice: ", "bold yellow"), notice))
 
 
 def show_error(console: Console, error: TilthError) -> None:
@@ -61,7 +73,14 @@ def show_error(console: Console, error: TilthError) -> None:
         console.print(Text(f"  id: {cause_id}", style="dim"))
 
 
-def _grid(table: pa.Table) -> Table:
+def _is_document(table: pa.Table) -> bool:
+    """Whether the rows are texts of several lines, as those of SHOW CREATE and EXPLAIN."""
+    if table.num_columns != 1 or table.num_rows > _DOCUMENTS_MAX or not pa.types.is_string(table.column(0).type):
+        return False
+    return any("\n" in text for text in table.column(0).to_pylist() if text is not None)
+
+
+def _grid(table: pa.Table, *, is_cut: bool) -> Table:
     grid = Table(show_edge=False, header_style="bold")
     for field in table.schema:
         grid.add_column(
@@ -69,7 +88,7 @@ def _grid(table: pa.Table) -> Table:
         )
     shown = table.slice(0, ROWS_SHOWN_MAX)
     for row in zip(*map(_values, shown.columns), strict=True):
-        grid.add_row(*map(_cell, row))
+        grid.add_row(*(_cell(value, is_cut=is_cut) for value in row))
     return grid
 
 
@@ -89,11 +108,11 @@ def _values(column: pa.ChunkedArray) -> list[object]:
     return list(column.to_pylist())
 
 
-def _cell(value: object) -> Text:
+def _cell(value: object, *, is_cut: bool) -> Text:
     if value is None:
         return Text("NULL", style="dim")
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return Text(_clean(text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"))
+    return Text(_clean(text[: CELL_CHARACTERS_MAX - 1] + "…" if is_cut and len(text) > CELL_CHARACTERS_MAX else text))
 
 
 def _clean(text: str) -> str:

@@ -61,7 +61,11 @@ class OffsetStart(StrEnum):
     LATEST = "latest"
 
 
-_FORMATS = {name.value.lower(): name for name in Format} | {"raw": Format.RAW, "json": Format.JSON}
+_FORMATS = {name.value.lower(): name for name in Format} | {
+    "raw": Format.RAW,
+    "json": Format.JSON,
+    "jsonasstring": Format.RAW,
+}
 _ERROR_MODES = {name.value: name for name in ErrorMode} | {"default": ErrorMode.THROW}
 _STARTS = {"": OffsetStart.EARLIEST, "smallest": OffsetStart.EARLIEST, "largest": OffsetStart.LATEST}
 _STARTS |= {name.value: name for name in OffsetStart}
@@ -112,8 +116,8 @@ FORMAT: Setting[Format] = Setting(
     scope=Scope.KAFKA,
     default=Format.JSON,
     parse=_one_of(_FORMATS),
-    allowed="JSONEachRow, CSV, Raw, RawBLOB, LineAsString",
-    doc="What a message holds. Required.",
+    allowed="JSONEachRow, CSV, Raw, RawBLOB, LineAsString, JSONAsString",
+    doc="What a message holds. JSONAsString is read as Raw: the message as it is, unchecked. Required.",
     aliases=("format",),
 )
 ENVELOPE: Setting[Envelope] = Setting(
@@ -335,7 +339,7 @@ _WITHOUT_EFFECT = (
 ACCEPTED = tuple(
     _text(
         name,
-        "Accepted so that an existing DDL runs; has no effect.",
+        "Accepted so that an existing DDL runs; has no effect, which a notice says.",
         *([name[6:]] if name.startswith("kafka_") else []),
     )
     for name in _WITHOUT_EFFECT

@@ -31,6 +31,14 @@ class TransformKind(StrEnum):
     TO_YYYYMM = "toYYYYMM"
     TO_YYYYMMDD = "toYYYYMMDD"
     TO_START_OF_HOUR = "toStartOfHour"
+    #: The first day of the week, of the month.
+    TO_MONDAY = "toMonday"
+    TO_START_OF_MONTH = "toStartOfMonth"
+    TO_YEAR = "toYear"
+    #: The hour of the day, whichever day it is.
+    TO_HOUR = "toHour"
+    #: The rest of a division by the argument; that of a number below zero is below zero.
+    MODULO = "modulo"
     #: Numbers: down to a multiple of the argument. Strings: the first characters.
     TRUNCATE = "truncate"
     #: Hash modulo the argument.
@@ -42,7 +50,7 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: TransformKind
     column: str
-    #: Of TRUNCATE and BUCKET: the width or the number of buckets.
+    #: Of TRUNCATE, BUCKET and MODULO: the width, the number of buckets, the divisor.
     argument: int | None = None
 
 

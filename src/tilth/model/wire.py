@@ -21,6 +21,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     #: What happened, for statements without rows: `table created: db.t`.
     message: str = ""
+    #: What of the statement was accepted and has no effect, or was read as something else.
+    notices: tuple[str, ...] = ()
+    #: Settings that the connection keeps for the statements that follow, as SET says.
+    connection_settings: dict[str, str] = {}
 
 
 class SqlAnswer(msgspec.Struct, frozen=True, kw_only=True):

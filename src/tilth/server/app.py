@@ -63,6 +63,8 @@ DATABASE = "database"
 SHORT_CALLS_MAX = 8
 #: Headers are for short texts; the body of a JSON answer has all of it.
 HEADER_MESSAGE_CHARACTERS_MAX = 2_000
+HEADER_NOTICE_CHARACTERS_MAX = 300
+HEADER_NOTICES_MAX = 10
 QUERY_ID_HEADER = "X-Tilth-Query-Id"
 SUMMARY_HEADER = "X-Tilth-Summary"
 #: What a request may call itself, for programs that count.
@@ -346,9 +348,7 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
 
 def _answered(answer: Answer, form: Format) -> Response:
     """The first piece is made here, so that an error in it still becomes an answer of its own."""
-    summary = Summary(
-        query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=answer.table.num_rows, message=answer.message
-    )
+    summary = answer.summary()
     pieces = encode(answer.table, answer.columns, summary, form)
     first = next(pieces, b"")
     headers = {QUERY_ID_HEADER: answer.query_id, SUMMARY_HEADER: _header(summary)}
@@ -364,6 +364,7 @@ def _header(summary: Summary) -> str:
     told = msgspec.structs.asdict(summary)
     if len(summary.message) > HEADER_MESSAGE_CHARACTERS_MAX:
         told["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"
+    told["notices"] = [notice[:HEADER_NOTICE_CHARACTERS_MAX] for notice in summary.notices[:HEADER_NOTICES_MAX]]
     return json.dumps(told)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from tilth.base.errors import TilthError
 from tilth.model.types import spark_name
-from tilth.model.wire import ColumnInfo
+from tilth.model.wire import ColumnInfo, Summary
 from tilth.sql.protocol import COLUMNS_KEY
 from tilth.storage import type_from_arrow
 
@@ -24,6 +25,10 @@ class Answer:
     table: pa.Table
     #: What happened, for statements without rows: `table created: db.t`.
     message: str = ""
+    #: What of the statement was accepted and has no effect, or was read as something else.
+    notices: tuple[str, ...] = ()
+    #: Settings that the connection keeps for the statements that follow.
+    connection_settings: Mapping[str, str] = field(default_factory=dict)
     #: What the statement's FORMAT asked for.
     output_format: str | None = None
     elapsed_ms: float = 0.0
@@ -32,6 +37,17 @@ class Answer:
     #: Parts of all tables that the query read, and parts that its predicates ruled out.
     parts_read: int = 0
     parts_pruned: int = 0
+
+    def summary(self) -> Summary:
+        """Return what a client is told beside the rows."""
+        return Summary(
+            query_id=self.query_id,
+            elapsed_ms=self.elapsed_ms,
+            rows=self.table.num_rows,
+            message=self.message,
+            notices=self.notices,
+            connection_settings=dict(self.connection_settings),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +59,9 @@ class Outcome:
     rows_written: int = 0
     parts_read: int = 0
     parts_pruned: int = 0
+    #: As in Answer.
+    notices: tuple[str, ...] = ()
+    connection_settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def done(message: str, *, rows_written: int = 0) -> Outcome:

@@ -22,7 +22,20 @@ from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
 from tilth.catalog import Catalog
-from tilth.sql import alter, changes, ddl, explain, inserts, kill_mutation, queries, show, system, views
+from tilth.sql import (
+    alter,
+    changes,
+    ddl,
+    dialect,
+    explain,
+    inserts,
+    kill_mutation,
+    queries,
+    show,
+    system,
+    views,
+    words,
+)
 from tilth.sql.answer import Answer, Outcome, columns_of
 from tilth.sql.desk import QueryDesk
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
@@ -44,13 +57,17 @@ from tilth.sql.grammar import (
     InsertValues,
     KillMutation,
     Name,
+    NothingToDo,
     OptimizeTable,
     Query,
     RenameTable,
     ResetConsumeOffset,
     RunService,
+    SetSettings,
     ShowCreate,
     ShowDatabases,
+    ShowFunctions,
+    ShowPartitions,
     ShowSettings,
     ShowTables,
     Statement,
@@ -59,23 +76,25 @@ from tilth.sql.grammar import (
     UndropTable,
     UpdateRows,
     UseDatabase,
-    parse,
+    parse_noticed,
+    with_unit_diff,
 )
 from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.redact import Redacted, redacted
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
-from tilth.sql.settings import session_settings
+from tilth.sql.settings import session_settings, settings_without_effect
 from tilth.sql.spark_errors import nested_too_deep
 from tilth.sql.system_tables import find_system_table
+from tilth.sql.words import named_settings
 
 #: What a user may write behind a query's FORMAT, in lower case; the doors write them.
 OUTPUT_FORMATS = frozenset(
     {"json", "jsoncompact", "jsoneachrow", "ndjson", "csv", "csvwithnames", "arrow", "arrowstream"}
 )
 
-_WithSettings = Query | InsertValues | InsertQuery | InsertData | AlterTable | DeleteRows | UpdateRows
+_WithSettings = Query | InsertValues | InsertQuery | InsertData | AlterTable | DeleteRows | UpdateRows | CreateView
 
 _log = Log("sql")
 
@@ -153,14 +172,18 @@ class SqlEngine:
 
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
-            statement = parse(text)
+            statement, notices = parse_noticed(with_unit_diff(text))
             given = dict(settings or {})
             if isinstance(statement, _WithSettings):
                 given |= dict(statement.settings)
             running.kind = type(statement).__name__
             if isinstance(statement, Query):
                 running.output_format = _known_format(statement.format)
-            return perform(self._services, _call(running, database, given), statement)
+            call = _call(running, database, given)
+            with dialect.reading(statement, call.settings.dialect) as (statement, read_as):
+                outcome = perform(self._services, call, statement)
+            ignored = settings_without_effect(named_settings(statement))
+            return replace(outcome, notices=(*outcome.notices, *notices, *read_as, *ignored))
 
         return self._logged(text, database, act)
 
@@ -241,6 +264,8 @@ class SqlEngine:
             columns=columns_of(outcome.table),
             table=outcome.table,
             message=outcome.message,
+            notices=outcome.notices,
+            connection_settings=outcome.connection_settings,
             output_format=running.output_format,
             elapsed_ms=elapsed_ms,
             rows_written=outcome.rows_written,
@@ -303,6 +328,12 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return alter.alter_table(services, call, statement)
         case ShowDatabases() | ShowTables() | ShowSettings() | ShowCreate() | Describe() | ExistsTable():
             return show.show(services, call, statement)
+        case ShowPartitions() | ShowFunctions():
+            return show.show_more(services, call, statement)
+        case SetSettings():
+            return words.set_settings(call, statement)
+        case NothingToDo():
+            return words.nothing_to_do(services, call, statement)
         case OptimizeTable():
             return system.optimize(services, call, statement)
         case SwitchService():

@@ -118,10 +118,12 @@ class ExpressionChecker:
             raise BadMutationError("a NOT NULL column may get NULL", column=column.name, hint=hint)
 
     def _predicate(self, rows: Java) -> str:
-        fixed = self._fixed(self._task.predicate)
+        # In ClickHouse, 1 takes every row.
+        fixed = self._fixed("true" if self._task.predicate.strip() == "1" else self._task.predicate)
         given = self._constant(rows, fixed).dataType.simpleString()
         if given != "boolean":
-            raise BadMutationError("WHERE takes a condition", given=given, predicate=self._task.predicate)
+            hint = "compare it with something; WHERE true takes every row"
+            raise BadMutationError("WHERE takes a condition", given=given, predicate=self._task.predicate, hint=hint)
         return fixed
 
     def _default(self, column: Column) -> CheckedDefault:

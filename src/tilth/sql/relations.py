@@ -22,13 +22,14 @@ _SAMPLE = re.compile(r"tablesample\b", re.IGNORECASE)
 _LONG_NAME = re.compile(r"[\w`]\s*\.\s*(?:\w+|`[^`]+`)\s*\.\s*[\w`*]")
 #: Every word that may be a function of the time; those that cannot be frozen stand here too.
 TIME_WORDS = re.compile(
-    r"\b(now|current_timestamp|current_date|current_time|curdate|localtimestamp|unix_timestamp|getdate)\b",
+    r"\b(now|current_timestamp|current_date|current_time|curdate|localtimestamp|unix_timestamp|getdate"
+    r"|today|yesterday|now64)\b",
     re.IGNORECASE,
 )
 #: Digits behind a second that Spark cuts.
 FINE_TIME = re.compile(r":\d\d\.\d{6}\d*[1-9]")
 _INSTANTS = ("now", "current_timestamp")
-_DAYS = ("current_date", "curdate")
+_DAYS = ("current_date", "curdate", "today")
 
 _RELATION = "UnresolvedRelation"
 _TIME_TRAVEL = "RelationTimeTravel"
@@ -206,4 +207,6 @@ def _instant(function: str, now_us: int) -> str | None:
         return moment
     if function in _DAYS:
         return f"to_date({moment})"
+    if function == "yesterday":
+        return f"date_sub({moment}, 1)"
     return f"cast({moment} AS timestamp_ntz)" if function == "localtimestamp" else None

@@ -174,6 +174,57 @@ INSERTION_LABEL = Setting(
     "remembered for a few hours.",
 )
 
+DIALECT = Setting(
+    name="dialect",
+    scope=Scope.SESSION,
+    default="spark",
+    parse=lambda text: text.strip().lower(),
+    check=lambda name: name in ("spark", "clickhouse"),
+    allowed="spark or clickhouse",
+    doc="clickhouse: a SELECT, also that of an INSERT or of a materialized view, is read in ClickHouse's dialect and "
+    "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
+    "functions exist in both.",
+)
+#: Settings of ClickHouse's sessions for which Tilth has no use.
+_SESSION_WITHOUT_EFFECT = (
+    "max_threads",
+    "max_insert_threads",
+    "max_block_size",
+    "max_insert_block_size",
+    "max_memory_usage",
+    "max_bytes_before_external_group_by",
+    "max_bytes_before_external_sort",
+    "enable_optimizer",
+    "allow_experimental_analyzer",
+    "allow_experimental_live_view",
+    "distributed_product_mode",
+    "distributed_ddl_task_timeout",
+    "insert_quorum",
+    "insert_distributed_sync",
+    "wait_for_async_insert",
+    "wait_for_async_insert_timeout",
+    "optimize_move_to_prewhere",
+    "use_uncompressed_cache",
+    "send_logs_level",
+    "log_queries",
+    "load_balancing",
+    "prefer_localhost_replica",
+    "virtual_warehouse",
+    "virtual_warehouse_write",
+    "dialect_type",
+    "join_use_nulls",
+)
+SESSION_ACCEPTED = tuple(
+    Setting(
+        name=name,
+        scope=Scope.SESSION,
+        default="",
+        parse=str,
+        doc="Accepted so that existing statements run; has no effect, which a notice says.",
+    )
+    for name in _SESSION_WITHOUT_EFFECT
+)
+
 #: Whose a setting is, in words.
 _WHOSE = {
     Scope.NODE: "of the node: `tilth serve` takes it when it starts",
@@ -216,6 +267,8 @@ SESSION_SETTINGS = _KnownGroup(
         ASYNC_INSERT_MAX_DATA_SIZE,
         ASYNC_INSERT_MAX_ROWS,
         INSERTION_LABEL,
+        DIALECT,
+        *SESSION_ACCEPTED,
     )
 )
 #: The session's time zone, and the names that mean UTC.
@@ -235,6 +288,10 @@ _WITHOUT_EFFECT = (
     "cnch_vw_read",
     "cnch_vw_write",
     "cnch_vw_task",
+    "enable_mixed_granularity_parts",
+    "replicated_deduplication_window",
+    "ttl_only_drop_parts",
+    "allow_nullable_key",
 )
 ACCEPTED = tuple(
     Setting(
@@ -242,7 +299,7 @@ ACCEPTED = tuple(
         scope=Scope.TABLE,
         default="",
         parse=str,
-        doc="Accepted so that an existing DDL runs; has no effect.",
+        doc="Accepted so that an existing DDL runs; has no effect, which a notice says.",
     )
     for name in _WITHOUT_EFFECT
 )
@@ -259,6 +316,12 @@ TABLE_SETTINGS = _KnownGroup(
 )
 #: The same for Kafka tables.
 KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)
+
+
+def settings_without_effect(names: Iterable[str]) -> tuple[str, ...]:
+    """Return a notice for each of these settings that is accepted and has no effect."""
+    known = {one.name for one in (*ACCEPTED, *SESSION_ACCEPTED, *KAFKA_SETTINGS.all) if " has no effect" in one.doc}
+    return tuple(f"the setting {name} has no effect" for name in names if name in known)
 
 
 def check_typed(given: Mapping[str, str]) -> None:
@@ -292,6 +355,7 @@ class SessionSettings:
     async_insert_max_data_size: int = ASYNC_INSERT_MAX_DATA_SIZE.default
     async_insert_max_rows: int = ASYNC_INSERT_MAX_ROWS.default
     insertion_label: str = INSERTION_LABEL.default
+    dialect: str = DIALECT.default
     #: For the session of the query.
     spark: Mapping[str, str]
 
@@ -317,6 +381,7 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
         async_insert_max_data_size=value_of(values, ASYNC_INSERT_MAX_DATA_SIZE),
         async_insert_max_rows=value_of(values, ASYNC_INSERT_MAX_ROWS),
         insertion_label=value_of(values, INSERTION_LABEL),
+        dialect=value_of(values, DIALECT),
         spark=spark,
     )
 

@@ -6,6 +6,7 @@ import re
 from typing import assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilth.catalog import SYSTEM_DATABASE
 from tilth.model.table import Column, TableDef, ViewDef
@@ -18,13 +19,16 @@ from tilth.sql.grammar import (
     Name,
     ShowCreate,
     ShowDatabases,
+    ShowFunctions,
+    ShowPartitions,
     ShowSettings,
     ShowTables,
 )
-from tilth.sql.services import Call, Services, place_of, relation_of
+from tilth.sql.services import Call, Services, place_of, relation_of, table_of
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables import find_system_table, system_table_names
 from tilth.storage import schema_from_arrow
+from tilth.warehouse import allow_list
 
 
 def show(
@@ -49,6 +53,22 @@ def show(
     assert_never(statement)
 
 
+def show_more(services: Services, call: Call, statement: ShowPartitions | ShowFunctions) -> Outcome:
+    """The partitions of a table that have rows; the functions that queries can call."""
+    match statement:
+        case ShowPartitions(name=name):
+            table = table_of(services, call, name, what="SHOW PARTITIONS")
+            rows = find_system_table("partitions").build(services)
+            mine = pc.and_(pc.equal(rows["database"], table.database), pc.equal(rows["table"], table.name))
+            return Outcome(table=rows.filter(mine))
+        case ShowFunctions(like=like):
+            allowed = allow_list()
+            spelled = [spelling for spelling, _ in allowed.clickhouse.values()]
+            names = {each for each in (*allowed.functions, *spelled) if each[0].isalpha() and is_like(each, like)}
+            return _texts({"name": sorted(names, key=str.lower)})
+    assert_never(statement)
+
+
 def show_databases(services: Services, statement: ShowDatabases) -> Outcome:
     names = [*services.catalog.tables.databases(), SYSTEM_DATABASE]
     return _texts({"name": [name for name in names if is_like(name, statement.like)]})
@@ -63,7 +83,7 @@ def show_tables(services: Services, call: Call, statement: ShowTables) -> Outcom
             # Raises with the names that are near.
             services.catalog.tables.get(database, "")
         found = [(one.name, one.engine.value) for one in services.catalog.tables.list(database)]
-    kept = [(name, engine) for name, engine in found if is_like(name, statement.like)]
+    kept = [(name, engine) for name, engine in found if is_like(name, statement.like)][: statement.limit]
     return _texts({"name": [name for name, _ in kept], "engine": [engine for _, engine in kept]})
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 
 from tilth.base.errors import TilthError
 from tilth.model.quotes import double_quoted
+from tilth.sql.dialect import refusal_of
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
-from tilth.sql.grammar.errors import SqlSyntaxError, place
+from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError, place
 from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600
@@ -24,6 +26,20 @@ _DOUBLE_QUOTES = "double quotes name columns and tables: put texts in single quo
 #: How Spark says that a text has more levels than its parser, or whatever comes behind it, can follow.
 _TOO_DEEP = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 _VIEW = re.compile(r"`?__tilth_\d+`?\.")
+#: A table in a part of the sent text that a message repeats.
+_VIEW_AS = re.compile(r"`?__tilth_\d+`?(?:\s+AS\s+(`[^`]+`|\w+))?")
+_HINTS = {
+    "DATATYPE_MISMATCH": "CAST one of both; of a time, subtract an interval: now() - INTERVAL 10 MINUTES",
+    "CAST_INVALID_INPUT": "TRY_CAST, or toInt64OrNull and its kin, return NULL instead",
+    "CAST_OVERFLOW": "CAST to a larger type, or TRY_CAST, which returns NULL",
+    "ARITHMETIC_OVERFLOW": "CAST to a larger type, or use try_add, try_multiply and their kin",
+    "DIVIDE_BY_ZERO": "use try_divide, or nullif(x, 0) below the line",
+    "UNSUPPORTED_DATATYPE": "use Spark's types: TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, STRING, DATE, TIMESTAMP",
+    "MISSING_AGGREGATION": "add the column to GROUP BY, or take any(column)",
+    "MISSING_GROUP_BY": "add GROUP BY",
+    "AMBIGUOUS_REFERENCE": "put the table's name or alias before the column",
+    "NUM_COLUMNS_MISMATCH": "give both sides the same columns",
+}
 
 
 def from_spark(
@@ -41,6 +57,10 @@ def from_spark(
     if isinstance(error, RecursionError) or any(word in text for word in _TOO_DEEP):
         return nested_too_deep()
     condition, told = _condition(error), _told(error)
+    if is_whole and condition.startswith(("PARSE_", "UNSUPPORTED_DATATYPE")) and (refusal := refusal_of(original)):
+        line, column = _place_of(text, original, to_original, sent) or (1, 1)
+        hint = "add SETTINGS dialect = 'clickhouse' to the query, or write it in Spark's SQL"
+        return UnsupportedSqlError(refusal, line=line, column=column, hint=hint)
     message = _message(text)
     where = _place_of(text, original, to_original, sent)
     if condition.startswith("PARSE_"):
@@ -58,8 +78,12 @@ def from_spark(
     if condition.startswith("UNRESOLVED_ROUTINE"):
         return UnknownFunctionError(function=_plain(told.get("routineName", "?")), **facts)
     if condition or _is_analysis(error):
-        return BadQueryError(message, reason=condition or "ANALYSIS", **facts)
+        return BadQueryError(message, hint=_hint_of(condition), reason=condition or "ANALYSIS", **facts)
     return _runtime_error(text)
+
+
+def _hint_of(condition: str) -> str:
+    return next((hint for start, hint in _HINTS.items() if condition.startswith(start)), "")
 
 
 def nested_too_deep() -> BadQueryError:
@@ -72,7 +96,8 @@ def _runtime_error(text: str) -> TilthError:
     """An error without a condition of its own: a failed job, whose reason is somewhere in the text."""
     nested = _NESTED.search(text)
     if nested is not None and nested[1] not in ("FAILED_READ_FILE", "INTERNAL_ERROR"):
-        return BadQueryError(_shortened(_STATE.sub("", nested[2])), reason=nested[1])
+        message = _VIEW_AS.sub(lambda found: found[1] or "the table", _STATE.sub("", nested[2]))
+        return BadQueryError(_shortened(message.split(" == SQL")[0]), hint=_hint_of(nested[1]), reason=nested[1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     return QueryFailedError(_shortened((causes or lines or ["Spark gave no reason"])[-1 if causes else 0]))
@@ -95,10 +120,10 @@ def _is_analysis(error: BaseException) -> bool:
 def _message(text: str) -> str:
     """The first sentence or two, without Spark's codes, plans and places."""
     first = text.strip().split("\n\n")[0]
-    lines = first.splitlines()
+    lines = list(takewhile(lambda line: not line.startswith("== SQL"), first.splitlines()))
     kept = lines[:1] + [line for line in lines[1:] if not _PLAN_LINE.match(line)]
     cleaned = _STATE.sub("", _CONDITION.sub("", " ".join(kept).strip()))
-    cleaned = _VIEW.sub("", _PLACE.sub("", cleaned))
+    cleaned = _VIEW_AS.sub(lambda found: found[1] or "the table", _VIEW.sub("", _PLACE.sub("", cleaned)))
     return _shortened(cleaned.split(" == SQL")[0].strip(" ;."))
 
 

@@ -113,8 +113,14 @@ def result_type(transform: Transform, of: DataType) -> DataType:
             fits, result = isinstance(of, Decimal) or (isinstance(of, Simple) and kind not in _FLOATS), of
         case TransformKind.TO_DATE:
             fits, result = kind in _TIMES, Simple(Kind.DATE)
-        case TransformKind.TO_YYYYMM | TransformKind.TO_YYYYMMDD:
+        case TransformKind.TO_MONDAY | TransformKind.TO_START_OF_MONTH:
+            fits, result = kind in _TIMES, Simple(Kind.DATE)
+        case TransformKind.TO_YYYYMM | TransformKind.TO_YYYYMMDD | TransformKind.TO_YEAR:
             fits, result = kind in _TIMES, Simple(Kind.INT32)
+        case TransformKind.TO_HOUR:
+            fits, result = kind in _TIMES - {Kind.DATE}, Simple(Kind.INT32)
+        case TransformKind.MODULO:
+            fits, result = kind in _INTEGERS or (isinstance(of, Decimal) and of.scale == 0), Simple(Kind.INT64)
         case TransformKind.TO_START_OF_HOUR:
             fits, result = kind in _TIMES - {Kind.DATE}, of
         case TransformKind.TRUNCATE:
@@ -124,8 +130,8 @@ def result_type(transform: Transform, of: DataType) -> DataType:
             result = Simple(Kind.INT32)
         case _:
             assert_never(transform.kind)
-    needs_argument = transform.kind in (TransformKind.TRUNCATE, TransformKind.BUCKET)
-    if not fits or (needs_argument and (transform.argument is None or transform.argument < 1)):
+    needs_argument = transform.kind in (TransformKind.TRUNCATE, TransformKind.BUCKET, TransformKind.MODULO)
+    if not fits or (needs_argument and (transform.argument is None or not 1 <= transform.argument < 1 << 63)):
         raise BadPartitionError(
             transform=transform.kind,
             column=transform.column,
@@ -151,6 +157,22 @@ def transform_array(transform: Transform, of: DataType, values: pa.ChunkedArray)
             days = _days(values)
             month = pc.add(pc.multiply(pc.year(days), 100), pc.month(days))
             return pc.cast(pc.add(pc.multiply(month, 100), pc.day(days)), target)
+        case TransformKind.TO_YEAR:
+            return pc.cast(pc.year(_days(values)), target)
+        case TransformKind.TO_MONDAY:
+            # 1970-01-05 is the first Monday.
+            days = pc.subtract(pc.cast(pc.cast(_days(values), pa.int32()), pa.int64()), 4)
+            return pc.cast(pc.cast(pc.add(_down(days, 7), 4), pa.int32()), target)
+        case TransformKind.TO_START_OF_MONTH:
+            days = _days(values)
+            numbers = pc.subtract(pc.cast(days, pa.int32()), pc.cast(pc.subtract(pc.day(days), 1), pa.int32()))
+            return pc.cast(numbers, target)
+        case TransformKind.TO_HOUR:
+            hours = pc.divide(_down(pc.cast(values, pa.int64()), _HOUR_US), _HOUR_US)
+            return pc.cast(pc.subtract(hours, _down(hours, 24)), target)
+        case TransformKind.MODULO:
+            assert transform.argument is not None
+            return _modulo(values, transform.argument)
         case TransformKind.TO_START_OF_HOUR:
             return pc.cast(_down(pc.cast(values, pa.int64()), _HOUR_US), target)
         case TransformKind.TRUNCATE if of == Simple(Kind.STRING):
@@ -185,6 +207,20 @@ def _down(values: pa.ChunkedArray, width: int, *, bits: int = 64) -> pa.ChunkedA
     least = -(1 << bits - 1)
     lowered = np.where((lowered > numbers) | (lowered < least), np.int64(least), lowered)
     return pa.chunked_array([pa.array(lowered, pa.int64(), mask=pc.is_null(values).to_numpy())])
+
+
+def _modulo(values: pa.ChunkedArray, divisor: int) -> pa.ChunkedArray:
+    """The rest of the division towards zero, as `%` in Spark and ClickHouse."""
+    if not pa.types.is_decimal(values.type):
+        numbers = pc.fill_null(pc.cast(values, pa.int64()), 0).to_numpy()
+        return pa.chunked_array([pa.array(np.fmod(numbers, np.int64(divisor)), mask=pc.is_null(values).to_numpy())])
+    # UInt64 is stored as a decimal; NumPy has no such numbers.
+    rests = [None if value is None else _rest(int(value), divisor) for value in values.to_pylist()]
+    return pa.chunked_array([pa.array(rests, pa.int64())])
+
+
+def _rest(number: int, divisor: int) -> int:
+    return number % divisor if number >= 0 else -(-number % divisor)
 
 
 def _bucket(values: pa.ChunkedArray, buckets: int) -> pa.ChunkedArray:

@@ -16,7 +16,9 @@ from importlib.resources import files
 from typing import Any
 
 from tilth.base.errors import TilthError
-from tilth.warehouse.errors import NotAllowedError, UnknownFunctionError
+from tilth.warehouse.clickhouse import INSTEAD, TABLE_FUNCTIONS, Variant
+from tilth.warehouse.clickhouse import functions as clickhouse_functions
+from tilth.warehouse.errors import BadArgumentsError, NotAllowedError, UnknownFunctionError
 from tilth.warehouse.plans import Node, Plan
 
 _FILE = "allowed.toml"
@@ -44,6 +46,8 @@ class AllowList:
 
     functions: frozenset[str]
     table_functions: frozenset[str]
+    #: ClickHouse's functions with the names and spellings that they have there.
+    clickhouse: Mapping[str, tuple[str, tuple[Variant, ...]]]
     hints: frozenset[str]
     kinds: frozenset[str]
     refused_functions: Mapping[str, Refusal]
@@ -59,6 +63,7 @@ def allow_list() -> AllowList:
     return AllowList(
         functions=_names(found["functions"]),
         table_functions=_names(found["table_functions"]),
+        clickhouse={name.lower(): (name, variants) for name, variants in clickhouse_functions().items()},
         hints=_names(found["hints"]),
         kinds=_names(found["kinds"]),
         refused_functions=_refusals(refused["functions"]),
@@ -106,9 +111,11 @@ def _problem(node: Node, allowed: AllowList, unknown: frozenset[str]) -> TilthEr
     if kind in _CALLS:
         name = node.text(_CALLS[kind])
         is_internal = bool(node.text("isInternal"))
-        return _checked_function(name, allowed.functions, allowed.refused_functions, is_internal=is_internal)
+        problem = _checked_function(name, _callable(), allowed.refused_functions, is_internal=is_internal)
+        return problem or _wrong_arguments(node, name[-1], allowed)
     if kind == _TABLE_CALL:
-        return _checked_function(node.text("name"), allowed.table_functions, allowed.refused_table_functions)
+        in_from = allowed.table_functions | TABLE_FUNCTIONS.keys()
+        return _checked_function(node.text("name"), in_from, allowed.refused_table_functions)
     if kind == "UnresolvedRelation" and (node.text("options") or node.text("isStreaming")):
         hint = "remove WITH (..) after the table's name, and STREAM before it"
         return NotAllowedError("a query cannot set options of a table", table=".".join(_relation(node)), hint=hint)
@@ -138,9 +145,36 @@ def _checked_function(
         return NotAllowedError("functions are called by a single name", name=".".join(parts), hint=hint)
     if name in allowed:
         return None
-    near = get_close_matches(name, allowed, n=_NEAR_MAX)
-    hint = f"did you mean {', '.join(near)}?" if near else "docs/reference/functions.md lists the functions"
-    return UnknownFunctionError(function=parts[-1], hint=hint)
+    return UnknownFunctionError(function=parts[-1], hint=_function_hint(name, allowed))
+
+
+def _function_hint(name: str, known: frozenset[str]) -> str:
+    """Return what to call instead of a function that is not there."""
+    instead = INSTEAD.get(name)
+    if instead is not None:
+        return instead
+    spelled = allow_list().clickhouse
+    near = get_close_matches(name, sorted(known), n=_NEAR_MAX)
+    shown = [spelled[each][0] if each in spelled else each for each in near]
+    listing = "docs/reference/functions.md lists the functions"
+    return f"did you mean {', '.join(shown)}? {listing}" if shown else listing
+
+
+@cache
+def _callable() -> frozenset[str]:
+    return allow_list().functions | frozenset(allow_list().clickhouse)
+
+
+def _wrong_arguments(node: Node, name: str, allowed: AllowList) -> TilthError | None:
+    """Return what is wrong with the number of arguments of one of ClickHouse's functions that Spark does not have."""
+    if name.lower() in allowed.functions or name.lower() not in allowed.clickhouse:
+        return None
+    spelled, variants = allowed.clickhouse[name.lower()]
+    counts = sorted({len(each.arguments) for each in variants if each.arguments is not None})
+    given = sum(child.role == "arguments" for child in node.children)
+    if not counts or given in counts:
+        return None
+    return BadArgumentsError(function=spelled, given=given, hint=f"it takes {' or '.join(map(str, counts))}")
 
 
 def _refused_kind(kind: str, allowed: AllowList) -> NotAllowedError:

@@ -14,7 +14,7 @@ from typing import assert_never
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
@@ -288,7 +288,9 @@ class Dispatcher:
             handle = self._handles.pop(task_id)
             self._counts[state_of(outcome) if isinstance(outcome, TilthError) else TaskState.DONE] += 1
         if isinstance(outcome, TilthError):
-            _log.warning("task_ended", cause_id=task_id, kind=handle.spec.kind, table=handle.spec.table, reason=outcome)
+            # What is wrong with a statement is its caller's to hear.
+            log = _log.debug if outcome.kind in (ErrorKind.INVALID, ErrorKind.NOT_FOUND) else _log.warning
+            log("task_ended", cause_id=task_id, kind=handle.spec.kind, table=handle.spec.table, reason=outcome)
         handle._end(outcome)
 
     def _worker_info(self, worker: Worker) -> WorkerInfo:

@@ -90,6 +90,12 @@ class UnknownFunctionError(InvalidInputError):
     code = "UNKNOWN_FUNCTION"
 
 
+class BadArgumentsError(InvalidInputError):
+    """a function does not take this number of arguments"""
+
+    code = "BAD_ARGUMENTS"
+
+
 class TooComplexError(InvalidInputError):
     """the statement is too complex"""
 

@@ -29,6 +29,7 @@ from tilth.warehouse.closed import USER, remove_refused_functions, user_of_threa
 from tilth.warehouse.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.folders import make_run_folder, make_socket_folder, remove_left_behind
+from tilth.warehouse.foreign import register_functions
 from tilth.warehouse.java import find_java
 from tilth.warehouse.progress import JobProgress, Processes
 from tilth.warehouse.settings import QUERY_WAREHOUSE, WarehouseSettings
@@ -319,6 +320,7 @@ class WorkerSession:
                 self._jvm_process = gateway.proc
                 context = SparkContext(conf=conf, gateway=gateway)
                 remove_refused_functions(context)
+                register_functions(context)
                 self._user = user_of_thread(context)
                 self._session = SparkSession(context)
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tests.unit.app_transport import AppTransport
 from tests.unit.fake_rooms import FakeRooms, doors_of
-from tilth.base.errors import NotFoundError
+from tilth.base.errors import NotFoundError, TilthError
 from tilth.client import Connection
 from tilth.client.cli.main import app
 from tilth.client.cli.run import OutputFormat, run
@@ -67,6 +67,36 @@ def test_statements_may_span_lines_and_share_them(typed: Type, rooms: FakeRooms)
     out, _ = typed("SELECT\n 1;\nSELECT ';'; SELECT 3;\n")
     assert rooms.texts[1:] == ["SELECT\n 1", "SELECT ';'", "SELECT 3"]
     assert out.count("1 row, 0.002 s") == 3
+
+
+@pytest.mark.parametrize("word", ["exit", "quit;", "EXIT"])
+def test_words_of_other_shells_leave(typed: Type, rooms: FakeRooms, word: str) -> None:
+    typed(f"SELECT 1;\n{word}\nSELECT 2;\n")
+    assert rooms.texts[1:] == ["SELECT 1"]
+
+
+def test_texts_of_several_lines_are_printed_as_they_are() -> None:
+    long = "x" * 500
+    shown = printed(pa.table({"statement": [f"CREATE TABLE t\n(\n  a INT, -- {long}\n)\x07"]}))
+    assert f"CREATE TABLE t\n(\n  a INT, -- {long}\n)\\x07\n" in shown
+    assert printed(pa.table({"a": [long], "b": [1]})).count("x") == len(long)
+
+
+def test_notices_are_shown() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    summary = Summary(query_id="q", elapsed_ms=1, rows=0, message="done", notices=("CODEC has no effect",))
+    show(console, pa.table({}), summary)
+    assert isinstance(console.file, io.StringIO)
+    assert "notice: CODEC has no effect" in console.file.getvalue()
+
+
+def test_a_notebook_shows_two_lines() -> None:
+    assert NotFoundError("no such table", table="t", hint="SHOW TABLES")._render_traceback_() == [
+        "NOT_FOUND: no such table: table=t",
+        "  what to do: SHOW TABLES",
+    ]
+    with pytest.raises(TilthError):
+        TilthError("a defect")._render_traceback_()
 
 
 def test_use_moves_the_connection_once_the_server_agrees(typed: Type, rooms: FakeRooms, connection: Connection) -> None:

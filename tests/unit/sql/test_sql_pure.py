@@ -173,7 +173,15 @@ def test_other_errors_lose_codes_plans_and_stacks() -> None:
             "[DATATYPE_MISMATCH.X] Cannot add. SQLSTATE: 42K09; line 1 pos 7;\n'Project", "DATATYPE_MISMATCH.X", {}
         )
     )
-    assert (error.code, str(error)) == ("BAD_QUERY", "Cannot add: reason=DATATYPE_MISMATCH.X at=1:8")
+    assert (error.code, error.message) == ("BAD_QUERY", "Cannot add: reason=DATATYPE_MISMATCH.X at=1:8")
+    assert "CAST" in error.hint
+    inside = (
+        "[CAST_INVALID_INPUT] no number\n== SQL (line 1, position 8) ==\nSELECT c FROM __tilth_0 AS c54\n       ^\n"
+    )
+    named = translated(AnalysisException(inside, "CAST_INVALID_INPUT", {}))
+    assert (named.message, "TRY_CAST" in named.hint) == ("no number: reason=CAST_INVALID_INPUT at=1:9", True)
+    nested = translated(Exception("Job aborted: [CAST_INVALID_INPUT] of `x` FROM __tilth_0 AS c54 no number\n"))
+    assert "__tilth" not in str(nested)
     failed = translated(Exception("Job aborted\n\tat org.apache.Spark\nCaused by: java.io.IOException: no space left"))
     assert failed.code == "QUERY_FAILED"
     assert "no space left" in str(failed)

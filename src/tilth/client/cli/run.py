@@ -10,7 +10,7 @@ from enum import StrEnum
 from rich.console import Console
 
 from tilth.client.http import ARROW, Connection, Reply, Result, table_of
-from tilth.client.output import show
+from tilth.client.output import console_of, show, show_notices
 
 JSON = "application/json"
 
@@ -52,6 +52,7 @@ def run(
                 result = Result(table_of(b"".join(reply.pieces)), reply.summary)
         if result is None:
             _pass_on(reply)
+            show_notices(console_of(sys.stderr), reply.summary)
     if result is not None:
         show(console, result.arrow(), result.summary)
     used = _USE.fullmatch(statement)

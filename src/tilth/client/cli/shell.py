@@ -25,7 +25,7 @@ HELP = """\
   statement;       run it; a statement may span lines
   \\d               tables of this database        \\d t    columns of a table
   \\l               databases                      \\c db   change the database
-  \\s               background services            \\q      leave (also Ctrl-D)
+  \\s               background services            \\q      leave (also exit, quit, Ctrl-D)
 Ctrl-C forgets the lines of a statement that is not sent yet.
 Statements are listed in docs/reference/sql.md."""
 
@@ -33,6 +33,8 @@ KEYWORDS = """SELECT FROM WHERE GROUP BY ORDER LIMIT JOIN INSERT INTO VALUES FOR
 VIEW TO AS ENGINE MergeTree Kafka PARTITION SETTINGS ALTER MODIFY SETTING RESET DROP UNDROP TRUNCATE RENAME SHOW TABLES
 DATABASES DESCRIBE EXISTS OPTIMIZE FINAL SYSTEM START STOP RESTART CONSUME OFFSET MERGES GC VERIFY USE""".split()
 
+#: Words that leave, beside \\q and Ctrl-D.
+_LEAVING = ("exit", "quit", "logout", ":q")
 SERVICES = "SELECT database, table, service, switch, state, reason, last_exception FROM system.bg_threads"
 
 
@@ -50,6 +52,8 @@ def converse(connection: Connection, console: Console, errors: Console, output: 
             held = ""
             continue
         except EOFError:
+            return
+        if not held and line.strip().rstrip(";").lower() in _LEAVING:
             return
         if not held and line.strip().startswith("\\"):
             statement = _meant(connection, console, line.strip())

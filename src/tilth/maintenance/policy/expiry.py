@@ -145,10 +145,22 @@ def _last_of_value(transform: Transform, value: Bound, *, is_date: bool) -> int 
             months, day = divmod(value, 100)
             year, month = divmod(months, 100)
             return _last_of_date(year, month, day, is_date=is_date)
+        case TransformKind.TO_MONDAY:
+            return _last_of_day(value + 6, is_date=is_date)
+        case TransformKind.TO_START_OF_MONTH:
+            first = _EPOCH + datetime.timedelta(days=value) if _is_in_calendar(value) else None
+            return None if first is None else _last_of_date(first.year, first.month, None, is_date=is_date)
+        case TransformKind.TO_YEAR:
+            return _last_of_date(value, 12, 31, is_date=is_date)
         case TransformKind.TO_START_OF_HOUR:
             return value + _HOUR_US - 1
         case _:
             return None
+
+
+def _is_in_calendar(day: int) -> bool:
+    """Whether Python knows the date: from 0001-01-01 to 9999-12-31."""
+    return -719_162 <= day <= 2_932_896
 
 
 def _last_of_date(year: int, month: int, day: int | None, *, is_date: bool) -> int | None:

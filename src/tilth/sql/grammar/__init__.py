@@ -6,7 +6,7 @@ See also: statements.py for the values, docs/reference for examples.
 """
 
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.sql.grammar.parse import parse
+from tilth.sql.grammar.parse import parse, parse_noticed
 from tilth.sql.grammar.render import quoted_name, quoted_string, render, render_operations
 from tilth.sql.grammar.script import split
 from tilth.sql.grammar.statements import (
@@ -42,6 +42,7 @@ from tilth.sql.grammar.statements import (
     MutateDelete,
     MutateUpdate,
     Name,
+    NothingToDo,
     OffsetMark,
     OptimizeTable,
     Partition,
@@ -56,9 +57,12 @@ from tilth.sql.grammar.statements import (
     ResetSetting,
     RunService,
     RunVerb,
+    SetSettings,
     SettingTexts,
     ShowCreate,
     ShowDatabases,
+    ShowFunctions,
+    ShowPartitions,
     ShowSettings,
     ShowTables,
     Statement,
@@ -77,6 +81,7 @@ from tilth.sql.grammar.statements import (
     Value,
 )
 from tilth.sql.grammar.tokens import words_of
+from tilth.sql.grammar.units import with_unit_diff
 
 __all__ = [
     "AddColumn",
@@ -111,6 +116,7 @@ __all__ = [
     "MutateDelete",
     "MutateUpdate",
     "Name",
+    "NothingToDo",
     "OffsetMark",
     "OptimizeTable",
     "Partition",
@@ -125,9 +131,12 @@ __all__ = [
     "ResetSetting",
     "RunService",
     "RunVerb",
+    "SetSettings",
     "SettingTexts",
     "ShowCreate",
     "ShowDatabases",
+    "ShowFunctions",
+    "ShowPartitions",
     "ShowSettings",
     "ShowTables",
     "SqlSyntaxError",
@@ -147,10 +156,12 @@ __all__ = [
     "UseDatabase",
     "Value",
     "parse",
+    "parse_noticed",
     "quoted_name",
     "quoted_string",
     "render",
     "render_operations",
     "split",
+    "with_unit_diff",
     "words_of",
 ]

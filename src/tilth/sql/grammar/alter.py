@@ -16,6 +16,7 @@ from tilth.sql.grammar.phrases import (
     parse_description,
     parse_table_name,
     parse_where,
+    refuse_in_partition,
     take_if_exists,
     take_if_not_exists,
 )
@@ -24,6 +25,7 @@ from tilth.sql.grammar.statements import (
     AlterOperation,
     AlterTable,
     ColumnOperation,
+    ColumnSpec,
     DescribeColumn,
     DropColumn,
     DropPartition,
@@ -38,13 +40,21 @@ from tilth.sql.grammar.statements import (
     UndropPartition,
 )
 from tilth.sql.grammar.tokens import Token
+from tilth.sql.grammar.types import parse_type
 
 _REFUSED = {
     "INDEX": "parts carry the range of each sort key and partition column",
     "CONSTRAINT": "filter in the materialized view's SELECT",
     "PROJECTION": "write to a second table by a second view",
     "ORDER": "create a table with the new sort key, then INSERT .. SELECT",
-    "STATISTICS": "",
+    "STATISTICS": "leave it out: they are taken while parts are written",
+    "COMMENT": "comments of tables are written by CREATE TABLE; COMMENT COLUMN changes those of columns",
+    "SAMPLE": "leave it out; SELECT .. FROM t TABLESAMPLE (10 PERCENT) works without",
+    "CLUSTER": "leave it out: PARTITION BY bucket(n, column) spreads rows when a table is created",
+    "UNIQUE": "create a table with the new key, then INSERT .. SELECT",
+    "QUERY": "DROP VIEW and CREATE MATERIALIZED VIEW again; offsets are kept",
+    "PARTS": "ALTER TABLE t DROP PARTITION p, or DELETE FROM t WHERE ..",
+    "PART": "ALTER TABLE t DROP PARTITION p, or DELETE FROM t WHERE ..",
 }
 _VERBS = ("ADD", "DROP", "MODIFY", "COMMENT", "RENAME", "RESET", "REMOVE", "UPDATE", "DELETE", "UNDROP")
 #: What ClickHouse's ALTER begins with, too.
@@ -57,6 +67,13 @@ _VERBS_REFUSED = {
     "MOVE": "INSERT INTO the other table SELECT .. FROM t, then DROP PARTITION p",
     "FETCH": "INSERT INTO t SELECT .. FROM another table",
     "MATERIALIZE": "UPDATE t SET column = .. WHERE true",
+    "INGEST": "UPDATE t SET column = .. WHERE ..; or INSERT the rows again into a table with UNIQUE KEY",
+    "SAMPLE": "leave it out; SELECT .. FROM t TABLESAMPLE (10 PERCENT) works without",
+    "PREATTACH": "INSERT INTO t SELECT .. FROM another table",
+    "CLUSTER": "leave it out: PARTITION BY bucket(n, column) spreads rows when a table is created",
+    "RECLUSTER": "leave it out",
+    "ENABLE": "SYSTEM START MERGES t, and so on, switches services of a table",
+    "DISABLE": "SYSTEM STOP MERGES t, and so on, switches services of a table",
 }
 
 
@@ -83,6 +100,8 @@ def _operation(cursor: Cursor) -> AlterOperation:
     for word, hint in _VERBS_REFUSED.items():
         if cursor.at(word):
             raise cursor.refused(f"ALTER TABLE .. {word} is not supported", hint=hint)
+    if cursor.take("ALTER"):
+        return _alter_column(cursor)
     verb = cursor.choose(*_VERBS)
     if verb in ("ADD", "DROP", "MODIFY"):
         for word, hint in _REFUSED.items():
@@ -111,10 +130,26 @@ def _operation(cursor: Cursor) -> AlterOperation:
             cursor.expect("PARTITION")
             return UndropPartition(partition=parse_partition(cursor))
         case _:
-            if cursor.at("IN", "PARTITION"):
-                hint = "name the partition's columns in WHERE, or ALTER TABLE t DROP PARTITION p for all of its rows"
-                raise cursor.refused("DELETE IN PARTITION is not supported", hint=hint)
+            refuse_in_partition(cursor)
             return MutateDelete(predicate=parse_where(cursor))
+
+
+def _alter_column(cursor: Cursor) -> ModifyColumn:
+    """`ALTER COLUMN a TYPE T`: the same as MODIFY COLUMN a T."""
+    cursor.expect("COLUMN")
+    if_exists = take_if_exists(cursor)
+    name = cursor.name("a column")
+    cursor.expect("TYPE")
+    written = parse_type(cursor)
+    spec = ColumnSpec(
+        name=name,
+        type=written.type,
+        declared=written.text,
+        checks=written.checks,
+        zones=written.zones,
+        says_null=written.is_nullable,
+    )
+    return ModifyColumn(column=spec, if_exists=if_exists)
 
 
 def _add(cursor: Cursor) -> AddColumn:
@@ -128,6 +163,11 @@ def _add(cursor: Cursor) -> AddColumn:
 
 def _drop(cursor: Cursor) -> DropColumn | DropPartition:
     if cursor.choose("COLUMN", "PARTITION") == "PARTITION":
+        if cursor.at("WHERE"):
+            hint = (
+                "DELETE FROM t WHERE .. deletes rows; DROP PARTITION p drops one of those that system.partitions lists"
+            )
+            raise cursor.refused("DROP PARTITION WHERE is not supported", hint=hint)
         return DropPartition(partition=parse_partition(cursor))
     if_exists = take_if_exists(cursor)
     return DropColumn(column=cursor.name("a column"), if_exists=if_exists)

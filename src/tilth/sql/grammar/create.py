@@ -1,8 +1,8 @@
 """CREATE DATABASE, TABLE and MATERIALIZED VIEW. Pure.
 
 Covers: ClickHouse's, ByConity's and ByteHouse's spellings of what Tilth has. Does not cover: whether the names exist.
-Always holds: what Tilth does not have is refused by name; what has no meaning here is read and dropped: ON CLUSTER, the
-replica's path of Ha engines, the types behind a view's TO.
+Always holds: what Tilth does not have is refused by name; what has no meaning here is read and dropped with a notice;
+the types behind a view's TO are dropped without.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tilth.model.table import Engine, Transform
 from tilth.sql.grammar.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.keys import parse_key, parse_partition_by
-from tilth.sql.grammar.literals import parse_settings
+from tilth.sql.grammar.literals import parse_settings, take_settings
 from tilth.sql.grammar.phrases import at_settings, parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
 from tilth.sql.grammar.statements import ColumnSpec, CreateDatabase, CreateTable, CreateView, SettingTexts, Statement
 from tilth.sql.grammar.tokens import Token
@@ -25,13 +25,13 @@ _ENGINES: dict[str, Engine] = {
     "HaMergeTree": Engine.MERGE_TREE,
     "HaUniqueMergeTree": Engine.MERGE_TREE,
     "ReplicatedMergeTree": Engine.MERGE_TREE,
+    "ReplacingMergeTree": Engine.MERGE_TREE,
+    "ReplicatedReplacingMergeTree": Engine.MERGE_TREE,
     "Kafka": Engine.KAFKA,
     "CnchKafka": Engine.KAFKA,
     "HaKafka": Engine.KAFKA,
 }
 _ENGINES_INSTEAD = {
-    "replacingmergetree": "use MergeTree with UNIQUE KEY",
-    "replicatedreplacingmergetree": "use MergeTree with UNIQUE KEY",
     "collapsingmergetree": "use MergeTree with UNIQUE KEY",
     "versionedcollapsingmergetree": "use MergeTree with UNIQUE KEY",
     "summingmergetree": "use MergeTree and aggregate when reading",
@@ -43,25 +43,43 @@ _DATABASE_ENGINES = ("ATOMIC", "CNCH", "ORDINARY")
 
 _CREATE_REFUSED = {
     "OR": "DROP it first",
+    "REPLACE": "DROP it first",
     "TEMPORARY": "create a table, and drop it when you are done",
     "VIEW": "only CREATE MATERIALIZED VIEW .. TO is there",
     "LIVE": "only CREATE MATERIALIZED VIEW .. TO is there",
     "WINDOW": "only CREATE MATERIALIZED VIEW .. TO is there",
     "DICTIONARY": "create a table and join it",
-    "FUNCTION": "",
-    "USER": "",
-    "ROLE": "",
+    "FUNCTION": "write the expression where it is used; docs/reference/functions.md lists the functions",
+    "USER": "there are no accounts: who reaches the node's port can run every statement; guard the port",
+    "ROLE": "there are no accounts: who reaches the node's port can run every statement; guard the port",
+    "ROW": "there are no accounts: guard the node's port",
+    "QUOTA": "there are no accounts; max_result_bytes and other settings bound statements",
+    "SETTINGS": "SET name = value, or put SETTINGS behind the statement",
+    "WAREHOUSE": "warehouses are settings of the node: SELECT * FROM system.warehouses",
+    "RESOURCE": "settings of the node named warehouse.* bound what queries use",
+    "NAMED": "write the settings where they are used",
+    "EXTERNAL": "load the rows: INSERT INTO t SELECT .., or Kafka",
+    "SNAPSHOT": "SELECT .. FROM t TIMESTAMP AS OF '..' reads the past",
     "INDEX": "sort by the column (ORDER BY) instead",
 }
 _CLAUSES_REFUSED = {
-    "CLUSTER": ("CLUSTER BY", "use PARTITION BY bucket(n, column)"),
-    "SAMPLE": ("SAMPLE BY", "leave it out; Spark's TABLESAMPLE works without"),
     "PARTITIONED": ("PARTITIONED BY", "write PARTITION BY"),
     "USING": ("USING", "write ENGINE = MergeTree"),
     "TBLPROPERTIES": ("TBLPROPERTIES", "write SETTINGS a = 1"),
     "LOCATION": ("LOCATION", "files live in the node's store; leave it out"),
 }
-_CLAUSES = ("ENGINE", "PARTITION BY", "ORDER BY", "PRIMARY KEY", "UNIQUE KEY", "TTL", "SETTINGS", "COMMENT")
+_CLAUSES = (
+    "ENGINE",
+    "PARTITION BY",
+    "ORDER BY",
+    "PRIMARY KEY",
+    "UNIQUE KEY",
+    "TTL",
+    "SETTINGS",
+    "COMMENT",
+    "CLUSTER BY",
+    "SAMPLE BY",
+)
 _TTL_HINT = "a TTL deletes rows by the age of one column: TTL at + INTERVAL 30 DAY"
 _TTL_REFUSED = ("TO", "GROUP", "RECOMPRESS", "WHERE", "SET")
 
@@ -88,7 +106,8 @@ def _database(cursor: Cursor) -> CreateDatabase:
     skip_on_cluster(cursor)
     if cursor.take("ENGINE"):
         cursor.expect_symbol("=")
-        cursor.choose(*_DATABASE_ENGINES)
+        engine = cursor.choose(*_DATABASE_ENGINES)
+        cursor.notice(f"ENGINE = {engine.capitalize()} has no effect: databases are names of the one catalog")
     comment = cursor.string("a comment") if cursor.take("COMMENT") else ""
     return CreateDatabase(database=database, if_not_exists=if_not_exists, comment=comment)
 
@@ -119,6 +138,11 @@ def _table(cursor: Cursor) -> CreateTable:
     clauses = _Clauses()
     if cursor.at("AS") or cursor.at("CLONE") or cursor.at("LIKE"):
         raise cursor.refused("CREATE TABLE .. AS is not supported", hint="write the columns, then INSERT .. SELECT")
+    if cursor.at("ENGINE") or cursor.at("ORDER", "BY") or cursor.at("COMMENT"):
+        hint = "write the columns in brackets, then INSERT .. SELECT"
+        raise cursor.refused(
+            "CREATE TABLE without columns, as in CREATE TABLE .. AS SELECT, is not supported", hint=hint
+        )
     columns = _columns(cursor, clauses)
     while not cursor.at_end:
         _clause(cursor, clauses)
@@ -151,6 +175,13 @@ def _columns(cursor: Cursor, clauses: _Clauses) -> tuple[ColumnSpec, ...]:
             _clause(cursor, clauses)
         else:
             _refuse_elements(cursor)
+            if cursor.at("INDEX") and cursor.is_name(1) and _says_type(cursor):
+                _skip_index(cursor)
+                if cursor.take_symbol(")"):
+                    break
+                if not cursor.take_symbol(","):
+                    raise cursor.expected("',' or ')' after the index")
+                continue
             column = parse_column(cursor)
             if column.name.lower() in seen:
                 raise cursor.error(f"column {column.name} is there twice", at=token)
@@ -171,9 +202,13 @@ def _refuse_elements(cursor: Cursor) -> None:
         raise cursor.refused("PROJECTION is not supported", hint="write to a second table by a second view")
     if cursor.at("CONSTRAINT") and (cursor.is_word("CHECK", 2) or cursor.is_word("ASSUME", 2)):
         raise cursor.refused("CONSTRAINT is not supported", hint="filter in the materialized view's SELECT")
-    if cursor.at("INDEX") and cursor.is_name(1) and _says_type(cursor):
-        hint = "leave it out: parts carry the range of each sort key and partition column"
-        raise cursor.refused("INDEX is not supported", hint=hint)
+
+
+def _skip_index(cursor: Cursor) -> None:
+    cursor.expect("INDEX")
+    name = cursor.name("the name of an index")
+    cursor.expression("an index", stop_at_comma=True)
+    cursor.notice(f"INDEX {name} has no effect: parts carry the range of each sort key and partition column")
 
 
 def _says_type(cursor: Cursor) -> bool:
@@ -228,6 +263,7 @@ def _read_engine(cursor: Cursor, clauses: _Clauses) -> None:
         return
     is_path = clauses.engine_name.startswith(("Ha", "Replicated")) and arguments[0].startswith("/")
     if is_path and len(arguments) == 2:
+        cursor.notice(f"the path of {clauses.engine_name} has no effect: every server sees the one catalog")
         return
     if clauses.engine is Engine.MERGE_TREE:
         hint = (
@@ -299,6 +335,23 @@ def _read_unique_key(cursor: Cursor, clauses: _Clauses) -> None:
     clauses.unique_key = parse_key(cursor, "UNIQUE KEY")
 
 
+def _read_cluster_by(cursor: Cursor, clauses: _Clauses) -> None:
+    """Takes ByConity's buckets, which would be further partitions here."""
+    parse_key(cursor, "CLUSTER BY")
+    if cursor.take("INTO"):
+        cursor.integer("a number of buckets")
+        cursor.expect("BUCKETS")
+        if cursor.take("SPLIT_NUMBER"):
+            cursor.integer("a number")
+        cursor.take("WITH_RANGE")
+    cursor.notice("CLUSTER BY has no effect: PARTITION BY bucket(n, column) spreads rows over partitions")
+
+
+def _read_sample_by(cursor: Cursor, clauses: _Clauses) -> None:
+    cursor.expression("an expression", _at_clause)
+    cursor.notice("SAMPLE BY has no effect: SELECT .. FROM t TABLESAMPLE (10 PERCENT) works without")
+
+
 def _read_ttl(cursor: Cursor, clauses: _Clauses) -> None:
     clauses.ttl = parse_ttl(cursor, _at_clause)
 
@@ -316,6 +369,8 @@ _READ: dict[str, Callable[[Cursor, _Clauses], None]] = {
     "TTL": _read_ttl,
     "SETTINGS": _read_settings,
     "COMMENT": _read_comment,
+    "CLUSTER BY": _read_cluster_by,
+    "SAMPLE BY": _read_sample_by,
 }
 
 
@@ -354,6 +409,8 @@ def _check_together(cursor: Cursor, clauses: _Clauses) -> None:
         return
     if clauses.engine_name == "HaUniqueMergeTree" and not clauses.unique_key:
         raise cursor.error("HaUniqueMergeTree needs UNIQUE KEY", at=clauses.seen["ENGINE"], hint="add UNIQUE KEY (..)")
+    if "Replacing" in clauses.engine_name and not clauses.unique_key:
+        _replace_rows(cursor, clauses)
     if clauses.version_column is not None and not clauses.unique_key:
         hint = "add UNIQUE KEY (..): of the rows with one key the one with the greatest version stays"
         raise cursor.error("a version column needs UNIQUE KEY", at=clauses.seen["ENGINE"], hint=hint)
@@ -363,6 +420,17 @@ def _check_together(cursor: Cursor, clauses: _Clauses) -> None:
     if [column.lower() for column in clauses.primary_key] != lowered[: len(clauses.primary_key)]:
         hint = "PRIMARY KEY names the first columns of ORDER BY"
         raise cursor.error("PRIMARY KEY is not the beginning of ORDER BY", at=clauses.seen["PRIMARY KEY"], hint=hint)
+
+
+def _replace_rows(cursor: Cursor, clauses: _Clauses) -> None:
+    """The sort key of a ReplacingMergeTree is its unique key: of the rows with one key one is left, and at once."""
+    if not clauses.order_by:
+        hint = "write ENGINE = MergeTree UNIQUE KEY (..)"
+        at = clauses.seen["ENGINE"]
+        raise cursor.refused(f"{clauses.engine_name} without ORDER BY is not supported", at=at, hint=hint)
+    clauses.unique_key = clauses.order_by
+    key = ", ".join(clauses.unique_key)
+    cursor.notice(f"{clauses.engine_name} is read as MergeTree with UNIQUE KEY ({key}): a newer row replaces at once")
 
 
 # Views
@@ -376,6 +444,8 @@ def _view(cursor: Cursor) -> CreateView:
     columns = _view_columns(cursor)
     if not cursor.take("TO"):
         hint = "create a table first: CREATE MATERIALIZED VIEW v TO t AS SELECT .."
+        if any(cursor.at(word) for word in ("ENGINE", "ORDER", "PARTITION", "POPULATE")):
+            raise cursor.refused("a materialized view without TO is not supported", hint=hint)
         raise cursor.expected("TO and the table that the view writes to", hint=hint)
     target = parse_table_name(cursor)
     columns = columns or _view_columns(cursor)
@@ -386,9 +456,15 @@ def _view(cursor: Cursor) -> CreateView:
     cursor.expect("AS")
     if not (cursor.at("SELECT") or cursor.at("WITH")):
         raise cursor.expected("SELECT or WITH", words=("SELECT", "WITH"))
-    select = cursor.expression("a SELECT")
+    select = cursor.expression("a SELECT", at_settings)
     return CreateView(
-        name=name, target=target, select=select, columns=columns, if_not_exists=if_not_exists, comment=comment
+        name=name,
+        target=target,
+        select=select,
+        columns=columns,
+        if_not_exists=if_not_exists,
+        comment=comment,
+        settings=take_settings(cursor),
     )
 
 

@@ -34,6 +34,8 @@ class Cursor:
         self._ahead: list[Token] = []
         self._start = position
         self._last: Token | None = None
+        #: What was read and has no effect, in words for the user.
+        self.notices: list[str] = []
 
     # Looking
 
@@ -214,6 +216,11 @@ class Cursor:
             return "the end of the text"
         shown = token.text if len(token.text) <= _SHOWN_MAX else f"{token.text[:_SHOWN_MAX]}.."
         return shown if token.kind in (TokenKind.STRING, TokenKind.QUOTED) else f"'{shown}'"
+
+    def notice(self, message: str) -> None:
+        """Tells the user of something that is read and has no effect."""
+        if message not in self.notices:
+            self.notices.append(message)
 
     def error(self, message: str, *, at: Token | None = None, hint: str = "") -> SqlSyntaxError:
         return syntax_error(message, self.text, (at or self.peek()).start, hint=hint)

@@ -16,6 +16,11 @@ _OF_COLUMN: dict[str, TransformKind] = {
     "toyyyymm": TransformKind.TO_YYYYMM,
     "toyyyymmdd": TransformKind.TO_YYYYMMDD,
     "tostartofhour": TransformKind.TO_START_OF_HOUR,
+    "tostartofday": TransformKind.TO_DATE,
+    "tomonday": TransformKind.TO_MONDAY,
+    "tostartofmonth": TransformKind.TO_START_OF_MONTH,
+    "toyear": TransformKind.TO_YEAR,
+    "tohour": TransformKind.TO_HOUR,
     # Spark's and Iceberg's spellings.
     "date": TransformKind.TO_DATE,
     "day": TransformKind.TO_DATE,
@@ -25,12 +30,26 @@ _OF_COLUMN: dict[str, TransformKind] = {
     "hour": TransformKind.TO_START_OF_HOUR,
     "hours": TransformKind.TO_START_OF_HOUR,
 }
-_OF_NUMBER: dict[str, TransformKind] = {"truncate": TransformKind.TRUNCATE, "bucket": TransformKind.BUCKET}
+_OF_NUMBER: dict[str, TransformKind] = {
+    "truncate": TransformKind.TRUNCATE,
+    "bucket": TransformKind.BUCKET,
+    "modulo": TransformKind.MODULO,
+}
+#: Hashes of ClickHouse and Spark: rows of one value stay together whichever it is.
+_HASHES = frozenset(
+    "cityhash64 siphash64 farmhash64 inthash32 inthash64 murmurhash2_32 murmurhash2_64 murmurhash3_32 murmurhash3_64 "
+    "xxhash32 xxhash64 javahash halfmd5 hash crc32".split()
+)
 _KNOWN = (
     "toDate",
     "toYYYYMM",
     "toYYYYMMDD",
     "toStartOfHour",
+    "toMonday",
+    "toStartOfMonth",
+    "toYear",
+    "toHour",
+    "modulo",
     "days",
     "months",
     "hours",
@@ -63,7 +82,7 @@ def parse_key(cursor: Cursor, clause: str) -> tuple[str, ...]:
     """The columns of ORDER BY, PRIMARY KEY or UNIQUE KEY; `tuple()` is none."""
     columns: list[str] = []
     if not _takes_tuple(cursor):
-        columns.append(_key_column(cursor, clause))
+        columns += _key_columns(cursor, clause)
         if _goes_on(cursor):
             raise _not_a_column(cursor, clause)
         if cursor.is_symbol(","):
@@ -73,10 +92,10 @@ def parse_key(cursor: Cursor, clause: str) -> tuple[str, ...]:
         if columns and not cursor.take_symbol(","):
             raise _not_a_column(cursor, clause) if _goes_on(cursor) else cursor.expected("',' or ')'")
         token = cursor.peek()
-        column = _key_column(cursor, clause)
-        if column.lower() in (known.lower() for known in columns):
-            raise cursor.error(f"column {column} is twice in {clause}", at=token)
-        columns.append(column)
+        for column in _key_columns(cursor, clause):
+            if column.lower() in (known.lower() for known in columns):
+                raise cursor.error(f"column {column} is twice in {clause}", at=token)
+            columns.append(column)
     return tuple(columns)
 
 
@@ -84,6 +103,20 @@ def _takes_tuple(cursor: Cursor) -> bool:
     if cursor.at("TUPLE") and cursor.is_symbol("(", 1):
         cursor.advance()
     return cursor.take_symbol("(")
+
+
+def _key_columns(cursor: Cursor, clause: str) -> list[str]:
+    """One column; of a hash, its columns, which tell rows apart as it does, and better."""
+    if not (cursor.peek().text.lower() in _HASHES and cursor.is_symbol("(", 1)):
+        return [_key_column(cursor, clause)]
+    written = cursor.name("a hash")
+    cursor.expect_symbol("(")
+    columns = [_key_column(cursor, clause)]
+    while cursor.take_symbol(","):
+        columns.append(_key_column(cursor, clause))
+    cursor.expect_symbol(")")
+    cursor.notice(f"{clause} takes columns: {written}({', '.join(columns)}) is read as {', '.join(columns)}")
+    return columns
 
 
 def _key_column(cursor: Cursor, clause: str) -> str:
@@ -116,8 +149,12 @@ def _transform(cursor: Cursor) -> Transform:
     token = cursor.peek()
     name = cursor.name("a column or a partition function")
     if not cursor.take_symbol("("):
+        if cursor.take_symbol("%"):
+            return Transform(kind=TransformKind.MODULO, column=name, argument=_positive(cursor, "%"))
         return Transform(kind=TransformKind.IDENTITY, column=name)
     lowered = name.lower()
+    if lowered in _HASHES:
+        return _bucket_of_hash(cursor, name)
     if lowered in _OF_COLUMN:
         transform = Transform(kind=_OF_COLUMN[lowered], column=_argument_column(cursor, name))
     elif lowered in _OF_NUMBER:
@@ -129,6 +166,18 @@ def _transform(cursor: Cursor) -> Transform:
         raise cursor.refused(f"partition function {name} is not supported", at=token, hint=hint)
     cursor.expect_symbol(")")
     return transform
+
+
+def _bucket_of_hash(cursor: Cursor, name: str) -> Transform:
+    """`cityHash64(k) % 8` is `bucket(8, k)`: as many partitions, by another hash."""
+    column = _argument_column(cursor, name)
+    cursor.expect_symbol(")")
+    if not cursor.take_symbol("%"):
+        hint = f"write {name}({column}) % 8, or bucket(8, {column})"
+        raise cursor.refused(f"PARTITION BY {name}(..) would make a partition of each value", hint=hint)
+    buckets = _positive(cursor, "%")
+    cursor.notice(f"{name}({column}) % {buckets} is read as bucket({buckets}, {column}), which has a hash of its own")
+    return Transform(kind=TransformKind.BUCKET, column=column, argument=buckets)
 
 
 def _with_number(cursor: Cursor, function: str, kind: TransformKind) -> Transform:

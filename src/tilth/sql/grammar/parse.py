@@ -13,12 +13,13 @@ from tilth.sql.grammar.alter import parse_alter
 from tilth.sql.grammar.create import parse_create
 from tilth.sql.grammar.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.insert import parse_insert
-from tilth.sql.grammar.literals import parse_settings, take_settings
+from tilth.sql.grammar.literals import parse_setting_value, parse_settings, take_settings
 from tilth.sql.grammar.phrases import (
     parse_assignments,
     parse_name,
     parse_table_name,
     parse_where,
+    refuse_in_partition,
     skip_on_cluster,
     take_if_exists,
 )
@@ -31,11 +32,15 @@ from tilth.sql.grammar.statements import (
     ExistsTable,
     ExplainGc,
     ExplainMerge,
+    Name,
     Query,
     RenameTable,
+    SetSettings,
     SettingTexts,
     ShowCreate,
     ShowDatabases,
+    ShowFunctions,
+    ShowPartitions,
     ShowSettings,
     ShowTables,
     Statement,
@@ -54,9 +59,28 @@ _REFUSED = {
     "ATTACH": "tables are in the catalog; CREATE or UNDROP them",
     "DETACH": "DROP TABLE, and UNDROP TABLE to have it back; SYSTEM STOP .. holds its services",
     "MERGE": "INSERT INTO a table with UNIQUE KEY",
-    "SET": "put settings behind the query: SELECT .. SETTINGS a = 1",
-    "GRANT": "",
-    "REVOKE": "",
+    **dict.fromkeys(
+        ("GRANT", "REVOKE"),
+        "there are no accounts: who reaches the node's port can run every statement; guard the port",
+    ),
+    "CHECK": "SYSTEM VERIFY t compares what was consumed with what is stored; reads check each page that they read",
+    **dict.fromkeys(
+        ("BACKUP", "RESTORE"),
+        "stop the node and copy its folder; tables and partitions that were dropped can be UNDROPped",
+    ),
+    **dict.fromkeys(
+        ("BEGIN", "COMMIT", "ROLLBACK", "START"),
+        "each statement is a transaction of its own, and all of it is stored or none",
+    ),
+    "WATCH": "SELECT again, or read the target table of a materialized view",
+    "CALL": "there are no procedures: write the statements",
+    "REPLACE": "DROP it first, then CREATE",
+    "ANALYZE": "statistics are taken while parts are written: leave it out",
+    "MSCK": "partitions are in the catalog: leave it out",
+    "CACHE": "leave it out: files that are read often stay in the memory of the system",
+    "REFRESH": "every query sees what is committed: leave it out",
+    "MOVE": "INSERT INTO the other table SELECT .. FROM this one",
+    "UNSET": "SET name = its default; SHOW SETTINGS lists the defaults",
 }
 #: What may stand before a FORMAT or SETTINGS that is no clause but a name: `FROM format x`.
 _NAME_FOLLOWS_TEXT = "FROM JOIN AS SELECT WHERE BY ON USING AND OR NOT IN LIKE UPDATE INTO TABLE DISTINCT"
@@ -69,15 +93,22 @@ def parse(text: str) -> Statement:
     Raises SqlSyntaxError, and of its kinds UnsupportedSqlError for what is understood but not there. Both tell line and
     column.
     """
+    return parse_noticed(text)[0]
+
+
+def parse_noticed(text: str) -> tuple[Statement, tuple[str, ...]]:
+    """Return the statement, and what was read of it and has no effect, in words for the user. Raises as `parse`."""
     cursor = Cursor(text)
     if cursor.at_end:
-        raise cursor.error("there is no statement")
+        raise cursor.error("there is no statement", hint="write one; docs/reference/sql.md lists them")
     statement = _statement(cursor)
     cursor.end()
-    return statement
+    return statement, tuple(cursor.notices)
 
 
 def _statement(cursor: Cursor) -> Statement:
+    if cursor.at("EXIT") or cursor.at("QUIT"):
+        raise cursor.refused("EXIT is a word of the shell", hint="in `tilth sql`, exit, quit and \\q leave")
     word = cursor.peek().text.upper() if cursor.peek().kind is TokenKind.WORD else ""
     if word in _QUERY_WORDS or cursor.is_symbol("("):
         return _query(cursor)
@@ -99,6 +130,10 @@ def _query(cursor: Cursor) -> Query:
     tokens = _tokens(cursor)
     if not tokens:
         raise cursor.expected("a query")
+    for at, token in enumerate(tokens[:-1]):
+        if token.text.upper() == "INTO" and tokens[at + 1].text.upper() == "OUTFILE" and token.kind is TokenKind.WORD:
+            hint = "the client writes files: tilth sql -c 'SELECT ..' --format csv > x.csv"
+            raise cursor.refused("INTO OUTFILE is not supported", at=token, hint=hint)
     format_name: str | None = None
     settings: SettingTexts | None = None
     while True:
@@ -155,17 +190,51 @@ def _is_clause(tokens: list[Token], index: int, word: str) -> bool:
 
 def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView:
     cursor.expect("DROP")
+    for word, hint in _DROP_REFUSED.items():
+        if cursor.at(word):
+            raise cursor.refused(f"DROP {word} is not supported", hint=hint)
     cursor.take("MATERIALIZED")
     kind = cursor.choose("TABLE", "VIEW", "DATABASE", "SCHEMA")
     if_exists = take_if_exists(cursor)
     if kind in ("DATABASE", "SCHEMA"):
         database = cursor.name("the name of a database")
         skip_on_cluster(cursor)
+        _skip_sync(cursor)
         return DropDatabase(database=database, if_exists=if_exists)
     name = parse_table_name(cursor)
+    _skip_sync(cursor)
     if kind == "VIEW":
         return DropView(name=name, if_exists=if_exists)
     return DropTable(name=name, if_exists=if_exists)
+
+
+def _skip_sync(cursor: Cursor) -> None:
+    """Takes words about when files go, which the catalog does not need."""
+    for words in (("SYNC",), ("NO", "DELAY"), ("PERMANENTLY",)):
+        if cursor.take(*words):
+            cursor.notice(
+                f"{' '.join(words)} has no effect: the name is free at once, and UNDROP TABLE works for a while"
+            )
+
+
+def _set(cursor: Cursor) -> SetSettings:
+    cursor.expect("SET")
+    for word, hint in _SET_REFUSED.items():
+        if cursor.at(word):
+            raise cursor.refused(f"SET {word} is not supported", hint=hint)
+    settings: dict[str, str] = {}
+    while True:
+        token = cursor.peek()
+        name = cursor.name("the name of a setting")
+        while cursor.take_symbol("."):
+            name = f"{name}.{cursor.name('the name of a setting')}"
+        if name in settings:
+            raise cursor.error(f"setting {name} is given twice", at=token)
+        if not cursor.take_symbol("="):
+            raise cursor.expected("'='", hint="write SET name = value; SHOW SETTINGS lists the settings")
+        settings[name] = parse_setting_value(cursor)
+        if not cursor.take_symbol(","):
+            return SetSettings(settings=tuple(settings.items()))
 
 
 def _use(cursor: Cursor) -> UseDatabase:
@@ -173,21 +242,46 @@ def _use(cursor: Cursor) -> UseDatabase:
     return UseDatabase(database=cursor.name("the name of a database"))
 
 
-def _show(cursor: Cursor) -> ShowDatabases | ShowTables | ShowSettings | ShowCreate:
+def _show(cursor: Cursor) -> Statement:
     cursor.expect("SHOW")
-    match cursor.choose("DATABASES", "TABLES", "SETTINGS", "CREATE"):
+    for word, hint in _SHOW_REFUSED.items():
+        if cursor.at(word):
+            raise cursor.refused(f"SHOW {word} is not supported", hint=hint)
+    cursor.take("FULL")
+    match cursor.choose("DATABASES", "TABLES", "SETTINGS", "CREATE", "COLUMNS", "PARTITIONS", "FUNCTIONS"):
+        case "COLUMNS":
+            return Describe(name=_name_from(cursor))
+        case "PARTITIONS":
+            return ShowPartitions(name=_name_from(cursor))
+        case "FUNCTIONS":
+            return ShowFunctions(like=_like(cursor))
         case "DATABASES":
             return ShowDatabases(like=_like(cursor))
         case "TABLES":
             is_elsewhere = cursor.take("FROM") or cursor.take("IN")
             database = cursor.name("the name of a database") if is_elsewhere else None
-            return ShowTables(database=database, like=_like(cursor))
+            like = _like(cursor)
+            limit = cursor.integer("a number of tables") if cursor.take("LIMIT") else None
+            return ShowTables(database=database, like=like, limit=limit)
         case "SETTINGS":
             return ShowSettings(like=_like(cursor))
         case _:
+            if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("SCHEMA")):
+                hint = "CREATE DATABASE name makes it: a database has nothing but its name"
+                raise cursor.refused("SHOW CREATE DATABASE is not supported", hint=hint)
             if not cursor.take("TABLE"):
                 cursor.take("VIEW")
             return ShowCreate(name=parse_name(cursor))
+
+
+def _name_from(cursor: Cursor) -> Name:
+    """`FROM db.t`, `FROM t FROM db` or the name alone."""
+    if not cursor.take("FROM"):
+        cursor.take("IN")
+    name = parse_name(cursor)
+    if cursor.take("FROM") or cursor.take("IN"):
+        return Name(cursor.name("the name of a database"), name.table)
+    return name
 
 
 def _like(cursor: Cursor) -> str | None:
@@ -202,7 +296,12 @@ def _describe(cursor: Cursor) -> Describe:
 
 def _exists(cursor: Cursor) -> ExistsTable:
     cursor.expect("EXISTS")
-    cursor.take("TABLE")
+    if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("DICTIONARY")):
+        hint = "SELECT name FROM system.databases" if cursor.at("DATABASE") else "create a table and join it"
+        raise cursor.refused(f"EXISTS {cursor.peek().text.upper()} is not supported", hint=hint)
+    cursor.take("TEMPORARY")
+    if not cursor.take("TABLE"):
+        cursor.take("VIEW")
     return ExistsTable(name=parse_name(cursor))
 
 
@@ -239,6 +338,7 @@ def _rename(cursor: Cursor) -> RenameTable:
 def _delete(cursor: Cursor) -> DeleteRows:
     cursor.expect("DELETE", "FROM")
     name = parse_table_name(cursor)
+    refuse_in_partition(cursor)
     predicate = parse_where(cursor)
     return DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
 
@@ -264,6 +364,10 @@ def _explain(cursor: Cursor) -> Statement:
         name = parse_name(cursor)
         _refuse_partition(cursor, "EXPLAIN GC")
         return ExplainGc(name=name)
+    for word in _EXPLAIN_REFUSED:
+        if cursor.is_word(word, 1):
+            hint = "EXPLAIN SELECT .. shows Spark's plan, EXPLAIN MERGE t and EXPLAIN GC t what the background does"
+            raise cursor.refused(f"EXPLAIN {word} is not supported", hint=hint)
     return _query(cursor)
 
 
@@ -273,11 +377,48 @@ def _refuse_partition(cursor: Cursor, what: str) -> None:
         raise cursor.refused(f"{what} of one partition is not supported", hint=hint)
 
 
+_DROP_REFUSED = {
+    "DICTIONARY": "there are none: DROP TABLE drops a table",
+    "FUNCTION": "there are none of users",
+    "USER": "there are no accounts",
+    "ROLE": "there are no accounts",
+    "PARTITION": "write ALTER TABLE t DROP PARTITION p",
+    "INDEX": "there are none: parts carry the ranges of their columns",
+    "WAREHOUSE": "warehouses are settings of the node",
+    "TEMPORARY": "there are no temporary tables: DROP TABLE drops a table",
+}
+_SET_REFUSED = {
+    "ROLE": "there are no accounts",
+    "DEFAULT": "there are no accounts",
+    "TIME": "write SET spark.sql.session.timeZone = 'Asia/Shanghai'",
+    "VAR": "put the value itself into the statement",
+    "VARIABLE": "put the value itself into the statement",
+}
+_SHOW_REFUSED = {
+    **dict.fromkeys(
+        ("INDEX", "INDEXES", "INDICES", "KEYS"), "SHOW CREATE TABLE t shows the keys; there are no indexes"
+    ),
+    "PROCESSLIST": "SELECT * FROM system.tasks lists what runs",
+    **dict.fromkeys(
+        ("GRANTS", "USERS", "ROLES", "ACCESS", "POLICIES", "QUOTAS"), "there are no accounts: guard the node's port"
+    ),
+    "DICTIONARIES": "there are none: tables take their place",
+    "VIEWS": "SELECT name FROM system.tables WHERE engine = 'MaterializedView'",
+    "ENGINES": "the engines are MergeTree and Kafka; docs/reference/sql.md describes them",
+    "CLUSTER": "SELECT * FROM system.servers",
+    "CLUSTERS": "SELECT * FROM system.servers",
+    "WAREHOUSES": "SELECT * FROM system.warehouses",
+    "MERGES": "SELECT * FROM system.merges",
+    "TBLPROPERTIES": "SHOW CREATE TABLE t shows the settings",
+}
+_EXPLAIN_REFUSED = ("PIPELINE", "ESTIMATE", "AST", "SYNTAX", "QUERY", "PLAN", "TABLE")
+
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": parse_create,
     "DROP": _drop,
     "USE": _use,
     "SHOW": _show,
+    "SET": _set,
     "DESCRIBE": _describe,
     "DESC": _describe,
     "EXISTS": _exists,

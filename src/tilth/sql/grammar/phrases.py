@@ -32,7 +32,7 @@ def parse_name(cursor: Cursor) -> Name:
 
 
 def parse_table_name(cursor: Cursor) -> Name:
-    """A name in a definition. ON CLUSTER is taken and dropped: every server sees the one catalog."""
+    """A name in a definition. ON CLUSTER is taken with a notice."""
     name = parse_name(cursor)
     skip_on_cluster(cursor)
     return name
@@ -41,6 +41,7 @@ def parse_table_name(cursor: Cursor) -> Name:
 def skip_on_cluster(cursor: Cursor) -> None:
     """Takes ON CLUSTER, which has no meaning where every server sees the one catalog."""
     if cursor.take("ON", "CLUSTER"):
+        cursor.notice("ON CLUSTER has no effect: every server sees the one catalog")
         if cursor.is_string():
             cursor.string("the name of a cluster")
         else:
@@ -98,6 +99,13 @@ def parse_where(cursor: Cursor) -> str:
     if not cursor.take("WHERE"):
         raise cursor.expected("WHERE", words=("WHERE",), hint="WHERE true takes every row")
     return cursor.expression("a predicate", at_settings, stop_at_comma=True)
+
+
+def refuse_in_partition(cursor: Cursor) -> None:
+    """Raises UnsupportedSqlError for DELETE .. IN PARTITION."""
+    if cursor.at("IN", "PARTITION"):
+        hint = "name the partition's columns in WHERE, or ALTER TABLE t DROP PARTITION p for all of its rows"
+        raise cursor.refused("DELETE IN PARTITION is not supported", hint=hint)
 
 
 def at_settings(cursor: Cursor) -> bool:
@@ -174,6 +182,7 @@ def _at_nullability(cursor: Cursor) -> bool:
 
 def _codec(cursor: Cursor) -> str:
     cursor.expect("CODEC")
+    cursor.notice("CODEC has no effect: all columns are compressed by zstd")
     cursor.expect_symbol("(")
     codec = cursor.expression("a codec")
     cursor.expect_symbol(")")

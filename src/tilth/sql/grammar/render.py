@@ -46,6 +46,7 @@ from tilth.sql.grammar.statements import (
     MutateDelete,
     MutateUpdate,
     Name,
+    NothingToDo,
     OptimizeTable,
     Partition,
     PartitionId,
@@ -56,9 +57,12 @@ from tilth.sql.grammar.statements import (
     ResetConsumeOffset,
     ResetSetting,
     RunService,
+    SetSettings,
     SettingTexts,
     ShowCreate,
     ShowDatabases,
+    ShowFunctions,
+    ShowPartitions,
     ShowSettings,
     ShowTables,
     Statement,
@@ -86,7 +90,8 @@ _TO_ESCAPE = re.compile(r"[\\'\n\t\r\0]")
 _SERVICE_WORDS: dict[ServiceKind, str] = {service: word for word, service in SERVICE_WORDS.items()}
 #: Words that begin something where a name may stand too.
 _KEYWORDS_TEXT = (
-    "ADD AFTER ALTER AS ASC BECAUSE CLONE CODEC COMMENT CONSTRAINT DATE DEFAULT DELETE DESC DROP ENGINE EXISTS "
+    "ADD AFTER ALTER AS ASC ASYNC BECAUSE CLONE CLUSTER CODEC COMMENT CONSTRAINT DATE DEFAULT DELETE DESC DISTRIBUTED "
+    "DROP ENGINE EXISTS LOGS SAMPLE "
     "FINAL FIRST FOR FORMAT FROM FUNCTION GC ID IF IN INDEX INTO LIKE MERGE MODIFY NOT NULL ON ORDER PARTITION "
     "POLICY PRIMARY PROJECTION REFRESH SELECT SET SETTINGS TABLE TIMESTAMP TO TTL UNIQUE UPDATE VALUES VIEW WHERE "
     "WITH"
@@ -142,6 +147,10 @@ _Short = (
     | ShowDatabases
     | ShowTables
     | ShowSettings
+    | ShowPartitions
+    | ShowFunctions
+    | SetSettings
+    | NothingToDo
     | ShowCreate
     | Describe
     | ExistsTable
@@ -170,8 +179,17 @@ def _short(statement: _Short) -> str:
             return f"USE {quoted_name(database)}"
         case ShowDatabases(like=like):
             return f"SHOW DATABASES{_like(like)}"
-        case ShowTables(database=database, like=like):
-            return f"SHOW TABLES{f' FROM {quoted_name(database)}' if database else ''}{_like(like)}"
+        case ShowTables(database=database, like=like, limit=limit):
+            limited = "" if limit is None else f" LIMIT {limit}"
+            return f"SHOW TABLES{f' FROM {quoted_name(database)}' if database else ''}{_like(like)}{limited}"
+        case ShowPartitions(name=name):
+            return f"SHOW PARTITIONS FROM {_name(name)}"
+        case ShowFunctions(like=like):
+            return f"SHOW FUNCTIONS{_like(like)}"
+        case SetSettings(settings=settings):
+            return f"SET {_settings(settings)}"
+        case NothingToDo(words=words):
+            return words
         case ShowSettings(like=like):
             return f"SHOW SETTINGS{_like(like)}"
         case ShowCreate(name=name):
@@ -236,7 +254,7 @@ def _create_table(table: CreateTable) -> str:
 
 def _create_view(view: CreateView) -> str:
     head = f"CREATE MATERIALIZED VIEW {_if_not_exists(view.if_not_exists)}{_name(view.name)} TO {_name(view.target)}"
-    return f"{head}{_names(view.columns)}{_comment(view.comment)}\nAS {view.select}"
+    return f"{head}{_names(view.columns)}{_comment(view.comment)}\nAS {view.select}{_own_settings(view.settings)}"
 
 
 def _insert(insert: InsertValues | InsertQuery | InsertData) -> str:

@@ -161,6 +161,34 @@ class ShowDatabases:
 class ShowTables:
     database: str | None = None
     like: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPartitions:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowFunctions:
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSettings:
+    """SET: for the statements of this connection that follow."""
+
+    settings: SettingTexts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingToDo:
+    """A statement whose purpose is always fulfilled here."""
+
+    #: As it is written, in upper case.
+    words: str
+    #: Why there is nothing to do.
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +246,8 @@ class CreateView:
     columns: tuple[str, ...] = ()
     if_not_exists: bool = False
     comment: str = ""
+    #: Of this statement; only `dialect` has a meaning.
+    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -523,7 +553,11 @@ Statement = (
     | ShowDatabases
     | ShowTables
     | ShowSettings
+    | ShowPartitions
+    | ShowFunctions
     | ShowCreate
+    | SetSettings
+    | NothingToDo
     | Describe
     | ExistsTable
     | CreateTable

@@ -12,11 +12,12 @@ from tilth.base.units import parse_seconds
 from tilth.model.service import ServiceKind
 from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.errors import SqlSyntaxError
-from tilth.sql.grammar.literals import parse_partition
-from tilth.sql.grammar.phrases import parse_name
+from tilth.sql.grammar.literals import parse_partition, take_settings
+from tilth.sql.grammar.phrases import parse_name, parse_table_name
 from tilth.sql.grammar.statements import (
     KillMutation,
     Name,
+    NothingToDo,
     OffsetMark,
     OptimizeTable,
     PartitionOffset,
@@ -52,8 +53,57 @@ _JSON_HINT = (
 ResetTarget = ToMark | ToTimestamp | ToOffsets
 
 
+#: What is always done, with the reason.
+_NOTHING_TO_DO = {
+    ("FLUSH", "LOGS"): "system tables are always up to date",
+    ("FLUSH", "ASYNC", "INSERT", "QUEUE"): "an INSERT is answered when its rows are stored",
+    ("FLUSH", "DISTRIBUTED"): "an INSERT is answered when its rows are stored",
+    ("SYNC", "REPLICA"): "every server sees the one catalog",
+    ("SYNC", "DATABASE", "REPLICA"): "every server sees the one catalog",
+    ("DROP", "MARK", "CACHE"): "there is no such cache",
+    ("DROP", "UNCOMPRESSED", "CACHE"): "there is no such cache",
+    ("DROP", "QUERY", "CACHE"): "there is no such cache",
+    ("DROP", "DNS", "CACHE"): "there is no such cache",
+    ("DROP", "COMPILED", "EXPRESSION", "CACHE"): "there is no such cache",
+}
+_SYSTEM_REFUSED = {
+    "RELOAD": "settings of the node are read when it starts: restart it",
+    "RESUME": "write SYSTEM START MERGES, or SYSTEM START MERGES t",
+    "SUSPEND": "write SYSTEM STOP MERGES, or SYSTEM STOP MERGES t",
+    "REMOVE": "write SYSTEM START MERGES, or SYSTEM START MERGES t",
+    "SYNC": "leave it out: there is one catalog",
+    "DROP": "SYSTEM RESET CONSUME OFFSET changes offsets, DROP TABLE drops tables",
+    "SHUTDOWN": "stop the process of `tilth serve` by SIGTERM",
+    "KILL": "stop the process of `tilth serve` by SIGTERM",
+    "RESTORE": "there are no replicas: leave it out",
+    "UNFREEZE": "files of parts never change: nothing is frozen",
+    "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
+}
+#: What START and STOP of ClickHouse and ByConity say beyond our services.
+_SWITCHES_REFUSED = {
+    "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
+    "TTL": "rows expire by SYSTEM STOP | START GC and MERGES",
+    "MOVES": "parts do not move: there is one store",
+    "FETCHES": "there are no replicas",
+    "REPLICATION": "there are no replicas",
+    "REPLICATED": "there are no replicas",
+    "DISTRIBUTED": "there is nothing to send: SYSTEM STOP CONSUME stops ingestion",
+    "CLUSTERING": "there is no such service",
+    "MATERIALIZEDMYSQL": "there is no such service",
+    "LISTEN": "stop the node to close its port",
+    "VIEW": "SYSTEM STOP CONSUME k stops all views of a Kafka table",
+    "VIEWS": "SYSTEM STOP CONSUME stops all views",
+}
+
+
 def parse_system(cursor: Cursor) -> Statement:
     cursor.expect("SYSTEM")
+    nothing = _nothing_to_do(cursor)
+    if nothing is not None:
+        return nothing
+    for word, hint in _SYSTEM_REFUSED.items():
+        if cursor.at(word):
+            raise cursor.refused(f"SYSTEM {word} is not supported", hint=hint)
     verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "GC", "FORCE")
     if verb == "RESET":
         cursor.expect("CONSUME", "OFFSET")
@@ -66,6 +116,16 @@ def parse_system(cursor: Cursor) -> Statement:
     return _switch(cursor, SwitchVerb(verb))
 
 
+def _nothing_to_do(cursor: Cursor) -> NothingToDo | None:
+    for words, reason in _NOTHING_TO_DO.items():
+        # A table may be called so: its name stands alone.
+        if cursor.take(*words):
+            if words[-1] in ("REPLICA", "DISTRIBUTED") and cursor.is_name():
+                parse_name(cursor)
+            return NothingToDo(words=f"SYSTEM {' '.join(words)}", reason=reason)
+    return None
+
+
 def _run(cursor: Cursor, verb: RunVerb, *, is_forced: bool = False) -> RunService:
     name = parse_name(cursor)
     partition = parse_partition(cursor) if cursor.take("PARTITION") else None
@@ -74,6 +134,9 @@ def _run(cursor: Cursor, verb: RunVerb, *, is_forced: bool = False) -> RunServic
 
 def _switch(cursor: Cursor, verb: SwitchVerb) -> SwitchService:
     words = ("CONSUME",) if verb is SwitchVerb.RESTART else tuple(SERVICE_WORDS)
+    for word, hint in _SWITCHES_REFUSED.items():
+        if cursor.at(word):
+            raise cursor.refused(f"SYSTEM {verb.value} {word} is not supported", hint=hint)
     service = SERVICE_WORDS[cursor.choose(*words)]
     name = None
     if verb is SwitchVerb.RESTART or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
@@ -246,11 +309,13 @@ def _json_integer(cursor: Cursor, given: dict[str, Any], key: str, token: Token)
 
 def parse_optimize(cursor: Cursor) -> OptimizeTable:
     cursor.expect("OPTIMIZE", "TABLE")
-    name = parse_name(cursor)
+    name = parse_table_name(cursor)
     partition = parse_partition(cursor) if cursor.take("PARTITION") else None
     final = cursor.take("FINAL")
     if cursor.at("DEDUPLICATE"):
         raise cursor.refused("DEDUPLICATE is not supported", hint="give the table a UNIQUE KEY")
+    for name_of_setting, _ in take_settings(cursor):
+        cursor.notice(f"{name_of_setting} has no effect on OPTIMIZE, which returns when its merges are done")
     return OptimizeTable(name=name, partition=partition, final=final)
 
 
@@ -262,9 +327,28 @@ def parse_kill(cursor: Cursor) -> KillMutation:
         )
     cursor.expect("MUTATION")
     if cursor.take("WHERE"):
-        return KillMutation(predicate=cursor.expression("a predicate"))
+        predicate = cursor.expression("a predicate", lambda at: any(at.at(word) for word in _KILL_ENDS))
+        _skip_kill_end(cursor)
+        return KillMutation(predicate=predicate)
     if cursor.is_string():
-        return KillMutation(mutation=cursor.string("the id of a mutation"))
-    if cursor.peek().kind is TokenKind.NUMBER:
-        return KillMutation(mutation=cursor.number("the id of a mutation").text)
-    raise cursor.expected("the id of a mutation, or WHERE", words=("WHERE",), hint="ids are in system.mutations")
+        mutation = cursor.string("the id of a mutation")
+    elif cursor.peek().kind is TokenKind.NUMBER:
+        mutation = cursor.number("the id of a mutation").text
+    else:
+        hint = "ids are in system.mutations"
+        raise cursor.expected("the id of a mutation, or WHERE", words=("WHERE",), hint=hint)
+    _skip_kill_end(cursor)
+    return KillMutation(mutation=mutation)
+
+
+#: How ClickHouse lets a KILL end.
+_KILL_ENDS = ("SYNC", "ASYNC", "TEST")
+
+
+def _skip_kill_end(cursor: Cursor) -> None:
+    if cursor.at("TEST"):
+        hint = "SELECT .. FROM system.mutations WHERE .. shows what would be killed"
+        raise cursor.refused("KILL MUTATION .. TEST is not supported", hint=hint)
+    for word in ("SYNC", "ASYNC"):
+        if cursor.take(word):
+            cursor.notice(f"{word} has no effect: KILL MUTATION returns when the mutations are killed")

@@ -8,6 +8,7 @@ from tilth.catalog import TableNotFoundError
 from tilth.sql.system_tables import (
     audit_log,
     bg_threads,
+    cnch_parts,
     columns,
     databases,
     deltas,
@@ -20,6 +21,7 @@ from tilth.sql.system_tables import (
     maintenance_choices,
     maintenance_ops,
     marks,
+    merges,
     metrics,
     mutations,
     part_log,
@@ -43,6 +45,7 @@ from tilth.sql.system_tables.table import SystemTable
 _MODULES = (
     audit_log,
     bg_threads,
+    cnch_parts,
     columns,
     databases,
     deltas,
@@ -55,6 +58,7 @@ _MODULES = (
     maintenance_choices,
     maintenance_ops,
     marks,
+    merges,
     metrics,
     mutations,
     part_log,
@@ -73,6 +77,34 @@ _MODULES = (
     warehouses,
     workers,
 )
+#: Tables of ClickHouse and ByConity, with what shows the same here.
+_INSTEAD = {
+    **dict.fromkeys(("cnch_tables", "cnch_databases"), "system.tables, system.databases"),
+    **dict.fromkeys(("cnch_kafka_tables", "cnch_kafka_log"), "system.kafka_tables, system.kafka_log"),
+    **dict.fromkeys(("merge_tree_settings", "build_options"), "system.settings"),
+    **dict.fromkeys(
+        ("clusters", "replicas", "cnch_servers", "vw", "virtual_warehouses"), "system.servers, system.workers"
+    ),
+    **dict.fromkeys(("server_part_log", "cnch_part_log", "detached_parts"), "system.part_log, system.parts"),
+    **dict.fromkeys(("cnch_transactions", "cnch_transaction_records"), "system.transactions"),
+    **dict.fromkeys(
+        ("cnch_parts_info", "parts_columns", "cnch_parts_columns", "data_skipping_indices"), "system.parts"
+    ),
+    **dict.fromkeys(("cnch_table_info", "cnch_table_host", "dedup_workers"), "system.bg_threads, system.tables"),
+    **dict.fromkeys(
+        ("cnch_trash_items", "cnch_tables_history", "dropped_tables_parts"), "system.trash, system.dropped_tables"
+    ),
+    **dict.fromkeys(("processes", "query_thread_log", "session_log"), "system.tasks, system.query_log"),
+    **dict.fromkeys(
+        ("events", "asynchronous_metrics", "errors", "trace_log", "text_log"), "system.metrics, system.query_log"
+    ),
+    **dict.fromkeys(("mutations_log", "asynchronous_inserts"), "system.mutations, system.segments"),
+    **dict.fromkeys(("functions", "data_type_families", "formats"), "SHOW FUNCTIONS; docs/reference has the rest"),
+    **dict.fromkeys(("users", "roles", "grants", "quotas"), "nothing: there are no accounts"),
+    **dict.fromkeys(("disks", "storage_policies"), "nothing: there is one store"),
+    **dict.fromkeys(("one", "numbers"), "SELECT without FROM, or FROM numbers(10)"),
+    "dictionaries": "tables take their place",
+}
 SYSTEM_TABLES: dict[str, SystemTable] = {module.TABLE.name: module.TABLE for module in _MODULES}
 
 
@@ -84,6 +116,9 @@ def find_system_table(name: str) -> SystemTable:
     """Without regard to case; raises TableNotFoundError with the names that are near."""
     found = SYSTEM_TABLES.get(name.lower())
     if found is None:
+        instead = _INSTEAD.get(name.lower())
+        if instead is not None:
+            raise TableNotFoundError("no such system table", table=f"system.{name}", hint=f"here: {instead}")
         near = get_close_matches(name.lower(), SYSTEM_TABLES, n=3) or system_table_names()
         raise TableNotFoundError("no such system table", table=f"system.{name}", hint=f"there are: {', '.join(near)}")
     return found

@@ -1,0 +1,106 @@
+"""ClickHouse's SELECTs as they are written for Spark, and what is refused instead of being left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilth.base.errors import TilthError
+from tilth.sql.dialect import refusal_of, to_spark
+from tilth.sql.grammar import SqlSyntaxError, UnsupportedSqlError
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("SELECT * FROM t PREWHERE x > 1 WHERE y = 'c'", "SELECT * FROM t WHERE y = 'c' AND x > 1"),
+        ("SELECT * FROM (SELECT * FROM t PREWHERE x = 1)", "SELECT * FROM (SELECT * FROM t WHERE x = 1)"),
+        ("SELECT * FROM t AS q FINAL", "SELECT * FROM t AS q"),
+        ("SELECT * FROM t SAMPLE 0.1", "SELECT * FROM t TABLESAMPLE (10 PERCENT)"),
+        ("SELECT * FROM t LIMIT 5, 3", "SELECT * FROM t LIMIT 3 OFFSET 5"),
+        (
+            "SELECT * FROM t ORDER BY x LIMIT 2 BY y",
+            "SELECT * FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY y ORDER BY x NULLS LAST) <= 2 "
+            "ORDER BY x NULLS LAST",
+        ),
+        ("SELECT x::String, CAST(x, 'UInt64')", "SELECT CAST(x AS STRING), CAST(x AS DECIMAL(20, 0))"),
+        ("SELECT x::DateTime64(3), x::Nullable(UInt8)", "SELECT CAST(x AS TIMESTAMP), CAST(x AS SMALLINT)"),
+        ("SELECT quantile(0.9)(x) FROM t", "SELECT PERCENTILE(x, 0.9) FROM t"),
+        ("SELECT quantiles(0.5, 0.9)(x) FROM t", "SELECT percentile(x, ARRAY(0.5, 0.9)) FROM t"),
+        ("SELECT argMax(x, y), arrayJoin([1, 2]) FROM t", "SELECT MAX_BY(x, y), EXPLODE(ARRAY(1, 2)) FROM t"),
+        ("WITH 1 AS one SELECT one + x FROM t", "SELECT (1) + x FROM t"),
+        ("WITH c AS (SELECT 1 AS a) SELECT a FROM c", "WITH c AS (SELECT 1 AS a) SELECT a FROM c"),
+        ("SELECT tuple(1, 'a').1", "SELECT STRUCT(1, 'a').col1"),
+        ("SELECT {'a': 1}['a'], [1, 2][1]", "SELECT map('a', 1)['a'], ARRAY(1, 2)[0]"),
+        ("SELECT x ? 1 : 2 FROM t", "SELECT IF(x, 1, 2) FROM t"),
+        ("SELECT x FROM t WHERE x GLOBAL IN (SELECT 1)", "SELECT x FROM t WHERE x IN (SELECT 1)"),
+        ("SELECT a FROM t GLOBAL JOIN u USING k", "SELECT a FROM t JOIN u USING (k)"),
+        ("SELECT i FROM t ARRAY JOIN a AS i", "SELECT i FROM t LATERAL VIEW EXPLODE(a) each_i AS i"),
+        ("SELECT toStartOfMonth(d), toMonday(d)", "SELECT toStartOfMonth(d), toMonday(d)"),
+        ("SELECT position('abc', 'c')", "SELECT LOCATE('c', 'abc')"),
+        ("SELECT JSONExtractString(j, 'a')", "SELECT COALESCE(GET_JSON_OBJECT(j, '$.a'), '')"),
+        (
+            "SELECT dateDiff('day', a, toDate(dateDiff('hour', b, c)))",
+            "SELECT unitDiff('day', a, toDate(unitDiff('hour', b, c)))",
+        ),
+        (
+            "SELECT toStartOfHour(ts), count() FROM t GROUP BY 1",
+            "SELECT DATE_TRUNC('HOUR', ts), COUNT() FROM t GROUP BY 1",
+        ),
+        ("SELECT 'it\\'s' AS `a b`, \"c d\"", "SELECT 'it\\'s' AS `a b`, `c d`"),
+    ],
+)
+def test_what_is_carried_over(text: str, written: str) -> None:
+    assert to_spark(text) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("SELECT count() FROM t GROUP BY y WITH TOTALS", "WITH TOTALS"),
+        ("SELECT * FROM t ORDER BY a WITH FILL", "WITH FILL"),
+        ("SELECT * FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b", "ASOF JOIN"),
+        ("SELECT a FROM t ANY LEFT JOIN u USING k", "ANY JOIN"),
+        ("SELECT windowFunnel(10)(x, x = 1) FROM t", "windowFunnel"),
+        ("SELECT topK(3)(x) FROM t", "topK"),
+        ("SELECT * FROM (SELECT 1 SETTINGS max_threads = 1)", "SETTINGS"),
+        ("SELECT a FROM t LIMIT 1, 2 BY a", "LIMIT m, n BY"),
+        ("SELECT a FROM t ARRAY JOIN b, c", "ARRAY JOIN"),
+        ("SELECT * FROM t SAMPLE 1/10 OFFSET 1/2", "SAMPLE"),
+        ("INSERT INTO t SELECT 1", "this statement"),
+    ],
+)
+def test_what_has_no_counterpart_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match=named) as caught:
+        to_spark(text)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["SELECT FROM WHERE", "SELECT (1", "SELECT 'open", "", ";", "(" * 3000])
+def test_what_cannot_be_read_is_an_error_of_ours(text: str) -> None:
+    with pytest.raises(TilthError) as caught:
+        to_spark(text)
+    assert caught.value.hint
+    assert not refusal_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT * FROM t PREWHERE x > 1", "ClickHouse's dialect"),
+        ("SELECT x::String, CAST(x AS Int64)", "ClickHouse's dialect"),
+        ("SELECT windowFunnel(10)(x, x = 1) FROM t", "windowFunnel"),
+        ("SELECT * FORM t", ""),
+        ("SELECT from_json(a, '{\"prewhere\": [1]}') FROM t", ""),
+        ("SELECT a b c FROM t", ""),
+        ("SELECT * FROM t PREWHERE WHERE", ""),
+    ],
+)
+def test_spark_is_told_from_clickhouse(text: str, told: str) -> None:
+    assert told in refusal_of(text)
+    assert bool(told) == bool(refusal_of(text))
+
+
+def test_an_error_says_where() -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        to_spark("SELECT a\nFROM t WHERE WHERE")
+    assert caught.value.line == 2
