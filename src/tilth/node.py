@@ -43,19 +43,24 @@ from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
-from tilth.sql import Pins, SqlEngine, shown_statement
+from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     WRITE_WAREHOUSE,
     Dispatcher,
     EmbeddedWorker,
+    ProgressWatch,
     WorkerSession,
     warehouse_settings,
 )
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 
 WORKER = "embedded"
+#: Tasks of other statements than queries in the warehouse of queries: checks, defaults, keys, INSERT .. SELECT.
+OTHER_TASKS = DEFAULT_SLOTS[Queue.CONTROL] + DEFAULT_SLOTS[Queue.CHANGE] + DEFAULT_SLOTS[Queue.INSERT]
+#: How long a stop waits for what runs before it ends Java.
+STOP_SECONDS_MAX = 12.0
 
 #: Every setting that `--set` takes.
 NODE_SETTINGS = SettingGroup(
@@ -138,8 +143,20 @@ class Node:
         )
 
     def close(self) -> None:
-        """Stops the services, ends running tasks, closes Spark and the store."""
-        self._parts.close()
+        """Stops the services, ends running tasks, closes Spark and the store. What does not end in time loses Java:
+        whatever a kill leaves undone, the next start cleans up."""
+        self.engine.cancel_all()
+        killer = threading.Timer(STOP_SECONDS_MAX, self._kill_spark)
+        killer.daemon = True
+        killer.start()
+        try:
+            self._parts.close()
+        finally:
+            killer.cancel()
+
+    def _kill_spark(self) -> None:
+        _log.warning("stop_takes_long", seconds=STOP_SECONDS_MAX, then="Java is killed")
+        self._session.kill()
 
     def __enter__(self) -> Self:
         return self
@@ -178,7 +195,11 @@ class Node:
             threads=settings.write_slots,
         )
         workers = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
-        self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=settings.slots)
+        slots = settings.slots
+        slots[QUERY_WAREHOUSE] += OTHER_TASKS
+        self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots)
+        self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
+        self._slots = {**DEFAULT_SLOTS, Queue.QUERY: settings.query_slots}
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
         root = str(self._folder / "tables")
@@ -205,6 +226,7 @@ class Node:
 
     def _open_sql(self, given: Mapping[str, str]) -> None:
         root = str(self._folder / "tables")
+        doors = server_settings(_of(SERVER_SETTINGS, given))
         self.engine = SqlEngine(
             self._clock,
             random_id,
@@ -217,6 +239,9 @@ class Node:
             settings=given,
             upper_settings=SERVER_SETTINGS.all,
             memory=MemoryGate(self._maintenance.memory, new_rng()),
+            slots={**self._slots, Queue.INSERT: doors.insert_slots},
+            statements_max=doors.statements_max,
+            progress=self._progress.of,
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(
@@ -237,6 +262,7 @@ class Node:
         self._worker.register(TaskKind.MERGE, merge_runner())
         self._worker.register(TaskKind.MUTATE, mutate_runner())
         self._worker.register(TaskKind.DELTA, delta_runner())
+        self._start(self._progress.start, self._progress.stop)
         self._start(self._worker.start, self._worker.stop)
         self._start(self._dispatcher.start, self._dispatcher.stop)
         self._start(self.engine.start, self.engine.stop)

@@ -5,7 +5,7 @@ Covers: the services and what belongs to one call. Does not cover: who makes the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
@@ -41,8 +41,9 @@ from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
 from tilth.sql.grammar import Name
 from tilth.sql.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.query_log import QueryLog
+from tilth.sql.running import RunningStatements
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
-from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse import TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
 
 class Dispatch(Protocol):
@@ -156,6 +157,10 @@ class Services:
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
+    #: The statements under way.
+    running: RunningStatements
+    #: How far Spark is with a task, by its id.
+    progress: Callable[[str], TaskProgress]
 
     def record(
         self,

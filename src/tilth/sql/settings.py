@@ -39,6 +39,18 @@ MAX_RESULT_BYTES = Setting(
     doc="A query whose result is larger fails. More: large results reach the client, and the server holds them in "
     "memory. Less: the server is safe from a forgotten LIMIT.",
 )
+MAX_EXECUTION_TIME = Setting(
+    name="max_execution_time",
+    scope=Scope.SESSION,
+    default=3600.0,
+    parse=parse_seconds,
+    check=lambda seconds: seconds >= 0,
+    allowed="0 and up",
+    unit="seconds",
+    doc="A statement that takes longer, waiting included, is cancelled: its Spark jobs end, it fails with "
+    "TIMEOUT_EXCEEDED, and nothing of it is applied. More: long reports and loads finish. Less: a query that was a "
+    "mistake leaves the machine sooner. 0: no limit.",
+)
 MAX_INSERT_BYTES = Setting(
     name="max_insert_bytes",
     scope=Scope.SESSION,
@@ -205,6 +217,7 @@ def _plain(name: str) -> str:
 SESSION_SETTINGS = _KnownGroup(
     (
         MAX_RESULT_BYTES,
+        MAX_EXECUTION_TIME,
         MAX_INSERT_BYTES,
         MAX_INSERT_TASKS,
         PRUNE_PARTS,
@@ -280,6 +293,7 @@ class SessionSettings:
     """The settings of one statement."""
 
     max_result_bytes: int = MAX_RESULT_BYTES.default
+    max_execution_time: float = MAX_EXECUTION_TIME.default
     max_insert_bytes: int = MAX_INSERT_BYTES.default
     max_insert_tasks: int = MAX_INSERT_TASKS.default
     prune_parts: bool = PRUNE_PARTS.default
@@ -306,6 +320,7 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
     values = SESSION_SETTINGS.read({name: text for name, text in given.items() if name not in spark})
     return SessionSettings(
         max_result_bytes=value_of(values, MAX_RESULT_BYTES),
+        max_execution_time=value_of(values, MAX_EXECUTION_TIME),
         max_insert_bytes=value_of(values, MAX_INSERT_BYTES),
         max_insert_tasks=value_of(values, MAX_INSERT_TASKS),
         prune_parts=value_of(values, PRUNE_PARTS),

@@ -25,6 +25,7 @@ from tilth.warehouse.errors import (
     WrongJavaError,
 )
 from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_plan
+from tilth.warehouse.progress import ProgressWatch, TaskProgress
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.settings import (
@@ -50,6 +51,7 @@ __all__ = [
     "Node",
     "NotAllowedError",
     "Plan",
+    "ProgressWatch",
     "Runner",
     "SessionTakenError",
     "SparkGoneError",
@@ -58,6 +60,7 @@ __all__ = [
     "TaskContext",
     "TaskFailedError",
     "TaskLostError",
+    "TaskProgress",
     "TaskResult",
     "TaskStillRunningError",
     "TooComplexError",

@@ -13,6 +13,7 @@ from typing import assert_never
 
 import msgspec
 
+from tilth.base.cancel import current
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
@@ -64,8 +65,17 @@ class Handle:
         """Asks the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
         self._dispatcher.cancel(self.id)
 
+    def abandon(self) -> None:
+        """Lets whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
+        it, which nothing interrupts. Does nothing for a task that may be writing files of a transaction."""
+        if self.spec.txn:
+            return
+        self._dispatcher.abandon(self.id)
+        self._end(TaskCancelledError("the task does not end", task=self.id, table=self.spec.table))
+
     def _end(self, outcome: TaskResult | TilthError) -> None:
-        self._outcome = outcome
+        if self._outcome is None:
+            self._outcome = outcome
         self._ended.set()
 
 
@@ -155,13 +165,25 @@ class Dispatcher:
         return handle
 
     def run(self, spec: TaskSpec) -> TaskResult:
-        """Submits and waits; raises what the task ended with."""
-        return self.submit(spec).wait()
+        """Submits and waits; raises what the task ended with, or why this thread's statement was cancelled."""
+        cancellation = current.get()
+        if cancellation is None:
+            return self.submit(spec).wait()
+        cancellation.raise_if_cancelled()
+        handle = self.submit(spec)
+        with cancellation.waiting_for(handle):
+            return handle.wait()
 
     def cancel(self, task_id: str) -> None:
         """Asks the task to end; does nothing if it has ended."""
         with self._lock:
             instructions = self._board.cancel(task_id, now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def abandon(self, task_id: str) -> None:
+        """Nobody waits for this cancelled task any more: others may have its slot while it goes on."""
+        with self._lock:
+            instructions = self._board.abandon(task_id, now_ms=self._clock.now_ms())
         self._perform(instructions)
 
     def finished(self, task_id: str, result: TaskResult) -> None:

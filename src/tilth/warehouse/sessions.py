@@ -55,6 +55,7 @@ class WorkerSession:
         self._run_folder = self._folder
         self._socket_folder = self._folder
         self._runs = 0
+        self._is_killed = False
         self._session: SparkSession | None = None
         # Any: pyspark ships no types for the handle of the JVM's process.
         self._jvm_process: Any = None
@@ -82,6 +83,14 @@ class WorkerSession:
             self._end()
             _owner = None
 
+    def kill(self) -> None:
+        """Ends the JVM at once and for good: every call into it that is under way fails. For a stop that takes too
+        long; may be called from any thread, and `stop` still comes after it."""
+        self._is_killed = True
+        process = self._jvm_process
+        if process is not None:
+            process.kill()
+
     def is_alive(self) -> bool:
         """False once the JVM has gone without being asked to."""
         return self._session is not None and self._jvm_process.poll() is None
@@ -89,7 +98,7 @@ class WorkerSession:
     def restart_if_gone(self) -> bool:
         """Starts Spark anew after the JVM has died; True if it had to."""
         with _process_lock:
-            if _owner is not self or self.is_alive():
+            if _owner is not self or self._is_killed or self.is_alive():
                 return False
             _log.error("spark_gone", exit_code=self._jvm_process.returncode, log=self._log_folder)
             self._end()
@@ -122,6 +131,8 @@ class WorkerSession:
         """A session with its own views and settings; jobs of this thread run in the pool from now on."""
         context = self.context
         context.setLocalProperty("spark.scheduler.pool", pool)
+        # A cancelled job ends its tasks where they wait and sleep, too.
+        context.setLocalProperty("spark.job.interruptOnCancel", "true")
         self._user.set(USER)
         return self.session.newSession()
 

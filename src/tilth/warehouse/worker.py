@@ -57,6 +57,11 @@ class EmbeddedWorker:
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
 
+    def live_ids(self) -> set[str]:
+        """The tasks that run."""
+        with self._lock:
+            return set(self._running)
+
     @property
     def name(self) -> str:
         return self._name
@@ -79,14 +84,15 @@ class EmbeddedWorker:
         self._watcher.start()
 
     def stop(self) -> None:
-        """Cancels the tasks and waits for their threads; leaves the session to its owner."""
+        """Cancels the tasks and waits for their threads, for a while; leaves the session to its owner."""
         self._stopping.set()
         with self._lock:
             running = list(self._running.values())
         for task in running:
             self.cancel(task.spec.id)
+        deadline = self._clock.monotonic() + _STOP_SECONDS_MAX
         for task in running:
-            task.thread.join(_STOP_SECONDS_MAX)
+            task.thread.join(max(0.0, deadline - self._clock.monotonic()))
         if self._watcher is not None:
             self._watcher.join(_STOP_SECONDS_MAX)
 
@@ -149,7 +155,7 @@ class EmbeddedWorker:
     def _perform(self, task: _Running) -> TaskResult:
         spec = task.spec
         session = self._session.new_session(pool=spec.warehouse)
-        with self._session.tagged(_tag(spec.id)):
+        with self._session.tagged(tag_of(spec.id)):
             context = TaskContext(spec=spec, session=session, cancelled=task.cancelled)
             context.raise_if_cancelled()
             return self._runners[spec.kind](context)
@@ -179,7 +185,7 @@ class EmbeddedWorker:
 
     def _cancel_jobs(self, task: _Running) -> None:
         try:
-            self._session.cancel_jobs(_tag(task.spec.id))
+            self._session.cancel_jobs(tag_of(task.spec.id))
         except SparkGoneError:
             # Then its jobs are gone too.
             return
@@ -207,5 +213,6 @@ class EmbeddedWorker:
                 self._cancel_jobs(task)
 
 
-def _tag(task_id: str) -> str:
+def tag_of(task_id: str) -> str:
+    """Return the tag of the task's Spark jobs."""
     return f"tilth-{task_id}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ from tilth.base.settings import LogSettings, log_settings
 from tilth.client.output import console_of, show_error
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
+#: How long a stop may take, whatever runs; a crash leaves nothing that the next start does not clean up.
+STOP_SECONDS_MAX = 25.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -47,9 +50,22 @@ def serve(
             console.print(Text(f"tilth serves {data} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
             console.print(Text("stopping: running rounds and merges end or are cleaned up at the next start"))
+            _bound_the_stop()
     except TilthError as error:
         show_error(console, error)
         raise typer.Exit(1) from error
+
+
+def _bound_the_stop() -> None:
+    """End this process soon, also when something in it hangs."""
+
+    def leave() -> None:
+        print("the stop takes too long: the process ends now", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(STOP_SECONDS_MAX, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def _set_up_log(level: str, path: str | None, bounds: LogSettings) -> None:

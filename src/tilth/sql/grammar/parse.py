@@ -36,6 +36,7 @@ from tilth.sql.grammar.statements import (
     SettingTexts,
     ShowCreate,
     ShowDatabases,
+    ShowProcesses,
     ShowSettings,
     ShowTables,
     Statement,
@@ -173,9 +174,9 @@ def _use(cursor: Cursor) -> UseDatabase:
     return UseDatabase(database=cursor.name("the name of a database"))
 
 
-def _show(cursor: Cursor) -> ShowDatabases | ShowTables | ShowSettings | ShowCreate:
+def _show(cursor: Cursor) -> ShowDatabases | ShowTables | ShowSettings | ShowProcesses | ShowCreate:
     cursor.expect("SHOW")
-    match cursor.choose("DATABASES", "TABLES", "SETTINGS", "CREATE"):
+    match cursor.choose("DATABASES", "TABLES", "SETTINGS", "PROCESSLIST", "CREATE"):
         case "DATABASES":
             return ShowDatabases(like=_like(cursor))
         case "TABLES":
@@ -184,6 +185,8 @@ def _show(cursor: Cursor) -> ShowDatabases | ShowTables | ShowSettings | ShowCre
             return ShowTables(database=database, like=_like(cursor))
         case "SETTINGS":
             return ShowSettings(like=_like(cursor))
+        case "PROCESSLIST":
+            return ShowProcesses()
         case _:
             if not cursor.take("TABLE"):
                 cursor.take("VIEW")
