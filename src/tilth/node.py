@@ -10,6 +10,7 @@ not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -145,16 +146,17 @@ class Node:
     def close(self) -> None:
         """Stops the services, ends running tasks, closes Spark and the store. What does not end in time loses Java:
         whatever a kill leaves undone, the next start cleans up."""
-        self.engine.cancel_all()
-        killer = threading.Timer(STOP_SECONDS_MAX, self._kill_spark)
+        killer = threading.Timer(STOP_SECONDS_MAX, self.kill_spark)
         killer.daemon = True
         killer.start()
         try:
+            self.engine.cancel_all()
             self._parts.close()
         finally:
             killer.cancel()
 
-    def _kill_spark(self) -> None:
+    def kill_spark(self) -> None:
+        """Ends Java at once, for a stop that takes too long."""
         _log.warning("stop_takes_long", seconds=STOP_SECONDS_MAX, then="Java is killed")
         self._session.kill()
 
@@ -242,6 +244,7 @@ class Node:
             slots={**self._slots, Queue.INSERT: doors.insert_slots},
             statements_max=doors.statements_max,
             progress=self._progress.of,
+            results=str(_emptied(self._folder / "spark" / "results")),
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(
@@ -309,6 +312,13 @@ def _prepared(folder: Path) -> Path:
         hint = "choose a folder that can be made and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
     return folder.resolve()
+
+
+def _emptied(folder: Path) -> Path:
+    """A private folder without what an earlier run has left there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=_PRIVATE)
+    return folder
 
 
 def _close_to_others(folder: Path) -> None:

@@ -125,7 +125,9 @@ class LeavingRooms(FakeRooms):
         self.has_begun = threading.Event()
         self.cancelled: list[str] = []
 
-    def run(self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin) -> Answer:
+    def run(
+        self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
+    ) -> Answer:
         self.has_begun.set()
         for _ in range(300):
             if origin.cancellation.error is not None:

@@ -34,7 +34,9 @@ class FakeRooms:
     )
     calls: list[tuple[object, ...]] = field(default_factory=list)
 
-    def run(self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin) -> Answer:
+    def run(
+        self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
+    ) -> Answer:
         return self._answered("run", text, database, dict(settings))
 
     def insert_text(

@@ -71,14 +71,18 @@ class Cancellation:
         if self._error is not None:
             raise self._error
 
-    @contextmanager
-    def waiting_for(self, work: Stoppable) -> Iterator[None]:
-        """Inside, `cancel` and `abandon` reach the work; the reason is raised in the place of what the work raises."""
+    def hand_over(self, work: Stoppable | None) -> None:
+        """From now on, `cancel` and `abandon` reach this work, which outlives the thread that began it."""
         with self._lock:
             self._work = work
             is_cancelled = self._error is not None
-        if is_cancelled:
+        if is_cancelled and work is not None:
             work.cancel()
+
+    @contextmanager
+    def waiting_for(self, work: Stoppable) -> Iterator[None]:
+        """Inside, `cancel` and `abandon` reach the work; the reason is raised in the place of what the work raises."""
+        self.hand_over(work)
         try:
             yield
         except TilthError as error:
@@ -86,8 +90,7 @@ class Cancellation:
                 raise self._error from error
             raise
         finally:
-            with self._lock:
-                self._work = None
+            self.hand_over(None)
 
 
 #: That of the statement which this thread runs.

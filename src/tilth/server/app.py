@@ -35,6 +35,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryBudget, MemoryShare
@@ -52,11 +53,12 @@ from tilth.server.errors import (
     RouteNotFoundError,
     error_response,
 )
-from tilth.server.formats import Format, accepted_format, encode, named_format
+from tilth.server.formats import Format, accepted_format, encode, encode_batches, named_format
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
+from tilth.server.streaming import RowsResponse
 from tilth.sql import Answer, Origin
 
 #: Not a session setting, though it travels like one.
@@ -69,6 +71,8 @@ FREE_BODY_BYTES = 64 * KIB
 HEADER_MESSAGE_CHARACTERS_MAX = 2_000
 QUERY_ID_HEADER = "X-Tilth-Query-Id"
 SUMMARY_HEADER = "X-Tilth-Summary"
+#: The number of rows in that header where nobody knows it yet.
+_ROWS_TO_COME = -1
 #: What a request may call itself, for programs that count.
 METHODS = ("GET", "HEAD", "POST", "DELETE")
 
@@ -80,7 +84,9 @@ T = TypeVar("T")
 class Statements(Protocol):
     """What the doors need of the SQL engine."""
 
-    def run(self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin) -> Answer: ...
+    def run(
+        self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
+    ) -> Answer: ...
 
     def insert_text(
         self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str], origin: Origin
@@ -225,9 +231,10 @@ class _Api:
             text = _text(await self._body(request, share))
 
             def run() -> Response:
-                answer = self._doors.statements.run(text, database=database, settings=settings, origin=origin)
+                statements = self._doors.statements
+                answer = statements.run(text, database=database, settings=settings, origin=origin, streams=True)
                 form = named_format(answer.output_format) if answer.output_format else accepted_format(accept)
-                return _answered(answer, form)
+                return _answered(answer, form, origin)
 
             return await self._run_statement(request, origin, run)
 
@@ -256,7 +263,7 @@ class _Api:
                     answer = statements.insert_text(
                         database, table, input_format=input_format, data=body, settings=settings, origin=origin
                     )
-                return _answered(answer, accepted_format(accept))
+                return _answered(answer, accepted_format(accept), origin)
 
             return await self._run_statement(request, origin, run)
 
@@ -364,14 +371,26 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
-def _answered(answer: Answer, form: Format) -> Response:
+def _answered(answer: Answer, form: Format, origin: Origin) -> Response:
     """The first piece is made here, so that an error in it still becomes an answer of its own."""
-    summary = Summary(
-        query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=answer.table.num_rows, message=answer.message
-    )
+    stream = answer.stream
+    rows = answer.table.num_rows if stream is None else _ROWS_TO_COME
+    summary = Summary(query_id=answer.query_id, elapsed_ms=answer.elapsed_ms, rows=rows, message=answer.message)
+    headers = {QUERY_ID_HEADER: answer.query_id, SUMMARY_HEADER: _header(summary)}
+    if stream is not None:
+
+        def at_the_end() -> Summary:
+            return msgspec.structs.replace(summary, rows=stream.rows)
+
+        try:
+            pieces = encode_batches(stream.schema, stream, answer.columns, at_the_end, form)
+            first = next(pieces, b"")
+        except Exception as error:
+            stream.close(error if isinstance(error, TilthError) else None)
+            raise
+        return RowsResponse(first, pieces, stream, origin, media_type=form.value, headers=headers)
     pieces = encode(answer.table, answer.columns, summary, form)
     first = next(pieces, b"")
-    headers = {QUERY_ID_HEADER: answer.query_id, SUMMARY_HEADER: _header(summary)}
     return StreamingResponse(_joined(first, pieces), media_type=form.value, headers=headers)
 
 

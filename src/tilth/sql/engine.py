@@ -67,6 +67,7 @@ from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.redact import Redacted, redacted
+from tilth.sql.results.stream import RowStream
 from tilth.sql.running import STATEMENTS_MAX, Origin, Running, RunningStatements
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings
@@ -121,12 +122,14 @@ class SqlEngine:
         slots: Mapping[Queue, int] | None = None,
         statements_max: int = STATEMENTS_MAX,
         progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress(),
+        results: str = "",
     ) -> None:
         """`root`: below which the tables' folders are; `settings`: the node's, as given.
 
         `upper_settings`: those of rooms above this one, to be shown beside the others; `memory` refuses writes when
         there is little left, none: memory is never scarce. `slots`: statements at once of each queue, beside which
         `statements_max` may wait. `progress`: how far Spark is with a task, by its id.
+        `results`: the folder, which is there, for large results on their way to clients; empty: none are streamed.
         """
         self._clock = clock
         #: The worker's runners of queries and inserts ask here.
@@ -156,6 +159,7 @@ class SqlEngine:
             query_log=QueryLog(),
             running=RunningStatements(clock, slots=slots, statements_max=statements_max),
             progress=progress,
+            results=results,
         )
 
     def start(self) -> None:
@@ -184,8 +188,10 @@ class SqlEngine:
         database: str = "default",
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
+        streams: bool = False,
     ) -> Answer:
-        """Runs one statement; raises TilthErrors."""
+        """Runs one statement; raises TilthErrors. `streams`: the caller takes the rows of a large result as a stream,
+        and closes it; otherwise they are collected."""
 
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
@@ -196,9 +202,9 @@ class SqlEngine:
             running.entry.kind = type(statement).__name__
             if isinstance(statement, Query):
                 running.output_format = _known_format(statement.format)
-            call = _call(running, database, given)
-            with self._services.running.slot(running.entry, queue_of(statement, database)):
-                return perform(self._services, call, statement)
+            call = _call(running, database, given, streams=streams)
+            self._services.running.enter(running.entry, queue_of(statement, database))
+            return perform(self._services, call, statement)
 
         return self._logged(text, database, act, origin)
 
@@ -217,9 +223,9 @@ class SqlEngine:
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertData"
             call = _call(running, database, settings or {})
-            with self._services.running.slot(running.entry, Queue.INSERT):
-                statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
-                return inserts.insert_data(self._services, call, statement)
+            self._services.running.enter(running.entry, Queue.INSERT)
+            statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
+            return inserts.insert_data(self._services, call, statement)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin)
 
@@ -237,9 +243,9 @@ class SqlEngine:
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertArrow"
             call = _call(running, database, settings or {})
-            with self._services.running.slot(running.entry, Queue.INSERT):
-                target = table_of(self._services, call, Name(database, table), what="INSERT")
-                return inserts.store_named(self._services, call, target, data)
+            self._services.running.enter(running.entry, Queue.INSERT)
+            target = table_of(self._services, call, Name(database, table), what="INSERT")
+            return inserts.store_named(self._services, call, target, data)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
 
@@ -276,38 +282,60 @@ class SqlEngine:
                 raise TilthError(message, error=type(defect).__name__) from None
             raise
         finally:
-            self._services.running.remove(entry.query_id)
-            elapsed_ms = round((self._clock.monotonic() - entry.started) * 1000, 3)
-            event = QueryEvent(
-                query_id=entry.query_id,
-                kind=entry.kind,
-                text=entry.text,
-                database=database,
-                started_ms=entry.started_ms,
-                elapsed_ms=elapsed_ms,
-                rows=outcome.table.num_rows,
-                rows_written=outcome.rows_written,
-                result_bytes=outcome.table.nbytes,
-                parts_read=outcome.parts_read,
-                parts_pruned=outcome.parts_pruned,
-                error_code=error.code if error is not None else "",
-                error=str(error) if error is not None else "",
-            )
-            self._services.query_log.add(event)
-            _log.debug(
-                "statement_done", cause_id=entry.query_id, kind=entry.kind, ms=elapsed_ms, error=event.error_code
-            )
+            if outcome.stream is None:
+                self._finish(running, outcome, outcome.table.num_rows, outcome.table.nbytes, error)
         return Answer(
             query_id=entry.query_id,
-            columns=columns_of(outcome.table),
+            columns=columns_of((outcome.stream or outcome.table).schema),
             table=outcome.table,
+            stream=self._finished_by_its_end(running, outcome) if outcome.stream is not None else None,
             message=outcome.message,
             output_format=running.output_format,
-            elapsed_ms=elapsed_ms,
+            elapsed_ms=self._elapsed_ms(entry),
             rows_written=outcome.rows_written,
             parts_read=outcome.parts_read,
             parts_pruned=outcome.parts_pruned,
         )
+
+    def _finished_by_its_end(self, running: _Running, outcome: Outcome) -> RowStream:
+        """The statement goes on until its rows have been taken."""
+        inner = outcome.stream
+        assert inner is not None
+
+        def close(rows: int, size: int, error: TilthError | None) -> None:
+            inner.close(error)
+            if error is not None:
+                running.shown.hide_in(error)
+            self._finish(running, outcome, rows, size, error)
+
+        return RowStream(inner.schema, iter(inner), close)
+
+    def _finish(self, running: _Running, outcome: Outcome, rows: int, size: int, error: TilthError | None) -> None:
+        """Release what the statement has, and write a line of the query log."""
+        entry = running.entry
+        self._services.running.remove(entry.query_id)
+        event = QueryEvent(
+            query_id=entry.query_id,
+            kind=entry.kind,
+            text=entry.text,
+            database=entry.database,
+            started_ms=entry.started_ms,
+            elapsed_ms=self._elapsed_ms(entry),
+            rows=rows,
+            rows_written=outcome.rows_written,
+            result_bytes=size,
+            parts_read=outcome.parts_read,
+            parts_pruned=outcome.parts_pruned,
+            error_code=error.code if error is not None else "",
+            error=str(error) if error is not None else "",
+        )
+        self._services.query_log.add(event)
+        _log.debug(
+            "statement_done", cause_id=entry.query_id, kind=entry.kind, ms=event.elapsed_ms, error=event.error_code
+        )
+
+    def _elapsed_ms(self, entry: Running) -> float:
+        return round((self._clock.monotonic() - entry.started) * 1000, 3)
 
 
 @dataclass(slots=True)
@@ -319,7 +347,7 @@ class _Running:
     output_format: str | None = None
 
 
-def _call(running: _Running, database: str, given: Mapping[str, str]) -> Call:
+def _call(running: _Running, database: str, given: Mapping[str, str], *, streams: bool = False) -> Call:
     settings = session_settings(given)
     running.entry.seconds_max = settings.max_execution_time
     return Call(
@@ -328,6 +356,7 @@ def _call(running: _Running, database: str, given: Mapping[str, str]) -> Call:
         settings=settings,
         text=running.shown.text,
         secrets=running.shown.secrets,
+        streams=streams,
     )
 
 

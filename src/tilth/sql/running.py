@@ -8,8 +8,7 @@ cancelled query answers `GRACE_SECONDS` and a second later at most, even while S
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilth.base.cancel import Cancellation
@@ -144,20 +143,13 @@ class RunningStatements:
             running.origin.cancellation.cancel(NodeStoppingError(query_id=running.query_id, hint=_STOPPING_HINT))
 
     def remove(self, query_id: str) -> None:
+        """The statement is over; others may have its slot."""
         with self._lock:
             self._running.pop(query_id, None)
-
-    @contextmanager
-    def slot(self, running: Running, queue: Queue) -> Iterator[None]:
-        """Wait for a slot, and have it inside. Raises TooManyStatementsError, and why the statement was cancelled."""
-        self.enter(running, queue)
-        try:
-            yield
-        finally:
-            self.leave(running.query_id)
+        self.leave(query_id)
 
     def enter(self, running: Running, queue: Queue) -> None:
-        """Wait for a slot. Raises as `slot` does; then there is none to be left."""
+        """Wait for a slot; `remove` releases it. Raises TooManyStatementsError, and why the statement was cancelled."""
         cancellation, query_id = running.origin.cancellation, running.query_id
         running.queue = queue
         cancellation.raise_if_cancelled()
@@ -168,12 +160,10 @@ class RunningStatements:
             self._turns[query_id] = turn
         with cancellation.waiting_for(turn):
             turn.wait()
-        if cancellation.error is not None:
-            self.leave(query_id)
-            cancellation.raise_if_cancelled()
+        cancellation.raise_if_cancelled()
 
     def leave(self, query_id: str) -> None:
-        """The slot, or the place in the line, is for others."""
+        """The slot, or the place in the line, is for others. Does nothing for a statement that has neither."""
         with self._lock:
             self._turns.pop(query_id, None)
             turns = [self._turns.pop(granted) for granted in self._board.leave(query_id)]
@@ -185,6 +175,11 @@ class RunningStatements:
         with self._lock:
             ahead = self._board.ahead()
             return [(running, ahead.get(running.query_id)) for running in self._running.values()]
+
+    def cancellation_of(self, query_id: str) -> Cancellation:
+        """The way to end a statement that is listed."""
+        with self._lock:
+            return self._running[query_id].origin.cancellation
 
     def cancel(self, query_id: str, *, by: str) -> bool:
         """Cancel the statement; False if it is not there. `by` says who wanted it."""

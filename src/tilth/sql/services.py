@@ -43,7 +43,7 @@ from tilth.sql.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.query_log import QueryLog
 from tilth.sql.running import RunningStatements
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
-from tilth.warehouse import TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
 
 class Dispatch(Protocol):
@@ -62,6 +62,10 @@ class Dispatch(Protocol):
     ) -> TaskSpec: ...
 
     def run(self, spec: TaskSpec) -> TaskResult: ...
+
+    def run_until(
+        self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float
+    ) -> TaskResult | Handle: ...
 
     def tasks(self) -> list[TaskInfo]: ...
 
@@ -157,6 +161,8 @@ class Services:
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
+    #: Below which large results wait for their clients; empty: they are collected in memory.
+    results: str = ""
     #: The statements under way.
     running: RunningStatements
     #: How far Spark is with a task, by its id.
@@ -218,6 +224,8 @@ class Call:
     text: str = ""
     #: The secrets that were in it.
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: Whether the caller takes the rows as a stream.
+    streams: bool = False
 
     @property
     def zone_name(self) -> str:

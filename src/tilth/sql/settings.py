@@ -17,7 +17,7 @@ from tilth.base.settings import (
     parse_bool,
     value_of,
 )
-from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
+from tilth.base.units import MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
@@ -31,13 +31,13 @@ from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 MAX_RESULT_BYTES = Setting(
     name="max_result_bytes",
     scope=Scope.SESSION,
-    default=1 * GIB,
+    default=0,
     parse=parse_bytes,
-    check=lambda size: size >= 1,
-    allowed="1 byte and up",
+    check=lambda size: size >= 0,
+    allowed="0 bytes and up",
     unit="bytes",
-    doc="A query whose result is larger fails. More: large results reach the client, and the server holds them in "
-    "memory. Less: the server is safe from a forgotten LIMIT.",
+    doc="A query whose result is larger fails. More: large results reach the client; they are streamed, and wait for "
+    "their client on the node's disk. Less: disk and network are safe from a forgotten LIMIT. 0: no limit.",
 )
 MAX_EXECUTION_TIME = Setting(
     name="max_execution_time",

@@ -109,11 +109,16 @@ class SlotBoard:
         return False
 
     def leave(self, statement: str) -> list[str]:
-        """The statement has ended, or waits no longer. Returns those that have a slot from now on."""
+        """The statement has ended, or waits no longer. Returns those that have a slot from now on.
+
+        Does nothing for a statement that is not here.
+        """
         waited = self._waiting.pop(statement, None)
         if waited is not None:
             queue, path = waited
             self._lines[queue].remove(path)
+            return []
+        if statement not in self._running:
             return []
         queue = self._running.pop(statement)
         granted: list[str] = []

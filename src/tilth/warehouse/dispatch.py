@@ -8,12 +8,12 @@ See also: worker.py for the other side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
 
-from tilth.base.cancel import current
+from tilth.base.cancel import Cancellation, current
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
@@ -40,6 +40,8 @@ class Handle:
         self._dispatcher = dispatcher
         self._ended = threading.Event()
         self._outcome: TaskResult | TilthError | None = None
+        self._lock = threading.Lock()
+        self._acts: list[Callable[[], None]] = []
         self.spec = spec
 
     @property
@@ -49,6 +51,18 @@ class Handle:
     def is_done(self) -> bool:
         """True once it has ended, well or not."""
         return self._ended.is_set()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Waits for the end; True once it has ended, well or not."""
+        return self._clock.wait(self._ended, seconds)
+
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Calls it once the task has ended, on whatever thread."""
+        with self._lock:
+            if not self._ended.is_set():
+                self._acts.append(act)
+                return
+        act()
 
     def wait(self, timeout: float | None = None) -> TaskResult:
         """The result. Raises the error that the task ended with, and TaskStillRunningError after `timeout` seconds."""
@@ -74,9 +88,13 @@ class Handle:
         self._end(TaskCancelledError("the task does not end", task=self.id, table=self.spec.table))
 
     def _end(self, outcome: TaskResult | TilthError) -> None:
-        if self._outcome is None:
-            self._outcome = outcome
-        self._ended.set()
+        with self._lock:
+            if self._outcome is None:
+                self._outcome = outcome
+            self._ended.set()
+            acts, self._acts = self._acts, []
+        for act in acts:
+            act()
 
 
 class Dispatcher:
@@ -172,6 +190,17 @@ class Dispatcher:
         cancellation.raise_if_cancelled()
         handle = self.submit(spec)
         with cancellation.waiting_for(handle):
+            return handle.wait()
+
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
+        """As `run`; but the task itself as soon as `is_enough` says that there is something to be done with it."""
+        cancellation = current.get() or Cancellation()
+        cancellation.raise_if_cancelled()
+        handle = self.submit(spec)
+        with cancellation.waiting_for(handle):
+            while not handle.ends_within(look_seconds):
+                if is_enough():
+                    return handle
             return handle.wait()
 
     def cancel(self, task_id: str) -> None:

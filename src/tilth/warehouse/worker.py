@@ -134,7 +134,8 @@ class EmbeddedWorker:
         if task is None:
             return
         task.cancelled.set()
-        self._cancel_jobs(task)
+        # Whoever asks must not hang when Spark does.
+        threading.Thread(target=self._cancel_jobs, args=(task,), name="tilth-cancel", daemon=True).start()
 
     def _run(self, spec: TaskSpec) -> None:
         with self._lock:
@@ -189,6 +190,9 @@ class EmbeddedWorker:
         except SparkGoneError:
             # Then its jobs are gone too.
             return
+        # Py4j's own errors, of a Java that ends now; the watch tries again.
+        except Exception as error:
+            _log.warning("jobs_not_cancelled", cause_id=task.spec.id, reason=error)
 
     def _watch(self) -> None:
         while not self._clock.wait(self._stopping, _WATCH_SECONDS):

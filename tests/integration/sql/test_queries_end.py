@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 import tilth
-from tilth.client import ServerError
+from tilth.base.errors import TilthError
+from tilth.client import AnswerLostError, ServerError
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
@@ -40,7 +41,7 @@ class Background:
     """A statement on a thread and a connection of its own."""
 
     def __init__(self, node: NodeProcess, text: str) -> None:
-        self.error: ServerError | None = None
+        self.error: TilthError | None = None
         self.seconds = 0.0
         self._connection = tilth.connect(node.url, timeout_seconds=180)
         self._thread = threading.Thread(target=self._run, args=(text,))
@@ -51,7 +52,7 @@ class Background:
         try:
             with self._connection as connection:
                 connection.sql(text)
-        except ServerError as error:
+        except (ServerError, AnswerLostError) as error:
             self.error = error
         self.seconds = time.monotonic() - started
 
@@ -142,4 +143,5 @@ def test_a_node_ends_in_time_whatever_runs(node: NodeProcess) -> None:
     assert not java.is_running()
     for each in endless:
         each.join()
-        assert each.error is None or each.error.code == "NODE_STOPPING"
+        assert each.error is not None
+        assert each.error.code == "NODE_STOPPING"

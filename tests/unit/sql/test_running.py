@@ -49,7 +49,7 @@ def background(act: Callable[[], object]) -> tuple[threading.Thread, list[TilthE
         except TilthError as error:
             errors.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread, errors
 
@@ -104,7 +104,14 @@ def test_a_waiting_statement_is_cancelled_and_the_others_keep_their_order() -> N
     for entry in entries:
         statements.add(entry)
     statements.enter(entries[0], Queue.QUERY)
-    second, errors = background(lambda: statements.enter(entries[1], Queue.QUERY))
+
+    def enter_second() -> None:
+        try:
+            statements.enter(entries[1], Queue.QUERY)
+        finally:
+            statements.remove("q2")
+
+    second, errors = background(enter_second)
     while statements.list()[1][1] is None:
         pass
     third, no_errors = background(lambda: statements.enter(entries[2], Queue.QUERY))
@@ -117,6 +124,7 @@ def test_a_waiting_statement_is_cancelled_and_the_others_keep_their_order() -> N
     assert "by=a test" in str(errors[0])
     statements.leave("q1")
     third.join(10)
+    assert not third.is_alive()
     assert no_errors == []
     statements.leave("q3")
     assert not statements.cancel("q9", by="a test")

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -16,6 +16,9 @@ from tilth.base import logs
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
 from tilth.base.settings import LogSettings, log_settings
 from tilth.client.output import console_of, show_error
+
+if TYPE_CHECKING:
+    from tilth.node import Node
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
 #: How long a stop may take, whatever runs; a crash leaves nothing that the next start does not clean up.
@@ -50,16 +53,17 @@ def serve(
             console.print(Text(f"tilth serves {data} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
             console.print(Text("stopping: running rounds and merges end or are cleaned up at the next start"))
-            _bound_the_stop()
+            _bound_the_stop(node)
     except TilthError as error:
         show_error(console, error)
         raise typer.Exit(1) from error
 
 
-def _bound_the_stop() -> None:
+def _bound_the_stop(node: Node) -> None:
     """End this process soon, also when something in it hangs."""
 
     def leave() -> None:
+        node.kill_spark()
         print("the stop takes too long: the process ends now", file=sys.stderr, flush=True)
         os._exit(1)
 
