@@ -81,6 +81,9 @@ class FakeDispatch:
             raise UnavailableError("no worker is alive")
         return TaskResult(payload=self.answer(spec))
 
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult:
+        return self.run(spec)
+
     def tasks(self) -> list[TaskInfo]:
         return [
             TaskInfo(

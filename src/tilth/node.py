@@ -10,6 +10,7 @@ not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 import threading
@@ -48,20 +49,22 @@ from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
 from tilth.server import bind as bind
-from tilth.sql import Pins, SqlEngine, shown_statement
+from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     WRITE_WAREHOUSE,
     Dispatcher,
     EmbeddedWorker,
+    ProgressWatch,
     WorkerSession,
     warehouse_settings,
 )
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 
 WORKER = "embedded"
-
+#: Tasks of other statements than queries in the warehouse of queries: checks, defaults, keys, INSERT .. SELECT.
+OTHER_TASKS = DEFAULT_SLOTS[Queue.CONTROL] + DEFAULT_SLOTS[Queue.CHANGE] + DEFAULT_SLOTS[Queue.INSERT]
 #: Every setting that `--set` takes.
 NODE_SETTINGS = SettingGroup(
     (
@@ -181,17 +184,25 @@ class Node:
         return [*self._consume.stats(), *self._maintenance.stats()]
 
     def close(self) -> None:
-        """Stops the services, ends running tasks, closes Spark and the store."""
+        """Stops the services, ends running tasks, closes Spark and the store. What does not end in time loses Java:
+        whatever a kill leaves undone, the next start cleans up."""
         self._is_closing.set()
         # A JVM that hangs would keep everybody waiting who has to end a task.
         self._session.keep_ended()
-        too_long = threading.Timer(CLOSE_SECONDS_MAX, self._session.kill_if_alive)
+        too_long = threading.Timer(CLOSE_SECONDS_MAX, self.kill_spark)
         too_long.daemon = True
         too_long.start()
         try:
+            self.engine.cancel_all()
             self._parts.close()
         finally:
             too_long.cancel()
+
+    def kill_spark(self) -> None:
+        """Ends Java at once, for a stop that takes too long."""
+        _log.warning("stop_takes_long", seconds=CLOSE_SECONDS_MAX, then="Java is killed")
+        self._session.keep_ended()
+        self._session.kill_if_alive()
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +250,11 @@ class Node:
             threads=settings.write_slots,
         )
         workers = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
-        self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=settings.slots)
+        slots = settings.slots
+        slots[QUERY_WAREHOUSE] += OTHER_TASKS
+        self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots)
+        self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
+        self._slots = {**DEFAULT_SLOTS, Queue.QUERY: settings.query_slots}
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
         root = str(self._folder / "tables")
@@ -266,6 +281,7 @@ class Node:
 
     def _open_sql(self, given: Mapping[str, str]) -> None:
         root = str(self._folder / "tables")
+        doors = server_settings(_of(SERVER_SETTINGS, given))
         self.engine = SqlEngine(
             self._clock,
             random_id,
@@ -278,6 +294,10 @@ class Node:
             settings=given,
             upper_settings=SERVER_SETTINGS.all,
             memory=MemoryGate(self._maintenance.memory, new_rng()),
+            slots={**self._slots, Queue.INSERT: doors.insert_slots},
+            statements_max=doors.statements_max,
+            progress=self._progress.of,
+            results=str(_emptied(self._folder / "spark" / "results")),
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(
@@ -298,6 +318,7 @@ class Node:
         self._worker.register(TaskKind.MERGE, merge_runner())
         self._worker.register(TaskKind.MUTATE, mutate_runner())
         self._worker.register(TaskKind.DELTA, delta_runner())
+        self._start(self._progress.start, self._progress.stop)
         self._start(self._worker.start, self._worker.stop)
         self._start(self._dispatcher.start, self._dispatcher.stop)
         self._start(self.engine.start, self.engine.stop)
@@ -354,6 +375,13 @@ def _prepared(folder: Path) -> Path:
         hint = "choose a folder that can be made and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
     return folder.resolve()
+
+
+def _emptied(folder: Path) -> Path:
+    """A private folder without what an earlier run has left there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=_PRIVATE)
+    return folder
 
 
 def _close_to_others(folder: Path) -> None:

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tilth.client import AnswerLostError, Connection, ServerUnreachableError, co
 from tilth.model.wire import Health
 from tilth.server import Doors, HttpServer, ServerSettings, build_app
 from tilth.server.serve import PortTakenError
-from tilth.sql import Answer
+from tilth.sql import Answer, Origin
 from tools.node_process import free_port
 
 pytestmark = pytest.mark.acceptance
@@ -113,6 +114,65 @@ def test_health_answers_while_every_statement_is_busy() -> None:
             assert len(rooms.texts) == 3
     finally:
         rooms.may_end.set()
+        server.stop()
+
+
+class LeavingRooms(FakeRooms):
+    """Rooms in which a statement ends when it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = threading.Event()
+        self.cancelled: list[str] = []
+
+    def run(
+        self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
+    ) -> Answer:
+        self.has_begun.set()
+        for _ in range(300):
+            if origin.cancellation.error is not None:
+                self.cancelled.append(str(origin.cancellation.error))
+                break
+            time.sleep(0.05)
+        return super().run(text, database=database, settings=settings, origin=origin)
+
+
+def test_a_client_that_leaves_cancels_its_statement_and_one_that_stays_does_not() -> None:
+    rooms = LeavingRooms()
+    server = started(doors_of(rooms))
+    try:
+        port = int(server.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as leaving:
+            head = f"POST /v1/sql HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 8\r\n\r\nSELECT 1"
+            leaving.sendall(head.encode())
+            assert rooms.has_begun.wait(10)
+            assert rooms.cancelled == []
+        deadline = time.monotonic() + 10
+        while not rooms.texts:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert len(rooms.cancelled) == 1
+        assert "closed the connection" in rooms.cancelled[0]
+    finally:
+        server.stop()
+
+
+def test_bodies_share_a_bound_and_small_statements_pass_beside_them(rooms: FakeRooms) -> None:
+    server = started(doors_of(rooms, ServerSettings(insert_memory=1_000_000)))
+    try:
+        port = int(server.url.rpartition(":")[2])
+        head = f"POST /v1/insert/a/b HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 900000\r\n\r\n{{"
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+            slow.sendall(head.encode())
+            deadline = time.monotonic() + 10
+            refused = httpx.post(f"{server.url}/v1/insert/a/b", content=b"{}" * 200_000, trust_env=False)
+            while refused.status_code != 503:
+                assert time.monotonic() < deadline, refused.text
+                refused = httpx.post(f"{server.url}/v1/insert/a/b", content=b"{}" * 200_000, trust_env=False)
+            assert refused.json()["error"]["code"] == "MEMORY_PRESSURE"
+            assert refused.headers["Retry-After"] == "1"
+            assert httpx.post(f"{server.url}/v1/sql", content=b"KILL QUERY 'q'", trust_env=False).status_code == 200
+    finally:
         server.stop()
 
 

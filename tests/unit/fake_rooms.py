@@ -15,7 +15,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
 from tilth.model.wire import ColumnInfo, Health
 from tilth.server import Doors, ServerSettings
-from tilth.sql import Answer
+from tilth.sql import Answer, Origin
 from tilth.testing.clock import ManualClock
 
 ONE = pa.table({"a": [1]})
@@ -37,15 +37,19 @@ class FakeRooms:
     )
     calls: list[tuple[object, ...]] = field(default_factory=list)
 
-    def run(self, text: str, *, database: str, settings: Mapping[str, str]) -> Answer:
+    def run(
+        self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
+    ) -> Answer:
         return self._answered("run", text, database, dict(settings))
 
     def insert_text(
-        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str]
+        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str], origin: Origin
     ) -> Answer:
         return self._answered("insert_text", database, table, input_format, data, dict(settings))
 
-    def insert_arrow(self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str]) -> Answer:
+    def insert_arrow(
+        self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str], origin: Origin
+    ) -> Answer:
         return self._answered("insert_arrow", database, table, data.to_pylist(), dict(settings))
 
     def pin(

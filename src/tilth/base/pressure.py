@@ -1,14 +1,15 @@
 """Memory against its limits: how likely a write is refused, and the refusal (POLICIES.md 12.1).
 
-Covers: the formula, the gate that writers ask. Does not cover: measuring memory (maintenance/memory.py), freeing it.
-Always holds: below the soft limit nothing is refused, above the hard one everything; a refusal applies nothing and may
-be tried again.
+Covers: the formula, the gate that writers ask, a budget of bytes that requests share. Does not cover: measuring memory
+(maintenance/memory.py), freeing it. Always holds: below the soft limit nothing is refused, above the hard one
+everything; a refusal applies nothing and may be tried again.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilth.base.errors import RetryError
@@ -97,4 +98,68 @@ class MemoryGate:
             used=show_bytes(reading.used),
             limit=show_bytes(reading.hard or 0),
             hint=_HINT,
+        )
+
+
+class MemoryShare:
+    """What one request has reserved of a budget."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.bytes = 0
+
+    def grow_to(self, size: int) -> None:
+        """Reserve so many bytes in all. Raises MemoryPressureError."""
+        if size > self.bytes:
+            self._budget.reserve(size - self.bytes, had=self.bytes)
+            self.bytes = size
+
+
+class MemoryBudget:
+    """Bytes that requests hold together, up to a limit; from any thread."""
+
+    def __init__(self, limit: int, *, free: int, what: str, setting: str) -> None:
+        """Up to `free` bytes a request needs nothing of the budget. `what` the bytes are, for messages."""
+        self.limit = limit
+        self._free = free
+        self._what = what
+        self._setting = setting
+        self._lock = threading.Lock()
+        self._used = 0
+        self._refused = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes that are reserved now."""
+        return self._used
+
+    @property
+    def refused(self) -> int:
+        """Requests that were refused so far."""
+        return self._refused
+
+    @contextmanager
+    def share(self) -> Iterator[MemoryShare]:
+        """What is reserved inside is released at the end."""
+        share = MemoryShare(self)
+        try:
+            yield share
+        finally:
+            with self._lock:
+                self._used -= share.bytes
+
+    def reserve(self, more: int, *, had: int) -> None:
+        """Raises MemoryPressureError, unless the request is small or the only one."""
+        with self._lock:
+            is_alone = self._used == had
+            if had + more <= self._free or is_alone or self._used + more <= self.limit:
+                self._used += more
+                return
+            self._refused += 1
+        raise MemoryPressureError(
+            f"rejecting request: the memory for {self._what} is in use",
+            used=show_bytes(self._used),
+            asked=show_bytes(had + more),
+            limit=show_bytes(self.limit),
+            hint=f"send it again in a moment, or in smaller pieces; the limit is the node's setting {self._setting}",
         )

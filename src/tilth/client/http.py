@@ -17,7 +17,7 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import ErrorKind, TilthError
 from tilth.client.errors import (
     AnswerLostError,
     BadUrlError,
@@ -30,7 +30,7 @@ from tilth.client.far_times import python_values, readable
 from tilth.client.frames import arrow_table
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
-from tilth.model.wire import ErrorAnswer, Health, Summary
+from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
 
 if TYPE_CHECKING:
     import pandas
@@ -93,6 +93,55 @@ class Reply:
     pieces: Iterator[bytes]
 
 
+class Rows:
+    """The rows of an answer that is still coming in, as Arrow batches, once."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reader = pa.ipc.open_stream(_Source(reply.pieces))
+        self._summary = reply.summary
+        self._count = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._reader.schema
+
+    @property
+    def summary(self) -> Summary:
+        """What the statement did; `rows` are those that have come so far."""
+        return msgspec.structs.replace(self._summary, rows=self._count)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader:
+            self._count += batch.num_rows
+            yield batch
+
+
+class _Source(io.RawIOBase):
+    """The pieces of a body as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """So many bytes, unless the body ends before."""
+        parts = [self._left]
+        have = len(self._left)
+        while size < 0 or have < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            parts.append(piece)
+            have += len(piece)
+        data = b"".join(parts)
+        cut = len(data) if size < 0 else size
+        self._left = data[cut:]
+        return data[:cut]
+
+
 class Connection:
     """Talks to one server; may be used by several threads."""
 
@@ -124,11 +173,25 @@ class Connection:
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> Result:
         """Runs one statement. Raises ServerError, ServerUnreachableError naming the address, or AnswerLostError."""
+        with self.stream(text, settings) as rows:
+            table = pa.Table.from_batches(list(rows), rows.schema)
+            return Result(table, rows.summary)
+
+    @contextmanager
+    def stream(self, text: str, settings: Mapping[str, str] | None = None) -> Iterator[Rows]:
+        """Runs one statement; the rows come batch by batch, while the server still computes others:
+
+            with connection.stream("SELECT * FROM t") as rows:
+                for batch in rows: ...
+
+        Leaving early cancels the statement. Raises as `sql` does, also while rows are iterated: then those so far are
+        not the whole result.
+        """
         with self.ask(text, accept=ARROW, settings=settings) as reply:
             if reply.media_type != ARROW:
                 hint = "leave FORMAT out, or use ask()"
                 raise OtherFormatError(media_type=reply.media_type, hint=hint)
-            return Result(table_of(b"".join(reply.pieces)), reply.summary)
+            yield Rows(reply)
 
     @contextmanager
     def ask(self, text: str, *, accept: str, settings: Mapping[str, str] | None = None) -> Iterator[Reply]:
@@ -147,7 +210,31 @@ class Connection:
             media_type = response.headers.get("Content-Type", "").split(";")[0].strip()
             summary = self._summary(response)
             self.settings |= summary.connection_settings
-            yield Reply(media_type=media_type, summary=summary, pieces=response.iter_bytes())
+            yield Reply(media_type=media_type, summary=summary, pieces=self._pieces(response, summary.query_id))
+
+    def _pieces(self, response: httpx.Response, query_id: str) -> Iterator[bytes]:
+        """The body; where the server broke it off, its reason is raised."""
+        try:
+            yield from response.iter_bytes()
+        except httpx.RemoteProtocolError as error:
+            raise self._why_broken(query_id, error) from error
+
+    def _why_broken(self, query_id: str, error: Exception) -> TilthError:
+        hint = "the rows so far are not the whole result; send the query again"
+        lost = AnswerLostError("the answer broke off", url=self.url, query_id=query_id, reason=error, hint=hint)
+        safe_id = query_id.replace("'", "")
+        question = f"SELECT error_code, error FROM system.query_log WHERE query_id = '{safe_id}' AND error IS NOT NULL"
+        try:
+            # A call of its own: asking through `sql` would ask about itself when that breaks off, too.
+            content = self._call("POST", "/v1/sql", content=question.encode(), headers={"Accept": ARROW}).content
+            found = Result(table_of(content), Summary(query_id="", elapsed_ms=0.0, rows=0)).rows
+        except (TilthError, pa.ArrowInvalid):
+            return lost
+        if not found:
+            return lost
+        code, message = found[0]
+        body = ErrorBody(code=code, kind=ErrorKind.INTERNAL.value, message=message, hint=hint, id=query_id)
+        return ServerError(ErrorAnswer(body))
 
     def insert(self, table: str, rows: Any) -> Result:  # Any: an object of one of several libraries
         """Adds rows, columns found by name: an Arrow table, a pandas, Polars or Spark DataFrame, a list of dicts.

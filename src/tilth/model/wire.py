@@ -18,6 +18,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     query_id: str
     elapsed_ms: float
+    #: -1 in the header of an answer whose rows are still to come.
     rows: int
     #: What happened, for statements without rows: `table created: db.t`.
     message: str = ""

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol, TypeVar
 
+import anyio
 import anyio.to_thread
 import msgspec
 import pyarrow as pa
@@ -35,8 +37,11 @@ from starlette.routing import Route
 
 from tilth.base.caller import set_caller
 from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.base.pressure import MemoryBudget, MemoryShare
+from tilth.base.units import KIB
 from tilth.maintenance import ManagerStatus
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
@@ -50,23 +55,28 @@ from tilth.server.errors import (
     RouteNotFoundError,
     error_response,
 )
-from tilth.server.formats import Format, accepted_format, encode, named_format
+from tilth.server.formats import Format, accepted_format, encode, encode_batches, named_format
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
-from tilth.sql import Answer
+from tilth.server.streaming import RowsResponse
+from tilth.sql import Answer, Origin
 
 #: Not a session setting, though it travels like one.
 DATABASE = "database"
 #: Threads for what must answer while statements keep all of theirs busy.
 SHORT_CALLS_MAX = 8
+#: Bodies up to this size are always read: KILL QUERY is one.
+FREE_BODY_BYTES = 64 * KIB
 #: Headers are for short texts; the body of a JSON answer has all of it.
 HEADER_MESSAGE_CHARACTERS_MAX = 2_000
 HEADER_NOTICE_CHARACTERS_MAX = 300
 HEADER_NOTICES_MAX = 10
 QUERY_ID_HEADER = "X-Tilth-Query-Id"
 SUMMARY_HEADER = "X-Tilth-Summary"
+#: The number of rows in that header where nobody knows it yet.
+_ROWS_TO_COME = -1
 #: What a request may call itself, for programs that count.
 METHODS = ("GET", "HEAD", "POST", "DELETE")
 
@@ -78,14 +88,18 @@ T = TypeVar("T")
 class Statements(Protocol):
     """What the doors need of the SQL engine."""
 
-    def run(self, text: str, *, database: str, settings: Mapping[str, str]) -> Answer: ...
+    def run(
+        self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
+    ) -> Answer: ...
 
     def insert_text(
-        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str]
+        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str], origin: Origin
     ) -> Answer:
         """Adds rows in one of the formats of INSERT .. FORMAT."""
 
-    def insert_arrow(self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str]) -> Answer: ...
+    def insert_arrow(
+        self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str], origin: Origin
+    ) -> Answer: ...
 
 
 class Snapshots(Protocol):
@@ -170,7 +184,14 @@ class _Api:
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
-        self._long_calls = CapacityLimiter(doors.settings.statements_max)
+        # The engine has slots for statements and refuses what is too much.
+        self._long_calls = CapacityLimiter(math.inf)
+        self._bodies = MemoryBudget(
+            doors.settings.insert_memory,
+            free=FREE_BODY_BYTES,
+            what="the bodies of requests",
+            setting="server.insert-memory",
+        )
         self._short_calls = CapacityLimiter(SHORT_CALLS_MAX)
 
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
@@ -213,17 +234,21 @@ class _Api:
         answer follows `Accept`, or the statement's `FORMAT` if it has one; the headers `X-Tilth-Query-Id` and
         `X-Tilth-Summary` (JSON in ASCII) come with every form.
         """
-        text = _text(await self._body(request))
         settings = dict(request.query_params)
         database = settings.pop(DATABASE, "default")
         accept = request.headers.get("accept", "")
+        origin = _origin(request)
 
-        def run() -> Response:
-            answer = self._doors.statements.run(text, database=database, settings=settings)
-            form = named_format(answer.output_format) if answer.output_format else accepted_format(accept)
-            return _answered(answer, form)
+        with self._bodies.share() as share:
+            text = _text(await self._body(request, share))
 
-        return await self._run_long(run)
+            def run() -> Response:
+                statements = self._doors.statements
+                answer = statements.run(text, database=database, settings=settings, origin=origin, streams=True)
+                form = named_format(answer.output_format) if answer.output_format else accepted_format(accept)
+                return _answered(answer, form, origin)
+
+            return await self._run_statement(request, origin, run)
 
     async def insert(self, request: Request) -> Response:
         """Adds the rows in the body to a table; they are readable once the answer is there. Small inserts that come at
@@ -235,22 +260,24 @@ class _Api:
         are session settings; `?insertion_label=` is a name for these rows: sent again, they are not stored again.
         """
         settings = dict(request.query_params)
-        body = await self._body(request)
         database, table = request.path_params["database"], request.path_params["table"]
         input_format = _input_format(request.headers.get("content-type", Format.NDJSON))
         accept = request.headers.get("accept", "")
-        statements = self._doors.statements
+        statements, origin = self._doors.statements, _origin(request)
 
-        def run() -> Response:
-            if input_format is None:
-                answer = statements.insert_arrow(database, table, _arrow(body), settings=settings)
-            else:
-                answer = statements.insert_text(
-                    database, table, input_format=input_format, data=body, settings=settings
-                )
-            return _answered(answer, accepted_format(accept))
+        with self._bodies.share() as share:
+            body = await self._body(request, share)
 
-        return await self._run_long(run)
+            def run() -> Response:
+                if input_format is None:
+                    answer = statements.insert_arrow(database, table, _arrow(body), settings=settings, origin=origin)
+                else:
+                    answer = statements.insert_text(
+                        database, table, input_format=input_format, data=body, settings=settings, origin=origin
+                    )
+                return _answered(answer, accepted_format(accept), origin)
+
+            return await self._run_statement(request, origin, run)
 
     async def snapshot(self, request: Request) -> Response:
         """Pins a snapshot for a reader with a Spark session of its own, as `tilth.read` does.
@@ -309,29 +336,55 @@ class _Api:
         """What is served here, as text."""
         return PlainTextResponse(__doc__ or "")
 
-    async def _run_long(self, act: Callable[[], T]) -> T:
-        return await anyio.to_thread.run_sync(act, limiter=self._long_calls)
+    async def _run_statement(self, request: Request, origin: Origin, act: Callable[[], T]) -> T:
+        """Runs it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            origin.cancel("its client, which closed the connection")
+
+        # A group wraps what is raised in it, so nothing is.
+        outcome: list[T] = []
+        failure: Exception | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            try:
+                outcome.append(await anyio.to_thread.run_sync(act, limiter=self._long_calls))
+            except Exception as error:
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return outcome[0]
 
     async def _run_short(self, act: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(act, limiter=self._short_calls)
 
-    async def _body(self, request: Request) -> bytes:
-        """The body; raises BodyTooLargeError as soon as it is known to be too large."""
+    async def _body(self, request: Request, share: MemoryShare) -> bytes:
+        """The body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
         limit = self._doors.settings.body_bytes_max
         told = request.headers.get("content-length", "0")
         if told.isdecimal() and int(told) > limit:
             raise _too_large(int(told), limit)
+        share.grow_to(int(told) if told.isdecimal() else 0)
         body = bytearray()
         async for piece in request.stream():
             body += piece
             if len(body) > limit:
                 raise _too_large(len(body), limit)
+            share.grow_to(len(body))
         return bytes(body)
 
 
 def _healthy(health: Health) -> Response:
     status = 200 if health.status == "ok" else 503
     return Response(msgspec.json.encode(health), status_code=status, media_type="application/json")
+
+
+def _origin(request: Request) -> Origin:
+    client = request.client
+    return Origin(client.host, str(client.port)) if client is not None else Origin()
 
 
 def _number(request: Request, name: str, what: str) -> int | None:
@@ -346,12 +399,27 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
-def _answered(answer: Answer, form: Format) -> Response:
+def _answered(answer: Answer, form: Format, origin: Origin) -> Response:
     """The first piece is made here, so that an error in it still becomes an answer of its own."""
+    stream = answer.stream
     summary = answer.summary()
+    if stream is not None:
+        summary = msgspec.structs.replace(summary, rows=_ROWS_TO_COME)
+    headers = {QUERY_ID_HEADER: answer.query_id, SUMMARY_HEADER: _header(summary)}
+    if stream is not None:
+
+        def at_the_end() -> Summary:
+            return msgspec.structs.replace(summary, rows=stream.rows)
+
+        try:
+            pieces = encode_batches(stream.schema, stream, answer.columns, at_the_end, form)
+            first = next(pieces, b"")
+        except Exception as error:
+            stream.close(error if isinstance(error, TilthError) else None)
+            raise
+        return RowsResponse(first, pieces, stream, origin, media_type=form.value, headers=headers)
     pieces = encode(answer.table, answer.columns, summary, form)
     first = next(pieces, b"")
-    headers = {QUERY_ID_HEADER: answer.query_id, SUMMARY_HEADER: _header(summary)}
     return StreamingResponse(_joined(first, pieces), media_type=form.value, headers=headers)
 
 

@@ -8,7 +8,7 @@ string is `""`, nested values are JSON text, NaN and infinities `nan`, `inf`, `-
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import assert_never
 
@@ -72,55 +72,69 @@ def accepted_format(accept: str) -> Format:
 
 def encode(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary, form: Format) -> Iterator[bytes]:
     """Yields the body of the answer, piece by piece."""
+    return encode_batches(table.schema, table.to_batches(), columns, lambda: summary, form)
+
+
+def encode_batches(
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    columns: Sequence[ColumnInfo],
+    summary: Callable[[], Summary],
+    form: Format,
+) -> Iterator[bytes]:
+    """The same of rows that come batch by batch. `summary` is asked when all rows have been written."""
+    pieces = (batch.slice(at, ROWS_PER_PIECE) for batch in batches for at in range(0, batch.num_rows, ROWS_PER_PIECE))
     match form:
         case Format.JSON:
-            return _as_json(table, columns, summary)
+            return _as_json(pieces, columns, summary)
         case Format.NDJSON:
-            return _as_ndjson(table)
+            return _as_ndjson(schema, pieces)
         case Format.CSV:
-            return _as_csv(table, has_names=True)
+            return _as_csv(schema, pieces, has_names=True)
         case Format.CSV_WITHOUT_NAMES:
-            return _as_csv(table, has_names=False)
+            return _as_csv(schema, pieces, has_names=False)
         case Format.ARROW:
-            return _as_arrow(table)
+            return _as_arrow(schema, pieces)
     assert_never(form)
 
 
-def _as_json(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary) -> Iterator[bytes]:
+def _as_json(
+    batches: Iterable[pa.RecordBatch], columns: Sequence[ColumnInfo], summary: Callable[[], Summary]
+) -> Iterator[bytes]:
     yield b'{"columns":' + _json.encode(columns) + b',"rows":['
     separator = b""
-    for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+    for batch in batches:
         rows = list(zip(*map(json_cells, batch.columns), strict=True))
         if rows:
             yield separator + _json.encode(rows)[1:-1]
             separator = b","
-    yield b'],"summary":' + _json.encode(summary) + b"}"
+    yield b'],"summary":' + _json.encode(summary()) + b"}"
 
 
-def _as_ndjson(table: pa.Table) -> Iterator[bytes]:
-    names = unique_names(table.column_names)
-    for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+def _as_ndjson(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    names = unique_names(schema.names)
+    for batch in batches:
         rows = zip(*map(json_cells, batch.columns), strict=True)
         yield _json.encode_lines([dict(zip(names, row, strict=True)) for row in rows])
 
 
-def _as_csv(table: pa.Table, *, has_names: bool) -> Iterator[bytes]:
-    if not table.num_columns:
+def _as_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, has_names: bool) -> Iterator[bytes]:
+    if not schema.names:
         return
     sink = io.BytesIO()
-    empty = _flat(pa.RecordBatch.from_pylist([], schema=table.schema))
+    empty = _flat(pa.RecordBatch.from_pylist([], schema=schema))
     options = csv.WriteOptions(include_header=has_names, null_string="\\N", eol="\n")
     with csv.CSVWriter(sink, empty.schema, write_options=options) as writer:
-        for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+        for batch in batches:
             writer.write_batch(_flat(batch))
             yield _taken(sink)
     yield _taken(sink)
 
 
-def _as_arrow(table: pa.Table) -> Iterator[bytes]:
+def _as_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        for batch in table.to_batches(max_chunksize=ROWS_PER_PIECE):
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
             writer.write_batch(batch)
             yield _taken(sink)
     yield _taken(sink)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tilth.base.settings import Scope, Setting, SettingGroup, value_of
-from tilth.base.units import KIB, MIB, parse_bytes
+from tilth.base.units import GIB, KIB, MIB, parse_bytes
+from tilth.sql import DEFAULT_SLOTS, Queue
+from tilth.sql import STATEMENTS_MAX as WAITING_MAX
 
 BODY_BYTES_MAX = Setting(
     name="server.body-max",
@@ -24,14 +26,37 @@ BODY_BYTES_MAX = Setting(
 STATEMENTS_MAX = Setting(
     name="server.statements-max",
     scope=Scope.NODE,
-    default=64,
+    default=WAITING_MAX,
     parse=int,
     check=lambda count: 1 <= count <= 10_000,
     allowed="1 to 10000",
     unit="statements",
-    doc="Statements and inserts over HTTP that run at once; others wait for their turn. More: more clients are served "
-    "side by side, each with a thread and its result in memory. Fewer: less memory under load. Health, metrics and "
-    "readers never wait for them.",
+    doc="Statements that may wait for a slot, of queries, of INSERTs and of the other kinds each; further ones are "
+    "refused with TOO_MANY_STATEMENTS and a hint to try again. More: more clients wait instead, each with a thread. "
+    "Fewer: clients learn sooner that the node is busy.",
+)
+INSERT_SLOTS = Setting(
+    name="server.insert-slots",
+    scope=Scope.NODE,
+    default=DEFAULT_SLOTS[Queue.INSERT],
+    parse=int,
+    check=lambda count: 1 <= count <= 10_000,
+    allowed="1 to 10000",
+    unit="statements",
+    doc="INSERTs of rows that run at once; queries, INSERT .. SELECT and other statements have slots of their own. "
+    "More: more small INSERTs share a commit. Fewer: less memory for their rows.",
+)
+INSERT_MEMORY = Setting(
+    name="server.insert-memory",
+    scope=Scope.NODE,
+    default=1 * GIB,
+    parse=parse_bytes,
+    check=lambda size: size >= 1 * MIB,
+    allowed="1 MiB and up",
+    unit="bytes",
+    doc="What the bodies of requests may hold together while they are read and stored; further requests are refused "
+    "with MEMORY_PRESSURE and a hint to try again, those of 64 KiB and less never. Parsed rows take more than that. "
+    "More: more large INSERTs at once. Less: the node is safe from many of them.",
 )
 
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -84,7 +109,7 @@ ALLOWED_ORIGINS: Setting[tuple[str, ...]] = Setting(
 )
 
 #: The settings of this room.
-SETTINGS = SettingGroup((BODY_BYTES_MAX, STATEMENTS_MAX, ALLOWED_HOSTS, ALLOWED_ORIGINS))
+SETTINGS = SettingGroup((BODY_BYTES_MAX, STATEMENTS_MAX, INSERT_SLOTS, INSERT_MEMORY, ALLOWED_HOSTS, ALLOWED_ORIGINS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +118,8 @@ class ServerSettings:
 
     body_bytes_max: int = BODY_BYTES_MAX.default
     statements_max: int = STATEMENTS_MAX.default
+    insert_slots: int = INSERT_SLOTS.default
+    insert_memory: int = INSERT_MEMORY.default
     allowed_hosts: tuple[str, ...] = ()
     #: As browsers write them.
     allowed_origins: tuple[str, ...] = ()
@@ -104,6 +131,8 @@ def server_settings(given: Mapping[str, str]) -> ServerSettings:
     return ServerSettings(
         body_bytes_max=value_of(values, BODY_BYTES_MAX),
         statements_max=value_of(values, STATEMENTS_MAX),
+        insert_slots=value_of(values, INSERT_SLOTS),
+        insert_memory=value_of(values, INSERT_MEMORY),
         allowed_hosts=value_of(values, ALLOWED_HOSTS),
         allowed_origins=value_of(values, ALLOWED_ORIGINS),
     )

@@ -26,12 +26,17 @@ from tilth.sql.insert_groups import InsertStats
 from tilth.sql.pins import Pins
 from tilth.sql.protocol import QueryCalls
 from tilth.sql.redact import shown_statement
+from tilth.sql.results.stream import RowStream
+from tilth.sql.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin
 from tilth.sql.settings import SESSION_SETTINGS, all_settings
+from tilth.sql.slots import Queue
 from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 
 __all__ = [
+    "DEFAULT_SLOTS",
     "OUTPUT_FORMATS",
     "SESSION_SETTINGS",
+    "STATEMENTS_MAX",
     "SYSTEM_TABLES",
     "Answer",
     "BadDefinitionError",
@@ -39,11 +44,14 @@ __all__ = [
     "BadValueError",
     "InsertStats",
     "InsertTooLargeError",
+    "Origin",
     "Pins",
     "QueryCalls",
     "QueryFailedError",
+    "Queue",
     "ReadOnlyError",
     "ResultTooLargeError",
+    "RowStream",
     "SqlEngine",
     "Statement",
     "SystemTable",

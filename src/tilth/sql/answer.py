@@ -12,6 +12,7 @@ from tilth.base.errors import TilthError
 from tilth.model.types import spark_name
 from tilth.model.wire import ColumnInfo, Summary
 from tilth.sql.protocol import COLUMNS_KEY
+from tilth.sql.results.stream import RowStream
 from tilth.storage import type_from_arrow
 
 
@@ -23,6 +24,8 @@ class Answer:
     #: Empty for statements without rows.
     columns: list[ColumnInfo]
     table: pa.Table
+    #: The rows of a large result, in the place of the table's; iterate or close it.
+    stream: RowStream | None = None
     #: What happened, for statements without rows: `table created: db.t`.
     message: str = ""
     #: What of the statement was accepted and has no effect, or was read as something else.
@@ -55,6 +58,8 @@ class Outcome:
     """What one statement's function returns; the engine makes an Answer of it."""
 
     table: pa.Table = field(default_factory=lambda: pa.table({}))
+    #: The rows of a large result, in the place of the table's.
+    stream: RowStream | None = None
     message: str = ""
     rows_written: int = 0
     parts_read: int = 0
@@ -69,12 +74,12 @@ def done(message: str, *, rows_written: int = 0) -> Outcome:
     return Outcome(message=message, rows_written=rows_written)
 
 
-def columns_of(table: pa.Table) -> list[ColumnInfo]:
+def columns_of(schema: pa.Schema) -> list[ColumnInfo]:
     """Names and types in Spark's words: what the query told, or what the Arrow types say."""
-    told = (table.schema.metadata or {}).get(COLUMNS_KEY)
+    told = (schema.metadata or {}).get(COLUMNS_KEY)
     if told is not None:
         return msgspec.json.decode(told, type=list[ColumnInfo])
-    return [ColumnInfo(field.name, _type_name(field.type)) for field in table.schema]
+    return [ColumnInfo(field.name, _type_name(field.type)) for field in schema]
 
 
 def _type_name(arrow: pa.DataType) -> str:

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 import pyarrow as pa
 
+from tilth.base.cancel import working_under
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.full import full_error
@@ -30,6 +31,7 @@ from tilth.sql import (
     explain,
     inserts,
     kill_mutation,
+    kill_query,
     queries,
     show,
     system,
@@ -56,6 +58,7 @@ from tilth.sql.grammar import (
     InsertQuery,
     InsertValues,
     KillMutation,
+    KillQuery,
     Name,
     NothingToDo,
     OptimizeTable,
@@ -68,6 +71,7 @@ from tilth.sql.grammar import (
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
+    ShowProcesses,
     ShowSettings,
     ShowTables,
     Statement,
@@ -83,11 +87,16 @@ from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.redact import Redacted, redacted
+from tilth.sql.results.stream import RowStream
+from tilth.sql.running import STATEMENTS_MAX, Origin, Running, RunningStatements
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings, settings_without_effect
+from tilth.sql.slots import Queue
 from tilth.sql.spark_errors import nested_too_deep
+from tilth.sql.system_lane import system_tables_of
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.words import named_settings
+from tilth.warehouse import TaskProgress
 
 #: What a user may write behind a query's FORMAT, in lower case; the doors write them.
 OUTPUT_FORMATS = frozenset(
@@ -95,6 +104,25 @@ OUTPUT_FORMATS = frozenset(
 )
 
 _WithSettings = Query | InsertValues | InsertQuery | InsertData | AlterTable | DeleteRows | UpdateRows | CreateView
+
+#: What shows and ends statements must not wait for them.
+_WATCHES = (
+    KillQuery
+    | KillMutation
+    | ShowProcesses
+    | ShowPartitions
+    | ShowFunctions
+    | SetSettings
+    | NothingToDo
+    | ShowDatabases
+    | ShowTables
+    | ShowSettings
+    | ShowCreate
+    | Describe
+    | ExistsTable
+    | UseDatabase
+    | ExplainGc
+)
 
 _log = Log("sql")
 
@@ -116,11 +144,17 @@ class SqlEngine:
         settings: Mapping[str, str] | None = None,
         upper_settings: Iterable[Setting[Any]] = (),
         memory: MemoryGate | None = None,
+        slots: Mapping[Queue, int] | None = None,
+        statements_max: int = STATEMENTS_MAX,
+        progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress(),
+        results: str = "",
     ) -> None:
         """`root`: below which the tables' folders are; `settings`: the node's, as given.
 
         `upper_settings`: those of rooms above this one, to be shown beside the others; `memory` refuses writes when
-        there is little left, none: memory is never scarce.
+        there is little left, none: memory is never scarce. `slots`: statements at once of each queue, beside which
+        `statements_max` may wait. `progress`: how far Spark is with a task, by its id.
+        `results`: the folder, which is there, for large results on their way to clients; empty: none are streamed.
         """
         self._clock = clock
         #: The worker's runners of queries and inserts ask here.
@@ -148,16 +182,25 @@ class SqlEngine:
             node_settings=dict(settings or {}),
             upper_settings=tuple(upper_settings),
             query_log=QueryLog(),
+            running=RunningStatements(clock, slots=slots, statements_max=statements_max),
+            progress=progress,
+            results=results,
         )
 
     def start(self) -> None:
-        """Begins to renew the reader leases of running queries."""
+        """Begins to renew the reader leases of running queries, and to check time limits."""
         self.desk.start()
+        self._services.running.start()
 
     def stop(self) -> None:
         """Inserts that wait for their group are stored and answered; others are refused from now on."""
+        self._services.running.stop()
         self._services.groups.stop()
         self.desk.stop()
+
+    def cancel_all(self) -> None:
+        """The node stops: every statement ends with an error, now and from now on."""
+        self._services.running.cancel_all()
 
     def insert_stats(self) -> InsertStats:
         """What became of INSERTs since the start."""
@@ -167,8 +210,17 @@ class SqlEngine:
         """Of statements that run."""
         return self._services.open_txns.ids()
 
-    def run(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Answer:
-        """Runs one statement; raises TilthErrors."""
+    def run(
+        self,
+        text: str,
+        *,
+        database: str = "default",
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
+        streams: bool = False,
+    ) -> Answer:
+        """Runs one statement; raises TilthErrors. `streams`: the caller takes the rows of a large result as a stream,
+        and closes it; otherwise they are collected."""
 
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
@@ -176,51 +228,79 @@ class SqlEngine:
             given = dict(settings or {})
             if isinstance(statement, _WithSettings):
                 given |= dict(statement.settings)
-            running.kind = type(statement).__name__
+            running.entry.kind = type(statement).__name__
             if isinstance(statement, Query):
                 running.output_format = _known_format(statement.format)
-            call = _call(running, database, given)
+            call = _call(running, database, given, streams=streams)
+            self._services.running.enter(running.entry, queue_of(statement, database))
             with dialect.reading(statement, call.settings.dialect) as (statement, read_as):
                 outcome = perform(self._services, call, statement)
             ignored = settings_without_effect(named_settings(statement))
             return replace(outcome, notices=(*outcome.notices, *notices, *read_as, *ignored))
 
-        return self._logged(text, database, act)
+        return self._logged(text, database, act, origin)
 
     def insert_text(
-        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str] | None = None
+        self,
+        database: str,
+        table: str,
+        *,
+        input_format: str,
+        data: bytes,
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
     ) -> Answer:
         """Stores rows given as text, as INSERT .. FORMAT does."""
 
         def act(running: _Running) -> Outcome:
-            running.kind = "InsertData"
+            running.entry.kind = "InsertData"
+            call = _call(running, database, settings or {})
+            self._services.running.enter(running.entry, Queue.INSERT)
             statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
-            return inserts.insert_data(self._services, _call(running, database, settings or {}), statement)
+            return inserts.insert_data(self._services, call, statement)
 
-        return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act)
+        return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin)
 
     def insert_arrow(
-        self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str] | None = None
+        self,
+        database: str,
+        table: str,
+        data: pa.Table,
+        *,
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
     ) -> Answer:
         """Stores rows given as Arrow; columns are found by name."""
 
         def act(running: _Running) -> Outcome:
-            running.kind = "InsertArrow"
+            running.entry.kind = "InsertArrow"
             call = _call(running, database, settings or {})
+            self._services.running.enter(running.entry, Queue.INSERT)
             target = table_of(self._services, call, Name(database, table), what="INSERT")
             return inserts.store_named(self._services, call, target, data)
 
-        return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act)
+        return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
 
-    def _logged(self, text: str, database: str, act: Callable[[_Running], Outcome]) -> Answer:
+    def _logged(
+        self, text: str, database: str, act: Callable[[_Running], Outcome], origin: Origin | None = None
+    ) -> Answer:
         """Runs it and writes a line of the query log, whatever comes of it. Log and errors are redacted."""
         shown = redacted(text)
         hide_in_lines(shown.secrets)
-        running = _Running(self._services.ids(), shown)
-        started, started_ms = self._clock.monotonic(), self._clock.now_ms()
+        entry = Running(
+            query_id=self._services.ids(),
+            text=shown.text[:TEXT_LENGTH_MAX],
+            database=database,
+            origin=origin or Origin(),
+            started_ms=self._clock.now_ms(),
+            started=self._clock.monotonic(),
+        )
+        running = _Running(entry, shown)
         outcome, error = Outcome(), None
+        self._services.running.add(entry)
         try:
-            outcome = act(running)
+            with working_under(entry.origin.cancellation):
+                outcome = act(running)
         except TilthError as refused:
             shown.hide_in(refused)
             error = full_error(refused, folder=self._services.root) or refused
@@ -239,60 +319,96 @@ class SqlEngine:
                 raise TilthError(message, error=type(defect).__name__) from None
             raise
         finally:
-            elapsed_ms = round((self._clock.monotonic() - started) * 1000, 3)
-            event = QueryEvent(
-                query_id=running.query_id,
-                kind=running.kind,
-                text=shown.text[:TEXT_LENGTH_MAX],
-                database=database,
-                started_ms=started_ms,
-                elapsed_ms=elapsed_ms,
-                rows=outcome.table.num_rows,
-                rows_written=outcome.rows_written,
-                result_bytes=outcome.table.nbytes,
-                parts_read=outcome.parts_read,
-                parts_pruned=outcome.parts_pruned,
-                error_code=error.code if error is not None else "",
-                error=str(error) if error is not None else "",
-            )
-            self._services.query_log.add(event)
-            _log.debug(
-                "statement_done", cause_id=running.query_id, kind=running.kind, ms=elapsed_ms, error=event.error_code
-            )
+            if outcome.stream is None:
+                self._finish(running, outcome, outcome.table.num_rows, outcome.table.nbytes, error)
         return Answer(
-            query_id=running.query_id,
-            columns=columns_of(outcome.table),
+            query_id=entry.query_id,
+            columns=columns_of((outcome.stream or outcome.table).schema),
             table=outcome.table,
+            stream=self._finished_by_its_end(running, outcome) if outcome.stream is not None else None,
             message=outcome.message,
             notices=outcome.notices,
             connection_settings=outcome.connection_settings,
             output_format=running.output_format,
-            elapsed_ms=elapsed_ms,
+            elapsed_ms=self._elapsed_ms(entry),
             rows_written=outcome.rows_written,
             parts_read=outcome.parts_read,
             parts_pruned=outcome.parts_pruned,
         )
+
+    def _finished_by_its_end(self, running: _Running, outcome: Outcome) -> RowStream:
+        """The statement goes on until its rows have been taken."""
+        inner = outcome.stream
+        assert inner is not None
+
+        def close(rows: int, size: int, error: TilthError | None) -> None:
+            inner.close(error)
+            if error is not None:
+                running.shown.hide_in(error)
+            self._finish(running, outcome, rows, size, error)
+
+        return RowStream(inner.schema, iter(inner), close)
+
+    def _finish(self, running: _Running, outcome: Outcome, rows: int, size: int, error: TilthError | None) -> None:
+        """Release what the statement has, and write a line of the query log."""
+        entry = running.entry
+        self._services.running.remove(entry.query_id)
+        event = QueryEvent(
+            query_id=entry.query_id,
+            kind=entry.kind,
+            text=entry.text,
+            database=entry.database,
+            started_ms=entry.started_ms,
+            elapsed_ms=self._elapsed_ms(entry),
+            rows=rows,
+            rows_written=outcome.rows_written,
+            result_bytes=size,
+            parts_read=outcome.parts_read,
+            parts_pruned=outcome.parts_pruned,
+            error_code=error.code if error is not None else "",
+            error=str(error) if error is not None else "",
+        )
+        self._services.query_log.add(event)
+        _log.debug(
+            "statement_done", cause_id=entry.query_id, kind=entry.kind, ms=event.elapsed_ms, error=event.error_code
+        )
+
+    def _elapsed_ms(self, entry: Running) -> float:
+        return round((self._clock.monotonic() - entry.started) * 1000, 3)
 
 
 @dataclass(slots=True)
 class _Running:
     """What is known of a statement so far."""
 
-    query_id: str
+    entry: Running
     shown: Redacted
-    #: Empty until it has been read.
-    kind: str = ""
     output_format: str | None = None
 
 
-def _call(running: _Running, database: str, given: Mapping[str, str]) -> Call:
+def _call(running: _Running, database: str, given: Mapping[str, str], *, streams: bool = False) -> Call:
+    settings = session_settings(given)
+    running.entry.seconds_max = settings.max_execution_time
     return Call(
-        query_id=running.query_id,
+        query_id=running.entry.query_id,
         database=database,
-        settings=session_settings(given),
+        settings=settings,
         text=running.shown.text,
         secrets=running.shown.secrets,
+        streams=streams,
     )
+
+
+def queue_of(statement: Statement, database: str) -> Queue:
+    """Whose slots the statement takes."""
+    match statement:
+        case Query():
+            return Queue.WATCH if system_tables_of(statement.text, database) is not None else Queue.QUERY
+        case InsertQuery() | DeleteRows() | UpdateRows():
+            return Queue.CHANGE
+        case InsertValues() | InsertData():
+            return Queue.INSERT
+    return Queue.WATCH if isinstance(statement, _WATCHES) else Queue.CONTROL
 
 
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:
@@ -326,7 +442,15 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return ddl.rename_table(services, call, statement)
         case AlterTable():
             return alter.alter_table(services, call, statement)
-        case ShowDatabases() | ShowTables() | ShowSettings() | ShowCreate() | Describe() | ExistsTable():
+        case (
+            ShowDatabases()
+            | ShowTables()
+            | ShowSettings()
+            | ShowProcesses()
+            | ShowCreate()
+            | Describe()
+            | ExistsTable()
+        ):
             return show.show(services, call, statement)
         case ShowPartitions() | ShowFunctions():
             return show.show_more(services, call, statement)
@@ -346,6 +470,8 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return changes.change_rows(services, call, statement)
         case KillMutation():
             return kill_mutation.kill_mutations(services, call, statement)
+        case KillQuery():
+            return kill_query.kill_queries(services, call, statement)
         case ExplainMerge():
             return system.explain_merge(services, call, statement)
         case ExplainGc():

@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from tilth.base.cancel import working_under
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.logs import Log
@@ -219,7 +220,9 @@ class InsertGroups(Generic[T]):
                 self._gather(table)
             finally:
                 group = self._take(table)
-            error = self._stored(group)
+            # The rows are those of others too: when the leader's statement is cancelled, the group's work goes on.
+            with working_under(None):
+                error = self._stored(group)
         finally:
             self._answer(table, group, error)
 

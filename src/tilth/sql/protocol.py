@@ -50,13 +50,16 @@ AsOf = AtVersion | AtTime
 
 
 class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
-    """Runs a query; the result's payload is an Arrow stream."""
+    """Runs a query; the result's payload is an Arrow stream, or empty for a large result, which comes as files."""
 
     query_id: str
     text: str
     #: `spark.sql.*` properties of the session.
     spark: dict[str, str]
+    #: 0: no limit.
     result_bytes_max: int
+    #: Where a large result is written as files (results/files.py); empty: it is collected, however large it is.
+    folder: str = ""
 
 
 class NamesTask(msgspec.Struct, frozen=True, kw_only=True, tag="names"):

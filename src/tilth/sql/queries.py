@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+
 import msgspec
 import pyarrow as pa
 
-from tilth.base.errors import UnavailableError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import SchemaChangedError
 from tilth.model.task import TaskKind
@@ -13,10 +17,12 @@ from tilth.sql.answer import Outcome
 from tilth.sql.errors import BadQueryError
 from tilth.sql.grammar import Query
 from tilth.sql.protocol import QueryTask, WorkerTask
+from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema
+from tilth.sql.results.stream import RowStream
 from tilth.sql.services import Call, Services
 from tilth.sql.system_lane import NotForThisLaneError, answer_from_system, system_tables_of
 from tilth.sql.system_tables import find_system_table
-from tilth.warehouse import QUERY_WAREHOUSE
+from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult
 
 #: Each ALTER of columns may hit a query once between two of its steps.
 TRIES_MAX = 5
@@ -53,20 +59,68 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
 
 
 def _asked(services: Services, call: Call, text: str) -> Outcome:
+    folder = Path(services.results, call.query_id) if call.streams and services.results else None
     task = QueryTask(
         query_id=call.query_id,
         text=text,
         spark=dict(call.settings.spark),
         result_bytes_max=call.settings.max_result_bytes,
+        folder=str(folder) if folder is not None else "",
     )
     spec = services.dispatcher.new_spec(
         TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
     )
-    with services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts) as query:
-        result = services.dispatcher.run(spec)
+    with ExitStack() as stack:
+        query = stack.enter_context(
+            services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts)
+        )
+        if folder is None:
+            result: TaskResult | Handle = services.dispatcher.run(spec)
+        else:
+            folder.mkdir(mode=0o700)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            result = services.dispatcher.run_until(spec, lambda: has_schema(folder), look_seconds=LOOK_SECONDS)
+        if folder is not None and (isinstance(result, Handle) or not result.payload):
+            schema = read_schema(folder)
+            stream = _streamed(services, call, folder, result, schema, stack.pop_all())
+            return Outcome(stream=stream, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+    assert isinstance(result, TaskResult)
     with pa.ipc.open_stream(result.payload) as reader:
         table = reader.read_all()
     return Outcome(table=table, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+
+
+def _streamed(
+    services: Services, call: Call, folder: Path, result: TaskResult | Handle, schema: pa.Schema, stack: ExitStack
+) -> RowStream:
+    """The rows of a task that writes them to files, or has done so. The end of the stream ends the task and closes the
+    stack, with the query's leases and its folder."""
+    cancellation = services.running.cancellation_of(call.query_id)
+    handle = result if isinstance(result, Handle) else None
+    if handle is not None:
+        cancellation.hand_over(handle)
+        # Rows that wait for their client take no slot.
+        handle.when_ended(lambda: services.running.leave(call.query_id))
+
+    def wait(seconds: float) -> bool:
+        return handle is None or handle.ends_within(seconds)
+
+    def check() -> None:
+        cancellation.raise_if_cancelled()
+        if handle is not None and handle.is_done():
+            handle.wait()
+
+    def close(rows: int, size: int, error: TilthError | None) -> None:
+        cancellation.hand_over(None)
+        if handle is not None:
+            handle.cancel()
+            # Spark may still be writing into the folder.
+            handle.when_ended(stack.close)
+        else:
+            stack.close()
+
+    batches = follow(folder, wait, check, bytes_max=call.settings.max_result_bytes)
+    return RowStream(schema, batches, close)
 
 
 def ask_worker(services: Services, task: WorkerTask) -> bytes:

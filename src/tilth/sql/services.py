@@ -5,7 +5,7 @@ Covers: the services and what belongs to one call. Does not cover: who makes the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
@@ -42,8 +42,9 @@ from tilth.sql.grammar import Name
 from tilth.sql.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.open_txns import OpenTxns
 from tilth.sql.query_log import QueryLog
+from tilth.sql.running import RunningStatements
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
-from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
 
 class Dispatch(Protocol):
@@ -62,6 +63,10 @@ class Dispatch(Protocol):
     ) -> TaskSpec: ...
 
     def run(self, spec: TaskSpec) -> TaskResult: ...
+
+    def run_until(
+        self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float
+    ) -> TaskResult | Handle: ...
 
     def tasks(self) -> list[TaskInfo]: ...
 
@@ -159,6 +164,12 @@ class Services:
     query_log: QueryLog = field(default_factory=QueryLog)
     #: Of statements that run.
     open_txns: OpenTxns = field(default_factory=OpenTxns)
+    #: Below which large results wait for their clients; empty: they are collected in memory.
+    results: str = ""
+    #: The statements under way.
+    running: RunningStatements
+    #: How far Spark is with a task, by its id.
+    progress: Callable[[str], TaskProgress]
 
     def record(
         self,
@@ -216,6 +227,8 @@ class Call:
     text: str = ""
     #: The secrets that were in it.
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: Whether the caller takes the rows as a stream.
+    streams: bool = False
 
     @property
     def zone_name(self) -> str:

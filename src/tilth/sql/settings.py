@@ -17,7 +17,7 @@ from tilth.base.settings import (
     parse_bool,
     value_of,
 )
-from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
+from tilth.base.units import MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
@@ -31,13 +31,25 @@ from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 MAX_RESULT_BYTES = Setting(
     name="max_result_bytes",
     scope=Scope.SESSION,
-    default=1 * GIB,
+    default=0,
     parse=parse_bytes,
-    check=lambda size: size >= 1,
-    allowed="1 byte and up",
+    check=lambda size: size >= 0,
+    allowed="0 bytes and up",
     unit="bytes",
-    doc="A query whose result is larger fails. More: large results reach the client, and the server holds them in "
-    "memory. Less: the server is safe from a forgotten LIMIT.",
+    doc="A query whose result is larger fails. More: large results reach the client; they are streamed, and wait for "
+    "their client on the node's disk. Less: disk and network are safe from a forgotten LIMIT. 0: no limit.",
+)
+MAX_EXECUTION_TIME = Setting(
+    name="max_execution_time",
+    scope=Scope.SESSION,
+    default=3600.0,
+    parse=parse_seconds,
+    check=lambda seconds: seconds >= 0,
+    allowed="0 and up",
+    unit="seconds",
+    doc="A statement that takes longer, waiting included, is cancelled: its Spark jobs end, it fails with "
+    "TIMEOUT_EXCEEDED, and nothing of it is applied. More: long reports and loads finish. Less: a query that was a "
+    "mistake leaves the machine sooner. 0: no limit.",
 )
 MAX_INSERT_BYTES = Setting(
     name="max_insert_bytes",
@@ -256,6 +268,7 @@ def _plain(name: str) -> str:
 SESSION_SETTINGS = _KnownGroup(
     (
         MAX_RESULT_BYTES,
+        MAX_EXECUTION_TIME,
         MAX_INSERT_BYTES,
         MAX_INSERT_TASKS,
         PRUNE_PARTS,
@@ -343,6 +356,7 @@ class SessionSettings:
     """The settings of one statement."""
 
     max_result_bytes: int = MAX_RESULT_BYTES.default
+    max_execution_time: float = MAX_EXECUTION_TIME.default
     max_insert_bytes: int = MAX_INSERT_BYTES.default
     max_insert_tasks: int = MAX_INSERT_TASKS.default
     prune_parts: bool = PRUNE_PARTS.default
@@ -370,6 +384,7 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
     values = SESSION_SETTINGS.read({name: text for name, text in given.items() if name not in spark})
     return SessionSettings(
         max_result_bytes=value_of(values, MAX_RESULT_BYTES),
+        max_execution_time=value_of(values, MAX_EXECUTION_TIME),
         max_insert_bytes=value_of(values, MAX_INSERT_BYTES),
         max_insert_tasks=value_of(values, MAX_INSERT_TASKS),
         prune_parts=value_of(values, PRUNE_PARTS),

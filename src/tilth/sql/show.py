@@ -21,6 +21,7 @@ from tilth.sql.grammar import (
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
+    ShowProcesses,
     ShowSettings,
     ShowTables,
 )
@@ -30,11 +31,14 @@ from tilth.sql.system_tables import find_system_table, system_table_names
 from tilth.storage import schema_from_arrow
 from tilth.warehouse import allow_list
 
+#: What SHOW PROCESSLIST gives of `system.processes`.
+_PROCESS_COLUMNS = ["query_id", "address", "elapsed", "state", "stages_done", "stages_total", "query"]
+
 
 def show(
     services: Services,
     call: Call,
-    statement: ShowDatabases | ShowTables | ShowSettings | ShowCreate | Describe | ExistsTable,
+    statement: ShowDatabases | ShowTables | ShowSettings | ShowProcesses | ShowCreate | Describe | ExistsTable,
 ) -> Outcome:
     """Answers any of these statements."""
     match statement:
@@ -44,6 +48,8 @@ def show(
             return show_tables(services, call, statement)
         case ShowSettings():
             return show_settings(services, statement)
+        case ShowProcesses():
+            return Outcome(table=find_system_table("processes").build(services).select(_PROCESS_COLUMNS))
         case ShowCreate():
             return show_create(services, call, statement)
         case Describe():

@@ -66,7 +66,7 @@ from tilth.sql.relations import (
     has_fine_times,
     long_references,
 )
-from tilth.sql.results.spark import collected, to_stream
+from tilth.sql.results.spark import rows_of, to_stream
 from tilth.sql.rewrite import Edit, rewrite
 from tilth.sql.rows.spark import changed_rows
 from tilth.sql.shadow import Needs, ask_needs, create_views, nothing_known
@@ -167,8 +167,8 @@ class QueryRunner:
 
     def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
         query = PreparedQuery(context.session, self._calls, task.query_id, task.text, task.spark)
-        table = query.guarded(lambda: collected(query.frame(), task.result_bytes_max))
-        payload = to_stream(table)
+        table = query.guarded(lambda: rows_of(query.frame(), task))
+        payload = to_stream(table) if table is not None else b""
         return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
 
 

@@ -28,6 +28,7 @@ from tilth.warehouse.errors import (
 )
 from tilth.warehouse.losses import memory_loss_in
 from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_plan
+from tilth.warehouse.progress import ProgressWatch, TaskProgress
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.settings import (
@@ -53,6 +54,7 @@ __all__ = [
     "Node",
     "NotAllowedError",
     "Plan",
+    "ProgressWatch",
     "Runner",
     "SessionTakenError",
     "SparkMemoryError",
@@ -62,6 +64,7 @@ __all__ = [
     "TaskContext",
     "TaskFailedError",
     "TaskLostError",
+    "TaskProgress",
     "TaskResult",
     "TaskStalledError",
     "TaskStillRunningError",

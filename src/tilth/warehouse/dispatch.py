@@ -8,17 +8,18 @@ See also: worker.py for the other side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
 
+from tilth.base.cancel import Cancellation, current
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.errors import SparkRestartingError, TaskStillRunningError, WorkerBusyError
+from tilth.warehouse.errors import SparkRestartingError, TaskCancelledError, TaskStillRunningError, WorkerBusyError
 from tilth.warehouse.estimate import Estimator
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.state import RESIDENT, Assign, Ended, Instruction, Place, Stop, TaskBoard, state_of
@@ -39,6 +40,8 @@ class Handle:
         self._dispatcher = dispatcher
         self._ended = threading.Event()
         self._outcome: TaskResult | TilthError | None = None
+        self._lock = threading.Lock()
+        self._acts: list[Callable[[], None]] = []
         self.spec = spec
 
     @property
@@ -48,6 +51,18 @@ class Handle:
     def is_done(self) -> bool:
         """True once it has ended, well or not."""
         return self._ended.is_set()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Waits for the end; True once it has ended, well or not."""
+        return self._clock.wait(self._ended, seconds)
+
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Calls it once the task has ended, on whatever thread."""
+        with self._lock:
+            if not self._ended.is_set():
+                self._acts.append(act)
+                return
+        act()
 
     def wait(self, timeout: float | None = None) -> TaskResult:
         """The result. Raises the error that the task ended with, and TaskStillRunningError after `timeout` seconds."""
@@ -64,9 +79,22 @@ class Handle:
         """Asks the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
         self._dispatcher.cancel(self.id)
 
+    def abandon(self) -> None:
+        """Lets whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
+        it, which nothing interrupts. Does nothing for a task that may be writing files of a transaction."""
+        if self.spec.txn:
+            return
+        self._dispatcher.abandon(self.id)
+        self._end(TaskCancelledError("the task does not end", task=self.id, table=self.spec.table))
+
     def _end(self, outcome: TaskResult | TilthError) -> None:
-        self._outcome = outcome
-        self._ended.set()
+        with self._lock:
+            if self._outcome is None:
+                self._outcome = outcome
+            self._ended.set()
+            acts, self._acts = self._acts, []
+        for act in acts:
+            act()
 
 
 class Dispatcher:
@@ -155,13 +183,36 @@ class Dispatcher:
         return handle
 
     def run(self, spec: TaskSpec) -> TaskResult:
-        """Submits and waits; raises what the task ended with."""
-        return self.submit(spec).wait()
+        """Submits and waits; raises what the task ended with, or why this thread's statement was cancelled."""
+        cancellation = current.get()
+        if cancellation is None:
+            return self.submit(spec).wait()
+        cancellation.raise_if_cancelled()
+        handle = self.submit(spec)
+        with cancellation.waiting_for(handle):
+            return handle.wait()
+
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
+        """As `run`; but the task itself as soon as `is_enough` says that there is something to be done with it."""
+        cancellation = current.get() or Cancellation()
+        cancellation.raise_if_cancelled()
+        handle = self.submit(spec)
+        with cancellation.waiting_for(handle):
+            while not handle.ends_within(look_seconds):
+                if is_enough():
+                    return handle
+            return handle.wait()
 
     def cancel(self, task_id: str) -> None:
         """Asks the task to end; does nothing if it has ended."""
         with self._lock:
             instructions = self._board.cancel(task_id, now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def abandon(self, task_id: str) -> None:
+        """Nobody waits for this cancelled task any more: others may have its slot while it goes on."""
+        with self._lock:
+            instructions = self._board.abandon(task_id, now_ms=self._clock.now_ms())
         self._perform(instructions)
 
     def finished(self, task_id: str, result: TaskResult) -> None:

@@ -1,70 +1,128 @@
-"""Which tasks make no progress. Pure: what Spark and the system say of running tasks goes in, stalled tasks come out.
+"""How far Spark is with each task, as its own status store says.
 
-A task makes progress when a Spark task of its job begins or ends, when rows or bytes are read, written or shuffled, or
-when the JVM and its Python workers compute. Python workers cannot be told apart by task: one that hangs while others
-compute is noticed when they are done, or at once if it was stopped by a signal.
-
-Covers: the rule. Does not cover: asking Spark (sessions.py), cancelling (worker.py), JVMs that hang (pulse.py).
+Covers: sampling. Does not cover: deciding anything by it. Always holds: whoever asks gets the last sample at once, also
+when Spark hangs; a task's numbers never go back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-#: Of one core: JVM and Python workers that use more between two looks compute for somebody.
-BUSY_SHARE = 0.1
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.warehouse.sessions import WorkerSession
+from tilth.warehouse.worker import tag_of
+
+SAMPLE_SECONDS = 0.5
+#: A job has more stages than that only when somebody generates SQL.
+STAGES_MAX = 200
+
+_log = Log("warehouse")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobProgress:
-    """The Spark jobs of one task."""
+class TaskProgress:
+    """What Spark has done of one task so far; of jobs that were begun, for Spark knows no others."""
 
-    #: Spark tasks that run now; without one, the job waits for a slot.
-    active: int
-    #: Counts of tasks, rows and bytes. They change when there is progress.
-    counts: tuple[int, ...]
+    stages_done: int = 0
+    stages_total: int = 0
+    #: Spark's tasks of these stages.
+    tasks_done: int = 0
+    tasks_total: int = 0
+    rows_read: int = 0
+    bytes_read: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Processes:
-    """The JVM and the Python workers."""
-
-    #: Processor seconds since they started, all together.
-    cpu_seconds: float
-    #: Python workers that were stopped by a signal.
-    stopped: int = 0
+@dataclass(slots=True)
+class _Stage:
+    tasks: int = 0
+    done: int = 0
+    rows: int = 0
+    bytes: int = 0
 
 
 @dataclass(slots=True)
 class _Seen:
-    progress: JobProgress
-    #: Seconds without progress.
-    still: float = 0.0
+    stages: dict[int, _Stage] = field(default_factory=dict)
+
+    def progress(self) -> TaskProgress:
+        stages = self.stages.values()
+        return TaskProgress(
+            stages_done=sum(stage.done >= stage.tasks for stage in stages),
+            stages_total=len(stages),
+            tasks_done=sum(stage.done for stage in stages),
+            tasks_total=sum(stage.tasks for stage in stages),
+            rows_read=sum(stage.rows for stage in stages),
+            bytes_read=sum(stage.bytes for stage in stages),
+        )
 
 
-class StallWatch:
-    """The tasks of one worker. For one thread."""
+class ProgressWatch:
+    """Samples the progress of tasks twice a second while there are any."""
 
-    def __init__(self, *, bound_seconds: float, step_seconds_max: float) -> None:
-        """`step_seconds_max`: no more counts between two looks, as this process may have been stopped itself."""
-        self._bound = bound_seconds
-        self._step_max = step_seconds_max
+    def __init__(self, clock: Clock, session: WorkerSession, live: Callable[[], set[str]]) -> None:
+        """`live` gives the ids of the tasks that run."""
+        self._clock = clock
+        self._session = session
+        self._live = live
         self._seen: dict[str, _Seen] = {}
-        self._cpu_seconds = 0.0
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
 
-    def looked(self, tasks: Mapping[str, JobProgress], processes: Processes, *, seconds: float) -> dict[str, float]:
-        """The tasks that have made no progress for the bound, and for how many seconds; `seconds` since the last look.
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._watch, name="tilth-progress", daemon=True)
+        self._thread.start()
 
-        Only tasks with running Spark jobs are given.
-        """
-        step = min(seconds, self._step_max)
-        used = processes.cpu_seconds - self._cpu_seconds
-        self._cpu_seconds = processes.cpu_seconds
-        is_busy = used >= BUSY_SHARE * step and not processes.stopped
-        before, self._seen = self._seen, {}
-        for task, progress in tasks.items():
-            seen = before.get(task, _Seen(progress))
-            is_still = task in before and progress.active > 0 and seen.progress == progress and not is_busy
-            self._seen[task] = _Seen(progress, seen.still + step if is_still else 0.0)
-        return {task: seen.still for task, seen in self._seen.items() if seen.still >= self._bound}
+    def stop(self) -> None:
+        """Does not wait for a Spark that hangs."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(2 * SAMPLE_SECONDS)
+
+    def of(self, task_id: str) -> TaskProgress:
+        """The last sample; zeros where there is none yet."""
+        seen = self._seen.get(task_id)
+        return seen.progress() if seen is not None else TaskProgress()
+
+    def _watch(self) -> None:
+        while not self._clock.wait(self._stopping, SAMPLE_SECONDS):
+            try:
+                self.sample()
+            except TilthError:
+                # Spark is away; there is nothing to sample.
+                continue
+            # Py4j's and Spark's own errors; only a display depends on it.
+            except Exception as error:
+                _log.debug("progress_unknown", reason=error)
+
+    def sample(self) -> None:
+        """Take one sample of all live tasks."""
+        live = self._live()
+        self._seen = {task_id: self._seen.get(task_id, _Seen()) for task_id in live}
+        if not live:
+            return
+        by_tag = {tag_of(task_id): seen for task_id, seen in self._seen.items()}
+        # Any: handles of the JVM.
+        jvm: Any = self._session.context._jvm
+        store: Any = self._session.context._jsc.sc().statusStore()
+        jobs = store.jobsList(jvm.java.util.List.of(jvm.org.apache.spark.JobExecutionStatus.RUNNING))
+        for index in range(jobs.size()):
+            job = jobs.apply(index)
+            seen = next((by_tag[tag] for tag in job.jobTags().mkString("\n").split("\n") if tag in by_tag), None)
+            if seen is not None:
+                for stage_id in job.stageIds().mkString(" ").split()[:STAGES_MAX]:
+                    self._look(store, int(stage_id), seen)
+
+    def _look(self, store: Any, stage_id: int, seen: _Seen) -> None:
+        known = seen.stages.setdefault(stage_id, _Stage())
+        if known.tasks and known.done >= known.tasks:
+            return
+        data = store.lastStageAttempt(stage_id)
+        known.tasks = max(known.tasks, data.numTasks())
+        known.done = max(known.done, data.numCompleteTasks())
+        known.rows = max(known.rows, data.inputRecords())
+        known.bytes = max(known.bytes, data.inputBytes())

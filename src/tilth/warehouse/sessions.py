@@ -31,9 +31,9 @@ from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, Spar
 from tilth.warehouse.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.foreign import register_functions
 from tilth.warehouse.java import find_java
-from tilth.warehouse.progress import JobProgress, Processes
 from tilth.warehouse.settings import QUERY_WAREHOUSE, WarehouseSettings
 from tilth.warehouse.spark import warm
+from tilth.warehouse.stall_rule import JobProgress, Processes
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -260,6 +260,8 @@ class WorkerSession:
         """A session with its own views and settings; jobs of this thread run in the pool from now on."""
         context = self.context
         context.setLocalProperty("spark.scheduler.pool", pool)
+        # A cancelled job ends its tasks where they wait and sleep, too.
+        context.setLocalProperty("spark.job.interruptOnCancel", "true")
         self._user.set(USER)
         return self.session.newSession()
 

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.warehouse.heartbeat import Asker
-from tilth.warehouse.progress import JobProgress, Processes, StallWatch
 from tilth.warehouse.sessions import WorkerSession
+from tilth.warehouse.stall_rule import JobProgress, Processes, StallWatch
 
 #: More than between two looks on a quiet machine, and no more.
 _STEPS_PER_LOOK_MAX = 3

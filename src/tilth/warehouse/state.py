@@ -14,7 +14,8 @@ A worker whose Spark is away takes no task. Tasks of statements end at once then
 the statement again; others wait for the next heartbeat.
 
 Covers: slots, memory, waiting, loss. Does not cover: threads and calls (dispatch.py), the estimates (estimate.py).
-Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot.
+Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot, and abandoned ones none up to
+as many as there are slots.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class _Task:
     started_ms: int = 0
     misses: int = 0
     is_stopping: bool = False
+    #: It was cancelled, does not end, and nobody waits for it.
+    is_abandoned: bool = False
     #: Why this worker.
     placement: str = ""
     #: When its latest commit began; 0: none did.
@@ -198,6 +201,15 @@ class TaskBoard:
             return self._end(task, TaskState.CANCELLED, TaskCancelledError(task=task_id), now_ms=now_ms)
         task.is_stopping = True
         return [Stop(task.worker, task_id)]
+
+    def abandon(self, task_id: str, *, now_ms: int) -> list[Instruction]:
+        """A cancelled task does not end: Spark plans it, which nothing interrupts. It leaves its slot to others."""
+        task = self._live.get(task_id)
+        if task is None or not task.is_stopping:
+            return []
+        task.is_abandoned = True
+        task.reason = "cancelled, and does not end: it runs on beside the slots"
+        return self._place_pending(now_ms)
 
     def touched(self, worker: str, known: Collection[str], *, asked: Collection[str], now_ms: int) -> list[Instruction]:
         """The worker answered a heartbeat that asked for these tasks."""
@@ -321,21 +333,29 @@ class TaskBoard:
         share = max(1, place.slots // 2)
         if spec.kind in YIELDING and sum(task.spec.kind in YIELDING for task in running) >= share:
             return f"{share} merges and mutations run on {place.worker}, more would take the slots of others"
-        held = sum(t.spec.estimate.memory_bytes for t in self._live.values() if t.worker == place.worker)
+        held = sum(
+            task.spec.estimate.memory_bytes
+            for task in self._live.values()
+            if task.worker == place.worker and not task.is_abandoned
+        )
         if held and held + spec.estimate.memory_bytes > place.memory_bytes:
             free = max(0, place.memory_bytes - held)
             return f"needs {spec.estimate.memory_bytes} bytes of memory, {place.worker} has {free} left"
         return ""
 
     def _on(self, place: Place) -> Iterable[_Task]:
-        """Tasks that take a slot of the place."""
+        """Tasks that take a slot of the place. Abandoned ones take one when there are more of them than slots: each
+        has a thread, here and in Spark."""
+        abandoned = 0
         for task in self._live.values():
             if (
                 task.worker == place.worker
                 and task.spec.warehouse == place.warehouse
                 and task.spec.kind not in RESIDENT
             ):
-                yield task
+                abandoned += task.is_abandoned
+                if not task.is_abandoned or abandoned > place.slots:
+                    yield task
 
 
 def state_of(error: TilthError) -> TaskState:

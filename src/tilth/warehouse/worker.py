@@ -81,6 +81,11 @@ class EmbeddedWorker:
         self._watcher: threading.Thread | None = None
         self._heartbeat: Heartbeat | None = None
 
+    def live_ids(self) -> set[str]:
+        """The tasks that run."""
+        with self._lock:
+            return set(self._running)
+
     @property
     def name(self) -> str:
         return self._name
@@ -105,14 +110,15 @@ class EmbeddedWorker:
         self._watcher.start()
 
     def stop(self) -> None:
-        """Cancels the tasks and waits for their threads; leaves the session to its owner."""
+        """Cancels the tasks and waits for their threads, for a while; leaves the session to its owner."""
         self._stopping.set()
         with self._lock:
             running = list(self._running.values())
         for task in running:
             self.cancel(task.spec.id)
+        deadline = self._clock.monotonic() + _STOP_SECONDS_MAX
         for task in running:
-            task.thread.join(_STOP_SECONDS_MAX)
+            task.thread.join(max(0.0, deadline - self._clock.monotonic()))
         if self._watcher is not None:
             self._watcher.join(_STOP_SECONDS_MAX)
         if self._heartbeat is not None:
@@ -163,7 +169,8 @@ class EmbeddedWorker:
         if task is None:
             return
         task.cancelled.set()
-        self._cancel_jobs(task)
+        # Whoever asks must not hang when Spark does.
+        threading.Thread(target=self._cancel_jobs, args=(task,), name="tilth-cancel", daemon=True).start()
 
     def _run(self, spec: TaskSpec) -> None:
         with self._lock:
@@ -184,7 +191,7 @@ class EmbeddedWorker:
     def _perform(self, task: _Running) -> TaskResult:
         spec = task.spec
         session = self._session.new_session(pool=spec.warehouse)
-        with self._session.tagged(_tag(spec.id)):
+        with self._session.tagged(tag_of(spec.id)):
             context = TaskContext(spec=spec, session=session, cancelled=task.cancelled)
             context.raise_if_cancelled()
             return self._runners[spec.kind](context)
@@ -245,12 +252,13 @@ class EmbeddedWorker:
 
     def _cancel_jobs(self, task: _Running) -> None:
         try:
-            self._session.cancel_jobs(_tag(task.spec.id))
+            self._session.cancel_jobs(tag_of(task.spec.id))
         except Exception as error:
             if task.run == self._session.run and self._session.is_alive():
-                raise
-            # Then its jobs are gone too.
-            _log.debug("jobs_gone", cause_id=task.spec.id, reason=error)
+                # Py4j's own errors; the watch tries again.
+                _log.warning("jobs_not_cancelled", cause_id=task.spec.id, reason=error)
+            else:
+                _log.debug("jobs_gone", cause_id=task.spec.id, reason=error)
 
     def _watch(self) -> None:
         stalls = StallFinder(self._clock, self._session)
@@ -265,7 +273,7 @@ class EmbeddedWorker:
 
     def _end_stalled(self, stalls: StallFinder) -> None:
         with self._lock:
-            tasks = {_tag(task.spec.id): task for task in self._running.values() if not task.cancelled.is_set()}
+            tasks = {tag_of(task.spec.id): task for task in self._running.values() if not task.cancelled.is_set()}
         for tag, seconds in stalls.look(tasks).items():
             task = tasks.get(tag)
             if task is not None:
@@ -287,5 +295,6 @@ class EmbeddedWorker:
                 self._cancel_jobs(task)
 
 
-def _tag(task_id: str) -> str:
+def tag_of(task_id: str) -> str:
+    """Return the tag of the task's Spark jobs."""
     return f"tilth-{task_id}"

@@ -8,7 +8,9 @@ from tilth.model.service import ServiceKind
 from tilth.sql.grammar import (
     ExplainGc,
     ExplainMerge,
+    KillMode,
     KillMutation,
+    KillQuery,
     Name,
     OffsetMark,
     OptimizeTable,
@@ -18,6 +20,7 @@ from tilth.sql.grammar import (
     ResetConsumeOffset,
     RunService,
     RunVerb,
+    ShowProcesses,
     SqlSyntaxError,
     Statement,
     SwitchService,
@@ -74,6 +77,14 @@ START, STOP, RESTART = SwitchVerb.START, SwitchVerb.STOP, SwitchVerb.RESTART
             OptimizeTable(name=T, partition=PartitionId("all"), final=True),
         ),
         ("KILL MUTATION 'abc'", KillMutation(mutation="abc")),
+        ("KILL QUERY 'abc'", KillQuery(query_id="abc")),
+        ("KILL QUERY 'abc' SYNC;", KillQuery(query_id="abc", mode=KillMode.SYNC)),
+        (
+            "KILL QUERY ON CLUSTER '{c}' WHERE query_id = 'x' AND user IN ('a') TEST",
+            KillQuery(predicate="query_id = 'x' AND user IN ('a')", mode=KillMode.TEST),
+        ),
+        ("kill query on cluster c where elapsed > 60 async", KillQuery(predicate="elapsed > 60")),
+        ("SHOW PROCESSLIST", ShowProcesses()),
         ("KILL MUTATION 42", KillMutation(mutation="42")),
         (
             "KILL MUTATION WHERE database = 'db' AND table = 't'",
@@ -134,6 +145,8 @@ def test_reset_of_offsets(text: str, target: ToMark | ToTimestamp | ToOffsets) -
         ("EXPLAIN GC", "expected the name of a table", 11, ""),
         ("OPTIMIZE t", "expected TABLE, found 't'", 10, ""),
         ("KILL MUTATION", "expected the id of a mutation, or WHERE", 14, "system.mutations"),
+        ("KILL QUERY 7", "expected the id of a query, or WHERE", 12, "system.processes"),
+        ("KILL QUERY WHERE a = 1 SYNC TEST", "expected the end of the statement", 29, ""),
         ("SYSTEM RESET CONSUME OFFSETS t", "expected OFFSET", 22, "did you mean OFFSET?"),
         ("SYSTEM RESET CONSUME OFFSET t", "expected TO, or the JSON", 30, "TO BEGIN"),
         ("SYSTEM RESET CONSUME OFFSET t TO MIDDLE", "found 'MIDDLE'", 34, ""),
@@ -170,7 +183,7 @@ def test_errors_point_at_the_culprit(text: str, message: str, column: int, hint:
 
 @pytest.mark.parametrize(
     ("text", "culprit"),
-    [("KILL QUERY 'x'", "KILL QUERY"), ("OPTIMIZE TABLE t FINAL DEDUPLICATE", "DEDUPLICATE")],
+    [("OPTIMIZE TABLE t FINAL DEDUPLICATE", "DEDUPLICATE")],
 )
 def test_what_is_not_there_is_refused_by_name(text: str, culprit: str) -> None:
     with pytest.raises(UnsupportedSqlError, match=culprit):

@@ -26,8 +26,8 @@ from tilth.warehouse import (
     WorkerBusyError,
 )
 from tilth.warehouse.estimate import Estimator
-from tilth.warehouse.progress import JobProgress, Processes
 from tilth.warehouse.sessions import Beat
+from tilth.warehouse.stall_rule import JobProgress, Processes
 from tilth.warehouse.state import Assign, Ended, Place, Stop, TaskBoard
 from tilth.warehouse.worker import UNTOUCHED_SECONDS_MAX
 

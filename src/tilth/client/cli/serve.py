@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -16,7 +17,12 @@ from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
 from tilth.base.settings import LogSettings, log_settings
 from tilth.client.output import console_of, show_error
 
+if TYPE_CHECKING:
+    from tilth.node import Node
+
 DEFAULT_LISTEN = "127.0.0.1:7411"
+#: How long a stop may take, whatever runs; a crash leaves nothing that the next start does not clean up.
+STOP_SECONDS_MAX = 25.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 PORT_MAX = 65_535
 #: Python does not read numbers of any length.
@@ -52,9 +58,23 @@ def serve(
             console.print(Text(f"tilth serves {data} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
             console.print(Text("stopping: running rounds and merges end or are cleaned up at the next start"))
+            _bound_the_stop(node)
     except TilthError as error:
         show_error(console, error)
         raise typer.Exit(1) from error
+
+
+def _bound_the_stop(node: Node) -> None:
+    """End this process soon, also when something in it hangs."""
+
+    def leave() -> None:
+        node.kill_spark()
+        print("the stop takes too long: the process ends now", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(STOP_SECONDS_MAX, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def _set_up_log(level: str, path: str | None, bounds: LogSettings) -> None:

@@ -26,7 +26,7 @@ HELP = """\
   \\d               tables of this database        \\d t    columns of a table
   \\l               databases                      \\c db   change the database
   \\s               background services            \\q      leave (also exit, quit, Ctrl-D)
-Ctrl-C forgets the lines of a statement that is not sent yet.
+Ctrl-C cancels a statement that runs, and forgets the lines of one that is not sent yet.
 Statements are listed in docs/reference/sql.md."""
 
 KEYWORDS = """SELECT FROM WHERE GROUP BY ORDER LIMIT JOIN INSERT INTO VALUES FORMAT CREATE TABLE DATABASE MATERIALIZED
@@ -77,7 +77,7 @@ def _obey(connection: Connection, console: Console, errors: Console, statement: 
         show_error(errors, error)
         return False
     except KeyboardInterrupt:
-        errors.print(Text("left alone; the server may still be at it", style="dim"))
+        errors.print(Text("cancelled: the server ends the statement, unless it is being committed", style="dim"))
         return False
     return True
 

@@ -41,6 +41,7 @@ from tilth.sql.grammar.statements import (
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
+    ShowProcesses,
     ShowSettings,
     ShowTables,
     Statement,
@@ -248,7 +249,9 @@ def _show(cursor: Cursor) -> Statement:
         if cursor.at(word):
             raise cursor.refused(f"SHOW {word} is not supported", hint=hint)
     cursor.take("FULL")
-    match cursor.choose("DATABASES", "TABLES", "SETTINGS", "CREATE", "COLUMNS", "PARTITIONS", "FUNCTIONS"):
+    match cursor.choose(
+        "DATABASES", "TABLES", "SETTINGS", "PROCESSLIST", "CREATE", "COLUMNS", "PARTITIONS", "FUNCTIONS"
+    ):
         case "COLUMNS":
             return Describe(name=_name_from(cursor))
         case "PARTITIONS":
@@ -265,6 +268,8 @@ def _show(cursor: Cursor) -> Statement:
             return ShowTables(database=database, like=like, limit=limit)
         case "SETTINGS":
             return ShowSettings(like=_like(cursor))
+        case "PROCESSLIST":
+            return ShowProcesses()
         case _:
             if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("SCHEMA")):
                 hint = "CREATE DATABASE name makes it: a database has nothing but its name"
@@ -398,7 +403,6 @@ _SHOW_REFUSED = {
     **dict.fromkeys(
         ("INDEX", "INDEXES", "INDICES", "KEYS"), "SHOW CREATE TABLE t shows the keys; there are no indexes"
     ),
-    "PROCESSLIST": "SELECT * FROM system.tasks lists what runs",
     **dict.fromkeys(
         ("GRANTS", "USERS", "ROLES", "ACCESS", "POLICIES", "QUOTAS"), "there are no accounts: guard the node's port"
     ),

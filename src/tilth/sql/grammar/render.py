@@ -38,7 +38,9 @@ from tilth.sql.grammar.statements import (
     InsertData,
     InsertQuery,
     InsertValues,
+    KillMode,
     KillMutation,
+    KillQuery,
     MapValue,
     ModifyColumn,
     ModifySetting,
@@ -63,6 +65,7 @@ from tilth.sql.grammar.statements import (
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
+    ShowProcesses,
     ShowSettings,
     ShowTables,
     Statement,
@@ -163,6 +166,8 @@ _Short = (
     | UpdateRows
     | OptimizeTable
     | KillMutation
+    | KillQuery
+    | ShowProcesses
     | RunService
     | ExplainMerge
     | ExplainGc
@@ -217,6 +222,11 @@ def _short(statement: _Short) -> str:
             return f"OPTIMIZE TABLE {_name(name)}{_partition_clause(partition)}{' FINAL' if final else ''}"
         case KillMutation(mutation=mutation, predicate=predicate):
             return f"KILL MUTATION {quoted_string(mutation) if mutation is not None else f'WHERE {predicate}'}"
+        case KillQuery(query_id=query_id, predicate=predicate, mode=mode):
+            chosen = quoted_string(query_id) if query_id is not None else f"WHERE {predicate}"
+            return f"KILL QUERY {chosen}{f' {mode.value}' if mode is not KillMode.ASYNC else ''}"
+        case ShowProcesses():
+            return "SHOW PROCESSLIST"
         case RunService(verb=verb, name=name, partition=partition, is_forced=is_forced):
             return f"SYSTEM {'FORCE ' if is_forced else ''}{verb} {_name(name)}{_partition_clause(partition)}"
         case ExplainMerge(name=name, policy=policy):

@@ -448,6 +448,29 @@ class KillMutation:
     predicate: str | None = None
 
 
+class KillMode(StrEnum):
+    #: Returns when they are asked to end.
+    ASYNC = "ASYNC"
+    #: Returns when they have ended.
+    SYNC = "SYNC"
+    #: Ends nothing, and says which ones it would.
+    TEST = "TEST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillQuery:
+    """By its id or by a predicate over `system.processes`; the other one is None."""
+
+    query_id: str | None = None
+    predicate: str | None = None
+    mode: KillMode = KillMode.ASYNC
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProcesses:
+    """SHOW PROCESSLIST."""
+
+
 class SwitchVerb(StrEnum):
     START = "START"
     STOP = "STOP"
@@ -575,6 +598,8 @@ Statement = (
     | UpdateRows
     | OptimizeTable
     | KillMutation
+    | KillQuery
+    | ShowProcesses
     | SwitchService
     | RunService
     | ResetConsumeOffset

@@ -13,9 +13,11 @@ from tilth.model.service import ServiceKind
 from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.errors import SqlSyntaxError
 from tilth.sql.grammar.literals import parse_partition, take_settings
-from tilth.sql.grammar.phrases import parse_name, parse_table_name
+from tilth.sql.grammar.phrases import parse_name, parse_table_name, skip_on_cluster
 from tilth.sql.grammar.statements import (
+    KillMode,
     KillMutation,
+    KillQuery,
     Name,
     NothingToDo,
     OffsetMark,
@@ -319,12 +321,10 @@ def parse_optimize(cursor: Cursor) -> OptimizeTable:
     return OptimizeTable(name=name, partition=partition, final=final)
 
 
-def parse_kill(cursor: Cursor) -> KillMutation:
+def parse_kill(cursor: Cursor) -> KillMutation | KillQuery:
     cursor.expect("KILL")
-    if cursor.at("QUERY"):
-        raise cursor.refused(
-            "KILL QUERY is not supported", hint="a query runs to its end, even when its connection is closed"
-        )
+    if cursor.take("QUERY"):
+        return _kill_query(cursor)
     cursor.expect("MUTATION")
     if cursor.take("WHERE"):
         predicate = cursor.expression("a predicate", lambda at: any(at.at(word) for word in _KILL_ENDS))
@@ -352,3 +352,22 @@ def _skip_kill_end(cursor: Cursor) -> None:
     for word in ("SYNC", "ASYNC"):
         if cursor.take(word):
             cursor.notice(f"{word} has no effect: KILL MUTATION returns when the mutations are killed")
+
+
+def _kill_query(cursor: Cursor) -> KillQuery:
+    skip_on_cluster(cursor)
+    if cursor.take("WHERE"):
+        predicate = cursor.expression("a predicate", stop=_at_kill_mode)
+        return KillQuery(predicate=predicate, mode=_kill_mode(cursor))
+    if cursor.is_string():
+        return KillQuery(query_id=cursor.string("the id of a query"), mode=_kill_mode(cursor))
+    hint = "ids are in system.processes: KILL QUERY WHERE query_id = '..'"
+    raise cursor.expected("the id of a query, or WHERE", words=("WHERE",), hint=hint)
+
+
+def _at_kill_mode(cursor: Cursor) -> bool:
+    return any(cursor.at(mode.value) for mode in KillMode)
+
+
+def _kill_mode(cursor: Cursor) -> KillMode:
+    return KillMode(cursor.choose(*KillMode)) if _at_kill_mode(cursor) else KillMode.ASYNC

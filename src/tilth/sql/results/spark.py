@@ -1,7 +1,7 @@
 """A query's rows from Spark into Arrow, whatever types and texts they have.
 
-Covers: collecting within a bound, types that Arrow has not, texts that are no UTF-8, Arrow streams. Does not cover: the
-query (sql/spark.py), its form for a client (server).
+Covers: collecting within a bound, writing large results to files, types that Arrow has not, texts that are no UTF-8,
+Arrow streams. Does not cover: the query (sql/spark.py), its form for a client (server).
 Always holds: the rows are never larger than allowed in this process; what comes out can be read by every client.
 """
 
@@ -9,27 +9,113 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext as SparkTask
 from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
+from tilth.base.units import GIB, MIB
 from tilth.model.wire import ColumnInfo
 from tilth.sql.errors import ResultTooLargeError
-from tilth.sql.protocol import COLUMNS_KEY
+from tilth.sql.protocol import COLUMNS_KEY, QueryTask
+from tilth.sql.results.files import TOO_LARGE_HINT, write_partition, write_schema
 from tilth.storage import valid_texts
+
+#: Results that Spark takes for larger are streamed through files; collecting is faster for small ones.
+COLLECTED_BYTES_MAX = 16 * MIB
+#: What is collected at most when Spark was wrong about it.
+COLLECTED_BYTES_LIMIT = 64 * MIB
+#: The same for callers that take no stream, where `max_result_bytes` sets no limit.
+COLLECTED_BYTES_WITHOUT_LIMIT = 1 * GIB
+
+
+def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:
+    """The rows; None for a large result, which is written to files. Raises ResultTooLargeError."""
+    bytes_max = task.result_bytes_max or COLLECTED_BYTES_WITHOUT_LIMIT
+    if not task.folder:
+        return collected(frame, bytes_max)
+    if not is_large(frame):
+        try:
+            return collected(frame, min(bytes_max, COLLECTED_BYTES_LIMIT))
+        except ResultTooLargeError:
+            if bytes_max <= COLLECTED_BYTES_LIMIT:
+                raise
+    write_files(frame, task.folder, task.result_bytes_max)
+    return None
+
+
+def is_large(frame: DataFrame) -> bool:
+    """Whether the rows may be too many to be collected, by the estimate of Spark's optimizer, which is too high rather
+    than too low, except for what makes many rows of one."""
+    # Any: a handle of the JVM.
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    size = int(plan.stats().sizeInBytes())
+    return size > COLLECTED_BYTES_MAX or "Generate " in plan.toString()
+
+
+def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
+    """Write the rows to files in the folder, one for each partition, in the tasks of one job. `bytes_max` 0: no limit.
+
+    Raises ResultTooLargeError where one task has more rows than allowed.
+    """
+    schema = _described(frame)
+    frame = _without_voids(frame)
+    write_schema(folder, schema)
+    # PySpark would look for a field where a column's name has a dot, and takes no name twice.
+    numbered = frame.toDF(*map(str, range(len(schema))))
+    outcomes = numbered.mapInArrow(_FileWriter(folder, schema, bytes_max), "done boolean").collect()
+    if not all(is_done for (is_done,) in outcomes):
+        raise ResultTooLargeError(bytes_max=bytes_max, hint=TOO_LARGE_HINT)
+
+
+class _FileWriter:
+    """Runs in Spark's tasks: rows in, a file out."""
+
+    def __init__(self, folder: str, schema: pa.Schema, bytes_max: int) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._bytes_max = bytes_max
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        place = SparkTask.get()
+        assert place is not None
+        # Rows of an earlier attempt may be on their way to the client.
+        assert place.attemptNumber() == 0, "a result cannot be written twice"
+        is_done = True
+        try:
+            write_partition(self._folder, place.partitionId(), self._schema, self._checked(batches))
+        except ResultTooLargeError:
+            is_done = False
+        yield pa.record_batch([pa.array([is_done], pa.bool_())], names=["done"])
+
+    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        size = 0
+        for batch in batches:
+            size += batch.nbytes
+            if self._bytes_max and size > self._bytes_max:
+                raise ResultTooLargeError
+            plain = self._schema.remove_metadata()
+            table = pa.Table.from_arrays(batch.columns, names=self._schema.names).cast(plain)
+            yield from _readable(table).to_batches()
+
+
+def _described(frame: DataFrame) -> pa.Schema:
+    """The columns as clients get them: times in UTC, Spark's types in the metadata."""
+    columns = [ColumnInfo(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+    schema = to_arrow_schema(_all_nullable(_without_voids(frame).schema), timezone="UTC")
+    return schema.with_metadata({COLUMNS_KEY: msgspec.json.encode(columns)})
 
 
 def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
     """The rows as Arrow, the columns' Spark types in the schema's metadata. Raises ResultTooLargeError."""
-    given = frame.schema.fields
+    schema = _described(frame)
     frame = _without_voids(frame)
-    schema = to_arrow_schema(_all_nullable(frame.schema), timezone="UTC")
     port, secret, server = frame._jdf.collectAsArrowToPython()
     is_read = False
     try:
@@ -44,9 +130,8 @@ def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
             # The reason why the stream broke off.
             server.getResult()
     server.getResult()
-    columns = [ColumnInfo(f.name, f.dataType.simpleString()) for f in given]
-    table = pa.Table.from_batches(batches) if batches else schema.empty_table()
-    return _readable(table.cast(schema)).replace_schema_metadata({COLUMNS_KEY: msgspec.json.encode(columns)})
+    table = pa.Table.from_batches(batches) if batches else schema.remove_metadata().empty_table()
+    return _readable(table.cast(schema.remove_metadata())).replace_schema_metadata(schema.metadata)
 
 
 def _readable(table: pa.Table) -> pa.Table:
@@ -114,10 +199,7 @@ class _BoundedStream(ArrowStreamSerializer):
         for batch in super().load_stream(stream):
             size += batch.nbytes
             if size > self._bytes_max:
-                raise ResultTooLargeError(
-                    bytes_max=self._bytes_max,
-                    hint="ask for fewer rows or columns, add a LIMIT, or raise the setting max_result_bytes",
-                )
+                raise ResultTooLargeError(bytes_max=self._bytes_max, hint=TOO_LARGE_HINT)
             yield batch
 
 

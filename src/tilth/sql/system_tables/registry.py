@@ -27,6 +27,7 @@ from tilth.sql.system_tables import (
     part_log,
     partitions,
     parts,
+    processes,
     query_log,
     readers,
     segments,
@@ -64,6 +65,7 @@ _MODULES = (
     part_log,
     partitions,
     parts,
+    processes,
     query_log,
     readers,
     segments,
@@ -94,7 +96,7 @@ _INSTEAD = {
     **dict.fromkeys(
         ("cnch_trash_items", "cnch_tables_history", "dropped_tables_parts"), "system.trash, system.dropped_tables"
     ),
-    **dict.fromkeys(("processes", "query_thread_log", "session_log"), "system.tasks, system.query_log"),
+    **dict.fromkeys(("query_thread_log", "session_log"), "system.processes, system.query_log"),
     **dict.fromkeys(
         ("events", "asynchronous_metrics", "errors", "trace_log", "text_log"), "system.metrics, system.query_log"
     ),

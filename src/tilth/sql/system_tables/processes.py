@@ -1,0 +1,84 @@
+"""`system.processes`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.model.task import TaskInfo, TaskState
+from tilth.sql.running import Running
+from tilth.sql.services import Services
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+
+
+def _rows(services: Services) -> Iterator[Row]:
+    tasks = {task.id: task for task in services.dispatcher.tasks()}
+    now = services.clock.monotonic()
+    for running, ahead in services.running.list():
+        task = tasks.get(running.origin.cancellation.work_id)
+        progress = services.progress(task.id) if task is not None else None
+        yield (
+            running.query_id,
+            running.kind,
+            running.text,
+            running.database,
+            "default",
+            running.origin.address,
+            time_of_ms(running.started_ms),
+            round(now - running.started, 3),
+            running.seconds_max or None,
+            _state(running, ahead, task),
+            running.queue.value if running.queue is not None else None,
+            task.warehouse if task is not None else None,
+            task.id if task is not None else None,
+            progress.rows_read if progress is not None else None,
+            progress.bytes_read if progress is not None else None,
+            progress.stages_done if progress is not None else None,
+            progress.stages_total if progress is not None else None,
+            progress.tasks_done if progress is not None else None,
+            progress.tasks_total if progress is not None else None,
+        )
+
+
+def _state(running: Running, ahead: int | None, task: TaskInfo | None) -> str:
+    error = running.origin.cancellation.error
+    if error is not None:
+        return f"being cancelled: {error.code}"
+    if ahead is not None:
+        return f"waiting for a slot, {ahead} ahead"
+    if running.queue is None:
+        return "being parsed"
+    if task is not None and task.state is TaskState.PENDING:
+        return f"waiting for a worker: {task.reason}"
+    return "running in Spark" if task is not None else "running"
+
+
+TABLE = SystemTable(
+    name="processes",
+    doc="One row for each statement under way, oldest first; `KILL QUERY` ends them.",
+    columns=(
+        ColumnDoc("query_id", TEXT, "The statement's id, for KILL QUERY."),
+        ColumnDoc("kind", TEXT, "`Query`, `InsertData`, `AlterTable`, ...; empty until it has been parsed."),
+        ColumnDoc("query", TEXT, "What was sent, without secrets; cut if it is long."),
+        ColumnDoc("database", TEXT, "The default database."),
+        ColumnDoc("user", TEXT, "Always `default`: there are no accounts."),
+        ColumnDoc("address", TEXT, "Host and port of the client."),
+        ColumnDoc("started", TIME, "When it came in."),
+        ColumnDoc("elapsed", NUMBER, "Seconds since then."),
+        ColumnDoc("max_execution_time", NUMBER, "Its limit in seconds; NULL: none."),
+        ColumnDoc("state", TEXT, "What it does or waits for."),
+        ColumnDoc(
+            "queue",
+            TEXT,
+            "Its slots: of `query`, `change` (INSERT .. SELECT, DELETE, UPDATE), `insert`, `control` or `watch`.",
+        ),
+        ColumnDoc("warehouse", TEXT, "Where its task runs or waits; NULL while it has none."),
+        ColumnDoc("task_id", TEXT, "The same task in `system.tasks`."),
+        ColumnDoc("read_rows", INTEGER, "Rows that Spark has read for this task; half a second old at most."),
+        ColumnDoc("read_bytes", INTEGER, "The same in bytes."),
+        ColumnDoc("stages_done", INTEGER, "Stages that Spark has done."),
+        ColumnDoc("stages_total", INTEGER, "Stages of the jobs that Spark has begun; more may follow."),
+        ColumnDoc("tasks_done", INTEGER, "Spark tasks of these stages that are done."),
+        ColumnDoc("tasks_total", INTEGER, "All Spark tasks of these stages."),
+    ),
+    rows=_rows,
+)

@@ -1,0 +1,121 @@
+"""Results that are larger than what anybody should hold, on a real node in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import psutil
+import pytest
+
+from tilth.base.units import MIB
+from tilth.client import ServerError
+from tools.node_process import NodeProcess
+
+pytestmark = pytest.mark.integration
+
+ROWS = 4_000_000
+#: About 500 MB.
+LARGE = f"SELECT id, repeat('x', 100) AS s FROM range({ROWS})"
+SECONDS_MAX = 60.0
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    node = NodeProcess(tmp_path_factory.mktemp("node"), settings={"warehouse.driver-memory": "600m"})
+    node.start()
+    try:
+        node.wait_ready()
+        yield node
+    finally:
+        node.stop()
+
+
+def results(node: NodeProcess) -> list[str]:
+    return [path.name for path in (node.data / "spark" / "results").iterdir()]
+
+
+def eventually_clean(node: NodeProcess) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while results(node) or node.value("SELECT count(*) FROM system.processes") > 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_result_larger_than_memory_comes_whole_in_order_and_early(node: NodeProcess) -> None:
+    """The JVM has less memory than the result has bytes; the node's own memory does not grow with it."""
+    process = psutil.Process(node.pid)
+    node.connection.sql("SELECT 1")
+    before = most = process.memory_info().rss
+    started, first, seen = time.monotonic(), 0.0, 0
+    with node.connection.stream(f"{LARGE} ORDER BY id DESC") as rows:
+        for batch in rows:
+            first = first or time.monotonic() - started
+            ids = batch.column(0).to_numpy()
+            assert ids[0] == ROWS - 1 - seen
+            assert ids[-1] == ROWS - seen - len(ids)
+            seen += batch.num_rows
+            most = max(most, process.memory_info().rss)
+    assert seen == ROWS
+    assert rows.summary.rows == ROWS
+    assert most - before < 200 * MIB
+    assert first < time.monotonic() - started
+    logged = node.connection.sql("SELECT rows, error_code FROM system.query_log WHERE text LIKE '%DESC'").rows
+    assert logged == [(ROWS, None)]
+    eventually_clean(node)
+
+
+@pytest.mark.parametrize(("form", "lines"), [("CSV", 900_000), ("CSVWithNames", 900_001), ("JSONEachRow", 900_000)])
+def test_every_form_of_answer_is_streamed(node: NodeProcess, form: str, lines: int) -> None:
+    query = (
+        f"SELECT id, array(id) AS l, timestamp_seconds(id) AS t, repeat('ä', 50) AS s FROM range(900000) FORMAT {form}"
+    )
+    with httpx.stream("POST", f"{node.url}/v1/sql", content=query.encode(), timeout=180, trust_env=False) as response:
+        assert '"rows": -1' in response.headers["X-Tilth-Summary"]
+        assert sum(piece.count(b"\n") for piece in response.iter_bytes()) == lines
+    eventually_clean(node)
+
+
+def test_json_is_one_document_that_ends_with_the_summary(node: NodeProcess) -> None:
+    query = (
+        "SELECT id, id AS id, void_ FROM (SELECT id, NULL AS void_ FROM range(3000000)) WHERE id < 10 OR id > 2999990"
+    )
+    answer = httpx.post(f"{node.url}/v1/sql", content=query, timeout=180, trust_env=False).json()
+    assert answer["summary"]["rows"] == len(answer["rows"]) == 19
+    assert answer["rows"][0] == [0, 0, None]
+    assert [column["name"] for column in answer["columns"]] == ["id", "id", "void_"]
+
+
+def test_an_error_behind_the_first_rows_is_an_error(node: NodeProcess) -> None:
+    """Partition 0 is sent while the last row of another one fails."""
+    failing = f"SELECT id, repeat('x', 100) AS s, IF(id = {ROWS - 1}, raise_error('too far'), 1) FROM range({ROWS})"
+    seen: list[int] = []
+
+    def take() -> None:
+        with node.connection.stream(failing) as rows:
+            seen.extend(batch.num_rows for batch in rows)
+
+    def take_raw() -> None:
+        body = f"{failing} FORMAT CSV".encode()
+        with httpx.stream("POST", f"{node.url}/v1/sql", content=body, timeout=180, trust_env=False) as raw:
+            assert raw.status_code == 200
+            list(raw.iter_bytes())
+
+    with pytest.raises(ServerError, match="too far"):
+        take()
+    assert sum(seen) < ROWS
+    with pytest.raises(httpx.RemoteProtocolError):
+        take_raw()
+    with pytest.raises(ServerError) as refused:
+        node.connection.sql(LARGE, {"max_result_bytes": "20 MiB"})
+    assert refused.value.code == "RESULT_TOO_LARGE"
+    eventually_clean(node)
+
+
+def test_a_client_that_leaves_early_leaves_nothing_behind(node: NodeProcess) -> None:
+    with node.connection.stream(LARGE) as rows:
+        next(iter(rows))
+    eventually_clean(node)
+    logged = "SELECT error_code FROM system.query_log ORDER BY started DESC LIMIT 100"
+    assert ("QUERY_WAS_CANCELLED",) in node.connection.sql(logged).rows
