@@ -6,6 +6,7 @@ See also: statements.py for the values, docs/reference for examples.
 """
 
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError
+from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.sql.grammar.parse import parse, parse_noticed
 from tilth.sql.grammar.render import quoted_name, quoted_string, render, render_operations
 from tilth.sql.grammar.script import split
@@ -13,8 +14,6 @@ from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
     AlterTable,
-    ArrayValue,
-    CastValue,
     ColumnOperation,
     ColumnSpec,
     CreateDatabase,
@@ -37,7 +36,6 @@ from tilth.sql.grammar.statements import (
     KillMode,
     KillMutation,
     KillQuery,
-    MapValue,
     ModifyColumn,
     ModifySetting,
     ModifyTtl,
@@ -69,19 +67,16 @@ from tilth.sql.grammar.statements import (
     ShowSettings,
     ShowTables,
     Statement,
-    StructValue,
     SwitchService,
     SwitchVerb,
     ToMark,
     ToOffsets,
     ToTimestamp,
     TruncateTable,
-    TupleValue,
     UndropPartition,
     UndropTable,
     UpdateRows,
     UseDatabase,
-    Value,
 )
 from tilth.sql.grammar.tokens import words_of
 from tilth.sql.grammar.units import with_unit_diff

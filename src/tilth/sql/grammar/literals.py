@@ -13,18 +13,8 @@ from decimal import Decimal
 
 from tilth.model.times import read_time
 from tilth.sql.grammar.cursor import Cursor
-from tilth.sql.grammar.statements import (
-    ArrayValue,
-    CastValue,
-    MapValue,
-    Partition,
-    PartitionId,
-    PartitionValues,
-    SettingTexts,
-    StructValue,
-    TupleValue,
-    Value,
-)
+from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
+from tilth.sql.grammar.statements import Partition, PartitionId, PartitionValues, SettingTexts
 from tilth.sql.grammar.tokens import TokenKind
 from tilth.sql.grammar.types import parse_type
 

@@ -14,12 +14,11 @@ from typing import TypeVar, assert_never
 from tilth.model.service import ServiceKind
 from tilth.model.table import Transform, TransformKind
 from tilth.model.types import quoted, spark_name
+from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
     AlterTable,
-    ArrayValue,
-    CastValue,
     ColumnSpec,
     CreateDatabase,
     CreateTable,
@@ -41,7 +40,6 @@ from tilth.sql.grammar.statements import (
     KillMode,
     KillMutation,
     KillQuery,
-    MapValue,
     ModifyColumn,
     ModifySetting,
     ModifyTtl,
@@ -69,18 +67,15 @@ from tilth.sql.grammar.statements import (
     ShowSettings,
     ShowTables,
     Statement,
-    StructValue,
     SwitchService,
     ToMark,
     ToOffsets,
     ToTimestamp,
     TruncateTable,
-    TupleValue,
     UndropPartition,
     UndropTable,
     UpdateRows,
     UseDatabase,
-    Value,
 )
 from tilth.sql.grammar.system import SERVICE_WORDS
 

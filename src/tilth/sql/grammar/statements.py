@@ -8,14 +8,13 @@ quotes; a missing database means the session's. See also: parse.py, render.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from decimal import Decimal
 from enum import IntEnum, StrEnum
 
 from tilth.model.checks import Check, Path
 from tilth.model.service import ServiceKind
 from tilth.model.table import Engine, Transform
 from tilth.model.types import DataType
+from tilth.sql.grammar.literal_values import Value
 
 #: Names and texts of settings, in the order given; no name twice.
 SettingTexts = tuple[tuple[str, str], ...]
@@ -31,57 +30,6 @@ class Name:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}" if self.database else self.table
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayValue:
-    items: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MapValue:
-    entries: tuple[tuple[Value, Value], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TupleValue:
-    """A struct's values in the order of its fields."""
-
-    items: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StructValue:
-    """A struct's values by name."""
-
-    fields: tuple[tuple[str, Value], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CastValue:
-    """A literal that says its type: it must be a value of that type."""
-
-    value: Value
-    type: DataType
-
-
-#: A literal. `1.5` is a Decimal, `1.5e0` a float; a datetime without a zone is in the session's.
-Value = (
-    None
-    | bool
-    | int
-    | Decimal
-    | float
-    | str
-    | bytes
-    | date
-    | datetime
-    | ArrayValue
-    | MapValue
-    | TupleValue
-    | StructValue
-    | CastValue
-)
 
 
 @dataclass(frozen=True, slots=True)
