@@ -164,7 +164,7 @@ def test_collecting_waits_for_readers_and_then_frees_the_disk(node: Node) -> Non
     wait_until(lambda: node.catalog.trash.items(limit=1) == ([], None))
 
 
-def test_a_damaged_part_fails_its_own_merge_with_its_name_and_stops_no_other(node: Node) -> None:
+def test_a_damaged_part_is_named_and_stops_no_merge(node: Node) -> None:
     bad = [node.insert("bad")[0] for _ in range(10)]
     path = os.path.join(data_folder(node.root, node.table.uuid), bad[4].file.name)
     with open(path, "r+b") as file:
@@ -175,10 +175,9 @@ def test_a_damaged_part_fails_its_own_merge_with_its_name_and_stops_no_other(nod
     assert bad[4].file.name in node.service(ServiceKind.MERGE).last_exception
     for _ in range(10):
         node.insert("good")
-    wait_until(lambda: node.count() == 11)
-    assert all(part in node.catalog.parts.snapshot(node.table.uuid).parts for part in bad)
-    # What the failed merges wrote is gone: the sources, and what the good ones left and made.
-    wait_until(lambda: len(node.files()) == 21)
+    # One part of the good ones, the damaged part, and one of its neighbours.
+    wait_until(lambda: node.count() == 3)
+    assert bad[4] in node.catalog.parts.snapshot(node.table.uuid).parts
 
 
 def test_a_store_that_is_away_is_told_and_loses_nothing(node: Node) -> None:

@@ -54,7 +54,7 @@ def uuid_of(node: Node, name: str) -> str:
         ("DELETE FROM checks WHERE max(n) = 1", "BAD_MUTATION", "row by row"),
         ("DELETE FROM checks WHERE row_number() OVER (ORDER BY k) = 1", "BAD_MUTATION", "row by row"),
         ("DELETE FROM checks WHERE rand() < 0.5", "BAD_MUTATION", "each time"),
-        ("DELETE FROM checks WHERE n = 1 AS x", "BAD_MUTATION", "no name"),
+        ("DELETE FROM checks WHERE n = 1 AS x", "BAD_MUTATION", "cannot have a name"),
         ("UPDATE checks SET n = explode(array(1, 2)) WHERE true", "BAD_MUTATION", "row by row"),
         ("UPDATE checks SET s = uuid() WHERE true", "BAD_MUTATION", "each time"),
         ("UPDATE checks SET n = 'x' WHERE true", "BAD_MUTATION", "might be lost"),
