@@ -144,6 +144,8 @@ class OwnNode:
             columns=tuple(Column(id=i, name=n, type=Simple(k)) for i, (n, k) in enumerate(COLUMNS.items(), start=1))
         )
         given = {"kafka_broker_list": bootstrap, "kafka_topic_list": topic["name"], "kafka_format": "JSONEachRow"}
+        # The same group would go on where the last pass ended.
+        given |= {"kafka_group_name": random_id()}
         kafka = KafkaDef(uuid=random_id(), database="default", name="k", schema=schema, settings=given)
         off = Switch(table=kafka.uuid, service=ServiceKind.CONSUME, state=SwitchState.STOPPED, since_ms=0)
         self.catalog.services.set(off)
