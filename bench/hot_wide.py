@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from typing import Any
+from uuid import uuid4
 
 from rich.table import Table
 
@@ -43,10 +44,11 @@ def run(node: HotNode, kit: Kit, _: bool) -> tuple[dict[str, float], list[Table]
 
 
 def _pass(node: HotNode, ddl: str, topic: dict[str, Any], *, round_rows: int, is_buffered: int) -> float:
+    # Each pass is a group of its own: the same one would go on where the last pass ended.
     node.sql(
         f"CREATE TABLE wide ({ddl}) ENGINE = MergeTree ORDER BY (user_id, ts) SETTINGS memory_buffer = {is_buffered}",
         f"""CREATE TABLE wide_topic ({ddl}) ENGINE = Kafka SETTINGS kafka_broker_list = '{node.broker.bootstrap}',
-            kafka_topic_list = '{topic["name"]}', kafka_group_name = 'wide', kafka_format = 'JSONEachRow',
+            kafka_topic_list = '{topic["name"]}', kafka_group_name = 'wide-{uuid4().hex}', kafka_format = 'JSONEachRow',
             kafka_max_block_size = {round_rows}, stream_flush_interval_ms = 500""",
         "SYSTEM STOP CONSUME wide_topic",
         "CREATE MATERIALIZED VIEW wide_view TO wide AS SELECT * FROM wide_topic",
