@@ -142,7 +142,7 @@ def is_widening(old: DataType, new: DataType) -> bool:
 
 
 def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns:
-    spec, columns = operation.column, list(now.schema.columns)
+    spec = operation.column
     if now.schema.find(spec.name) is not None:
         if operation.if_not_exists:
             return now
@@ -155,12 +155,18 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
             column=spec.name,
             hint="rows that are there already get it",
         )
+    return placed(now, operation)
+
+
+def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
+    """With the new column where the operation wants it; it has a name that is free."""
+    columns = list(now.schema.columns)
     position = len(columns)
     if operation.first:
         position = 0
     elif operation.after is not None:
         position = columns.index(find_in(now.schema, operation.after)) + 1
-    columns.insert(position, column_of(spec, now.next_column_id))
+    columns.insert(position, column_of(operation.column, now.next_column_id))
     return NewColumns(Schema(columns=tuple(columns)), now.next_column_id + 1)
 
 
@@ -247,7 +253,7 @@ def _modified(
     )
     if (new.written_default, new.type) != (old.written_default, old.type) and new.default is not None:
         _check_everywhere(table, old, versions)
-    return _replaced(now, old, new)
+    return replaced(now, old, new)
 
 
 def with_default(column: Column, other: Column) -> Column:
@@ -269,7 +275,7 @@ def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, vers
     new = described(old, operation)
     if new.written_default != old.written_default:
         _check_everywhere(table, old, versions)
-    return _replaced(now, old, new)
+    return replaced(now, old, new)
 
 
 def described(column: Column, operation: DescribeColumn) -> Column:
@@ -308,10 +314,11 @@ def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewCo
         raise BadAlterError(
             "the column exists already", table=full_name(table), column=taken.name, hint="choose another name"
         )
-    return _replaced(now, old, msgspec.structs.replace(old, name=operation.new))
+    return replaced(now, old, msgspec.structs.replace(old, name=operation.new))
 
 
-def _replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
+def replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
+    """With one column in the place of another."""
     columns = tuple(new if each is old else each for each in now.schema.columns)
     return replace(now, schema=Schema(columns=columns))
 

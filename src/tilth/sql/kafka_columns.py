@@ -15,9 +15,9 @@ import msgspec
 
 from tilth.catalog import TableInUseError
 from tilth.ingest import ViewError, check_kafka
-from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef, full_name
+from tilth.model.table import KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.sql.answer import Outcome, done
-from tilth.sql.columns import NewColumns, column_of, described, find_in, with_default
+from tilth.sql.columns import NewColumns, column_of, described, find_in, placed, replaced, with_default
 from tilth.sql.defaults import altered
 from tilth.sql.errors import BadAlterError
 from tilth.sql.grammar import AddColumn, ColumnOperation, DescribeColumn, DropColumn, ModifyColumn, RenameColumn
@@ -72,19 +72,13 @@ def changed_columns(kafka: KafkaDef, operations: Sequence[ColumnOperation]) -> N
 
 
 def _added(kafka: KafkaDef, now: NewColumns, operation: AddColumn) -> NewColumns:
-    spec, columns = operation.column, list(now.schema.columns)
+    spec = operation.column
     if now.schema.find(spec.name) is not None:
         if operation.if_not_exists:
             return now
         hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
         raise BadAlterError("the column exists already", table=full_name(kafka), column=spec.name, hint=hint)
-    position = len(columns)
-    if operation.first:
-        position = 0
-    elif operation.after is not None:
-        position = columns.index(find_in(now.schema, operation.after)) + 1
-    columns.insert(position, column_of(spec, now.next_column_id))
-    return NewColumns(Schema(columns=tuple(columns)), now.next_column_id + 1)
+    return placed(now, operation)
 
 
 def _dropped(kafka: KafkaDef, now: NewColumns, operation: DropColumn) -> NewColumns:
@@ -109,14 +103,14 @@ def _modified(now: NewColumns, operation: ModifyColumn) -> NewColumns:
     if spec.default is None:
         new = with_default(new, old)
     new = msgspec.structs.replace(new, name=old.name, comment=spec.comment or old.comment)
-    return _replaced(now, old, new)
+    return replaced(now, old, new)
 
 
 def _described(now: NewColumns, operation: DescribeColumn) -> NewColumns:
     if operation.if_exists and now.schema.find(operation.column) is None:
         return now
     old = find_in(now.schema, operation.column)
-    return _replaced(now, old, described(old, operation))
+    return replaced(now, old, described(old, operation))
 
 
 def _renamed(kafka: KafkaDef, now: NewColumns, operation: RenameColumn) -> NewColumns:
@@ -126,11 +120,7 @@ def _renamed(kafka: KafkaDef, now: NewColumns, operation: RenameColumn) -> NewCo
     taken = now.schema.find(operation.new)
     if taken is not None and taken is not old:
         raise BadAlterError("the column exists already", table=full_name(kafka), column=taken.name, hint=_OTHER_NAME)
-    return _replaced(now, old, msgspec.structs.replace(old, name=operation.new))
-
-
-def _replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
-    return replace(now, schema=Schema(columns=tuple(new if each is old else each for each in now.schema.columns)))
+    return replaced(now, old, msgspec.structs.replace(old, name=operation.new))
 
 
 def _checked(services: Services, view: ViewDef, kafka: KafkaDef, wanted: KafkaDef) -> tuple[ViewDef, TableDef]:
