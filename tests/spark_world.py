@@ -15,22 +15,18 @@ from tilth.ingest import check_view
 from tilth.model.task import TaskKind
 from tilth.sql import Answer, SqlEngine
 from tilth.sql.spark import InsertRunner, QueryRunner
-from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WarehouseSettings, WorkerSession
+from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 
 class SparkWorld:
     """A node's SQL without its background services."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, session: WorkerSession) -> None:
+        """`session`: is running; it outlives this."""
         clock = SystemClock()
         self.folder = folder
         self.catalog = Catalog(MemoryKV(), clock, "s1", random_id, is_checking=True)
-        self.session = WorkerSession(
-            WarehouseSettings(master="local[2]", driver_memory="1g"),
-            folder=str(folder / "spark"),
-            log_folder=str(folder / "log"),
-        )
-        self.session.start()
+        self.session = session
         self.worker = EmbeddedWorker(clock, self.session, name="w1", memory_bytes=1 << 30)
         self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
         self.engine = SqlEngine(
@@ -53,7 +49,6 @@ class SparkWorld:
         self.engine.stop()
         self.dispatcher.stop()
         self.worker.stop()
-        self.session.stop()
 
     def run(self, text: str, *, database: str = "shop", **settings: str) -> Answer:
         return self.engine.run(text, database=database, settings={k.replace("__", "."): v for k, v in settings.items()})

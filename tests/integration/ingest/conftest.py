@@ -1,4 +1,4 @@
-"""One Spark for all tests of this folder; a server over an empty folder for each."""
+"""A server over an empty folder for each test."""
 
 from __future__ import annotations
 
@@ -8,19 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.ingest.ingest_world import IngestWorld
-from tilth.warehouse import WorkerSession, warehouse_settings
+from tilth.warehouse import WorkerSession
 from tools.broker import Broker
-
-
-@pytest.fixture(scope="module")
-def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
-    session = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
-    session.start()
-    session.warm()
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def cases() -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
+def spark(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
     """More tasks at once than cores: most of them wait for answers that do not come."""
     folder = tmp_path_factory.mktemp("spark")
     settings = warehouse_settings({"warehouse.master": "local[8]", "warehouse.driver-memory": "1g"})

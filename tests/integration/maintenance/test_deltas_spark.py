@@ -138,8 +138,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, session: WorkerSession) -> Iterator[Node]:
-    node = Node(tmp_path, session)
+def node(tmp_path: Path, spark: WorkerSession) -> Iterator[Node]:
+    node = Node(tmp_path, spark)
     yield node
     node.close()
 

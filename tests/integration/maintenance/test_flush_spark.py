@@ -117,8 +117,8 @@ class ChangingNode(Node):
 
 
 @pytest.fixture
-def node(tmp_path: Path, session: WorkerSession) -> Iterator[ChangingNode]:
-    node = ChangingNode(tmp_path, session)
+def node(tmp_path: Path, spark: WorkerSession) -> Iterator[ChangingNode]:
+    node = ChangingNode(tmp_path, spark)
     yield node
     node.close()
 

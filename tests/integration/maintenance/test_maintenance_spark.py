@@ -116,8 +116,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, session: WorkerSession) -> Iterator[Node]:
-    node = Node(tmp_path, session)
+def node(tmp_path: Path, spark: WorkerSession) -> Iterator[Node]:
+    node = Node(tmp_path, spark)
     yield node
     node.close()
 
@@ -206,7 +206,7 @@ def test_optimize_final_leaves_one_part_in_each_partition(node: Node) -> None:
     assert node.rows() == before
 
 
-def test_what_an_earlier_run_left_is_cleaned_by_name(node: Node, tmp_path: Path, session: WorkerSession) -> None:
+def test_what_an_earlier_run_left_is_cleaned_by_name(node: Node, tmp_path: Path, spark: WorkerSession) -> None:
     kept = node.insert("monday")
     txn = node.catalog.transactions.begin("insert", outputs=[TxnOutput(table=node.table.uuid, tasks=1)])
     data = pa.table({"day": ["x"], "k": [1], "v": ["v"]})

@@ -56,8 +56,8 @@ class MutatingNode(Node):
 
 
 @pytest.fixture
-def node(tmp_path: Path, session: WorkerSession) -> Iterator[MutatingNode]:
-    node = MutatingNode(tmp_path, session)
+def node(tmp_path: Path, spark: WorkerSession) -> Iterator[MutatingNode]:
+    node = MutatingNode(tmp_path, spark)
     yield node
     node.close()
 

@@ -12,14 +12,14 @@ from tests.spark_world import SparkWorld
 from tilth.ingest import ViewError, check_view
 from tilth.model.table import Column, KafkaDef, Schema, TableDef
 from tilth.model.types import Kind, Simple
-from tilth.warehouse import check_plan, parse_plan, read_plan
+from tilth.warehouse import WorkerSession, check_plan, parse_plan, read_plan
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("allowed"))
+def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
+    made = SparkWorld(tmp_path_factory.mktemp("allowed"), spark)
     made.run("CREATE DATABASE shop", database="default")
     made.run(
         "CREATE TABLE t (id Int64, day Date, ts DateTime, s String, a Array(Int64), m Map(String, Int64), j String, "

@@ -98,7 +98,7 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
+def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
     settings = {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
     with open_node(tmp_path_factory.mktemp("beside"), settings) as made:
         # Merges and flushes are steps: else no seed would tell what happened.

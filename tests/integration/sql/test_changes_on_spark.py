@@ -18,13 +18,14 @@ from tilth.model.table import TableDef
 from tilth.model.txn import TxnState
 from tilth.sql import changes
 from tilth.storage import layout_of, read_source, sources_of, write_parts
+from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("changes"))
+def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
+    made = SparkWorld(tmp_path_factory.mktemp("changes"), spark)
     made.run("CREATE DATABASE shop", database="default")
     yield made
     made.stop()

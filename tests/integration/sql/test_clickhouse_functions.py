@@ -12,7 +12,7 @@ import pytest
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
 from tilth.sql import BadQueryError
-from tilth.warehouse import UnknownFunctionError, check_plan, parse_expression
+from tilth.warehouse import UnknownFunctionError, WorkerSession, check_plan, parse_expression
 from tilth.warehouse.allowed import allow_list
 from tilth.warehouse.clickhouse import EXTENDED, functions
 from tilth.warehouse.errors import BadArgumentsError
@@ -28,8 +28,8 @@ def _time(text: str) -> datetime.datetime:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("clickhouse"))
+def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
+    made = SparkWorld(tmp_path_factory.mktemp("clickhouse"), spark)
     made.run("CREATE DATABASE shop", database="default")
     made.run("CREATE TABLE t (id Int64, s String, ts DateTime, a Array(Int64)) ENGINE = MergeTree ORDER BY id")
     made.run(

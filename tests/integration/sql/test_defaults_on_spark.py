@@ -15,6 +15,7 @@ from tilth.ingest.views import constant_defaults
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, KafkaDef, Schema, TableDef
 from tilth.model.types import Array, Kind, Simple
+from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
@@ -22,8 +23,8 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("defaults"))
+def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
+    made = SparkWorld(tmp_path_factory.mktemp("defaults"), spark)
     made.run("CREATE DATABASE shop", database="default")
     yield made
     made.stop()

@@ -40,7 +40,7 @@ _ROWS = {
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
+def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
     settings = {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
     with open_node(tmp_path_factory.mktemp("every"), settings) as made:
         made.engine.run("SYSTEM STOP MERGES", database="default")

@@ -19,7 +19,7 @@ SECONDS_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with open_node(tmp_path_factory.mktemp("node"), {"warehouse.driver-memory": "1g"}) as made:
         made.engine.run("CREATE TABLE checks (k Int64 NOT NULL, n Int32, s String) ENGINE = MergeTree ORDER BY k")
         yield made

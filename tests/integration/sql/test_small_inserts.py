@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with open_node(tmp_path_factory.mktemp("node"), {"warehouse.driver-memory": "1g"}) as made:
         made.engine.run(
             "CREATE TABLE events (id Int64, word String) ENGINE = MergeTree ORDER BY id SETTINGS memory_buffer = 1"

@@ -15,13 +15,14 @@ from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnState
+from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("sql"))
+def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
+    made = SparkWorld(tmp_path_factory.mktemp("sql"), spark)
     made.run("CREATE DATABASE shop", database="default")
     made.run("CREATE DATABASE `odd db`", database="default")
     made.run(

@@ -17,6 +17,7 @@ from tilth.model.literals import spark_literal
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.wire import Summary
 from tilth.server.formats import Format, encode
+from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
@@ -26,8 +27,8 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("values"))
+def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
+    made = SparkWorld(tmp_path_factory.mktemp("values"), spark)
     made.run("CREATE DATABASE shop", database="default")
     yield made
     made.stop()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from tilth.warehouse import WarehouseSettings, WorkerSession
+from tilth.warehouse import WorkerSession
 from tilth.warehouse.allowed import allow_list
 
 pytestmark = pytest.mark.integration
@@ -20,13 +19,8 @@ _PACKAGES = ("plans.logical.", "analysis.", "expressions.", "expressions.aggrega
 
 # Any: a handle of the JVM; py4j gives it no type.
 @pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("functions")
-    settings = WarehouseSettings(master="local[1]", driver_memory="1g")
-    session = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
-    session.start()
-    yield session.session._jvm
-    session.stop()
+def jvm(spark: WorkerSession) -> Any:
+    return spark.session._jvm
 
 
 def _keys(scala_map: Any) -> set[str]:  # Any: as above

@@ -42,7 +42,7 @@ SECONDS_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
+def session(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
     folder = tmp_path_factory.mktemp("spark")
     session = WorkerSession(SETTINGS, folder=str(folder / "spark"), log_folder=str(folder / "log"))
     session.start()
