@@ -6,6 +6,8 @@
 ENV = JAVA_HOME="$$(cat .cache/java_home)" PYSPARK_PYTHON="$$PWD/.venv/bin/python"
 PY = $(ENV) .venv/bin/python
 PYTEST = $(PY) -m pytest
+# Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
+JOBS = 2
 
 .PHONY: help setup java broker-jars lint format test test-fast demo soak bench bench-ingest bench-merge bench-catalog \
 	bench-query bench-maintenance bench-hot docs lock clean clean-all
@@ -33,11 +35,11 @@ format: setup ## rewrite the files as ruff likes them
 	.venv/bin/ruff check --fix .
 
 test-fast: setup java lint ## lane 1: lint, then tidy, unit, property and docs tests
-	$(PYTEST) tests/tidy tests/unit tests/property tests/docs
+	$(PYTEST) -n $(JOBS) --dist worksteal tests/tidy tests/unit tests/property tests/docs
 
 test: setup broker-jars test-fast ## everything: lane 1, then simulation and acceptance, then integration
-	$(PYTEST) tests/simulation tests/acceptance
-	$(PYTEST) tests/integration
+	$(PYTEST) -n $(JOBS) --dist loadfile tests/simulation tests/acceptance
+	$(PYTEST) -n $(JOBS) --dist loadfile tests/integration
 
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo
