@@ -6,15 +6,16 @@ three-valued logic, written here once more in the plainest way.
 
 from __future__ import annotations
 
-import operator
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import tilth.sql.simplify as simplify
 from tests.hostile import values_of
 from tilth.model.part import ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, TableDef
@@ -31,9 +32,9 @@ from tilth.sql.predicates import (
     Negation,
     Predicate,
     Unknown,
-    predicates_of,
 )
 from tilth.sql.prune import keeper
+from tilth.sql.simplify import joined
 from tilth.storage import arrow_type
 from tilth.storage.bounds import range_of
 
@@ -62,8 +63,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     # As days.
     "d": st.sampled_from(values_of(Simple(Kind.DATE))),
 }
-#: As Spark writes a FLOAT.
-FLOAT_TEXTS = ["0.1", "0.3", "0.7", "1.1", "-0.7", "1.6777216E7", "3.4028235E38", "1.4E-45", "-Infinity"]
 ROWS = st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()})
 
 
@@ -161,46 +160,69 @@ def test_a_part_with_a_matching_row_is_kept(rows: list[Row], predicate: Predicat
     assert not matches or keeper(predicate, TABLE)(_part(rows))
 
 
-@given(
-    st.lists(st.sampled_from(FLOAT_TEXTS), min_size=1, max_size=3),
-    st.sampled_from(["EqualTo", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"]),
-    st.sampled_from(FLOAT_TEXTS),
-)
-def test_a_float_is_what_four_bytes_hold(values: list[str], comparison: str, text: str) -> None:
-    """0.7 as a DOUBLE is another number than 0.7 as a FLOAT."""
-    sides = [
-        {"class": "AttributeReference", "num-children": 0, "name": "0:g", "dataType": "float"},
-        {"class": "Literal", "num-children": 0, "value": text, "dataType": "float"},
-    ]
-    plan = [
-        {"class": "Filter", "num-children": 1, "condition": [{"class": comparison, "num-children": 2}, *sides]},
-        {"class": "LogicalRDD", "num-children": 0, "output": [[{"name": "0:g"}]]},
-    ]
-    (predicate,) = predicates_of(plan, 1)
-    rows: list[Row] = [dict.fromkeys(VALUES, None) | {"g": float(np.float32(value))} for value in values]
-    number = np.float32(text)
-    compared = {
-        "EqualTo": operator.eq,
-        "LessThan": operator.lt,
-        "LessThanOrEqual": operator.le,
-        "GreaterThan": operator.gt,
-        "GreaterThanOrEqual": operator.ge,
-    }[comparison]
-    assert not any(compared(np.float32(value), number) for value in values) or keeper(predicate, TABLE)(_part(rows))
+@settings(max_examples=500, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=4), PREDICATES)
+def test_predicates_of_too_many_terms_still_keep_it(rows: list[Row], predicate: Predicate) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simplify, "TERMS_MAX", 1)
+        kept = keeper(predicate, TABLE)(_part(rows))
+    assert kept or not any(_truth(predicate, row) is True for row in rows)
 
 
-def test_a_literal_that_is_no_text_rules_out_nothing() -> None:
-    """X'FF' is above every letter, but in the plan's text it is U+FFFD, which is not."""
-    sides = [
-        {"class": "AttributeReference", "num-children": 0, "name": "0:s", "dataType": "string"},
-        {"class": "Literal", "num-children": 0, "value": "\ufffd", "dataType": "string"},
-    ]
-    plan = [
-        {"class": "Filter", "num-children": 1, "condition": [{"class": "LessThan", "num-children": 2}, *sides]},
-        {"class": "LogicalRDD", "num-children": 0, "output": [[{"name": "0:s"}]]},
-    ]
-    (predicate,) = predicates_of(plan, 1)
-    assert keeper(predicate, TABLE)(_part([dict.fromkeys(VALUES, None) | {"s": "\U0001f600"}]))
+@settings(max_examples=500, deadline=None)
+@given(ROWS, PREDICATES)
+def test_terms_of_one_column_mean_the_same_as_their_list(row: Row, predicate: Predicate) -> None:
+    plain = Negation(IsNull("i"))
+    # What is unknown has no truth of its own.
+    assume("Unknown" not in repr(predicate))
+    for each in (predicate, Negation(predicate), AnyOf((predicate, plain)), AllOf((plain, predicate))):
+        assert _truth(joined(each), row) is _truth(each, row)
+
+
+class _Counted(int):
+    """A number that counts comparisons."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        _Counted.compared += 1
+        return int(self) < other
+
+    def __le__(self, other: int) -> bool:
+        _Counted.compared += 1
+        return int(self) <= other
+
+
+def _terms(n: int) -> dict[str, Predicate]:
+    equal = tuple(Compare("i", Comparison.EQUAL, _Counted(10 * i)) for i in range(n))
+    pairs = (AllOf((each, Compare("s", Comparison.EQUAL, f"v{i}"))) for i, each in enumerate(equal))
+    return {
+        "in": IsIn("i", tuple(each.value for each in equal)),
+        "not in": Negation(IsIn("i", tuple(each.value for each in equal))),
+        "or": AnyOf(equal),
+        "nested or": AnyOf(
+            (AnyOf(equal[: n // 2]), AnyOf((AnyOf(equal[n // 2 :]), Compare("b", Comparison.EQUAL, True))))
+        ),
+        "and": AllOf(tuple(map(Negation, equal))),
+        "pairs": AnyOf(tuple(pairs)),
+        "pairs and a list": AllOf((AnyOf(tuple(equal)), AnyOf(tuple(AllOf((each, each)) for each in equal)))),
+    }
+
+
+@pytest.mark.parametrize("kind", _terms(1))
+def test_long_lists_cost_each_part_little(kind: str) -> None:
+    """n values against p parts: n log n and p log n comparisons, never n * p."""
+    file, parts, n = DataFile(name="f", size=1, checksum=0), [], 4096
+    for number in range(2000):
+        ranges = {"i": ColumnRange(number * 20 + 1, number * 20 + 9, 0)}
+        parts.append(Part(name=PartName("all", 1, 1, 0, 1), schema_version=1, rows=5, file=file, ranges=ranges))
+    predicate = _terms(n)[kind]
+    _Counted.compared = 0
+    keep = keeper(predicate, TABLE)
+    kept = sum(map(keep, parts))
+    # Between any two parts' values there is one of the list, and none inside of a part.
+    assert kept == (2000 if kind in ("not in", "and", "nested or") else 0)
+    assert _Counted.compared <= 3 * n * 13 + len(parts) * 3 * 14
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=4), st.sampled_from(Comparison), st.integers(-4, 4))

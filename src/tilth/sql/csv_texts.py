@@ -43,7 +43,8 @@ def csv_texts(text: str, *, has_names: bool) -> list[pa.Array]:
         more = b"\n" + b",".join([NULL.encode()] * table.num_columns) + b"\n"
         if _split(data + more, has_names=has_names).num_rows == table.num_rows:
             raise BadValueError("a quote is not closed", row=table.num_rows - has_names)
-    return [column.combine_chunks() for column in table.columns]
+    # One block makes one chunk, which combining would copy.
+    return [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
 
 
 def _split(data: bytes, *, has_names: bool) -> pa.Table:
@@ -83,7 +84,7 @@ def texts_array(
 ) -> pa.Array:
     """Texts as values of the column, an empty one as NULL unless it is a text; errors and arguments as those of
     `column_array`."""
-    if column.type not in _TEXTS:
+    if column.type not in _TEXTS and pc.any(pc.equal(texts, "")).as_py():
         texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     found = _cast(texts, column, reading.of(column)) if column.nullable or not texts.null_count else None
     if found is not None:
@@ -103,11 +104,13 @@ def _cast(texts: pa.Array, column: Column, reading: Reading) -> pa.Array | None:
         return texts
     if kind is Kind.BINARY or (kind is None and not isinstance(data_type, Decimal)):
         return None
-    if kind in _INTEGERS and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
+    if kind in _INTEGERS and _has_x(texts):
         # Arrow takes hexadecimal digits.
         return None
     try:
         if kind is not Kind.TIMESTAMP:
+            return exact_cast(texts, arrow_type(data_type))
+        if pc.all(pc.ends_with(texts, "Z")).as_py() is not False:
             return exact_cast(texts, arrow_type(data_type))
         has_zone = pc.match_substring_regex(texts, r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$")
         if pc.all(has_zone).as_py() is not False:
@@ -117,6 +120,16 @@ def _cast(texts: pa.Array, column: Column, reading: Reading) -> pa.Array | None:
     except pa.ArrowInvalid:
         return None
     return None
+
+
+def _has_x(texts: pa.Array) -> bool:
+    """Whether one of the texts has an `x`. Most columns of numbers have none anywhere in their bytes."""
+    letters = texts.buffers()[2]
+    data = b"" if letters is None else letters.to_pybytes()
+    if b"x" not in data and b"X" not in data:
+        return False
+    # It may be in bytes that are no text's: those of a header.
+    return bool(pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py())
 
 
 # Any: whatever JSON says.

@@ -7,7 +7,8 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -29,6 +30,9 @@ from tilth.sql.predicates import (
     Predicate,
     Unknown,
 )
+from tilth.sql.simplify import bounded, joined
+
+Keep = Callable[[Part], bool]
 
 _OPPOSITE = {
     Comparison.LESS: Comparison.GREATER_OR_EQUAL,
@@ -38,12 +42,16 @@ _OPPOSITE = {
 }
 
 
-def keeper(predicate: Predicate, table: TableDef) -> Callable[[Part], bool]:
-    """The test that a part must pass to be read; the predicate names the table's present columns."""
+def keeper(predicate: Predicate, table: TableDef) -> Keep:
+    """The test that a part must pass to be read; the predicate names the table's present columns.
+
+    A list is sorted once: n values cost n log n, and then each part log n.
+    """
     types = {column.name: column.type for column in table.schema.columns}
+    may_be_true = _test(bounded(joined(predicate)), types, wanted=True)
 
     def keep(part: Part) -> bool:
-        return _may_be(predicate, as_present(part, table), types, wanted=True)
+        return may_be_true(as_present(part, table))
 
     return keep
 
@@ -63,51 +71,85 @@ def as_present(part: Part, table: TableDef) -> Part:
     return msgspec.structs.replace(part, ranges=ranges)
 
 
-def _may_be(predicate: Predicate, part: Part, types: dict[str, DataType], *, wanted: bool) -> bool:
-    """Whether some row of the part may make the predicate true (or false, when that is wanted)."""
+def _test(predicate: Predicate, types: Mapping[str, DataType], *, wanted: bool) -> Keep:
+    """Whether some row of a part may make the predicate true (or false, when that is wanted)."""
     match predicate:
         case Unknown():
-            return True
+            return _always
         case AllOf(items=items):
-            answers = (_may_be(item, part, types, wanted=wanted) for item in items)
-            return all(answers) if wanted else any(answers)
+            return _combined(items, types, wanted=wanted, needs_all=wanted)
         case AnyOf(items=items):
-            answers = (_may_be(item, part, types, wanted=wanted) for item in items)
-            return any(answers) if wanted else all(answers)
+            return _combined(items, types, wanted=wanted, needs_all=not wanted)
         case Negation(item=item):
-            return _may_be(item, part, types, wanted=not wanted)
+            return _test(item, types, wanted=not wanted)
         case IsNull(column=column):
-            known = part.ranges.get(column)
-            return known is None or (known.nulls > 0 if wanted else known.nulls < part.rows)
-        case Compare() | IsIn() | HasPrefix():
-            return _may_compare(predicate, part, types, wanted=wanted)
+            return _null_test(column, wanted=wanted)
+        case Compare(column=column) | IsIn(column=column) | HasPrefix(column=column):
+            data_type = types.get(column)
+            return _always if data_type is None else _column_test(predicate, data_type, wanted=wanted)
     assert_never(predicate)
 
 
-def _may_compare(
-    predicate: Compare | IsIn | HasPrefix, part: Part, types: dict[str, DataType], *, wanted: bool
-) -> bool:
-    known, data_type = part.ranges.get(predicate.column), types.get(predicate.column)
-    if known is None or data_type is None:
-        return True
-    if known.nulls >= part.rows:
-        return False  # NULL compared with anything is neither true nor false.
-    low, high = _bounds(known, data_type)
+def _always(part: Part) -> bool:
+    return True
+
+
+def _combined(items: Sequence[Predicate], types: Mapping[str, DataType], *, wanted: bool, needs_all: bool) -> Keep:
+    tests = [_test(item, types, wanted=wanted) for item in items]
+    if needs_all:
+        return lambda part: all(test(part) for test in tests)
+    return lambda part: any(test(part) for test in tests)
+
+
+def _null_test(column: str, *, wanted: bool) -> Keep:
+    def may_be(part: Part) -> bool:
+        known = part.ranges.get(column)
+        return known is None or (known.nulls > 0 if wanted else known.nulls < part.rows)
+
+    return may_be
+
+
+def _column_test(predicate: Compare | IsIn | HasPrefix, data_type: DataType, *, wanted: bool) -> Keep:
+    column, may_hold = predicate.column, _range_test(predicate, data_type, wanted=wanted)
+
+    def may_be(part: Part) -> bool:
+        known = part.ranges.get(column)
+        if known is None:
+            return True
+        if known.nulls >= part.rows:
+            return False  # NULL compared with anything is neither true nor false.
+        return may_hold(*_bounds(known, data_type))
+
+    return may_be
+
+
+def _range_test(
+    predicate: Compare | IsIn | HasPrefix, data_type: DataType, *, wanted: bool
+) -> Callable[[Any, Any], bool]:
+    """The test of a column whose values are from low to high; None: no bound on that side."""
     match predicate:
         case Compare(comparison=comparison, value=value):
-            return _may_hold(comparison, _readable(value, data_type), low, high, wanted=wanted)
+            single = _readable(value, data_type)
+            return lambda low, high: _may_hold(comparison, single, low, high, wanted=wanted)
         case IsIn(values=values):
-            readable = [_readable(value, data_type) for value in values if value is not None]
+            ordered = sorted(_readable(value, data_type) for value in values if value is not None)
             if wanted:
-                return any(_may_hold(Comparison.EQUAL, value, low, high, wanted=True) for value in readable)
-            return None not in values and all(
-                _may_hold(Comparison.EQUAL, value, low, high, wanted=False) for value in readable
-            )
+                return lambda low, high: _is_any_within(ordered, low, high)
+            if None in values:
+                return lambda low, high: False
+            # Of a range of one value that is in the list, nothing is outside of the list.
+            return lambda low, high: low is None or low != high or not _is_any_within(ordered, low, high)
         case HasPrefix(prefix=prefix):
             if not wanted:
-                return True
-            return (high is None or high >= prefix) and (low is None or low[: len(prefix)] <= prefix)
+                return lambda low, high: True
+            return lambda low, high: (high is None or high >= prefix) and (low is None or low[: len(prefix)] <= prefix)
     assert_never(predicate)
+
+
+def _is_any_within(ordered: Sequence[Any], low: Any, high: Any) -> bool:
+    """Whether one of the values, which are in order, is from low to high."""
+    first = 0 if low is None else bisect_left(ordered, low)
+    return first < len(ordered) and (high is None or bool(ordered[first] <= high))
 
 
 # Any: bounds and values of one column are of one type that has an order, whichever it is.

@@ -7,24 +7,16 @@ why.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilth.base.logs import Log
+import msgspec
+
 from tilth.model.table import Schema
 from tilth.model.types import quoted, spark_name
-from tilth.sql.predicates import Predicate, Unknown, columns_of, leaf_name, predicates_of
-from tilth.warehouse import make_active
-
-#: The optimizer leaves IN lists as lists up to this length while it is asked.
-IN_LIST_MAX = 100_000
-_IN_LIST = "spark.sql.optimizer.inSetConversionThreshold"
-_ZONE = "spark.sql.session.timeZone"
-_UTC = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
-
-_log = Log("sql")
+from tilth.sql.predicates import AnyOf, Predicate, Unknown, leaf_name
+from tilth.warehouse import make_active, read_needs
 
 # Handles of Java objects of Spark's internals; py4j gives them no types.
 Java = Any
@@ -65,21 +57,36 @@ def nothing_known(occurrences: int) -> Needs:
     return Needs(predicates=[Unknown()] * occurrences, columns=[None] * occurrences)
 
 
+class _Scan(msgspec.Struct):
+    """One place where a query reads a table, as NeedsReader.java writes it."""
+
+    table: int
+    columns: frozenset[str] | None
+    where: Predicate
+
+
+_decoder = msgspec.json.Decoder(list[_Scan])
+
+
 def ask_needs(session: Java, text: str, occurrences: int) -> Needs:
     """What the query needs of each table. The views must be there.
 
     Raises Spark's AnalysisException.
     """
-    keep = session.conf.get(_IN_LIST)
-    session.conf.set(_IN_LIST, str(IN_LIST_MAX))
-    try:
-        execution = session._jsparkSession.sql(text).queryExecution()
-        make_active(session)
-        plan = json.loads(execution.optimizedPlan().toJSON())
-        columns = columns_of(plan, occurrences)
-        if session.conf.get(_ZONE) not in _UTC:
-            # The plan's JSON writes timestamps in the session's zone, where an hour may come twice.
-            return Needs(predicates=[Unknown()] * occurrences, columns=columns)
-        return Needs(predicates=predicates_of(plan, occurrences), columns=columns)
-    finally:
-        session.conf.set(_IN_LIST, keep)
+    execution = session._jsparkSession.sql(text).queryExecution()
+    make_active(session)
+    scans = _decoder.decode(read_needs(session, execution.optimizedPlan()))
+    by_table: list[list[_Scan]] = [[] for _ in range(occurrences)]
+    for scan in scans:
+        by_table[scan.table].append(scan)
+    return Needs(
+        predicates=[AnyOf(tuple(scan.where for scan in found)) if found else Unknown() for found in by_table],
+        columns=[_all_of([scan.columns for scan in found]) for found in by_table],
+    )
+
+
+def _all_of(readings: list[frozenset[str] | None]) -> frozenset[str] | None:
+    """What all readings of a table need together."""
+    if not readings or None in readings:
+        return None
+    return frozenset().union(*(reading for reading in readings if reading is not None))

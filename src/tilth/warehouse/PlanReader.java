@@ -42,7 +42,10 @@ public class PlanReader implements java.util.function.Function {
 
     /** A text of JSON; a longer one as an iterator over its pieces; null for a plan of too many nodes. */
     public Object apply(Object root) {
-        String text = new Reading().read(root);
+        return inPieces(new Reading().read(root));
+    }
+
+    public static Object inPieces(String text) {
         return text == null || text.length() <= PIECE_LENGTH ? text : new Pieces(text);
     }
 
@@ -288,7 +291,7 @@ public class PlanReader implements java.util.function.Function {
         return name.startsWith(CATALYST) ? name.substring(name.lastIndexOf('.') + 1) : name;
     }
 
-    private static void quote(String text, StringBuilder out) {
+    public static void quote(String text, StringBuilder out) {
         out.append('"');
         for (int index = 0; index < text.length(); index++) {
             char letter = text.charAt(index);

@@ -27,7 +27,7 @@ from tilth.warehouse.errors import (
     WrongJavaError,
 )
 from tilth.warehouse.losses import memory_loss_in
-from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_plan
+from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_needs, read_plan
 from tilth.warehouse.progress import ProgressWatch, TaskProgress
 from tilth.warehouse.result import TaskResult
 from tilth.warehouse.sessions import WorkerSession
@@ -86,6 +86,7 @@ __all__ = [
     "memory_loss_in",
     "parse_expression",
     "parse_plan",
+    "read_needs",
     "read_plan",
     "run_in_task",
     "warehouse_settings",

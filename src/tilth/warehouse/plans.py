@@ -1,9 +1,9 @@
 """Reads what Spark's parser finds in a text by one call to the JVM, instead of one call for each node.
 
-Covers: parsing queries and expressions, reading their nodes. Does not cover: what is allowed in them (allowed.py), what
-they mean.
+Covers: parsing queries and expressions, reading their nodes, what an optimized plan needs of its leaves. Does not
+cover: what is allowed in them (allowed.py), what they mean.
 Always holds: nothing here runs a query; everything that the parser found is among the nodes or the kinds; places are
-offsets in Python's text. See also: PlanReader.java, which writes the text that is read here.
+offsets in Python's text. See also: PlanReader.java and NeedsReader.java, which write the texts that are read here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tilth.warehouse.errors import TooComplexError
 # A handle of an object in the JVM; py4j gives it no type.
 Java = Any
 
-_SOURCE = "PlanReader.java"
-_CLASS = "PlanReader"
+#: Each may use those before it.
+_CLASSES = ("PlanReader", "NeedsReader")
 
 
 @dataclass(slots=True, eq=False)
@@ -89,8 +89,10 @@ class _Written(msgspec.Struct):
 class _Handles:
     """Objects of one JVM; looking each of them up takes several calls."""
 
-    #: A PlanReader. py4j caches methods by the name of their class, so a JVM can load the class only once.
+    #: A PlanReader and a NeedsReader. py4j caches methods by the name of their class, so a JVM can load a class only
+    #: once.
     reader: Java
+    needs: Java
     #: The class of sessions.
     sessions: Java
 
@@ -116,7 +118,7 @@ def read_plan(session: Java, tree: Java) -> Plan:
     answer = _handles(session).reader.apply(tree)
     if answer is None:
         raise TooComplexError(hint="write long lists of values into a table, and join it")
-    written = _decoder.decode(answer if isinstance(answer, str) else "".join(iter(answer.get, "")))
+    written = _decoder.decode(_text(answer))
     nodes: list[Node] = []
     for kind, holder, in_field, start, end, type_ in written.nodes:
         node = Node(
@@ -135,9 +137,18 @@ def read_plan(session: Java, tree: Java) -> Plan:
     return Plan(nodes, frozenset(written.kinds))
 
 
+def read_needs(session: Java, optimized: Java) -> str:
+    """Return the output of NeedsReader.java for an optimized plan."""
+    return _text(_handles(session).needs.apply(optimized))
+
+
 def make_active(session: Java) -> None:
     """Make Spark's parser and its JSON use the settings of this session: they take those of the thread's active one."""
     _handles(session).sessions.setActiveSession(session._jsparkSession)
+
+
+def _text(answer: Java) -> str:
+    return answer if isinstance(answer, str) else "".join(iter(answer.get, ""))
 
 
 def _parser(session: Java) -> Java:
@@ -151,10 +162,18 @@ def _handles(session: Java) -> _Handles:
         found = _known.get(gateway)
         if found is None:
             jvm = session._jvm
-            compiler = jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-            compiler.cook(files(__package__).joinpath(_SOURCE).read_text())
-            reader = compiler.getClassLoader().loadClass(_CLASS).newInstance()
-            found = _Handles(reader, jvm.org.apache.spark.sql.classic.SparkSession)
+            reader, needs = _compiled(jvm)
+            found = _Handles(reader, needs, jvm.org.apache.spark.sql.classic.SparkSession)
             _known[gateway] = found
         return found
+
+
+def _compiled(jvm: Java) -> Iterator[Java]:
+    """Yield an object of each class."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for name in _CLASSES:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(files(__package__).joinpath(f"{name}.java").read_text())
+        loader = compiler.getClassLoader()
+        yield loader.loadClass(name).newInstance()

@@ -117,3 +117,32 @@ def test_texts_that_are_no_values(data_type: DataType, text: str) -> None:
     (cells,) = csv_texts(f"\\N\n{text}\n", has_names=False)
     with pytest.raises(TilthError, match="row=2 value=1 column=c"):
         texts_array(Column(id=1, name="c", type=data_type), cells, reading=Reading(is_base64=True), position=1)
+
+
+def test_an_x_in_the_header_is_in_no_value() -> None:
+    column = Column(id=1, name="x", type=Simple(Kind.INT32))
+    (cells,) = csv_texts("x\n5\n\\N\n", has_names=True)
+    assert texts_array(column, cells.slice(1), reading=Reading(), position=1).to_pylist() == [5, None]
+    (cells,) = csv_texts("x\n5\n0X10\n", has_names=True)
+    with pytest.raises(TilthError, match="row=2 value=1 column=x"):
+        texts_array(column, cells.slice(1), reading=Reading(), position=1)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["2026-01-01 00:00:00Z", "2026-01-01T05:00:00.5Z", "\\N"],
+        ["2026-01-01 00:00:00Z", "2026-01-01 00:00:00+01:00"],
+        ["2026-01-01 00:00:00Z", "2026-01-01 00:00:00"],
+        ["2026-01-01 00:00:00", "2026-01-01"],
+        ["\\N", '""'],
+    ],
+)
+def test_times_of_several_forms_are_read_as_one_by_one(texts: list[str]) -> None:
+    column = Column(id=1, name="c", type=Simple(Kind.TIMESTAMP))
+
+    def read(chosen: list[str]) -> list[object]:
+        (cells,) = csv_texts("\n".join(chosen), has_names=False)
+        return list(texts_array(column, cells, reading=Reading(), position=1).to_pylist())
+
+    assert read(texts) == [value for text in texts for value in read([text])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tilth.sql.grammar.units as units
 from tilth.sql.grammar import (
     AlterTable,
     CreateTable,
@@ -162,8 +163,17 @@ def test_what_is_not_there_is_refused_with_what_to_do(text: str, named: str, hin
         ("SELECT datediff(a, b), dateDiff(DAY, a, b)", "SELECT datediff(a, b), dateDiff(DAY, a, b)"),
         ("SELECT 'dateDiff(''day'', a)', dateDiff('h', a, b)", "SELECT 'dateDiff(''day'', a)', unitDiff('h', a, b)"),
         ("SELECT `dateDiff('` -- dateDiff('\n", "SELECT `dateDiff('` -- dateDiff('\n"),
+        ("INSERT INTO `format` SELECT dateDiff('h', a, b)", "INSERT INTO `format` SELECT unitDiff('h', a, b)"),
+        ("INSERT /* format */ INTO t SELECT dateDiff('h', 1)", "INSERT /* format */ INTO t SELECT unitDiff('h', 1)"),
+        ("INSERT -- format\nINTO t SELECT dateDiff('h', 1)", "INSERT -- format\nINTO t SELECT unitDiff('h', 1)"),
         ("INSERT INTO t FORMAT CSV\ndateDiff('day', 'open", "INSERT INTO t FORMAT CSV\ndateDiff('day', 'open"),
     ],
 )
 def test_date_diff_with_a_text_is_a_function_of_its_own(text: str, read: str) -> None:
     assert with_unit_diff(text) == read
+
+
+def test_data_is_not_searched_for_date_diff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units, "_CALL", None)
+    text = "insert into db.t (a, b) SETTINGS x = 1\nFormat CSV\n1,dateDiff('day'"
+    assert with_unit_diff(text) == text

@@ -7,6 +7,8 @@ import re
 from tilth.sql.grammar.tokens import TokenKind, next_token
 
 _CALL = re.compile(r"\bdate_?diff\s*\(\s*'", re.IGNORECASE)
+#: An INSERT of data, without strings or comments before it. Data may be long, and searching it is slow.
+_BEFORE_DATA = re.compile(r"\s*insert\b[^'\"`/-]*?\bformat\b", re.IGNORECASE)
 #: As long as the word that it replaces, so that places in messages fit.
 _NAMES = {"datediff": "unitDiff", "date_diff": "unit_diff"}
 
@@ -16,7 +18,7 @@ def with_unit_diff(text: str) -> str:
 
     What follows FORMAT in an INSERT is data and is not read. Raises SqlSyntaxError for what is not closed.
     """
-    if not _CALL.search(text):
+    if _BEFORE_DATA.match(text) or not _CALL.search(text):
         return text
     pieces: list[str] = []
     token = next_token(text, 0)
