@@ -22,7 +22,7 @@ from tilth.sql.results.stream import RowStream
 from tilth.sql.services import Call, Services
 from tilth.sql.system_lane import NotForThisLaneError, answer_from_system, system_tables_of
 from tilth.sql.system_tables import find_system_table
-from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult
+from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_folder
 
 #: Each ALTER of columns may hit a query once between two of its steps.
 TRIES_MAX = 5
@@ -59,26 +59,27 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
 
 
 def _asked(services: Services, call: Call, text: str) -> Outcome:
-    folder = Path(services.results, call.query_id) if call.streams and services.results else None
-    task = QueryTask(
-        query_id=call.query_id,
-        text=text,
-        spark=dict(call.settings.spark),
-        result_bytes_max=call.settings.max_result_bytes,
-        folder=str(folder) if folder is not None else "",
-    )
-    spec = services.dispatcher.new_spec(
-        TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
-    )
     with ExitStack() as stack:
         query = stack.enter_context(
             services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts)
         )
+        folder: Path | None = None
+        if call.streams and services.results:
+            folder = make_result_folder(Path(services.results), call.query_id)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        task = QueryTask(
+            query_id=call.query_id,
+            text=text,
+            spark=dict(call.settings.spark),
+            result_bytes_max=call.settings.max_result_bytes,
+            folder=str(folder) if folder is not None else "",
+        )
+        spec = services.dispatcher.new_spec(
+            TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+        )
         if folder is None:
             result: TaskResult | Handle = services.dispatcher.run(spec)
         else:
-            folder.mkdir(mode=0o700)
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
             result = services.dispatcher.run_until(spec, lambda: has_schema(folder), look_seconds=LOOK_SECONDS)
         if folder is not None and (isinstance(result, Handle) or not result.payload):
             schema = read_schema(folder)
