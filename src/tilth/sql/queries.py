@@ -20,6 +20,7 @@ from tilth.sql.protocol import QueryTask, WorkerTask
 from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema
 from tilth.sql.results.stream import RowStream
 from tilth.sql.services import Call, Services
+from tilth.sql.slots import Queue
 from tilth.sql.system_lane import NotForThisLaneError, answer_from_system, system_tables_of
 from tilth.sql.system_tables import find_system_table
 from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_folder
@@ -38,7 +39,12 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
         # A name that is wrong is told before anything is computed.
         find_system_table(name)
     try:
-        return Outcome(table=answer_from_system(statement.text, lambda name: find_system_table(name).build(services)))
+        table = answer_from_system(
+            statement.text,
+            lambda name: find_system_table(name).build(services),
+            before_long=lambda: services.running.move(call.query_id, Queue.APART),
+        )
+        return Outcome(table=table)
     except NotForThisLaneError as refused:
         try:
             return _by_spark(services, call, statement.text)
@@ -112,8 +118,8 @@ def _streamed(
             handle.wait()
 
     def close(rows: int, size: int, error: TilthError | None) -> None:
-        cancellation.hand_over(None)
         if handle is not None:
+            cancellation.let_go(handle)
             handle.cancel()
             # Spark may still be writing into the folder.
             handle.when_ended(stack.close)

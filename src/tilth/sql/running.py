@@ -22,7 +22,14 @@ GRACE_SECONDS = 2.0
 #: How often time limits are checked.
 CHECK_SECONDS = 0.25
 #: Slots of queues where nobody says otherwise.
-DEFAULT_SLOTS = {Queue.QUERY: 16, Queue.CHANGE: 4, Queue.INSERT: 64, Queue.CONTROL: 32, Queue.WATCH: 16}
+DEFAULT_SLOTS = {
+    Queue.QUERY: 16,
+    Queue.CHANGE: 4,
+    Queue.INSERT: 64,
+    Queue.CONTROL: 32,
+    Queue.WATCH: 16,
+    Queue.APART: 2,
+}
 STATEMENTS_MAX = 1000
 
 _log = Log("sql")
@@ -161,6 +168,13 @@ class RunningStatements:
         with cancellation.waiting_for(turn):
             turn.wait()
         cancellation.raise_if_cancelled()
+
+    def move(self, query_id: str, queue: Queue) -> None:
+        """Release the statement's slot and wait for one of another queue. Raises as `enter`."""
+        with self._lock:
+            running = self._running[query_id]
+        self.leave(query_id)
+        self.enter(running, queue)
 
     def leave(self, query_id: str) -> None:
         """The slot, or the place in the line, is for others. Does nothing for a statement that has neither."""

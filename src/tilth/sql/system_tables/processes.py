@@ -69,7 +69,8 @@ TABLE = SystemTable(
         ColumnDoc(
             "queue",
             TEXT,
-            "Its slots: of `query`, `change` (INSERT .. SELECT, DELETE, UPDATE), `insert`, `control` or `watch`.",
+            "Its slots: of `query`, `change` (INSERT .. SELECT, DELETE, UPDATE), `insert`, `control`, `watch` or "
+            "`apart` (long queries over system tables).",
         ),
         ColumnDoc("warehouse", TEXT, "Where its task runs or waits; NULL while it has none."),
         ColumnDoc("task_id", TEXT, "The same task in `system.tasks`."),
