@@ -60,8 +60,11 @@ BIG_READ_ROWS = 400_000
 ROWS_PER_INSERT_MAX = 20
 #: A client gives up an answer after so long; that is wrong.
 ANSWER_SECONDS_MAX = 300.0
-PROBE_SECONDS_MAX = 30
-BACK_SECONDS_MAX = 180.0
+PROBE_SECONDS_MAX = 10
+#: 30 s until a silent JVM is taken for hung, and a start of Spark on a machine that is busy.
+BACK_SECONDS_MAX = 240.0
+#: Shown where it never came back.
+NEVER_SECONDS = 9999.0
 QUIET_SECONDS_MAX = 90.0
 #: What a node may have more after the load than before it.
 THREADS_MORE_MAX = 60
@@ -116,12 +119,17 @@ class Tally:
     #: What must not be, with an example.
     wrong: dict[str, str] = field(default_factory=dict)
     wrong_count: int = 0
+    #: When the newest of those that were answered well was sent, by kind.
+    newest_ok: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, kind: str, outcome: str, seconds: float) -> None:
         with self._lock:
             self.outcomes[kind, outcome] += 1
             self.seconds[kind].append(seconds)
+            if outcome == "ok":
+                sent = time.monotonic() - seconds
+                self.newest_ok[kind] = max(sent, self.newest_ok.get(kind, 0.0))
 
     def add_wrong(self, kind: str, what: str, example: object) -> None:
         with self._lock:
@@ -309,11 +317,12 @@ def sampled(node: NodeProcess, started: float) -> Sample:
 class Blow:
     """A signal for Spark's JVM, and how long it takes until queries work again by themselves."""
 
-    def __init__(self, node: NodeProcess, connection: Connection, what: str) -> None:
+    def __init__(self, node: NodeProcess, connection: Connection, tally: Tally, what: str) -> None:
         self.what = what
         self.seconds = math.inf
         self._node = node
         self._connection = connection
+        self._tally = tally
 
     def strike(self) -> None:
         """Returns when a query was answered by another JVM, or after `BACK_SECONDS_MAX`."""
@@ -330,7 +339,7 @@ class Blow:
         started = time.monotonic()
         while time.monotonic() - started < BACK_SECONDS_MAX:
             jvm = self._jvm()
-            if jvm is not None and jvm.pid != before.pid and self._answers():
+            if jvm is not None and jvm.pid != before.pid and self._answers(started):
                 self.seconds = time.monotonic() - started
                 return
             time.sleep(0.5)
@@ -339,7 +348,10 @@ class Blow:
         jvms = processes_below(self._node.pid)[0]
         return jvms[0] if jvms else None
 
-    def _answers(self) -> bool:
+    def _answers(self, since: float) -> bool:
+        """A client's SELECT that was sent since then, or one of our own."""
+        if self._tally.newest_ok.get("point select", 0.0) > since:
+            return True
         probe = f"SELECT count(*) FROM mixed.big WHERE id < 10 SETTINGS max_execution_time = {PROBE_SECONDS_MAX}"
         with suppress(TilthError):
             return self._connection.sql(probe).rows == [(10,)]
@@ -356,12 +368,13 @@ class Load:
         self._node = node
         self._seconds = minutes * 60
         self._is_over = threading.Event()
+        self._has_ended = threading.Event()
         self._clients = [
             Client(node.url, self.tally, self.batches, self._is_over, seed * 1_000_000 + number)
             for number in range(clients)
         ]
         self._connection = tilth.connect(node.url, timeout_seconds=ANSWER_SECONDS_MAX)
-        self.blows = [Blow(node, self._connection, what) for what in ("SIGSTOP", "SIGKILL")]
+        self.blows = [Blow(node, self._connection, self.tally, what) for what in ("SIGSTOP", "SIGKILL")]
 
     def run(self) -> bool:
         """Whether all clients ended."""
@@ -380,8 +393,11 @@ class Load:
         others[1].join(BACK_SECONDS_MAX)
         self._is_over.set()
         deadline = time.monotonic() + JOIN_SECONDS_MAX
-        for thread in (*others, *(client.thread for client in self._clients)):
-            thread.join(max(0.0, deadline - time.monotonic()))
+        for client in self._clients:
+            client.thread.join(max(0.0, deadline - time.monotonic()))
+        # The operator stays to the end: some queries end by nobody else.
+        self._has_ended.set()
+        others[0].join(OPERATOR_SECONDS + ANSWER_SECONDS_MAX)
         return not any(client.thread.is_alive() for client in self._clients)
 
     def _sample(self, started: float) -> None:
@@ -396,7 +412,7 @@ class Load:
 
     def _operate(self) -> None:
         with tilth.connect(self._node.url, timeout_seconds=ANSWER_SECONDS_MAX) as connection:
-            while not self._is_over.wait(OPERATOR_SECONDS):
+            while not self._has_ended.wait(OPERATOR_SECONDS):
                 started, outcome = time.monotonic(), "ok"
                 try:
                     connection.sql(OPERATOR)
@@ -462,7 +478,10 @@ def report(load: Load, last: Sample, wrong_rows: dict[str, int], *, has_ended: b
 
     figures = [
         at_most("statements", tally.counts()[0], "", None),
-        *(at_most(f"back after {blow.what}", blow.seconds, "s", BACK_SECONDS_MAX) for blow in load.blows),
+        *(
+            at_most(f"back after {blow.what}", min(blow.seconds, NEVER_SECONDS), "s", BACK_SECONDS_MAX)
+            for blow in load.blows
+        ),
         at_most("defects", tally.wrong_count, "", 0),
         at_most("clients without an answer", 0 if has_ended else 1, "", 0),
         *(at_most(f"INSERTs {fate}", fates[fate], "", None) for fate in ("ok", "refused", "unknown")),

@@ -297,6 +297,7 @@ class Node:
             statements_max=doors.statements_max,
             progress=self._progress.of,
             results=str(self._folder / "spark"),
+            result_limits=doors.result_limits,
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(

@@ -117,6 +117,9 @@ def _streamed(
         if handle is not None and handle.is_done():
             handle.wait()
 
+    waiting = services.open_results.open(call.query_id, folder, cancellation)
+    stack.callback(services.open_results.close, call.query_id)
+
     def close(rows: int, size: int, error: TilthError | None) -> None:
         if handle is not None:
             cancellation.let_go(handle)
@@ -127,7 +130,7 @@ def _streamed(
             stack.close()
 
     batches = follow(folder, wait, check, bytes_max=call.settings.max_result_bytes)
-    return RowStream(schema, batches, close)
+    return RowStream(schema, services.open_results.followed(waiting, batches), close)
 
 
 def ask_worker(services: Services, task: WorkerTask) -> bytes:

@@ -8,7 +8,7 @@ cancelled query answers `GRACE_SECONDS` and a second later at most, even while S
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tilth.base.cancel import Cancellation
@@ -120,9 +120,16 @@ class RunningStatements:
     """All statements of this server; from any thread."""
 
     def __init__(
-        self, clock: Clock, *, slots: Mapping[Queue, int] | None = None, statements_max: int = STATEMENTS_MAX
+        self,
+        clock: Clock,
+        *,
+        slots: Mapping[Queue, int] | None = None,
+        statements_max: int = STATEMENTS_MAX,
+        check_others: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_others` is called as often as time limits are checked, and may cancel statements."""
         self._clock = clock
+        self._check_others = check_others
         self._board = SlotBoard(slots or DEFAULT_SLOTS, waiting_max=statements_max)
         self._turns: dict[str, _Turn] = {}
         self._running: dict[str, Running] = {}
@@ -216,6 +223,7 @@ class RunningStatements:
 
     def check_limits(self) -> None:
         """Cancel what runs too long, and let go on whoever waits for what does not end. The thread calls it."""
+        self._check_others()
         now = self._clock.monotonic()
         with self._lock:
             statements = list(self._running.values())
