@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup java broker-jars lint format test test-fast demo soak bench bench-ingest bench-merge bench-catalog \
-	bench-query bench-maintenance bench-hot docs lock clean clean-all
+	bench-query bench-maintenance bench-hot bench-mixed docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,7 @@ demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked agai
 	@$(PY) -m tools.demo
 
 MINUTES = 40
+CLIENTS = 200
 
 soak: setup broker-jars ## MINUTES=.. of ingestion, upserts, queries and kills; memory, threads and files each minute
 	@$(PY) -m tools.soak --minutes $(MINUTES)
@@ -68,6 +69,9 @@ bench-maintenance: setup broker-jars ## ten thousand tables, the key_range polic
 
 bench-hot: setup broker-jars ## memory table, small inserts, fresh rows and upserts, beside the sinks and upserts of others
 	@$(PY) -m bench.bench_hot
+
+bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
+	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)
 
 docs: setup ## write docs/reference from the code
 	@$(PY) -m tools.make_docs

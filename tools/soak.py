@@ -33,6 +33,7 @@ from confluent_kafka import Producer
 from tilth.base.errors import TilthError
 from tools.broker import Broker
 from tools.node_process import NodeProcess
+from tools.node_watch import file_sizes, processes_below, resident
 
 TOPIC = "events"
 PARTITIONS = 2
@@ -170,7 +171,7 @@ class Load:
 
     def _kill(self) -> None:
         """The JVM and a Python worker in turn; nothing while Spark is not back from the last kill."""
-        jvms, workers = _below(self.node.pid)
+        jvms, workers = processes_below(self.node.pid)
         if not jvms or not workers:
             return
         with suppress(psutil.NoSuchProcess):
@@ -248,9 +249,9 @@ def _sampled(node: NodeProcess, load: Load, folder: Path, *, minutes: float) -> 
 
 def _sample(node: NodeProcess, load: Load, *, minute: float) -> Sample:
     process = psutil.Process(node.pid)
-    jvms, workers = _below(node.pid)
-    own, jvm, others = _resident([process]), _resident(jvms), _resident(workers)
-    files = _files(node.data / "spark") + _files(node.data / "log")
+    jvms, workers = processes_below(node.pid)
+    own, jvm, others = resident([process]), resident(jvms), resident(workers)
+    files = file_sizes(node.data / "spark", node.data / "log")
     return Sample(
         minute=round(minute, 2),
         node_bytes=own,
@@ -276,35 +277,6 @@ def _parts(node: NodeProcess) -> int:
     except TilthError:
         # It was killed a moment ago, or answers later.
         return -1
-
-
-def _below(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
-    """Processes below the node: JVMs, and all others."""
-    jvms: list[psutil.Process] = []
-    others: list[psutil.Process] = []
-    for process in psutil.Process(pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            (jvms if process.name().startswith("java") else others).append(process)
-    return jvms, others
-
-
-def _resident(processes: list[psutil.Process]) -> int:
-    total = 0
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            total += process.memory_info().rss
-    return total
-
-
-def _files(folder: Path) -> list[int]:
-    """The sizes of all files below the folder."""
-    sizes: list[int] = []
-    for path in folder.rglob("*"):
-        # A file that went while we looked is none.
-        with suppress(OSError):
-            if path.is_file():
-                sizes.append(path.stat().st_size)
-    return sizes
 
 
 def _outcome(samples: list[Sample], load: Load) -> dict[str, object]:

@@ -10,7 +10,6 @@ not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import tempfile
 import threading
@@ -297,7 +296,8 @@ class Node:
             slots={**self._slots, Queue.INSERT: doors.insert_slots},
             statements_max=doors.statements_max,
             progress=self._progress.of,
-            results=str(_emptied(self._folder / "spark" / "results")),
+            results=str(self._folder / "spark"),
+            result_limits=doors.result_limits,
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(
@@ -375,13 +375,6 @@ def _prepared(folder: Path) -> Path:
         hint = "choose a folder that can be made and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
     return folder.resolve()
-
-
-def _emptied(folder: Path) -> Path:
-    """A private folder without what an earlier run has left there."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=_PRIVATE)
-    return folder
 
 
 def _close_to_others(folder: Path) -> None:

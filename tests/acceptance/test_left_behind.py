@@ -16,6 +16,7 @@ from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.acceptance
 SECONDS_MAX = 60.0
+LARGE = "SELECT id, repeat('x', 100) AS s FROM range(4000000)"
 
 
 def files_below(*folders: Path) -> int:
@@ -68,8 +69,11 @@ def test_kills_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         work(node)
         counts.append(files_below(spark, temporary))
         folders = len(list(spark.iterdir()))
-        # Everything dies; the next node finds it.
-        node.kill()
+        # Everything dies, with rows on their way to a client; the next node finds it.
+        with node.connection.stream(LARGE) as rows:
+            next(iter(rows))
+            assert len(list(spark.glob("result-*"))) == 1
+            node.kill()
         node.start()
         node.wait_ready()
         work(node)

@@ -7,13 +7,21 @@ at once; nobody is called under the lock.
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
+from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
+
+#: How often a wait looks whether it was cancelled.
+LOOK_SECONDS = 0.25
+
+T = TypeVar("T")
+S = TypeVar("S")
 
 
 class Stoppable(Protocol):
@@ -35,7 +43,8 @@ class Cancellation:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._error: TilthError | None = None
-        self._work: Stoppable | None = None
+        #: What the statement waits for, in the order in which it began.
+        self._works: list[Stoppable] = []
 
     @property
     def error(self) -> TilthError | None:
@@ -45,8 +54,8 @@ class Cancellation:
     @property
     def work_id(self) -> str:
         """The id of what the statement waits for now; empty: for nothing that could be ended."""
-        work = self._work
-        return work.id if work is not None else ""
+        with self._lock:
+            return next((work.id for work in reversed(self._works) if work.id), "")
 
     def cancel(self, error: TilthError) -> bool:
         """Ask for the end; the statement raises `error`. False if somebody has asked before."""
@@ -54,16 +63,16 @@ class Cancellation:
             if self._error is not None:
                 return False
             self._error = error
-            work = self._work
-        if work is not None:
+            works = list(self._works)
+        for work in works:
             work.cancel()
         return True
 
     def abandon(self) -> None:
         """Let the thread of a cancelled statement go on, whatever it waits for."""
         with self._lock:
-            work = self._work if self._error is not None else None
-        if work is not None:
+            works = list(self._works) if self._error is not None else []
+        for work in works:
             work.abandon()
 
     def raise_if_cancelled(self) -> None:
@@ -71,13 +80,18 @@ class Cancellation:
         if self._error is not None:
             raise self._error
 
-    def hand_over(self, work: Stoppable | None) -> None:
-        """From now on, `cancel` and `abandon` reach this work, which outlives the thread that began it."""
+    def hand_over(self, work: Stoppable) -> None:
+        """From now on until `let_go`, `cancel` and `abandon` reach this work too."""
         with self._lock:
-            self._work = work
+            self._works.append(work)
             is_cancelled = self._error is not None
-        if is_cancelled and work is not None:
+        if is_cancelled:
             work.cancel()
+
+    def let_go(self, work: Stoppable) -> None:
+        """The statement waits for this work no more. Does nothing for work that was not handed over."""
+        with self._lock:
+            self._works = [other for other in self._works if other is not work]
 
     @contextmanager
     def waiting_for(self, work: Stoppable) -> Iterator[None]:
@@ -90,7 +104,7 @@ class Cancellation:
                 raise self._error from error
             raise
         finally:
-            self.hand_over(None)
+            self.let_go(work)
 
 
 #: That of the statement which this thread runs.
@@ -105,3 +119,98 @@ def working_under(cancellation: Cancellation | None) -> Iterator[None]:
         yield
     finally:
         current.reset(token)
+
+
+def raise_if_cancelled() -> None:
+    """Raise why the statement of this thread was cancelled, if it was."""
+    cancellation = current.get()
+    if cancellation is not None:
+        cancellation.raise_if_cancelled()
+
+
+def pause(clock: Clock, seconds: float) -> None:
+    """Wait; raises soon why the statement of this thread was cancelled."""
+    deadline = clock.monotonic() + seconds
+    raise_if_cancelled()
+    while (left := deadline - clock.monotonic()) > 0:
+        clock.sleep(min(left, LOOK_SECONDS))
+        raise_if_cancelled()
+
+
+@contextmanager
+def reaching(work: Stoppable) -> Iterator[None]:
+    """Inside, the end of this thread's statement reaches the work, whose own error is raised."""
+    cancellation = current.get()
+    if cancellation is None:
+        yield
+        return
+    cancellation.hand_over(work)
+    try:
+        yield
+    finally:
+        cancellation.let_go(work)
+
+
+def carried(act: Callable[[S], T]) -> Callable[[S], T]:
+    """The same for threads that work for this thread's statement."""
+    cancellation = current.get()
+
+    def acting(given: S) -> T:
+        with working_under(cancellation):
+            return act(given)
+
+    return acting
+
+
+def apart(act: Callable[[], T], *, name: str, hint: str) -> T:
+    """What it returns or raises. A thread of its own does it, so that a cancelled statement need not wait for an end
+    that does not come; work without a statement is done by this thread. `hint` says what a cancelled one leaves."""
+    cancellation = current.get()
+    if cancellation is None:
+        return act()
+    cancellation.raise_if_cancelled()
+    work = _Apart(carried(lambda _: act()))
+    try:
+        with cancellation.waiting_for(work):
+            threading.Thread(target=work.run, name=f"tilth-{name}", daemon=True).start()
+            return work.outcome()
+    except TilthError as error:
+        if error is not cancellation.error:
+            raise
+        hinted = copy.copy(error)
+        hinted.hint = hint
+        raise hinted from error
+
+
+class _Apart(Generic[T]):
+    """Work on a thread of its own. What it waits for is cancelled beside it, by the same cancellation."""
+
+    id = ""
+
+    def __init__(self, act: Callable[[None], T]) -> None:
+        self._act = act
+        self._ended = threading.Event()
+        self._results: list[T] = []
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._results.append(self._act(None))
+        # Whatever it was, it is raised by who waits.
+        except Exception as error:
+            self._error = error
+        self._ended.set()
+
+    def cancel(self) -> None:
+        """Does nothing: whoever does the work sees it."""
+
+    def abandon(self) -> None:
+        self._ended.set()
+
+    def outcome(self) -> T:
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error
+        if not self._results:
+            raise TilthError("nobody waits for the work any more")
+        return self._results[0]

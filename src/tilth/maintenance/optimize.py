@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tilth.base.cancel import carried
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.catalog import Catalog
@@ -42,9 +43,13 @@ def optimize_table(
     before = _count_parts(catalog, watch.uuid, partitions)
     merges: list[tuple[int, int, int]] = []
     flush.flush_now(partition)
+
+    def merged(name: str) -> list[tuple[int, int, int]]:
+        return op.optimize(name, effort, deadline_ms=deadline_ms)
+
     if partitions:
         with ThreadPoolExecutor(min(OPTIMIZE_THREADS, len(partitions)), thread_name_prefix="tilth-optimize") as pool:
-            for done in pool.map(lambda name: op.optimize(name, effort, deadline_ms=deadline_ms), partitions):
+            for done in pool.map(carried(merged), partitions):
                 merges += done
     return OptimizeReport(
         partitions=len(partitions),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tilth.base.settings import Scope, Setting, SettingGroup, value_of
-from tilth.base.units import GIB, KIB, MIB, parse_bytes
-from tilth.sql import DEFAULT_SLOTS, Queue
+from tilth.base.units import GIB, KIB, MIB, parse_bytes, parse_seconds
+from tilth.sql import DEFAULT_SLOTS, Queue, ResultLimits
 from tilth.sql import STATEMENTS_MAX as WAITING_MAX
 
 BODY_BYTES_MAX = Setting(
@@ -57,6 +57,30 @@ INSERT_MEMORY = Setting(
     doc="What the bodies of requests may hold together while they are read and stored; further requests are refused "
     "with MEMORY_PRESSURE and a hint to try again, those of 64 KiB and less never. Parsed rows take more than that. "
     "More: more large INSERTs at once. Less: the node is safe from many of them.",
+)
+
+RESULTS_BYTES_MAX = Setting(
+    name="server.results-disk-max",
+    scope=Scope.NODE,
+    default=ResultLimits().bytes_max,
+    parse=parse_bytes,
+    check=lambda size: size >= 0,
+    allowed="0 bytes and up",
+    unit="bytes",
+    doc="What large results that wait for their clients may have on the node's disk together; where they have more, "
+    "the largest one ends with RESULT_NOT_READ. More: clients that read slower than Spark computes get their rows. "
+    "Less: disk is left for tables. 0: no limit.",
+)
+RESULT_READ_SECONDS_MAX = Setting(
+    name="server.result-read-timeout",
+    scope=Scope.NODE,
+    default=ResultLimits().read_seconds_max,
+    parse=parse_seconds,
+    check=lambda seconds: seconds >= 0,
+    allowed="0 and up",
+    unit="seconds",
+    doc="A large result whose client reads nothing for so long ends with RESULT_NOT_READ. More: clients may think "
+    "between two rows. Less: their files and the parts that the query holds are free sooner. 0: no limit.",
 )
 
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -109,7 +133,18 @@ ALLOWED_ORIGINS: Setting[tuple[str, ...]] = Setting(
 )
 
 #: The settings of this room.
-SETTINGS = SettingGroup((BODY_BYTES_MAX, STATEMENTS_MAX, INSERT_SLOTS, INSERT_MEMORY, ALLOWED_HOSTS, ALLOWED_ORIGINS))
+SETTINGS = SettingGroup(
+    (
+        BODY_BYTES_MAX,
+        STATEMENTS_MAX,
+        INSERT_SLOTS,
+        INSERT_MEMORY,
+        RESULTS_BYTES_MAX,
+        RESULT_READ_SECONDS_MAX,
+        ALLOWED_HOSTS,
+        ALLOWED_ORIGINS,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +155,7 @@ class ServerSettings:
     statements_max: int = STATEMENTS_MAX.default
     insert_slots: int = INSERT_SLOTS.default
     insert_memory: int = INSERT_MEMORY.default
+    result_limits: ResultLimits = field(default_factory=ResultLimits)
     allowed_hosts: tuple[str, ...] = ()
     #: As browsers write them.
     allowed_origins: tuple[str, ...] = ()
@@ -133,6 +169,10 @@ def server_settings(given: Mapping[str, str]) -> ServerSettings:
         statements_max=value_of(values, STATEMENTS_MAX),
         insert_slots=value_of(values, INSERT_SLOTS),
         insert_memory=value_of(values, INSERT_MEMORY),
+        result_limits=ResultLimits(
+            bytes_max=value_of(values, RESULTS_BYTES_MAX),
+            read_seconds_max=value_of(values, RESULT_READ_SECONDS_MAX),
+        ),
         allowed_hosts=value_of(values, ALLOWED_HOSTS),
         allowed_origins=value_of(values, ALLOWED_ORIGINS),
     )

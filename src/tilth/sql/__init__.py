@@ -27,6 +27,7 @@ from tilth.sql.pins import Pins
 from tilth.sql.protocol import QueryCalls
 from tilth.sql.redact import shown_statement
 from tilth.sql.results.stream import RowStream
+from tilth.sql.results.waiting import ResultLimits
 from tilth.sql.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin
 from tilth.sql.settings import SESSION_SETTINGS, all_settings
 from tilth.sql.slots import Queue
@@ -50,6 +51,7 @@ __all__ = [
     "QueryFailedError",
     "Queue",
     "ReadOnlyError",
+    "ResultLimits",
     "ResultTooLargeError",
     "RowStream",
     "SqlEngine",

@@ -22,6 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
 from tilth.catalog import (
@@ -153,7 +154,7 @@ def _wait_for_mutations(services: Services, call: Call, table: TableDef) -> None
                 hint=f"nothing was updated: try again when system.mutations shows it as done, or KILL MUTATION "
                 f"'{pending[0].id}'",
             )
-        services.clock.sleep(_POLL_SECONDS)
+        pause(services.clock, _POLL_SECONDS)
 
 
 class _Change:

@@ -88,6 +88,7 @@ from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.redact import Redacted, redacted
 from tilth.sql.results.stream import RowStream
+from tilth.sql.results.waiting import OpenResults, ResultLimits
 from tilth.sql.running import STATEMENTS_MAX, Origin, Running, RunningStatements
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings, settings_without_effect
@@ -148,6 +149,7 @@ class SqlEngine:
         statements_max: int = STATEMENTS_MAX,
         progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress(),
         results: str = "",
+        result_limits: ResultLimits | None = None,
     ) -> None:
         """`root`: below which the tables' folders are; `settings`: the node's, as given.
 
@@ -155,6 +157,7 @@ class SqlEngine:
         there is little left, none: memory is never scarce. `slots`: statements at once of each queue, beside which
         `statements_max` may wait. `progress`: how far Spark is with a task, by its id.
         `results`: the folder, which is there, for large results on their way to clients; empty: none are streamed.
+        `result_limits`: what they may use there.
         """
         self._clock = clock
         #: The worker's runners of queries and inserts ask here.
@@ -166,6 +169,7 @@ class SqlEngine:
             system_table=lambda name: find_system_table(name).build(self._services),
             scanned=maintenance.scanned,
         )
+        open_results = OpenResults(clock, result_limits or ResultLimits())
         self._services = Services(
             clock=clock,
             ids=ids,
@@ -182,7 +186,10 @@ class SqlEngine:
             node_settings=dict(settings or {}),
             upper_settings=tuple(upper_settings),
             query_log=QueryLog(),
-            running=RunningStatements(clock, slots=slots, statements_max=statements_max),
+            running=RunningStatements(
+                clock, slots=slots, statements_max=statements_max, check_others=open_results.check
+            ),
+            open_results=open_results,
             progress=progress,
             results=results,
         )

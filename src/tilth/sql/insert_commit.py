@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tilth.base.cancel import raise_if_cancelled
 from tilth.base.logs import Log
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
 from tilth.model.delta import WrittenDelta
@@ -78,6 +79,8 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
     changed: Sequence[WrittenDelta] = ()
     with services.open_txns.begun(services.catalog, writing.actor, outputs) as txn:
         written = write(txn.id)
+        # From here on it ends with the outcome of its commit.
+        raise_if_cancelled()
         updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]
         total = sum(part.rows for part in written)
         for label, rows in writing.labels:

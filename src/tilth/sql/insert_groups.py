@@ -1,9 +1,10 @@
 """Small inserts that come at about the same time: one set of files and one commit for all of them.
 
 Covers: who waits for whom, and who does the work. Does not cover: what the work is (inserts.py).
-Always holds: no thread of its own: of those that brought inserts the first one of a group does the work of all; one
-group of a table is at work at a time, and meanwhile the next one gathers; every insert gets its own answer, also when
-its group fails and when the server stops.
+Always holds: of those that brought inserts the first one of a group waits for the others and has the work of all begun;
+one group of a table is at work at a time, on a thread of its own, and meanwhile the next one gathers; every insert gets
+its own answer, also when its group fails and when the server stops. An insert that is cancelled before its group is at
+work is not stored; later its answer is that of its group, and where that takes long it is not known.
 
     idle --first insert--> gathering --time is over, or full--> working --done, others came--> gathering
      ^                                                             |
@@ -22,7 +23,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from tilth.base.cancel import working_under
+from tilth.base.cancel import current, raise_if_cancelled, reaching
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.logs import Log
@@ -33,6 +34,8 @@ from tilth.model.table import TableDef
 LOOK_SECONDS = 0.005
 #: How long a server that stops waits for inserts under way.
 STOP_SECONDS_MAX = 30.0
+#: How long an insert that was cancelled waits for the commit of its group, which may have begun.
+SETTLE_SECONDS = 2.0
 _log = Log("sql")
 
 T = TypeVar("T")
@@ -111,6 +114,12 @@ class Gathering:
         self.is_working = False
         return self.waiting[0].id if self.waiting else None
 
+    def withdraw(self, insert: Waiting) -> int | None:
+        """It waits no more; the insert whose bringer leads in its place, if it led and others wait."""
+        has_led = not self.is_working and self.waiting[0] is insert
+        self.waiting.remove(insert)
+        return self.waiting[0].id if has_led and self.waiting else None
+
     def _group(self) -> list[Waiting]:
         """The longest run from the front whose inserts may share files, with which the group becomes full at most."""
         group: list[Waiting] = []
@@ -144,16 +153,38 @@ class InsertStats:
     memory_rejections: int = 0
 
 
+class InsertUnderWayError(UnknownOutcomeError):
+    """the insert was cancelled while its rows were being stored; it is not known whether they are in"""
+
+    code = "INSERT_OUTCOME_UNKNOWN"
+
+
 class _Ticket(Generic[T]):
-    """One insert with its bringer, who sleeps until it leads or is answered."""
+    """One insert with its bringer, who sleeps until it leads, is answered or is cancelled."""
+
+    id = ""
 
     def __init__(self, insert: Waiting, payload: T) -> None:
         self.insert = insert
         self.payload = payload
+        #: Something of the following has changed.
         self.turn = threading.Event()
         self.is_leading = False
-        self.is_answered = False
+        self.is_taken = False
+        self.is_cancelled = False
+        self.answered = threading.Event()
         self.error: TilthError | None = None
+
+    def answer(self) -> None:
+        self.answered.set()
+        self.turn.set()
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.turn.set()
+
+    def abandon(self) -> None:
+        """Does nothing: `SETTLE_SECONDS` bounds the wait."""
 
 
 class InsertGroups(Generic[T]):
@@ -174,7 +205,9 @@ class InsertGroups(Generic[T]):
     def add(
         self, table: str, payload: T, *, rows: int, size: int, shape: object, label: str, limits: GroupLimits
     ) -> None:
-        """Returns when the insert is committed; raises what refused it."""
+        """Returns when the insert is committed; raises what refused it, why its statement was cancelled before it was
+        stored, and InsertUnderWayError.
+        """
         insert = Waiting(
             id=next(self._ids),
             rows=rows,
@@ -190,11 +223,14 @@ class InsertGroups(Generic[T]):
                 raise UnavailableError("the server is stopping", hint="nothing was stored; try again at another server")
             self._tickets[insert.id] = ticket
             ticket.is_leading = self._tables.setdefault(table, Gathering()).arrive(insert)
-        if not ticket.is_leading:
-            ticket.turn.wait()
         if ticket.is_leading:
-            self._lead(table)
-        assert ticket.is_answered
+            ticket.turn.set()
+        with reaching(ticket):
+            try:
+                self._wait(table, ticket)
+            except BaseException:
+                self._withdraw(table, ticket)
+                raise
         if ticket.error is not None:
             # Each has an exception of its own: a raised one is changed by whoever raises it.
             raise copy.copy(ticket.error) from ticket.error
@@ -209,37 +245,83 @@ class InsertGroups(Generic[T]):
             self._is_stopping = True
             self._quiet.wait_for(lambda: not self._tickets, STOP_SECONDS_MAX)
 
-    def _lead(self, table: str) -> None:
-        """Waits for others, does the work of all, answers them, and says who leads next."""
-        group: list[_Ticket[T]] = []
+    def _wait(self, table: str, ticket: _Ticket[T]) -> None:
+        """Until the insert is answered; leads its group when it is its turn."""
+        while not ticket.answered.is_set():
+            ticket.turn.wait()
+            ticket.turn.clear()
+            if ticket.is_cancelled:
+                if self._withdraw(table, ticket):
+                    raise_if_cancelled()
+                if not self._clock.wait(ticket.answered, SETTLE_SECONDS):
+                    hint = "look whether the rows are there before you send them again; with an insertion_label, "
+                    why = self._why_cancelled()
+                    raise InsertUnderWayError(reason=why, hint=f"{hint}sending them again is always safe")
+            elif ticket.is_leading and not ticket.is_taken:
+                self._lead(table, ticket)
+
+    def _why_cancelled(self) -> str:
+        cancellation = current.get()
+        return "" if cancellation is None or cancellation.error is None else str(cancellation.error)
+
+    def _withdraw(self, table: str, ticket: _Ticket[T]) -> bool:
+        """Forget the insert, unless its group is at work or done; whether it was."""
+        with self._quiet:
+            if ticket.is_taken or ticket.insert.id not in self._tickets:
+                return False
+            gathering = self._tables[table]
+            self._appoint(table, gathering.withdraw(ticket.insert))
+            del self._tickets[ticket.insert.id]
+            self._quiet.notify_all()
+            return True
+
+    def _appoint(self, table: str, leader: int | None) -> None:
+        """Says who leads next; None: nobody does now. Hold the lock."""
+        if leader is not None:
+            self._tickets[leader].is_leading = True
+            self._tickets[leader].turn.set()
+        elif not self._tables[table].waiting and not self._tables[table].is_working:
+            del self._tables[table]
+
+    def _lead(self, table: str, ticket: _Ticket[T]) -> None:
+        """Wait for others, and have the work of all begun."""
+        self._gather(table, ticket)
+        with self._lock:
+            if ticket.is_cancelled:
+                # It sees that next, and somebody else leads.
+                return
+            group = [self._tickets[insert.id] for insert in self._tables[table].take()]
+            for each in group:
+                each.is_taken = True
+            self._inserts += len(group)
+            self._groups += 1
+        # The rows are those of others too: whichever statement is cancelled, the group's work goes on.
+        worker = threading.Thread(target=self._work, args=(table, group), name="tilth-insert-group", daemon=True)
+        try:
+            worker.start()
+        except RuntimeError:
+            # The system has no thread left.
+            self._work(table, group)
+
+    def _work(self, table: str, group: Sequence[_Ticket[T]]) -> None:
         error: TilthError | None = UnknownOutcomeError(
             "the work of this group of inserts was broken off", hint="look whether the rows are there"
         )
         try:
-            try:
-                self._gather(table)
-            finally:
-                group = self._take(table)
-            # The rows are those of others too: when the leader's statement is cancelled, the group's work goes on.
-            with working_under(None):
-                error = self._stored(group)
+            error = self._stored(group)
+        # What ends the thread, whatever it is, is said here; those who wait are answered.
+        except BaseException as broken:
+            _log.error("insert_group_broken_off", inserts=len(group), error=broken)
         finally:
             self._answer(table, group, error)
 
-    def _gather(self, table: str) -> None:
-        while True:
+    def _gather(self, table: str, ticket: _Ticket[T]) -> None:
+        while not ticket.is_cancelled:
             with self._lock:
                 left = self._tables[table].seconds_left(self._clock.monotonic())
                 if self._is_stopping or not left:
                     return
             self._clock.sleep(min(left, LOOK_SECONDS))
-
-    def _take(self, table: str) -> list[_Ticket[T]]:
-        with self._lock:
-            group = [self._tickets[insert.id] for insert in self._tables[table].take()]
-            self._inserts += len(group)
-            self._groups += 1
-        return group
 
     def _stored(self, group: Sequence[_Ticket[T]]) -> TilthError | None:
         """What refused all of them; None: each ticket has its own answer."""
@@ -263,17 +345,10 @@ class InsertGroups(Generic[T]):
 
     def _answer(self, table: str, group: Sequence[_Ticket[T]], error: TilthError | None) -> None:
         with self._quiet:
-            gathering = self._tables[table]
-            next_leader = gathering.done()
+            next_leader = self._tables[table].done()
             for ticket in group:
                 ticket.error = ticket.error or error
-                ticket.is_answered = True
                 del self._tickets[ticket.insert.id]
-                ticket.turn.set()
-            if next_leader is None:
-                del self._tables[table]
-            else:
-                leader = self._tickets[next_leader]
-                leader.is_leading = True
-                leader.turn.set()
+                ticket.answer()
+            self._appoint(table, next_leader)
             self._quiet.notify_all()

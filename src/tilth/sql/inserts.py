@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
 from tilth.model.part import WrittenPart
@@ -288,7 +289,7 @@ def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
     """Slows a writer whose partition has many parts."""
     if delay is not None:
         _log.info("insert_delayed", cause_id=call.query_id, ms=round(delay.milliseconds, 3), reason=delay.reason)
-        services.clock.sleep(delay.milliseconds / 1000)
+        pause(services.clock, delay.milliseconds / 1000)
 
 
 def _inserted(table: TableDef, rows: int) -> Outcome:

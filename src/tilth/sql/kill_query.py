@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tilth.base.cancel import pause
 from tilth.base.errors import NotFoundError
 from tilth.sql.answer import Outcome
 from tilth.sql.errors import BadQueryError
@@ -67,7 +68,7 @@ def _wait(services: Services, chosen: list[Running]) -> None:
     while services.clock.monotonic() < deadline:
         if not wanted & {running.query_id for running, _ in services.running.list()}:
             return
-        services.clock.sleep(_POLL_SECONDS)
+        pause(services.clock, _POLL_SECONDS)
 
 
 def _counted(chosen: list[Running]) -> str:

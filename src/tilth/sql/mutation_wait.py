@@ -7,6 +7,8 @@ killed; so no error of this module invites the caller to say the statement again
 
 from __future__ import annotations
 
+from tilth.base.cancel import pause
+from tilth.base.errors import TilthError
 from tilth.catalog import TableNotFoundError
 from tilth.maintenance import MutationProgress
 from tilth.model.mutation import MutationState
@@ -25,7 +27,8 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
     """Until no part needs the entry any more.
 
     Raises MutationFailedError when a part fails in a way that waiting does not heal, MutationNotDoneError when the
-    time is over or mutations of the table are stopped for longer than that, MutationKilledError, TableNotFoundError.
+    time is over, the statement is cancelled, or mutations of the table are stopped for longer than that,
+    MutationKilledError, TableNotFoundError.
     """
     clock = services.clock
     deadline = clock.monotonic() + seconds_max
@@ -50,7 +53,11 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
             _check_not_stopped(services, table, entry, progress, left)
             if left <= 0:
                 raise _not_done(table, entry, progress)
-        clock.sleep(POLL_SECONDS)
+        try:
+            pause(clock, POLL_SECONDS)
+        except TilthError as cancelled:
+            why = f"{cancelled.code}: {cancelled.message}"
+            raise MutationNotDoneError(table=full_name(table), mutation=entry, why=why, hint=_goes_on(entry)) from None
 
 
 def _check_sound(table: TableDef, entry: int, progress: list[MutationProgress]) -> None:
@@ -97,10 +104,7 @@ def _stopped(services: Services, table: TableDef) -> Switch | None:
 
 
 def _not_done(table: TableDef, entry: int, progress: list[MutationProgress]) -> MutationNotDoneError:
-    hint = (
-        "it is committed and goes on in the background: do not send the statement again; SELECT * FROM "
-        f"system.mutations WHERE mutation_id = '{entry}' tells how far it is, KILL MUTATION '{entry}' ends it"
-    )
+    hint = _goes_on(entry)
     mine = _of(entry, progress)
     if mine is None:
         return MutationNotDoneError(
@@ -116,6 +120,13 @@ def _not_done(table: TableDef, entry: int, progress: list[MutationProgress]) -> 
         hint = f"KILL MUTATION '{first.id}' ends the one that comes first; {hint}"
     return MutationNotDoneError(
         table=full_name(table), mutation=entry, parts_to_do=mine.parts_to_do, why=why, hint=hint
+    )
+
+
+def _goes_on(entry: int) -> str:
+    return (
+        "it is committed and goes on in the background: do not send the statement again; SELECT * FROM "
+        f"system.mutations WHERE mutation_id = '{entry}' tells how far it is, KILL MUTATION '{entry}' ends it"
     )
 
 

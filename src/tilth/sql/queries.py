@@ -20,9 +20,10 @@ from tilth.sql.protocol import QueryTask, WorkerTask
 from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema
 from tilth.sql.results.stream import RowStream
 from tilth.sql.services import Call, Services
+from tilth.sql.slots import Queue
 from tilth.sql.system_lane import NotForThisLaneError, answer_from_system, system_tables_of
 from tilth.sql.system_tables import find_system_table
-from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult
+from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_folder
 
 #: Each ALTER of columns may hit a query once between two of its steps.
 TRIES_MAX = 5
@@ -38,7 +39,12 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
         # A name that is wrong is told before anything is computed.
         find_system_table(name)
     try:
-        return Outcome(table=answer_from_system(statement.text, lambda name: find_system_table(name).build(services)))
+        table = answer_from_system(
+            statement.text,
+            lambda name: find_system_table(name).build(services),
+            before_long=lambda: services.running.move(call.query_id, Queue.APART),
+        )
+        return Outcome(table=table)
     except NotForThisLaneError as refused:
         try:
             return _by_spark(services, call, statement.text)
@@ -59,26 +65,27 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
 
 
 def _asked(services: Services, call: Call, text: str) -> Outcome:
-    folder = Path(services.results, call.query_id) if call.streams and services.results else None
-    task = QueryTask(
-        query_id=call.query_id,
-        text=text,
-        spark=dict(call.settings.spark),
-        result_bytes_max=call.settings.max_result_bytes,
-        folder=str(folder) if folder is not None else "",
-    )
-    spec = services.dispatcher.new_spec(
-        TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
-    )
     with ExitStack() as stack:
         query = stack.enter_context(
             services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts)
         )
+        folder: Path | None = None
+        if call.streams and services.results:
+            folder = make_result_folder(Path(services.results), call.query_id)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        task = QueryTask(
+            query_id=call.query_id,
+            text=text,
+            spark=dict(call.settings.spark),
+            result_bytes_max=call.settings.max_result_bytes,
+            folder=str(folder) if folder is not None else "",
+        )
+        spec = services.dispatcher.new_spec(
+            TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+        )
         if folder is None:
             result: TaskResult | Handle = services.dispatcher.run(spec)
         else:
-            folder.mkdir(mode=0o700)
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
             result = services.dispatcher.run_until(spec, lambda: has_schema(folder), look_seconds=LOOK_SECONDS)
         if folder is not None and (isinstance(result, Handle) or not result.payload):
             schema = read_schema(folder)
@@ -110,9 +117,12 @@ def _streamed(
         if handle is not None and handle.is_done():
             handle.wait()
 
+    waiting = services.open_results.open(call.query_id, folder, cancellation)
+    stack.callback(services.open_results.close, call.query_id)
+
     def close(rows: int, size: int, error: TilthError | None) -> None:
-        cancellation.hand_over(None)
         if handle is not None:
+            cancellation.let_go(handle)
             handle.cancel()
             # Spark may still be writing into the folder.
             handle.when_ended(stack.close)
@@ -120,7 +130,7 @@ def _streamed(
             stack.close()
 
     batches = follow(folder, wait, check, bytes_max=call.settings.max_result_bytes)
-    return RowStream(schema, batches, close)
+    return RowStream(schema, services.open_results.followed(waiting, batches), close)
 
 
 def ask_worker(services: Services, task: WorkerTask) -> bytes:

@@ -8,7 +8,7 @@ cancelled query answers `GRACE_SECONDS` and a second later at most, even while S
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tilth.base.cancel import Cancellation
@@ -22,7 +22,14 @@ GRACE_SECONDS = 2.0
 #: How often time limits are checked.
 CHECK_SECONDS = 0.25
 #: Slots of queues where nobody says otherwise.
-DEFAULT_SLOTS = {Queue.QUERY: 16, Queue.CHANGE: 4, Queue.INSERT: 64, Queue.CONTROL: 32, Queue.WATCH: 16}
+DEFAULT_SLOTS = {
+    Queue.QUERY: 16,
+    Queue.CHANGE: 4,
+    Queue.INSERT: 64,
+    Queue.CONTROL: 32,
+    Queue.WATCH: 16,
+    Queue.APART: 2,
+}
 STATEMENTS_MAX = 1000
 
 _log = Log("sql")
@@ -113,9 +120,16 @@ class RunningStatements:
     """All statements of this server; from any thread."""
 
     def __init__(
-        self, clock: Clock, *, slots: Mapping[Queue, int] | None = None, statements_max: int = STATEMENTS_MAX
+        self,
+        clock: Clock,
+        *,
+        slots: Mapping[Queue, int] | None = None,
+        statements_max: int = STATEMENTS_MAX,
+        check_others: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_others` is called as often as time limits are checked, and may cancel statements."""
         self._clock = clock
+        self._check_others = check_others
         self._board = SlotBoard(slots or DEFAULT_SLOTS, waiting_max=statements_max)
         self._turns: dict[str, _Turn] = {}
         self._running: dict[str, Running] = {}
@@ -162,6 +176,13 @@ class RunningStatements:
             turn.wait()
         cancellation.raise_if_cancelled()
 
+    def move(self, query_id: str, queue: Queue) -> None:
+        """Release the statement's slot and wait for one of another queue. Raises as `enter`."""
+        with self._lock:
+            running = self._running[query_id]
+        self.leave(query_id)
+        self.enter(running, queue)
+
     def leave(self, query_id: str) -> None:
         """The slot, or the place in the line, is for others. Does nothing for a statement that has neither."""
         with self._lock:
@@ -202,6 +223,7 @@ class RunningStatements:
 
     def check_limits(self) -> None:
         """Cancel what runs too long, and let go on whoever waits for what does not end. The thread calls it."""
+        self._check_others()
         now = self._clock.monotonic()
         with self._lock:
             statements = list(self._running.values())

@@ -42,6 +42,7 @@ from tilth.sql.grammar import Name
 from tilth.sql.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.open_txns import OpenTxns
 from tilth.sql.query_log import QueryLog
+from tilth.sql.results.waiting import OpenResults
 from tilth.sql.running import RunningStatements
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
 from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
@@ -166,6 +167,7 @@ class Services:
     open_txns: OpenTxns = field(default_factory=OpenTxns)
     #: Below which large results wait for their clients; empty: they are collected in memory.
     results: str = ""
+    open_results: OpenResults
     #: The statements under way.
     running: RunningStatements
     #: How far Spark is with a task, by its id.

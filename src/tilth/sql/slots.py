@@ -34,6 +34,8 @@ class Queue(StrEnum):
     CONTROL = "control"
     #: What must answer whatever the others do: KILL, SHOW, DESCRIBE, system tables.
     WATCH = "watch"
+    #: Of the latter, queries over system tables that may take long, each in a process of its own.
+    APART = "apart"
 
 
 #: Who sends: first the host, then its connection.

@@ -10,6 +10,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from tilth import ingest
+from tilth.base.cancel import apart
 from tilth.base.units import show_bytes
 from tilth.maintenance import GcReport, OptimizeReport
 from tilth.model.offset import TopicPartition
@@ -108,7 +109,11 @@ def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
     table = table_of(services, call, statement.name, what="SYSTEM FLUSH")
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
     with services.audited(call, verb="SYSTEM FLUSH", table=full_name(table)) as audit:
-        report = services.maintenance.flush_now(table.uuid, partition)
+        report = apart(
+            lambda: services.maintenance.flush_now(table.uuid, partition),
+            name="flush",
+            hint="what was flushed stays; say it again to go on",
+        )
         size, took = show_bytes(report.bytes), f"{report.seconds:.2f} s"
         told = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {took}"
         audit.outcome = f"done: {told}"
@@ -121,7 +126,12 @@ def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
     where = full_name(table) if partition is None else f"partition {partition} of {full_name(table)}"
     with services.audited(call, verb=what, table=full_name(table)) as audit:
-        report = services.maintenance.gc_now(table.uuid, partition, is_forced=statement.is_forced)
+        forced = statement.is_forced
+        report = apart(
+            lambda: services.maintenance.gc_now(table.uuid, partition, is_forced=forced),
+            name="collect",
+            hint="what was collected stays so; what has begun goes on",
+        )
         told = _collected(report)
         audit.outcome = f"done: {told}"
     warning = "; queries that hold no lease, and reads of the past, may fail now" if statement.is_forced else ""
@@ -144,7 +154,7 @@ def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
     relation = relation_of(services, call, statement.name)
     if not isinstance(relation, TableDef | KafkaDef):
         raise wrong_kind(relation, what="SYSTEM VERIFY", needed="a table or a Kafka table")
-    checks = services.consume.verify(relation.uuid).checks
+    checks = apart(lambda: services.consume.verify(relation.uuid), name="verify", hint="nothing was changed").checks
     return Outcome(
         table=pa.table(
             {
@@ -180,7 +190,12 @@ def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcom
     table = table_of(services, call, statement.name, what="OPTIMIZE")
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
     with services.audited(call, verb="OPTIMIZE", table=full_name(table)):
-        report = services.maintenance.optimize(table.uuid, partition, statement.final)
+        final = statement.final
+        report = apart(
+            lambda: services.maintenance.optimize(table.uuid, partition, final),
+            name="optimize",
+            hint="merges that are done stay; say it again to go on",
+        )
     note = f"; {report.note}" if report.note else ""
     return done(f"optimized {full_name(table)}: {_optimized(report)}{note}")
 

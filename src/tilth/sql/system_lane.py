@@ -12,22 +12,17 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import sqlglot
-from datafusion import SessionConfig, SessionContext, SQLOptions
-from datafusion.catalog import SchemaProvider, Table
-from pyarrow import dataset
 from sqlglot import exp
 
 from tilth.model.quotes import with_backticks
 from tilth.sql.errors import BadQueryError, UnknownColumnError
+from tilth.sql.system_child import SYSTEM_DATABASE, Build, SystemTables, planned
+from tilth.sql.system_process import answered_apart, may_take_long
 from tilth.warehouse import allow_list
 
-SYSTEM_DATABASE = "system"
 _UNKNOWN_COLUMN = re.compile(r"No field named (.+?)\.(?:\s|$)")
 _VALID_FIELDS = re.compile(r"Valid fields are (.+?)\.?$", re.DOTALL)
 _QUALIFIER = re.compile(r"\bsystem\.\w+\.")
-
-#: Rows of a system table by its name.
-Build = Callable[[str], pa.Table]
 
 
 class NotForThisLaneError(Exception):
@@ -63,60 +58,29 @@ def _is_refused(call: exp.Func) -> bool:
     return name.lower() in allow_list().refused_functions
 
 
-def answer_from_system(text: str, build: Build) -> pa.Table:
-    """The rows of a query over system tables. Raises UnknownColumnError, BadQueryError, what `build` raises, and
-    NotForThisLaneError for what DataFusion cannot plan."""
-    config = SessionConfig(
-        {
-            "datafusion.sql_parser.dialect": "databricks",
-            "datafusion.catalog.default_schema": SYSTEM_DATABASE,
-            "datafusion.catalog.information_schema": "false",
-            "datafusion.execution.time_zone": "UTC",
-            "datafusion.execution.target_partitions": "1",
-        }
-    )
-    context = SessionContext(config)
-    context.enable_spark_functions()
-    provider = _Tables(build)
-    context.catalog().register_schema(SYSTEM_DATABASE, provider)
-    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+def answer_from_system(text: str, build: Build, *, before_long: Callable[[], None] = lambda: None) -> pa.Table:
+    """The rows of a query over system tables; `before_long` is called before one that may take long.
+
+    Raises UnknownColumnError, BadQueryError, what `build` and `before_long` raise, and NotForThisLaneError for what
+    DataFusion cannot plan.
+    """
+    asked = with_backticks(text)
+    tables = SystemTables(build)
     try:
-        # In the dialect that is nearest to Spark's, texts stand in double quotes too.
-        planned = context.sql_with_options(with_backticks(text), options)
+        frame = planned(asked, tables)
     # DataFusion raises bare ValueErrors and Exceptions.
     except Exception as error:
-        if provider.error is not None:
-            raise provider.error from error
+        if tables.error is not None:
+            raise tables.error from error
         raise _refused(error) from error
+    rows = {name: table.num_rows for name, table in tables.made.items()}
+    if may_take_long(sqlglot.parse_one(asked, read="spark"), rows):
+        before_long()
+        return _readable(answered_apart(asked, tables.made))
     try:
-        return _readable(planned.to_arrow_table())
+        return _readable(frame.to_arrow_table())
     except Exception as error:
         raise BadQueryError(_first_line(error)) from error
-
-
-class _Tables(SchemaProvider):
-    """System tables on demand."""
-
-    def __init__(self, build: Build) -> None:
-        self._build = build
-        self._made: dict[str, Table] = {}
-        #: What went wrong while rows were made; it cannot pass through DataFusion.
-        self.error: Exception | None = None
-
-    def table_names(self) -> set[str]:
-        return set(self._made)
-
-    def table_exist(self, name: str) -> bool:
-        return self.table(name) is not None
-
-    def table(self, name: str) -> Table | None:
-        if name not in self._made:
-            try:
-                self._made[name] = Table(dataset.dataset(self._build(name)))
-            except Exception as error:
-                self.error = error
-                return None
-        return self._made[name]
 
 
 def _refused(error: Exception) -> Exception:

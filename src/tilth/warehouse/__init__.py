@@ -26,6 +26,7 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WrongJavaError,
 )
+from tilth.warehouse.folders import make_result_folder
 from tilth.warehouse.losses import memory_loss_in
 from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_needs, read_plan
 from tilth.warehouse.progress import ProgressWatch, TaskProgress
@@ -83,6 +84,7 @@ __all__ = [
     "allow_list",
     "check_plan",
     "make_active",
+    "make_result_folder",
     "memory_loss_in",
     "parse_expression",
     "parse_plan",

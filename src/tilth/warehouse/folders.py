@@ -17,8 +17,9 @@ import psutil
 
 from tilth.base.logs import Log
 
-#: `run-PID-START-N` is the N-th folder of a process; START is in hexadecimal seconds.
-_NAME = re.compile(r"(?:run|tilth)-(\d+)-([0-9a-f]+)-\w+")
+#: `run-PID-START-N` is the N-th folder of a process, `result-PID-START-ID` that of a query; START is in hexadecimal
+#: seconds.
+_NAME = re.compile(r"(run|tilth|result)-(\d+)-([0-9a-f]+)-[\w-]+")
 #: Setting the clock shifts start times a little.
 _START_SECONDS_APART_MAX = 2
 
@@ -33,17 +34,24 @@ def make_run_folder(parent: Path, number: int) -> Path:
     return folder
 
 
+def make_result_folder(parent: Path, query_id: str) -> Path:
+    """Create a folder of this process for the rows of a query, which outlives a restart of Spark."""
+    folder = parent / f"result-{_owner()}-{query_id}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
 def make_socket_folder() -> Path:
     """Create a folder of this process with a short path."""
     return Path(tempfile.mkdtemp(prefix=f"tilth-{_owner()}-"))
 
 
 def remove_left_behind(parent: Path, *, but: Path) -> int:
-    """Remove run folders below the parent and short folders whose owner is gone, and earlier run folders of this
-    process. Returns how many."""
+    """Remove folders of runs and results below the parent and short folders whose owner is gone, and earlier run
+    folders of this process. Returns how many."""
     removed = 0
-    for folder in (*parent.glob("run-*"), *Path(tempfile.gettempdir()).glob("tilth-*")):
-        if folder == but or not _is_left_behind(folder, is_ours=folder.parent == parent):
+    for folder in (*parent.glob("run-*"), *parent.glob("result-*"), *Path(tempfile.gettempdir()).glob("tilth-*")):
+        if folder == but or not _is_left_behind(folder):
             continue
         shutil.rmtree(folder, ignore_errors=True)
         removed += 1
@@ -52,14 +60,15 @@ def remove_left_behind(parent: Path, *, but: Path) -> int:
     return removed
 
 
-def _is_left_behind(folder: Path, *, is_ours: bool) -> bool:
+def _is_left_behind(folder: Path) -> bool:
     found = _NAME.fullmatch(folder.name)
     if found is None or folder.is_symlink():
         return False
-    pid, start = int(found[1]), int(found[2], 16)
+    kind, pid, start = found[1], int(found[2]), int(found[3], 16)
     if pid == os.getpid() and _is_start(start, psutil.Process()):
-        # The Spark of an earlier run has ended. Names of short folders do not show which one is in use.
-        return is_ours
+        # The Spark of an earlier run has ended. Names of short folders do not show which one is in use, and results are
+        # removed by their queries.
+        return kind == "run"
     try:
         if folder.stat().st_uid != os.getuid():
             return False

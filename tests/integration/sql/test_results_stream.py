@@ -33,7 +33,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 def results(node: NodeProcess) -> list[str]:
-    return [path.name for path in (node.data / "spark" / "results").iterdir()]
+    return [path.name for path in (node.data / "spark").glob("result-*")]
 
 
 def eventually_clean(node: NodeProcess) -> None:

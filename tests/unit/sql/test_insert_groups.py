@@ -7,9 +7,19 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tilth.base.errors import InvalidInputError, TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.cancel import Cancellation, working_under
+from tilth.base.errors import ErrorKind, InvalidInputError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.catalog import LabelTakenError, SchemaChangedError
-from tilth.sql.insert_groups import Gathering, GroupLimits, InsertGroups, InsertStats, Waiting
+from tilth.sql.insert_groups import (
+    SETTLE_SECONDS,
+    Gathering,
+    GroupLimits,
+    InsertGroups,
+    InsertStats,
+    InsertUnderWayError,
+    Waiting,
+)
+from tilth.sql.running import QueryCancelledError
 from tilth.testing import ManualClock
 
 LIMITS = GroupLimits(wait_seconds=0.01, bytes_max=1000, rows_max=100)
@@ -156,12 +166,12 @@ def test_what_refuses_the_group_is_told_to_each(error: Exception) -> None:
     assert {type(each) for each in told} == {type(error) if isinstance(error, TilthError) else TilthError}
 
 
-def test_a_leader_that_is_broken_off_answers_the_others() -> None:
-    """As when the main thread is interrupted: what became of the rows is not known."""
+def test_work_that_is_broken_off_is_answered_to_all() -> None:
+    """As when something ends its thread: what became of the rows is not known."""
 
     def store(payloads: Sequence[str]) -> None:
         if "b" in payloads:
-            raise KeyboardInterrupt
+            raise SystemExit
 
     crowd = Crowd(store)
     crowd.insert("a")
@@ -172,7 +182,84 @@ def test_a_leader_that_is_broken_off_answers_the_others() -> None:
     crowd.wait()
     assert crowd.stored == [["a"], ["b", "c"], ["d"]]
     told = {payload: type(error) for payload, error in crowd.outcomes.items()}
-    assert told == {"a": type(None), "b": KeyboardInterrupt, "c": UnknownOutcomeError, "d": type(None)}
+    assert told == {"a": type(None), "b": UnknownOutcomeError, "c": UnknownOutcomeError, "d": type(None)}
+
+
+def cancelled(crowd: Crowd, *, at: str) -> tuple[Cancellation, threading.Thread]:
+    """An insert of a statement that can be cancelled; returns when it waits."""
+    cancellation = Cancellation()
+
+    def act() -> None:
+        with working_under(cancellation):
+            crowd._insert(at, "")
+
+    thread = threading.Thread(target=act)
+    before = len(crowd.groups._tickets)
+    thread.start()
+    while len(crowd.groups._tickets) == before:
+        threading.Event().wait(0.001)
+    return cancellation, thread
+
+
+def test_an_insert_that_is_cancelled_before_its_group_is_at_work_is_not_stored() -> None:
+    crowd = Crowd()
+    crowd.insert("a")
+    crowd.is_storing.wait(10)
+    # It would lead the next group.
+    first, thread = cancelled(crowd, at="b")
+    crowd.insert("c")
+    first.cancel(QueryCancelledError(by="a test"))
+    thread.join(10)
+    assert not thread.is_alive()
+    crowd.wait()
+    assert crowd.stored == [["a"], ["c"]]
+    assert [getattr(crowd.outcomes[one], "code", None) for one in "abc"] == [None, "QUERY_WAS_CANCELLED", None]
+    crowd.insert("d")
+    crowd.wait()
+    assert crowd.stored[2:] == [["d"]]
+    assert (crowd.groups._tables, crowd.groups._tickets) == ({}, {})
+
+
+def test_a_leader_that_is_cancelled_while_it_gathers_leaves_its_group_to_the_next() -> None:
+    gathering = Gathering()
+    inserts = [insert(number) for number in (1, 2, 3)]
+    for each in inserts:
+        gathering.arrive(each)
+    assert gathering.withdraw(inserts[1]) is None
+    assert gathering.withdraw(inserts[0]) == 3
+    assert gathering.withdraw(inserts[2]) is None
+    assert gathering.arrive(insert(4)), "the table is idle again"
+
+
+def test_an_insert_that_is_cancelled_while_its_group_is_at_work_gets_the_outcome_of_the_group() -> None:
+    crowd = Crowd()
+    cancellation, thread = cancelled(crowd, at="a")
+    crowd.is_storing.wait(10)
+    cancellation.cancel(QueryCancelledError(by="a test"))
+    cancellation.abandon()
+    crowd.may_store.set()
+    thread.join(10)
+    assert (crowd.stored, crowd.outcomes) == ([["a"]], {"a": None})
+
+
+def test_the_outcome_of_a_cancelled_insert_whose_group_does_not_end_is_unknown() -> None:
+    crowd = Crowd()
+    cancellation, thread = cancelled(crowd, at="a")
+    crowd.is_storing.wait(10)
+    crowd.insert("b")
+    cancellation.cancel(QueryCancelledError(by="a test"))
+    crowd.clock.advance(SETTLE_SECONDS - 0.1)
+    assert thread.is_alive()
+    while thread.is_alive():
+        crowd.clock.advance(0.1)
+        thread.join(0.01)
+    error = crowd.outcomes["a"]
+    assert isinstance(error, InsertUnderWayError)
+    assert error.kind is ErrorKind.UNKNOWN_OUTCOME
+    assert "by=a test" in error.message
+    crowd.wait()
+    # The others of the group, and those behind it, are stored.
+    assert crowd.stored == [["a"], ["b"]]
 
 
 def test_a_server_that_stops_answers_those_who_wait_and_takes_no_others() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tilth.warehouse import WarehouseSettings
 from tilth.warehouse.conf import java_options, spark_conf
-from tilth.warehouse.folders import make_run_folder, make_socket_folder, remove_left_behind
+from tilth.warehouse.folders import make_result_folder, make_run_folder, make_socket_folder, remove_left_behind
 
 
 def test_a_folder_of_this_process_is_its_alone(tmp_path: Path) -> None:
@@ -36,6 +36,9 @@ def test_folders_go_with_their_owners(tmp_path: Path, monkeypatch: pytest.Monkey
         now,
         sockets,
         tmp_path / f"run-{alive}-1",
+        tmp_path / f"result-{alive}-abc",
+        # Its client still reads, though Spark was started anew.
+        make_result_folder(tmp_path, "0a-b"),
         short / f"tilth-{alive}-abc",
         tmp_path / "tables",
         tmp_path / "run-x",
@@ -46,6 +49,7 @@ def test_folders_go_with_their_owners(tmp_path: Path, monkeypatch: pytest.Monkey
         tmp_path / f"run-{other.pid}-{started - 60:x}-1",
         tmp_path / f"run-{os.getpid()}-{own_start - 60:x}-1",
         tmp_path / "run-4194304-65000000-1",
+        tmp_path / "result-4194304-65000000-0a",
         short / "tilth-4194304-65000000-abc",
     ]
     for folder in (*kept, *gone):
@@ -59,7 +63,7 @@ def test_folders_go_with_their_owners(tmp_path: Path, monkeypatch: pytest.Monkey
         assert [folder.name for folder in gone if folder.exists()] == []
         assert (tmp_path / "tables" / "local" / "file").exists()
         other.communicate(b"\n")
-        assert remove_left_behind(tmp_path, but=now) == 2
+        assert remove_left_behind(tmp_path, but=now) == 3
         assert remove_left_behind(tmp_path, but=now) == 0
     finally:
         other.kill()

@@ -23,6 +23,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, assert_never
 
+from tilth.base.cancel import reaching
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
@@ -348,7 +349,8 @@ class Attempts(Generic[WorkT, FactsT]):
                 is_cancelled = live.is_cancelled
             if is_cancelled:
                 handle.cancel()
-            return self._recipe.facts(handle.wait().payload)
+            with reaching(handle):
+                return self._recipe.facts(handle.wait().payload)
         except TilthError as error:
             # A task that was killed or lost may still be writing, and so may other Spark tasks of a job that failed.
             is_settled = job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON)

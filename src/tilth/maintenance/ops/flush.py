@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from tilth.base.cancel import carried, raise_if_cancelled
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.units import show_bytes
@@ -270,6 +271,7 @@ class FlushOp:
         done: list[Flush] = []
         wanted: frozenset[str] | None = None
         while not self._is_cancelled.is_set():
+            raise_if_cancelled()
             there, specs = self._read(partition, only=wanted)
             left = frozenset(str(part.name) for part in there.parts if part.is_segment)
             # What comes later is not waited for.
@@ -386,7 +388,7 @@ class FlushOp:
         if len(flushes) == 1:
             return [self._perform_one(flushes[0])]
         with ThreadPoolExecutor(min(FLUSH_THREADS, len(flushes)), thread_name_prefix="tilth-flush") as pool:
-            return list(pool.map(self._perform_one, flushes))
+            return list(pool.map(carried(self._perform_one), flushes))
 
     def _perform_one(self, flush: Flush) -> Exception | None:
         keeps_parts = False

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from tilth.base.cancel import raise_if_cancelled
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.logs import Log
@@ -51,15 +52,7 @@ from tilth.maintenance.policy import (
     select_for_merge,
     submittable,
 )
-from tilth.maintenance.state import (
-    Failure,
-    ServiceState,
-    ServiceWork,
-    is_failure,
-    newest,
-    rule_of,
-    service_told,
-)
+from tilth.maintenance.state import Failure, ServiceState, ServiceWork, is_failure, newest, rule_of, service_told
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
@@ -348,6 +341,7 @@ class MergeOp:
         #: Blocks of parts that were written anew alone: as time goes on, more of their rows expire.
         rewritten: set[tuple[int, int]] = set()
         while not self._is_cancelled.is_set():
+            raise_if_cancelled()
             being = self._watch.taken.now()
             there = self._parts(partition)
             now_ms = self._clock.now_ms()

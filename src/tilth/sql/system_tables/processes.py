@@ -26,7 +26,7 @@ def _rows(services: Services) -> Iterator[Row]:
             time_of_ms(running.started_ms),
             round(now - running.started, 3),
             running.seconds_max or None,
-            _state(running, ahead, task),
+            _state(running, ahead, task, services.open_results.state(running.query_id)),
             running.queue.value if running.queue is not None else None,
             task.warehouse if task is not None else None,
             task.id if task is not None else None,
@@ -39,10 +39,12 @@ def _rows(services: Services) -> Iterator[Row]:
         )
 
 
-def _state(running: Running, ahead: int | None, task: TaskInfo | None) -> str:
+def _state(running: Running, ahead: int | None, task: TaskInfo | None, result: str) -> str:
     error = running.origin.cancellation.error
     if error is not None:
         return f"being cancelled: {error.code}"
+    if result:
+        return result
     if ahead is not None:
         return f"waiting for a slot, {ahead} ahead"
     if running.queue is None:
@@ -69,7 +71,8 @@ TABLE = SystemTable(
         ColumnDoc(
             "queue",
             TEXT,
-            "Its slots: of `query`, `change` (INSERT .. SELECT, DELETE, UPDATE), `insert`, `control` or `watch`.",
+            "Its slots: of `query`, `change` (INSERT .. SELECT, DELETE, UPDATE), `insert`, `control`, `watch` or "
+            "`apart` (long queries over system tables).",
         ),
         ColumnDoc("warehouse", TEXT, "Where its task runs or waits; NULL while it has none."),
         ColumnDoc("task_id", TEXT, "The same task in `system.tasks`."),

@@ -1,0 +1,86 @@
+"""Clients that do not read their results, on a real node: bounded disk, bounded time, a reason for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import tilth
+from tilth.client import ServerError
+from tools.node_process import NodeProcess
+
+pytestmark = pytest.mark.integration
+
+SECONDS_MAX = 60.0
+#: About 500 MB.
+LARGE = "SELECT id, repeat('x', 100) AS s FROM slow.t"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    settings = {"server.results-disk-max": "2 GiB", "server.result-read-timeout": "3 s"}
+    node = NodeProcess(tmp_path_factory.mktemp("node"), settings=settings)
+    node.start()
+    try:
+        node.wait_ready()
+        node.connection.sql("CREATE DATABASE slow")
+        node.connection.sql("CREATE TABLE slow.t (id BIGINT) ENGINE = MergeTree ORDER BY id")
+        node.connection.sql("INSERT INTO slow.t SELECT id FROM range(4000000)")
+        yield node
+    finally:
+        node.stop()
+
+
+def eventually(look: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def is_clean(node: NodeProcess) -> bool:
+    is_over = node.value("SELECT count(*) FROM system.processes") == 1
+    leases = node.value("SELECT count(*) FROM system.readers")
+    return is_over and not leases and not list((node.data / "spark").glob("result-*"))
+
+
+def read_on(rows: Iterator[object]) -> None:
+    for _ in rows:
+        pass
+
+
+def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(node: NodeProcess) -> None:
+    with tilth.connect(node.url) as connection:
+        with connection.stream(LARGE) as rows:
+            batches = iter(rows)
+            next(batches)
+            states = "SELECT state FROM system.processes WHERE state LIKE 'its client has read nothing for %on disk'"
+            eventually(lambda: node.connection.sql(states).rows)
+            assert node.value("SELECT count(*) FROM system.readers") == 1
+            eventually(lambda: is_clean(node))
+            with pytest.raises(ServerError) as refused:
+                read_on(batches)
+    assert refused.value.code == "RESULT_NOT_READ"
+    assert "has read nothing for" in refused.value.message
+
+
+def test_results_on_the_disk_have_a_bound(node: NodeProcess) -> None:
+    """Run last: the node begins anew with less room."""
+    node.stop()
+    node.change_settings({"server.results-disk-max": "100 MiB", "server.result-read-timeout": "0"})
+    node.start()
+    node.wait_ready()
+    with tilth.connect(node.url) as connection:
+        with connection.stream(LARGE) as rows:
+            batches = iter(rows)
+            next(batches)
+            eventually(lambda: is_clean(node))
+            with pytest.raises(ServerError) as refused:
+                read_on(batches)
+    assert refused.value.code == "RESULT_NOT_READ"
+    assert (
+        "server.results-disk-max"
+        in node.connection.sql("SELECT error FROM system.query_log WHERE error_code = 'RESULT_NOT_READ'").rows[0][0]
+    )
