@@ -298,6 +298,7 @@ class Node:
             statements_max=doors.statements_max,
             progress=self._progress.of,
             results=str(_emptied(self._folder / "spark" / "results")),
+            damage=self._maintenance.damage,
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(

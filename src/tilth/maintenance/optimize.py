@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.catalog import Catalog
-from tilth.maintenance.ops.flush import FlushOp
+from tilth.maintenance.ops.flush import DamagedSegmentsError, FlushOp
 from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.stats import OptimizeReport
@@ -41,7 +41,12 @@ def optimize_table(
     deadline_ms = clock.now_ms() + OPTIMIZE_WAIT_MS
     before = _count_parts(catalog, watch.uuid, partitions)
     merges: list[tuple[int, int, int]] = []
-    flush.flush_now(partition)
+    notes: list[str] = []
+    try:
+        flush.flush_now(partition)
+    except DamagedSegmentsError as error:
+        # All others are flushed, and merges go around damaged parts anyway.
+        notes.append(str(error))
     if partitions:
         with ThreadPoolExecutor(min(OPTIMIZE_THREADS, len(partitions)), thread_name_prefix="tilth-optimize") as pool:
             for done in pool.map(lambda name: op.optimize(name, effort, deadline_ms=deadline_ms), partitions):
@@ -54,7 +59,7 @@ def optimize_table(
         rows_merged=sum(rows for _, rows, _ in merges),
         bytes_read=sum(size for _, _, size in merges),
         seconds=clock.monotonic() - started,
-        note=op.separated(partitions),
+        note="; ".join(filter(None, [*notes, op.separated(partitions)])),
     )
 
 
