@@ -298,6 +298,7 @@ class Node:
             progress=self._progress.of,
             results=str(self._folder / "spark"),
             result_limits=doors.result_limits,
+            damage=self._maintenance.damage,
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(

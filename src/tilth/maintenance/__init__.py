@@ -8,6 +8,7 @@ See also: POLICIES.md 2, 3, 5, 6, 7, 9; docs/operate for tuning.
 """
 
 from tilth.maintenance.compaction.spark import delta_runner
+from tilth.maintenance.damage import CURE, DamageBook, DamagedFile, unreadable
 from tilth.maintenance.knobs import ManagerSettings, check_table_settings, gc_settings, manager_settings
 from tilth.maintenance.manager import MaintenanceManager
 from tilth.maintenance.policy.expiry import is_expired, ttl_of
@@ -32,10 +33,13 @@ from tilth.maintenance.stats import (
 )
 
 __all__ = [
+    "CURE",
     "NODE_SETTINGS",
     "RUN_MILLISECONDS",
     "TABLE_SETTINGS",
     "ChoiceRow",
+    "DamageBook",
+    "DamagedFile",
     "FlushReport",
     "GcReport",
     "GcRow",
@@ -59,4 +63,5 @@ __all__ = [
     "merge_runner",
     "mutate_runner",
     "ttl_of",
+    "unreadable",
 ]

@@ -19,6 +19,7 @@ from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
+from tilth.maintenance.damage import DamageBook
 from tilth.maintenance.feed import PartFeed
 from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.lookout import Lookout
@@ -106,6 +107,8 @@ class MaintenanceManager:
         self._translator = translator
         self._owner = Owner(clock, catalog, server)
         self._tally = Tally(clock)
+        #: Files of tables that cannot be read.
+        self.damage = DamageBook(clock, catalog, root)
         self._looks = Looks(clock)
         self._feed = PartFeed(catalog)
         self._cleaner = Cleaner(
@@ -196,6 +199,7 @@ class MaintenanceManager:
         if now_ms - self._cleaned_ms >= CLEAN_PERIOD_MS:
             self._cleaned_ms = now_ms
             self._cleaner.tick()
+            self.damage.look(now_ms)
         return self._start_one()
 
     # --- what is told ---
@@ -493,6 +497,7 @@ class MaintenanceManager:
                 op_name(kind, watch.name), watch.name, f"{partition}: {reason}"
             )
 
+        watch.damaged.follow(self.damage, watch.uuid)
         around = self._surroundings()
         return (
             MergeOp(

@@ -8,7 +8,7 @@ from tilth.base.cancel import carried
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.catalog import Catalog
-from tilth.maintenance.ops.flush import FlushOp
+from tilth.maintenance.ops.flush import DamagedSegmentsError, FlushOp
 from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.stats import OptimizeReport
@@ -42,7 +42,12 @@ def optimize_table(
     deadline_ms = clock.now_ms() + OPTIMIZE_WAIT_MS
     before = _count_parts(catalog, watch.uuid, partitions)
     merges: list[tuple[int, int, int]] = []
-    flush.flush_now(partition)
+    notes: list[str] = []
+    try:
+        flush.flush_now(partition)
+    except DamagedSegmentsError as error:
+        # All others are flushed, and merges go around damaged parts anyway.
+        notes.append(str(error))
 
     def merged(name: str) -> list[tuple[int, int, int]]:
         return op.optimize(name, effort, deadline_ms=deadline_ms)
@@ -59,7 +64,7 @@ def optimize_table(
         rows_merged=sum(rows for _, rows, _ in merges),
         bytes_read=sum(size for _, _, size in merges),
         seconds=clock.monotonic() - started,
-        note=op.separated(partitions),
+        note="; ".join(filter(None, [*notes, op.separated(partitions)])),
     )
 
 

@@ -35,6 +35,8 @@ class OpRow:
     score: float = 0.0
     #: What it would do, or why it cannot.
     about: str
+    #: Parts that it leaves out because they cannot be read, why, and what to do; empty: none.
+    damaged: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilth.maintenance.op import Op, OpStats
+from tilth.maintenance.op import Op, OpKind, OpStats
 from tilth.maintenance.scheduler import SchedulerSettings, adjusted_score
 from tilth.maintenance.state import Failure, ServiceState, newest
 from tilth.maintenance.stats import OpRow
@@ -19,6 +19,8 @@ _MOST_TELLING = (
     ServiceState.WAITING,
     ServiceState.IDLE,
 )
+#: Ops that leave out parts which cannot be read.
+_GO_AROUND = (OpKind.MERGE, OpKind.MUTATE, OpKind.FLUSH, OpKind.FLUSH_DELTAS, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
 
 
 def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
@@ -39,6 +41,7 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
         priority=watch.knobs.priority,
         score=adjusted_score(stats, settings),
         about=stats.about,
+        damaged=watch.damaged.about() if op.kind in _GO_AROUND else "",
     )
 
 

@@ -43,6 +43,7 @@ from tilth.model.task import TaskKind
 from tilth.model.txn import Txn, TxnOutput
 from tilth.sql.answer import Outcome, done
 from tilth.sql.columns import check_unprotected, find_in
+from tilth.sql.damaged import named, naming
 from tilth.sql.desk import OpenQuery, check_same_columns, narrowed
 from tilth.sql.errors import BadAlterError, KeyColumnUpdateError, RowsBusyError
 from tilth.sql.grammar import DeleteRows, UpdateRows
@@ -252,7 +253,9 @@ class _Change:
             input_bytes=snapshot.bytes,
             rows=snapshot.rows,
         )
-        return list(msgspec.msgpack.decode(dispatcher.run(spec).payload, type=ChangeResult).written)
+        with naming(partial(named, self._services.damage, snapshot)):
+            payload = dispatcher.run(spec).payload
+        return list(msgspec.msgpack.decode(payload, type=ChangeResult).written)
 
     def _updates(self, written: Sequence[WrittenDelta]) -> list[AddDelta]:
         return [

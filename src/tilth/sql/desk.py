@@ -68,6 +68,8 @@ class OpenQuery:
 
     database: str
     prune: bool
+    #: Sees each snapshot before the query does, and may leave parts out.
+    seen: Callable[[Snapshot], Snapshot] | None = None
     #: What `resolve` found, by reference.
     found: list[Found] = field(default_factory=list)
     leases: list[ReaderLease] = field(default_factory=list)
@@ -113,9 +115,14 @@ class QueryDesk:
             self._thread.join(RENEW_SECONDS)
 
     @contextmanager
-    def opened(self, query_id: str, *, database: str, prune: bool) -> Iterator[OpenQuery]:
-        """While it is open, calls with this id are answered; after it, its leases are gone."""
-        query = OpenQuery(database, prune)
+    def opened(
+        self, query_id: str, *, database: str, prune: bool, seen: Callable[[Snapshot], Snapshot] | None = None
+    ) -> Iterator[OpenQuery]:
+        """While it is open, calls with this id are answered; after it, its leases are gone.
+
+        `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it.
+        """
+        query = OpenQuery(database, prune, seen)
         with self._lock:
             self._open[query_id] = query
         try:
@@ -167,6 +174,8 @@ class QueryDesk:
         for key, found in tables.items():
             assert isinstance(found.table, TableDef)
             check_same_columns(found.table, snapshots[key].table)
+        if query.seen is not None:
+            snapshots = {key: query.seen(snapshot) for key, snapshot in snapshots.items()}
         self._scanned(dict.fromkeys(uuid for uuid, _ in keeps))
         turns = {key: iter(keeps_of) for key, keeps_of in keeps.items()}
         return [self._source(found, snapshots, turns) for found in query.found]

@@ -23,6 +23,7 @@ from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
 from tilth.catalog import Catalog
+from tilth.maintenance import DamageBook
 from tilth.sql import (
     alter,
     changes,
@@ -39,6 +40,7 @@ from tilth.sql import (
     words,
 )
 from tilth.sql.answer import Answer, Outcome, columns_of
+from tilth.sql.damaged import check_reads_all
 from tilth.sql.desk import QueryDesk
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
@@ -150,12 +152,14 @@ class SqlEngine:
         progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress(),
         results: str = "",
         result_limits: ResultLimits | None = None,
+        damage: DamageBook | None = None,
     ) -> None:
         """`root`: below which the tables' folders are; `settings`: the node's, as given.
 
         `upper_settings`: those of rooms above this one, to be shown beside the others; `memory` refuses writes when
         there is little left, none: memory is never scarce. `slots`: statements at once of each queue, beside which
         `statements_max` may wait. `progress`: how far Spark is with a task, by its id.
+        `damage`: what the maintenance of this server knows of damaged files, none: the engine finds out by itself.
         `results`: the folder, which is there, for large results on their way to clients; empty: none are streamed.
         `result_limits`: what they may use there.
         """
@@ -180,6 +184,7 @@ class SqlEngine:
             desk=self.desk,
             groups=InsertGroups(clock, lambda inserts: store(self._services, inserts)),
             memory=memory or MemoryGate(MemoryReading, new_rng()),
+            damage=damage or DamageBook(clock, catalog, root),
             root=root,
             server=server,
             started_ms=clock.now_ms(),
@@ -420,6 +425,8 @@ def queue_of(statement: Statement, database: str) -> Queue:
 
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:
     """The statement's function."""
+    if isinstance(statement, InsertQuery | DeleteRows | UpdateRows | OptimizeTable):
+        check_reads_all(call.settings)
     match statement:
         case Query():
             return queries.run_query(services, call, statement)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError
+from tilth.base.errors import (
+    ConflictError,
+    CorruptError,
+    ErrorKind,
+    InvalidInputError,
+    NotFoundError,
+    RetryError,
+    TilthError,
+)
 
 
 class UnknownColumnError(InvalidInputError):
@@ -124,3 +132,15 @@ class PartitionNotFoundError(NotFoundError):
     """no such partition"""
 
     code = "PARTITION_NOT_FOUND"
+
+
+class DamagedPartError(CorruptError):
+    """a part of the table cannot be read"""
+
+    code = "PART_DAMAGED"
+
+
+class DamagedPartsNotSkippedError(InvalidInputError):
+    """a statement that changes or copies rows does not leave out damaged parts"""
+
+    code = "DAMAGED_PARTS_NOT_SKIPPED"

@@ -24,6 +24,7 @@ from tilth.model.row_op import OP_COLUMN, op_of
 from tilth.model.table import Column, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.sql.answer import Outcome, done
+from tilth.sql.damaged import QueryParts, naming
 from tilth.sql.defaults import computing
 from tilth.sql.errors import BadValueError, InsertTooLargeError
 from tilth.sql.formats import (
@@ -280,8 +281,12 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         labels=((label, None),) if label else (),
         may_retry=True,
     )
-    with services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts) as query:
-        rows = committed(services, writing, write)
+    reading = QueryParts(services.damage, skips=False)
+    with services.desk.opened(
+        call.query_id, database=call.database, prune=call.settings.prune_parts, seen=reading.seen
+    ) as query:
+        with naming(reading.named):
+            rows = committed(services, writing, write)
     return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ from tilth.base.logs import Log
 from tilth.catalog import SchemaChangedError
 from tilth.model.task import TaskKind
 from tilth.sql.answer import Outcome
+from tilth.sql.damaged import TRIES_MAX as TRIES_OF_READING_MAX
+from tilth.sql.damaged import QueryParts, explains, naming
 from tilth.sql.errors import BadQueryError
 from tilth.sql.grammar import Query
 from tilth.sql.protocol import QueryTask, WorkerTask
@@ -58,16 +61,37 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
     """Begins anew when columns change between the look at the names and the snapshot: nothing has been answered yet."""
     for _ in range(TRIES_MAX - 1):
         try:
-            return _asked(services, call, text)
+            return _answered(services, call, text)
         except SchemaChangedError as error:
             _log.info("query_begins_anew", cause_id=call.query_id, reason=error)
-    return _asked(services, call, text)
+    return _answered(services, call, text)
 
 
-def _asked(services: Services, call: Call, text: str) -> Outcome:
+def _answered(services: Services, call: Call, text: str) -> Outcome:
+    """Begins anew without a part that turns out to be damaged, if the user lets it; see damaged.py."""
+    is_explained = explains(text)
+    reading = QueryParts(services.damage, skips=call.settings.skip_damaged_parts, explains=is_explained)
+    for left in reversed(range(TRIES_OF_READING_MAX)):
+        reading.begin()
+        try:
+            outcome = _asked(services, call, text, reading)
+        except TilthError as error:
+            if not left or not reading.may_try_again(error):
+                with naming(reading.named):
+                    raise
+            _log.info("query_begins_anew", cause_id=call.query_id, reason=error)
+            continue
+        table = reading.explained(outcome.table) if is_explained else outcome.table
+        return replace(outcome, table=table, notices=(*outcome.notices, *reading.notices()))
+    raise AssertionError("the last try returns or raises")
+
+
+def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Outcome:
     with ExitStack() as stack:
         query = stack.enter_context(
-            services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts)
+            services.desk.opened(
+                call.query_id, database=call.database, prune=call.settings.prune_parts, seen=reading.seen
+            )
         )
         folder: Path | None = None
         if call.streams and services.results:
@@ -86,10 +110,13 @@ def _asked(services: Services, call: Call, text: str) -> Outcome:
         if folder is None:
             result: TaskResult | Handle = services.dispatcher.run(spec)
         else:
-            result = services.dispatcher.run_until(spec, lambda: has_schema(folder), look_seconds=LOOK_SECONDS)
+            may_begin = reading.may_begin_early
+            result = services.dispatcher.run_until(
+                spec, lambda: may_begin and has_schema(folder), look_seconds=LOOK_SECONDS
+            )
         if folder is not None and (isinstance(result, Handle) or not result.payload):
             schema = read_schema(folder)
-            stream = _streamed(services, call, folder, result, schema, stack.pop_all())
+            stream = _streamed(services, call, folder, result, schema, reading, stack.pop_all())
             return Outcome(stream=stream, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
     assert isinstance(result, TaskResult)
     with pa.ipc.open_stream(result.payload) as reader:
@@ -98,7 +125,13 @@ def _asked(services: Services, call: Call, text: str) -> Outcome:
 
 
 def _streamed(
-    services: Services, call: Call, folder: Path, result: TaskResult | Handle, schema: pa.Schema, stack: ExitStack
+    services: Services,
+    call: Call,
+    folder: Path,
+    result: TaskResult | Handle,
+    schema: pa.Schema,
+    reading: QueryParts,
+    stack: ExitStack,
 ) -> RowStream:
     """The rows of a task that writes them to files, or has done so. The end of the stream ends the task and closes the
     stack, with the query's leases and its folder."""
@@ -115,7 +148,8 @@ def _streamed(
     def check() -> None:
         cancellation.raise_if_cancelled()
         if handle is not None and handle.is_done():
-            handle.wait()
+            with naming(reading.named):
+                handle.wait()
 
     waiting = services.open_results.open(call.query_id, folder, cancellation)
     stack.callback(services.open_results.close, call.query_id)

@@ -22,6 +22,7 @@ from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
 from tilth.maintenance import (
     ChoiceRow,
+    DamageBook,
     FlushReport,
     GcReport,
     GcRow,
@@ -152,6 +153,8 @@ class Services:
     groups: InsertGroups[PreparedInsert]
     #: What refuses writes when memory runs out.
     memory: MemoryGate
+    #: Files of tables that cannot be read.
+    damage: DamageBook
     #: Below which the tables' folders are.
     root: str
     #: This server's name.

@@ -81,6 +81,16 @@ PRUNE_PARTS = Setting(
     allowed="true or false",
     doc="Off: a query reads every part of its tables. For a comparison only; answers are the same.",
 )
+SKIP_DAMAGED_PARTS = Setting(
+    name="skip_damaged_parts",
+    scope=Scope.SESSION,
+    default=False,
+    parse=parse_bool,
+    allowed="true or false",
+    doc="On: a SELECT leaves out parts that cannot be read (a file is missing, cut or damaged), and a notice names "
+    "them and says how many rows are missing. The rows of such a query come when it has ended. DELETE, UPDATE, "
+    "OPTIMIZE and INSERT .. SELECT are refused. Off: the query fails and its error names the part.",
+)
 
 MUTATIONS_SYNC = Setting(
     name="mutations_sync",
@@ -272,6 +282,7 @@ SESSION_SETTINGS = _KnownGroup(
         MAX_INSERT_BYTES,
         MAX_INSERT_TASKS,
         PRUNE_PARTS,
+        SKIP_DAMAGED_PARTS,
         MUTATIONS_SYNC,
         MUTATIONS_WAIT_TIMEOUT_SECONDS,
         FORCE_ALTER_CONFLICT_CHECK,
@@ -360,6 +371,7 @@ class SessionSettings:
     max_insert_bytes: int = MAX_INSERT_BYTES.default
     max_insert_tasks: int = MAX_INSERT_TASKS.default
     prune_parts: bool = PRUNE_PARTS.default
+    skip_damaged_parts: bool = SKIP_DAMAGED_PARTS.default
     mutations_sync: int = MUTATIONS_SYNC.default
     mutations_wait_timeout_seconds: float = MUTATIONS_WAIT_TIMEOUT_SECONDS.default
     force_alter_conflict_check: bool = FORCE_ALTER_CONFLICT_CHECK.default
@@ -388,6 +400,7 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
         max_insert_bytes=value_of(values, MAX_INSERT_BYTES),
         max_insert_tasks=value_of(values, MAX_INSERT_TASKS),
         prune_parts=value_of(values, PRUNE_PARTS),
+        skip_damaged_parts=value_of(values, SKIP_DAMAGED_PARTS),
         mutations_sync=value_of(values, MUTATIONS_SYNC),
         mutations_wait_timeout_seconds=value_of(values, MUTATIONS_WAIT_TIMEOUT_SECONDS),
         force_alter_conflict_check=value_of(values, FORCE_ALTER_CONFLICT_CHECK),

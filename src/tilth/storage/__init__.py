@@ -51,6 +51,7 @@ from tilth.storage.errors import (
     UniqueKeyNullError,
     UnmappedTypeError,
 )
+from tilth.storage.files import check_size
 from tilth.storage.flush import FlushResult, flush_segments
 from tilth.storage.key_filter import write_filter
 from tilth.storage.key_lookup import repeated_keys
@@ -145,6 +146,7 @@ __all__ = [
     "candidates",
     "check_file",
     "check_partition_by",
+    "check_size",
     "clean_transaction",
     "compact_changes",
     "compact_major",

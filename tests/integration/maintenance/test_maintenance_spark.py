@@ -165,19 +165,20 @@ def test_collecting_waits_for_readers_and_then_frees_the_disk(node: Node) -> Non
 
 
 def test_a_damaged_part_is_named_and_stops_no_merge(node: Node) -> None:
-    bad = [node.insert("bad")[0] for _ in range(10)]
-    path = os.path.join(data_folder(node.root, node.table.uuid), bad[4].file.name)
+    # Six on each side of the damaged one: as many as a merge of parts of one size needs, whatever the last bytes are.
+    bad = [node.insert("bad")[0] for _ in range(13)]
+    path = os.path.join(data_folder(node.root, node.table.uuid), bad[6].file.name)
     with open(path, "r+b") as file:
         file.seek(10)
         file.write(b"\xff" * 60)
     node.start()
     wait_until(lambda: node.service(ServiceKind.MERGE).failures >= 1)
-    assert bad[4].file.name in node.service(ServiceKind.MERGE).last_exception
+    assert bad[6].file.name in node.service(ServiceKind.MERGE).last_exception
     for _ in range(10):
         node.insert("good")
-    # One part of the good ones, the damaged part, and one of its neighbours.
-    wait_until(lambda: node.count() == 3)
-    assert bad[4] in node.catalog.parts.snapshot(node.table.uuid).parts
+    # One part of the good ones, the damaged part, and one of its neighbours on each side.
+    wait_until(lambda: node.count() == 4)
+    assert bad[6] in node.catalog.parts.snapshot(node.table.uuid).parts
 
 
 def test_a_store_that_is_away_is_told_and_loses_nothing(node: Node) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import zlib
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.catalog import DropPartition, InsertPart
+from tilth.base.errors import CorruptError
+from tilth.base.ids import random_id
+from tilth.catalog import Catalog, DropPartition, InsertPart, MemoryKV
+from tilth.maintenance.damage import DamageBook
+from tilth.maintenance.op import OpKind
 from tilth.maintenance.spark import MergeTask
-from tilth.model.part import ColumnRange, Part
+from tilth.model.part import ColumnRange, DataFile, Part, WrittenPart
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
-from tilth.storage import PartFileCorruptError
+from tilth.storage import PartFileCorruptError, data_folder
+from tilth.testing.clock import ManualClock
 
 DATE = Simple(Kind.DATE)
 
@@ -133,3 +141,108 @@ def test_optimize_final_leaves_expired_rows_out_of_a_part_that_is_alone(
     assert tasks == []
     world.manager.optimize(aged, final=True)
     assert [len(task.sources) for task in tasks] == [1] * merges
+
+
+def test_a_damaged_segment_is_left_out_and_all_others_of_its_partition_are_flushed(world: MaintenanceWorld) -> None:
+    segments = [world.insert_segment("a")[0] for _ in range(5)]
+    damage(world, segments[2])
+    for _ in range(4):
+        world.work(130)
+    left = [part for part in world.catalog.parts.visible(world.t, "a") if part.is_segment]
+    assert [part.name for part in left] == [segments[2].name]
+    service = world.service(ServiceKind.FLUSH)
+    assert str(segments[2].name) in service.last_exception
+    row = next(op for op in world.manager.ops() if op.kind is OpKind.FLUSH)
+    assert str(segments[2].name) in row.damaged
+    assert "backup" in row.damaged
+    # Commands flush what can be flushed too, and then name what cannot.
+    world.insert_segment("a")
+    with pytest.raises(CorruptError, match=str(segments[2].name)):
+        world.manager.flush_now(world.t)
+    assert [part.name for part in world.catalog.parts.visible(world.t, "a") if part.is_segment] == [segments[2].name]
+    world.insert_segment("a")
+    report = world.manager.optimize(world.t)
+    assert str(segments[2].name) in report.note
+    assert report.parts_after == 2 + 1
+    world.worker.on_merge = lambda _: None
+    for _ in range(4):
+        world.work(300)
+    assert not [part for part in world.catalog.parts.visible(world.t, "a") if part.is_segment]
+    assert world.service(ServiceKind.FLUSH).state == "idle"
+
+
+class Files:
+    """A table with real files of ten bytes, and the book over them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.kv = MemoryKV()
+        self.root = str(folder)
+        self.catalog = Catalog(self.kv, self.clock, "s1", random_id)
+        schema = Schema(columns=(Column(id=1, name="k", type=Simple(Kind.INT64)),))
+        definition = TableDef(uuid="", database="default", name="t", schema=schema)
+        self.table = self.catalog.tables.create(definition).uuid
+        self.folder = Path(data_folder(self.root, self.table))
+        self.folder.mkdir(parents=True)
+        self.book = DamageBook(self.clock, self.catalog, self.root)
+
+    def insert(self, name: str) -> Part:
+        data = name.encode().ljust(10)
+        (self.folder / name).write_bytes(data)
+        file = DataFile(name=name, size=10, checksum=zlib.crc32(data))
+        written = WrittenPart(partition="a", values=("a",), rows=5, file=file, ranges={})
+        txn = self.catalog.transactions.begin("insert")
+        update = InsertPart(table=self.table, written=written)
+        [(_, part)] = self.catalog.transactions.commit_or_raise(txn.id, [update]).parts
+        return part
+
+    def report(self, part: Part) -> bool:
+        error = PartFileCorruptError(file=str(self.folder / part.file.name))
+        return self.book.report(self.table, error, [part], []) is not None
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_a_damaged_file_is_known_after_a_restart_until_its_bytes_are_right_again(files: Files) -> None:
+    part, whole = files.insert("a"), files.insert("b")
+    (files.folder / "a").write_bytes(b"x" * 10)
+    assert files.report(part)
+    # What is as it was written is not damaged, whoever says so.
+    assert not files.report(whole)
+    again = DamageBook(files.clock, Catalog(files.kv, files.clock, "s1", random_id), files.root)
+    assert list(again.parts_of(files.table)) == [str(part.name)]
+    assert "checksum" in again.parts_of(files.table)[str(part.name)].reason
+    (files.folder / "a").unlink()
+    again.look_now()
+    assert "missing" in again.parts_of(files.table)[str(part.name)].reason
+    (files.folder / "a").write_bytes(b"a".ljust(10))
+    again.look_now()
+    assert again.of(files.table) == {}
+    once_more = DamageBook(files.clock, Catalog(files.kv, files.clock, "s1", random_id), files.root)
+    assert once_more.of(files.table) == {}
+
+
+def test_files_of_parts_and_tables_that_are_gone_leave_the_book(files: Files) -> None:
+    part, other = files.insert("a"), files.insert("b")
+    for each in (part, other):
+        (files.folder / each.file.name).unlink()
+        assert files.report(each)
+    txn = files.catalog.transactions.begin("drop")
+    files.catalog.transactions.commit_or_raise(txn.id, [DropPartition(table=files.table, partition="a")])
+    files.book.look_now()
+    assert files.book.of(files.table) == {}
+
+
+def test_a_store_that_is_away_is_no_damage_and_ends_none(files: Files) -> None:
+    part = files.insert("a")
+    files.folder.rename(f"{files.folder}.away")
+    assert not files.report(part)
+    Path(f"{files.folder}.away").rename(files.folder)
+    (files.folder / "a").unlink()
+    assert files.report(part)
+    files.folder.rename(f"{files.folder}.away")
+    files.book.look_now()
+    assert list(files.book.of(files.table)) == ["a"]

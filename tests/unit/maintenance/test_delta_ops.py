@@ -18,7 +18,7 @@ from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
 from tilth.model.delta import Delta, DeltaKind, Target, applied_order
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, SwitchState
-from tilth.storage import PartFileCorruptError
+from tilth.storage import DeltaFileCorruptError, PartFileCorruptError
 
 NOW_MS = 1_000_000_000
 KIB = 1 << 10
@@ -335,3 +335,35 @@ def test_a_damaged_part_is_left_out_and_the_updates_of_others_become_columns(wor
     world.compactor.on_compact = lambda _: None
     world.work(120)
     assert world.open(one) == [("column", 0, 3), ("delete", 1, 0)]
+
+
+def test_a_damaged_change_segment_is_left_out_with_the_later_changes_of_its_parts() -> None:
+    parts = [part(n) for n in range(1, 5)]
+    one, two, three, four = parts
+    deltas = [delta(1, one, age=300), delta(2, two, age=290), delta(3, two, three, age=280), delta(4, three, age=270)]
+    deltas.append(delta(5, four, age=260))
+    there = partition(parts, deltas).apart_from({str(two.name)})
+    # The third changes the second part too, and so no later change of the third part may be taken.
+    assert [each.file.name for each in there.changes] == ["d1", "d5"]
+    assert flush(there, busy=frozenset({str(two.name)})).work.kept == ()
+    assert partition(parts, deltas).apart_from(frozenset()).changes == partition(parts, deltas).changes
+
+
+def test_a_damaged_change_segment_stops_no_other_of_its_partition(world: DeltaWorld) -> None:
+    one, other = world.insert(rows=3)[0], world.insert(rows=3)[0]
+    bad = world.change((one, 1))
+    world.change((other, 1))
+
+    def fail(task: DeltaTask) -> None:
+        if any(each.file.name == bad.file.name for each in task.sources):
+            raise DeltaFileCorruptError(file=f"/data/t/{bad.file.name}")
+
+    world.compactor.on_compact = fail
+    world.work(121)
+    world.work(2)
+    assert world.open(one) == [("changes", 1, 0)]
+    assert world.open(other) == [("delete", 1, 0)]
+    assert str(one.name) in world.row(OpKind.FLUSH_DELTAS).damaged
+    world.compactor.on_compact = lambda _: None
+    world.work(120)
+    assert world.open(one) == [("delete", 1, 0)]

@@ -7,8 +7,8 @@ Always holds: a table without deltas costs one read of nothing after each change
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tilth.base.clock import Clock
 from tilth.catalog import Catalog
@@ -33,6 +33,19 @@ class PartitionDeltas:
     parts: Mapping[str, Part]
     #: In the order in which they apply.
     deltas: tuple[Delta, ...]
+
+    def apart_from(self, names: Collection[str]) -> PartitionDeltas:
+        """Without the changes of the parts of these names, and without all later changes of parts that have one of
+        those too: of no part a change is left out before one that stays."""
+        blocked = {file for file, part in self.parts.items() if str(part.name) in names}
+        kept = []
+        for delta in self.deltas:
+            files = {target.file for target in delta.targets}
+            if delta.kind is DeltaKind.CHANGES and files & blocked:
+                blocked |= files
+            else:
+                kept.append(delta)
+        return replace(self, deltas=tuple(kept))
 
     @property
     def changes(self) -> list[Delta]:

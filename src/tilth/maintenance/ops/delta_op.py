@@ -38,8 +38,6 @@ from tilth.warehouse import Dispatcher, TaskCancelledError
 
 #: What a compaction is told of that came too late; it is no failure.
 MERGED_MEANWHILE = "its part was merged meanwhile"
-#: What goes around a damaged part. Flushed changes wait in memory: no part of theirs is left out.
-_OF_ONE_PART = (OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
 
 #: From the partitions with deltas, the names of busy parts and the time.
 ChooseDeltas = Callable[[Sequence[PartitionDeltas], Collection[str], int], DeltaChoice]
@@ -199,10 +197,12 @@ class DeltaOp:
 
     def _chosen(self, partitions: Sequence[PartitionDeltas], now_ms: int) -> DeltaChoice:
         busy, failing = self._watch.taken.now(), self._failures.waiting(now_ms)
-        if self.kind in _OF_ONE_PART:
-            busy |= self._watch.damaged.left_out(now_ms)
+        damaged = self._watch.damaged.left_out(now_ms)
+        busy |= damaged
+        if damaged and self.kind is OpKind.FLUSH_DELTAS:
+            partitions = [each.apart_from(damaged) for each in partitions]
         choice = self._choose([each for each in partitions if each.partition not in failing], busy, now_ms)
-        retries = self._watch.damaged.next_try_ms(now_ms) if self.kind in _OF_ONE_PART else []
+        retries = self._watch.damaged.next_try_ms(now_ms)
         if choice.work is None and retries:
             choice = replace(choice, due_ms=min(choice.due_ms, *retries))
         if choice.work is None and failing:
@@ -257,9 +257,7 @@ class DeltaOp:
             # The table went on without us.
             self._told(partition, str(error))
             return
-        name = None
-        if self.kind in _OF_ONE_PART:
-            name = self._watch.damaged.found(error, work.parts, by_file(work.sources), now_ms)
+        name = self._watch.damaged.found(error, [*work.parts, *work.kept], by_file(work.sources), now_ms)
         if name is None:
             self._failures.failed(partition, error, now_ms)
         else:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 
 from tilth.base.cancel import carried, raise_if_cancelled
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.errors import CorruptError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.units import show_bytes
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
+from tilth.maintenance.damage import CURE
 from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.attempt import Attempts, Translator, translation_of
 from tilth.maintenance.ops.failures import PartitionFailures
@@ -33,12 +34,13 @@ from tilth.maintenance.state import (
     ServiceState,
     ServiceWork,
     is_failure,
+    newest,
     service_told,
 )
 from tilth.maintenance.stats import FlushReport
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import FAR_MS, TableWatch
-from tilth.model.part import PartEvent
+from tilth.model.part import Part, PartEvent
 from tilth.model.service import ServiceKind
 from tilth.warehouse import Dispatcher, TaskCancelledError
 
@@ -49,6 +51,12 @@ FLUSH_THREADS = 4
 FLUSH_WAIT_MS = 600_000
 #: After these there may be other segments than the last look saw.
 _TELLING_EVENTS = frozenset({"new", "flush", "hide", "undrop", "mutate"})
+
+
+class DamagedSegmentsError(CorruptError):
+    """segments that cannot be read were not flushed; all others were"""
+
+    code = "SEGMENTS_DAMAGED"
 
 
 class FlushStuckError(UnavailableError):
@@ -126,9 +134,13 @@ class FlushOp:
             translator=translator,
         )
         self._waiting = _Waiting()
+        #: When segments that are left out are tried again.
+        self._retry_ms = FAR_MS
         #: Flushes under way, of the background and of commands.
         self._running = 0
         self._failures = PartitionFailures(self.kind, watch)
+        #: Segments that the last look left out.
+        self._out: frozenset[str] = frozenset()
         self._has_news = True
         #: Whether a flush has ended since the last look.
         self._has_ended = False
@@ -170,10 +182,10 @@ class FlushOp:
             return 0 if self._has_ended else self.last_wakeup_ms + LOOK_BUSY_MS
         if self._running or not self._waiting.specs:
             # The end of a flush is noticed.
-            return FAR_MS
+            return self._retry_ms
         waiting = self._open(self._clock.now_ms())
         if waiting.specs:
-            return waiting.oldest_ms + self._settings.threshold_secs * 1000
+            return min(waiting.oldest_ms + self._settings.threshold_secs * 1000, self._retry_ms)
         return min((failure.until_ms for failure in self._failures.all().values()), default=0)
 
     def observe(self, event: PartEvent, partition: str) -> None:
@@ -246,7 +258,10 @@ class FlushOp:
         return f"{sum(len(each.sources) for each in flushes)} segments, {rows} rows into {len(flushes)} parts"
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        failure = self._failures.newest()
+        with self._watch.lock:
+            out = self._out
+        known = self._watch.damaged.all()
+        failure = newest([*self._failures.all().values(), *(known[name] for name in out if name in known)])
         waiting = self._open(now_ms)
         gain = self._gain(waiting, now_ms)
         about = waiting.about(now_ms, gain)
@@ -265,7 +280,8 @@ class FlushOp:
     def flush_now(self, partition: str | None = None) -> FlushReport:
         """Flushes every segment that is visible now, and waits for flushes and rewrites of them that are under way.
 
-        Raises what a flush failed with, and FlushStuckError when other work holds segments for too long.
+        Raises what a flush failed with, and FlushStuckError when other work holds segments for too long. Raises
+        DamagedSegmentsError, when all others are flushed, for segments that cannot be read.
         """
         started, deadline_ms = self._clock.monotonic(), self._clock.now_ms() + FLUSH_WAIT_MS
         done: list[Flush] = []
@@ -273,10 +289,13 @@ class FlushOp:
         while not self._is_cancelled.is_set():
             raise_if_cancelled()
             there, specs = self._read(partition, only=wanted)
-            left = frozenset(str(part.name) for part in there.parts if part.is_segment)
+            segments = [part for part in there.parts if part.is_segment]
+            out = self._left_out(segments, self._clock.now_ms())
+            left = frozenset(str(part.name) for part in segments) - out
             # What comes later is not waited for.
             wanted = left if wanted is None else wanted & left
             if not wanted:
+                self._check_none(out)
                 break
             flushes = self._take(there, specs)
             if not flushes:
@@ -286,7 +305,8 @@ class FlushOp:
                 errors = self._perform(flushes)
             done += [each for each, error in zip(flushes, errors, strict=True) if error is None]
             failed = [error for error in errors if error is not None and is_failure(error)]
-            if failed:
+            # Segments that a failed flush found to be damaged are left out from now on, and named in the end.
+            if failed and self._watch.damaged.left_out(self._clock.now_ms()) <= out:
                 raise failed[0]
         return FlushReport(
             segments=sum(len(each.sources) for each in done),
@@ -296,16 +316,26 @@ class FlushOp:
             seconds=self._clock.monotonic() - started,
         )
 
+    def _check_none(self, out: Collection[str]) -> None:
+        """Raises DamagedSegmentsError for segments that were left out."""
+        if out:
+            known = self._watch.damaged.all()
+            because = next((known[name].reason for name in sorted(out) if name in known), "")
+            raise DamagedSegmentsError(table=self._watch.name, segments=len(out), because=because, hint=CURE)
+
     # --- looking ---
 
     def _is_look_due(self, now_ms: int) -> bool:
         # What is known ends with a flush; the next look follows at once.
+        if now_ms >= self._retry_ms:
+            return True
         return self._has_news and (self._has_ended or now_ms - self.last_wakeup_ms >= LOOK_BUSY_MS)
 
     def _look(self, now_ms: int) -> None:
         self.wakeups += 1
         self.last_wakeup_ms = now_ms
         self._has_news = self._has_ended = False
+        self._retry_ms = FAR_MS
         try:
             there, specs = self._read(None)
         except TilthError:
@@ -313,6 +343,9 @@ class FlushOp:
             self._has_news = True
             raise
         segments = [part for part in there.parts if part.is_segment]
+        out = self._left_out(segments, now_ms)
+        if out:
+            self._retry_ms = min(self._watch.damaged.next_try_ms(now_ms), default=now_ms + LOOK_BUSY_MS)
         partitions = {part.name.partition for part in segments}
         self._failures.keep(lambda name, _: name in partitions)
         self._waiting = _Waiting(
@@ -323,7 +356,7 @@ class FlushOp:
 
     def _read(self, partition: str | None, *, only: frozenset[str] | None = None) -> tuple[PartsNow, list[FlushSpec]]:
         """What is visible, and what could be flushed of it; of the segments none but those named, if some are."""
-        taken = self._watch.taken.now()
+        taken = self._watch.taken.now() | self._watch.damaged.left_out(self._clock.now_ms())
         if not self._catalog.parts.version(self._watch.uuid).segments:
             return PartsNow(parts=(), changes={}), []
         there = parts_now(self._catalog, self._watch.uuid, None if partition is None else [partition])
@@ -336,6 +369,12 @@ class FlushOp:
             mutations=self._catalog.mutations.pending(self._watch.uuid),
         )
         return there, specs
+
+    def _left_out(self, segments: Sequence[Part], now_ms: int) -> frozenset[str]:
+        """Of these segments those that cannot be read."""
+        damaged = self._watch.damaged.left_out(now_ms)
+        self._out = frozenset(str(part.name) for part in segments if str(part.name) in damaged)
+        return self._out
 
     def _open(self, now_ms: int) -> _Waiting:
         """What the last look saw, without what has failed a moment ago."""
@@ -399,10 +438,11 @@ class FlushOp:
             return error
         # Whatever it was, the others go on, and it is told.
         except Exception as error:
-            self._missed(flush.spec.partition, error)
+            self._missed(flush, error)
             return error
         else:
             self._failures.succeeded(flush.spec.partition)
+            self._watch.damaged.read(flush.spec.segments)
             return None
         finally:
             self._give_back(flush, keeps_parts=keeps_parts)
@@ -410,18 +450,26 @@ class FlushOp:
     def _resolve_unknown(self) -> None:
         for flush, error in self._attempts.resolve():
             if error is not None:
-                self._missed(flush.spec.partition, error)
+                self._missed(flush, error)
             self._watch.taken.give_back(flush.spec.segments)
             self._has_ended = True
             self._notice()
 
-    def _missed(self, partition: str, error: Exception) -> None:
-        """What follows from a flush that did not land; a failure stands in `system.bg_threads` and waits."""
+    def _missed(self, flush: Flush, error: Exception) -> None:
+        """What follows from a flush that did not land; a failure stands in `system.bg_threads` and waits.
+
+        Where a file of one segment is damaged, that segment alone waits.
+        """
+        partition, now_ms = flush.spec.partition, self._clock.now_ms()
         if isinstance(error, TaskCancelledError) or not is_failure(error):
             # A drop or a stop of the server, or the table went on without us.
             self._told(partition, str(error))
             return
-        self._failures.failed(partition, error, self._clock.now_ms())
+        name = self._watch.damaged.found(error, flush.sources, flush.changes, now_ms)
+        if name is None:
+            self._failures.failed(partition, error, now_ms)
+        else:
+            self._told(partition, f"segment {name} is left out: {error}")
 
 
 def _why_nothing(waiting: _Waiting) -> str:

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.units import show_bytes
+from tilth.maintenance.damage import CURE
 from tilth.maintenance.policy import (
     CandidateState,
     HistorySums,
@@ -149,7 +150,7 @@ def _damaged_row(part: Part, failure: Failure) -> MergeCandidateRow:
         bytes=part.bytes,
         score=0.0,
         state="damaged",
-        reason=f"{failure.reason}; others are merged without it: drop its rows or its partition, or restore the file",
+        reason=f"{failure.reason}; others are merged without it: {CURE}",
         next_attempt_ms=failure.until_ms,
         back_off=f"failed {failure.count} times: {failure.reason}",
         first_part=str(part.name),

@@ -25,6 +25,7 @@ def _rows(services: Services) -> Iterator[Row]:
             op.logs_retained_bytes,
             op.ram_anchored_bytes,
             op.about,
+            op.damaged or None,
         )
 
 
@@ -46,6 +47,7 @@ TABLE = SystemTable(
         ColumnDoc("logs_retained_bytes", INTEGER, "Bytes of log kept alive until it runs."),
         ColumnDoc("ram_anchored_bytes", INTEGER, "Bytes of memory that it would free."),
         ColumnDoc("about", TEXT, "What it would do, or why it cannot."),
+        ColumnDoc("damaged", TEXT, "Parts that it leaves out because they cannot be read, and what to do; NULL: none."),
     ),
     rows=_rows,
 )

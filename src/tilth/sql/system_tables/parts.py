@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from tilth.maintenance import CURE, DamagedFile
 from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import Part
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
 from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
+
+#: Of the last column here and of `system.segments`.
+DAMAGED_DOC = "Why it cannot be read, and what to do; NULL: nothing is known to be wrong with its files."
 
 
 def _rows(services: Services) -> Iterator[Row]:
@@ -21,10 +25,23 @@ def _rows(services: Services) -> Iterator[Row]:
         for partition in parts.partitions(table.uuid):
             active = {part.name for part in parts.visible(table.uuid, partition)}
             changes = by_file(parts.deltas(table.uuid, partition))
+            damaged = services.damage.parts_of(table.uuid)
             for entry in parts.entries(table.uuid, partition):
                 if isinstance(entry, Part) and not entry.is_segment:
                     deltas = changes.get(entry.file.name, ())
-                    yield table.database, table.name, *_part(entry, deltas), entry.name in active
+                    yield (
+                        table.database,
+                        table.name,
+                        *_part(entry, deltas),
+                        entry.name in active,
+                        damage_of(damaged, entry),
+                    )
+
+
+def damage_of(damaged: Mapping[str, DamagedFile], part: Part) -> str | None:
+    """Why the part cannot be read and what to do, if it stands in the book of damaged files."""
+    found = damaged.get(str(part.name))
+    return None if found is None else f"{found.reason}: {CURE}"
 
 
 def _part(part: Part, deltas: Sequence[Delta]) -> Row:
@@ -81,6 +98,7 @@ TABLE = SystemTable(
         ),
         ColumnDoc("ranges", TEXT, "Smallest and largest values by column, as JSON; queries leave parts out by them."),
         ColumnDoc("active", FLAG, "Whether readers see it now."),
+        ColumnDoc("damaged", TEXT, DAMAGED_DOC),
     ),
     rows=_rows,
 )

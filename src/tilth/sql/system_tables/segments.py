@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tilth.model.delta import by_file, deleted_rows
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
+from tilth.sql.system_tables.parts import DAMAGED_DOC, damage_of
 from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 
 
@@ -16,6 +17,7 @@ def _rows(services: Services) -> Iterator[Row]:
             continue
         snapshot = services.catalog.parts.snapshot(table.uuid, keep=lambda part: part.is_segment)
         changes = by_file(snapshot.deltas)
+        damaged = services.damage.parts_of(table.uuid)
         for part in snapshot.parts:
             deltas = changes.get(part.file.name, ())
             deleted = deleted_rows(part.file.name, deltas)
@@ -32,6 +34,7 @@ def _rows(services: Services) -> Iterator[Row]:
                 part.name.mutation,
                 time_of_hybrid(part.commit_ts),
                 part.schema_version,
+                damage_of(damaged, part),
             )
 
 
@@ -51,6 +54,7 @@ TABLE = SystemTable(
         ColumnDoc("txn", INTEGER, "The transaction that made it."),
         ColumnDoc("committed", TIME, "When it became visible."),
         ColumnDoc("schema_version", INTEGER, "The version of the table's columns that its file has."),
+        ColumnDoc("damaged", TEXT, DAMAGED_DOC),
     ),
     rows=_rows,
 )

@@ -1,0 +1,260 @@
+"""Files of tables that cannot be read: which, since when, why, and when they are good again.
+
+A file enters the book when work on it has failed, or a query looked for it in vain, and a check of the file itself
+agrees: it is missing, or its size or checksum is not what was written. It leaves the book when size and checksum are
+right again, which is checked as soon as its size, inode or time differs from what it was, and when its table does not
+need it any more. The book is a value in the catalog: a restart begins with it.
+
+Covers: knowing. Does not cover: what is done about it (damaged.py for merges and flushes, sql for queries).
+Always holds: a store that is away is no damage; a file whose bytes are right is never in the book for long.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import CorruptError, TilthError
+from tilth.base.logs import Log
+from tilth.catalog import Catalog, TableNotFoundError
+from tilth.model.delta import Delta, by_file
+from tilth.model.part import DataFile, Part
+from tilth.model.snapshot import Snapshot
+from tilth.storage import StoreAwayError, check_file, check_size, data_folder
+
+#: Files that are remembered; more of them are a lost disk.
+FILES_MAX = 1_000
+#: Between two looks whether files are good again.
+LOOK_MS = 10_000
+#: What to do about a part that cannot be read.
+CURE = "restore the file from a backup, or DROP its PARTITION"
+
+_NAME = "damaged_files"
+
+_log = Log("maintenance")
+
+
+class DamagedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that cannot be read, as the catalog keeps it."""
+
+    #: The table's uuid.
+    table: str
+    file: DataFile
+    is_delta: bool
+    reason: str
+    since_ms: int
+    #: Names of the parts that cannot be read for it.
+    parts: tuple[str, ...]
+    #: Size, inode and time of change when it was checked; empty: it was not there.
+    stamp: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A file that a table needs, and who needs it."""
+
+    file: DataFile
+    is_delta: bool
+    parts: tuple[str, ...]
+
+
+class DamageBook:
+    """Of all tables of this server. For any thread."""
+
+    def __init__(self, clock: Clock, catalog: Catalog, root: str) -> None:
+        """`root`: the folder below which the tables' folders are."""
+        self._clock = clock
+        self._catalog = catalog
+        self._root = root
+        self._lock = threading.Lock()
+        stored = catalog.state.get(_NAME)
+        found = msgspec.msgpack.decode(stored, type=list[DamagedFile]) if stored else []
+        self._files = {(each.table, each.file.name): each for each in found}
+        self._looked_ms = 0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def next_look_ms(self) -> int:
+        """When the files in the book are looked at next."""
+        return self._looked_ms + LOOK_MS
+
+    def of(self, table: str) -> dict[str, DamagedFile]:
+        """The damaged files of the table, by name."""
+        if not self._files:
+            return {}
+        with self._lock:
+            return {name: each for (uuid, name), each in self._files.items() if uuid == table}
+
+    def parts_of(self, table: str) -> dict[str, DamagedFile]:
+        """The parts of the table that cannot be read, by name."""
+        return {part: each for each in self.of(table).values() for part in each.parts}
+
+    def report(
+        self, table: str, error: Exception, parts: Iterable[Part], deltas: Iterable[Delta]
+    ) -> DamagedFile | None:
+        """Take note of the file that the error names; None where it names none of these, or the file is as it was."""
+        if not isinstance(error, CorruptError) or not (path := error.facts.get("file")):
+            return None
+        wanted = _wanted(parts, deltas).get(os.path.basename(path))
+        return None if wanted is None else self._check(table, wanted)
+
+    def check_sizes(self, snapshot: Snapshot) -> None:
+        """Take note of all files of the snapshot that are missing, cut or too long, and look whether those in the book
+        are good again. Raises StoreAwayError."""
+        table = snapshot.table.uuid
+        folder, known = data_folder(self._root, table), self.of(table)
+        for name, wanted in _wanted(snapshot.parts, snapshot.deltas).items():
+            if name in known:
+                self._check_again(known[name])
+                continue
+            try:
+                check_size(os.path.join(folder, name), wanted.file, is_delta=wanted.is_delta)
+            except CorruptError:
+                self._check(table, wanted)
+
+    def check_all(self, snapshot: Snapshot) -> None:
+        """`check_sizes`, and the checksums of all files: reads every byte. Raises StoreAwayError."""
+        self.check_sizes(snapshot)
+        known = self.of(snapshot.table.uuid)
+        for name, wanted in _wanted(snapshot.parts, snapshot.deltas).items():
+            if name not in known:
+                self._check(snapshot.table.uuid, wanted)
+
+    def look(self, now_ms: int) -> None:
+        """Once in a while look, on a thread of its own, whether files in the book are good again or not needed."""
+        if not self._files or now_ms < self.next_look_ms or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._looked_ms = now_ms
+        self._thread = threading.Thread(target=self.look_now, name="tilth-damaged-files", daemon=True)
+        self._thread.start()
+
+    def look_now(self) -> None:
+        """One look at every file in the book."""
+        with self._lock:
+            known = list(self._files.values())
+        for table in dict.fromkeys(each.table for each in known):
+            try:
+                self._look_at(table, [each for each in known if each.table == table])
+            except TilthError as error:
+                _log.warning("damaged_files_not_looked_at", table=table, reason=error)
+
+    def _look_at(self, table: str, known: Sequence[DamagedFile]) -> None:
+        try:
+            snapshot = self._catalog.parts.snapshot(table)
+        except TableNotFoundError:
+            self._forget(known, "the table is gone")
+            return
+        needed = _wanted(snapshot.parts, snapshot.deltas)
+        self._forget([each for each in known if each.file.name not in needed], "no part needs it any more")
+        for each in known:
+            wanted = needed.get(each.file.name)
+            if wanted is None:
+                continue
+            if wanted.parts != each.parts:
+                self._note(msgspec.structs.replace(each, parts=wanted.parts))
+            self._check_again(each)
+
+    def _check_again(self, known: DamagedFile) -> None:
+        """Check a file of the book that is not as it was when it was checked last."""
+        path = os.path.join(data_folder(self._root, known.table), known.file.name)
+        if _stamp(path) != known.stamp:
+            self._check(known.table, _Wanted(known.file, known.is_delta, known.parts))
+
+    def _check(self, table: str, wanted: _Wanted) -> DamagedFile | None:
+        """Read the file; what is wrong with it, which then stands in the book."""
+        folder = data_folder(self._root, table)
+        stamp = _stamp(os.path.join(folder, wanted.file.name))
+        try:
+            check_file(folder, wanted.file, is_delta=wanted.is_delta)
+        except StoreAwayError:
+            return None
+        except (CorruptError, OSError) as error:
+            with self._lock:
+                before = self._files.get((table, wanted.file.name))
+            found = DamagedFile(
+                table=table,
+                file=wanted.file,
+                is_delta=wanted.is_delta,
+                reason=str(error),
+                since_ms=self._clock.now_ms() if before is None else before.since_ms,
+                parts=wanted.parts,
+                stamp=stamp,
+            )
+            self._note(found)
+            return found
+        with self._lock:
+            before = self._files.get((table, wanted.file.name))
+        if before is not None:
+            self._forget([before], "its bytes are right again")
+        return None
+
+    def _note(self, found: DamagedFile) -> None:
+        key = found.table, found.file.name
+        with self._lock:
+            before = self._files.get(key)
+            if before == found or (before is None and len(self._files) >= FILES_MAX):
+                return
+            self._files[key] = found
+            self._keep()
+        if before is None:
+            _log.warning("file_damaged", table=found.table, file=found.file.name, reason=found.reason)
+
+    def _forget(self, files: Sequence[DamagedFile], reason: str) -> None:
+        if not files:
+            return
+        with self._lock:
+            for each in files:
+                self._files.pop((each.table, each.file.name), None)
+            self._keep()
+        for each in files:
+            _log.info("file_not_damaged_any_more", table=each.table, file=each.file.name, reason=reason)
+
+    def _keep(self) -> None:
+        """Write the book. Hold the lock."""
+        try:
+            self._catalog.state.put(_NAME, msgspec.msgpack.encode(list(self._files.values())))
+        except TilthError as error:
+            # What is known is known until the restart, and is found again after it.
+            _log.warning("damaged_files_not_kept", reason=error)
+
+
+def unreadable(
+    parts: Iterable[Part], deltas: Iterable[Delta], damaged: Mapping[str, DamagedFile]
+) -> dict[str, DamagedFile]:
+    """Of these parts those that cannot be read, by name, with the file that is why."""
+    if not damaged:
+        return {}
+    changes = by_file(deltas)
+    found: dict[str, DamagedFile] = {}
+    for part in parts:
+        files = (part.file.name, *(delta.file.name for delta in changes.get(part.file.name, ())))
+        file = next((damaged[name] for name in files if name in damaged), None)
+        if file is not None:
+            found[str(part.name)] = file
+    return found
+
+
+def _wanted(parts: Iterable[Part], deltas: Iterable[Delta]) -> dict[str, _Wanted]:
+    """The files that these parts need, by name."""
+    names = {part.file.name: str(part.name) for part in parts}
+    files = {part.file.name: part.file for part in parts}
+    wanted = {name: _Wanted(file, False, (names[name],)) for name, file in files.items()}
+    for delta in deltas:
+        changed = tuple(names[target.file] for target in delta.targets if target.file in names)
+        if changed:
+            wanted[delta.file.name] = _Wanted(delta.file, True, changed)
+    return wanted
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return ()
+    return status.st_size, status.st_ino, status.st_mtime_ns
