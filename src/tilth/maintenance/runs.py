@@ -18,7 +18,6 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.maintenance.op import Op, OpKind, Prepared
 from tilth.maintenance.stats import OpRun
-from tilth.maintenance.threads import IdleThreads
 
 _log = Log("maintenance")
 
@@ -48,7 +47,6 @@ class Runs:
         self._is_idle = threading.Condition(self._lock)
         #: From the choice on, those being prepared too; in the order in which they were taken.
         self._slots: dict[int, Slot] = {}
-        self._threads = IdleThreads()
         self._numbers = 0
         self._of_table: Counter[str] = Counter()
         self._forbidden: set[str] = set()
@@ -95,11 +93,14 @@ class Runs:
             self._free(slot)
 
     def begin(self, slot: Slot, prepared: Prepared) -> None:
-        """Runs it on a thread that has nothing else to do; returns at once."""
+        """Runs it on a thread of its own; returns at once."""
         slot.started_ms = self._clock.now_ms()
         slot.about = prepared.about
+        thread = threading.Thread(
+            target=self._work, args=(slot, prepared), name=f"tilth-{slot.op.kind.lower()}-{slot.number}", daemon=True
+        )
         try:
-            self._threads.run(lambda: self._work(slot, prepared), f"tilth-{slot.op.kind.lower()}-{slot.number}")
+            thread.start()
         except RuntimeError:
             # The system gives no more threads: what was taken can be chosen again.
             self.give_back(slot)

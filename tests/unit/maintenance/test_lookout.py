@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +11,6 @@ from tilth.maintenance.lookout import Lookout
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.op import OpKind, OpStats
 from tilth.maintenance.registry import TableOps
-from tilth.maintenance.threads import IdleThreads
 from tilth.maintenance.watch import FAR_MS, TableWatch
 from tilth.maintenance.workload import WorkloadSettings
 from tilth.model.service import ServiceKind
@@ -128,31 +126,3 @@ def test_a_table_that_is_gone_is_forgotten_and_a_clock_put_back_loses_none() -> 
     assert tables.look() == {}
     tables.clock.advance(5)
     assert tables.look() == {"a": 1}
-
-
-def test_runs_use_threads_again_and_begin_at_once_while_others_last() -> None:
-    threads = IdleThreads()
-    seen: list[int] = []
-    gate, done = threading.Event(), threading.Semaphore(0)
-
-    def short() -> None:
-        seen.append(threading.get_ident())
-        done.release()
-
-    for _ in range(200):
-        threads.run(short, "short")
-        assert done.acquire(timeout=10)
-    # A thread may still be on its way back when the next run comes.
-    assert len(set(seen)) < 100
-
-    def long() -> None:
-        gate.wait(10)
-        done.release()
-
-    for _ in range(5):
-        threads.run(long, "long")
-    threads.run(short, "short")
-    assert done.acquire(timeout=10)
-    gate.set()
-    for _ in range(5):
-        assert done.acquire(timeout=10)
