@@ -2,14 +2,16 @@
 
 Covers: when an op is asked, what it answered, with the workload of its table. Does not cover: the choice
 (scheduler.py), what an op answers (ops).
-Always holds: a table where nothing is due costs a comparison; a turn looks for a bounded time and the next one goes on
+Always holds: a table where nothing is due costs nothing; a turn looks for a bounded time and the next one goes on
 where it ended, so that busy tables hide no others.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from tilth.base.clock import Clock
@@ -23,6 +25,8 @@ from tilth.maintenance.workload import WorkloadSettings, flush_score, merge_scor
 LOOK_SECONDS_MAX = 0.01
 #: What an op that waits for its turn says of itself is asked anew after this, or when something has changed.
 LOOK_AGAIN_MS = 1_000
+#: So many times of tables are kept before old ones are left out.
+TIMES_MIN = 10_000
 
 _FLUSHES = (OpKind.FLUSH, OpKind.FLUSH_DELTAS)
 _MERGES = (OpKind.MERGE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
@@ -31,7 +35,10 @@ _MERGES = (OpKind.MERGE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
 class Lookout:
     """For the manager's thread alone."""
 
-    def __init__(self, clock: Clock, looks: Looks, workload: WorkloadSettings) -> None:
+    def __init__(
+        self, clock: Clock, looks: Looks, workload: WorkloadSettings, find: Callable[[str], TableOps | None]
+    ) -> None:
+        """`find` gives a table by its uuid, while it is there."""
         self._clock = clock
         self._looks = looks
         self._workload = workload
@@ -40,8 +47,14 @@ class Lookout:
         self._found: dict[str, tuple[TableOps, Op]] = {}
         #: Tables that go first, in the order in which something happened to them.
         self._urgent: dict[str, TableOps] = {}
-        #: Where the last turn ended.
-        self._position = 0
+        self._find = find
+        #: Tables that were woken since the last turn; other threads add to it.
+        self._woken: deque[str] = deque()
+        #: When tables are due, the earliest first; some times are old and wake a table that is not due.
+        self._due: list[tuple[int, str]] = []
+        self._due_max = TIMES_MIN
+        #: Tables to be looked at, in their order; those that a turn has no time for wait for the next one.
+        self._ready: dict[str, None] = {}
         #: Seconds that the last turn looked, if it did not come to the end of what is due; else 0.
         self.behind_seconds = 0.0
 
@@ -49,7 +62,11 @@ class Lookout:
         """Something has just happened to the table: it goes before those of which nothing is known yet."""
         self._urgent.setdefault(table.watch.uuid, table)
 
-    def look(self, tables: Sequence[TableOps]) -> None:
+    def woken(self, uuid: str) -> None:
+        """Something has changed in the table, or it is new: it is looked at in the next turn. For any thread."""
+        self._woken.append(uuid)
+
+    def look(self) -> None:
         """Brings up to date which ops could run."""
         now_ms = self._clock.now_ms()
         began = self._clock.monotonic()
@@ -60,17 +77,50 @@ class Lookout:
             table = self._urgent.pop(next(iter(self._urgent)))
             if _is_due(table, now_ms):
                 self._look_at(table, now_ms)
-        count = len(tables)
-        first = self._position if self._position < count else 0
-        for step in range(count):
-            table = tables[(first + step) % count]
-            if not _is_due(table, now_ms):
-                continue
+        self._gather(now_ms)
+        # No table twice in one turn, also where it is due again at once.
+        for _ in range(len(self._ready)):
             if self._is_over(began):
-                self._position = (first + step) % count
                 return
-            self._look_at(table, now_ms)
-        self._position = 0
+            uuid = next(iter(self._ready))
+            del self._ready[uuid]
+            found = self._find(uuid)
+            if found is None:
+                continue
+            if not _is_due(found, now_ms):
+                # It was looked at meanwhile, or the clock was put back.
+                self._is_due_at(found, found.watch.due_ms)
+                continue
+            try:
+                self._look_at(found, now_ms)
+            except BaseException:
+                # It waits behind the others.
+                found.watch.is_woken = True
+                raise
+
+    def _gather(self, now_ms: int) -> None:
+        """Put the tables that were woken, and those that have become due, behind those that wait from earlier turns."""
+        while self._woken:
+            self._ready.setdefault(self._woken.popleft())
+        while self._due and self._due[0][0] <= now_ms:
+            self._ready.setdefault(heapq.heappop(self._due)[1])
+
+    def _is_due_at(self, table: TableOps, due_ms: int) -> None:
+        """The table is looked at then, if nothing happens before."""
+        table.watch.due_ms = due_ms
+        if due_ms >= FAR_MS:
+            return
+        heapq.heappush(self._due, (due_ms, table.watch.uuid))
+        if len(self._due) > self._due_max:
+            self._forget_old_times()
+
+    def _forget_old_times(self) -> None:
+        """Each look adds a time, and those of earlier looks stay until they come: leave the newest of each table."""
+        tables = {uuid: self._find(uuid) for _, uuid in self._due}
+        times = [(found.watch.due_ms, uuid) for uuid, found in tables.items() if found is not None]
+        self._due = [each for each in times if each[0] < FAR_MS]
+        heapq.heapify(self._due)
+        self._due_max = 2 * len(self._due) + TIMES_MIN
 
     def views(self) -> list[OpView]:
         """Those that could run, for the choice."""
@@ -83,6 +133,7 @@ class Lookout:
     def forget(self, table: TableOps) -> None:
         """The table is gone."""
         self._urgent.pop(table.watch.uuid, None)
+        self._ready.pop(table.watch.uuid, None)
         self._drop(table)
 
     def _is_over(self, began: float) -> bool:
@@ -104,12 +155,12 @@ class Lookout:
         self._drop(table)
         runnable = [(op, stats) for op, stats in asked if stats.is_runnable]
         if not runnable:
-            watch.due_ms = min((self._due_ms(watch, op, now_ms) for op in table.ops), default=FAR_MS)
+            self._is_due_at(table, min((self._due_ms(watch, op, now_ms) for op in table.ops), default=FAR_MS))
             return
         views = [OpView(name=op.name, table=watch.name, stats=stats) for op, stats in runnable]
         self._runnable[watch.uuid] = views
         self._found |= {view.name: (table, op) for view, (op, _) in zip(views, runnable, strict=True)}
-        watch.due_ms = now_ms + LOOK_AGAIN_MS
+        self._is_due_at(table, now_ms + LOOK_AGAIN_MS)
 
     def _with_workload(self, watch: TableWatch, op: Op, stats: OpStats, now_ms: int) -> OpStats:
         if not self._workload.is_enabled:

@@ -111,23 +111,18 @@ class MaintenanceManager:
         self.damage = DamageBook(clock, catalog, root)
         self._looks = Looks(clock)
         self._feed = PartFeed(catalog)
-        self._cleaner = Cleaner(
-            clock,
-            catalog,
-            root,
-            live_txns=self._live_txns,
-            dropped_kept_ms=int(settings.dropped_table_keep * 1000),
-        )
+        kept_ms = int(settings.dropped_table_keep * 1000)
+        self._cleaner = Cleaner(clock, catalog, root, live_txns=self._live_txns, dropped_kept_ms=kept_ms)
         self._registry = Registry(
-            catalog, build or self._build, refused=lambda table, reason: self._record.refused("", table, reason)
+            catalog,
+            build or self._build,
+            refused=lambda table, reason: self._record.refused("", table, reason),
+            woken=lambda uuid: self._lookout.woken(uuid),
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
-        self._places = RewritePlaces(
-            clock,
-            places=dispatcher.yielding_places(WRITE_WAREHOUSE),
-            running=lambda: self._runs.of_kinds(REWRITES),
-        )
-        self._lookout = Lookout(clock, self._looks, settings.workload)
+        places = dispatcher.yielding_places(WRITE_WAREHOUSE)
+        self._places = RewritePlaces(clock, places=places, running=lambda: self._runs.of_kinds(REWRITES))
+        self._lookout = Lookout(clock, self._looks, settings.workload, self._registry.find)
         self._memory = MemoryMeter(
             clock,
             hard_limit=limit_of(settings.memory_limit_hard),
@@ -414,7 +409,7 @@ class MaintenanceManager:
         free = self._free_slots()
         views: list[OpView] = []
         if free > 0:
-            self._lookout.look(self._registry.all())
+            self._lookout.look()
             views = self._startable(self._lookout.views())
         choice = choose(
             views,

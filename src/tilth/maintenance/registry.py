@@ -52,11 +52,15 @@ class Registry:
         build: Callable[[TableWatch], tuple[Op, ...]],
         *,
         refused: Callable[[str, str], None],
+        woken: Callable[[str], None],
     ) -> None:
-        """`build` makes a table's ops; `refused(table, reason)` is told of a table that cannot be registered."""
+        """`build` makes a table's ops; `refused(table, reason)` is told of a table that cannot be registered, `woken`
+        is called with the uuid of each new table and of each in which something has changed.
+        """
         self._catalog = catalog
         self._build = build
         self._refused = refused
+        self._woken = woken
         self._lock = threading.Lock()
         self._tables: dict[str, TableOps] = {}
         self._leaving: dict[str, TableOps] = {}
@@ -163,7 +167,10 @@ class Registry:
         with self._lock:
             if definition.uuid in self._leaving:
                 return None
-            return self._tables.setdefault(definition.uuid, made)
+            added = self._tables.setdefault(definition.uuid, made)
+        added.watch.woken = self._woken
+        self._woken(definition.uuid)
+        return added
 
     def _look_at(self, table: TableOps) -> None:
         """Reads what belongs to one table."""

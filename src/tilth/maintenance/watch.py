@@ -7,7 +7,7 @@ Does not cover: what is true (catalog). Always holds: all of it can be lost and 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -84,11 +84,23 @@ class TableWatch:
         self.mutations: tuple[Mutation, ...] = ()
         self.stats: dict[str, PartitionStats] = {}
         self.workload = Workload()
-        #: Set when something has changed; the ops are looked at in the next turn.
-        self.is_woken = True
+        #: Is called when `is_woken` is set, on any thread.
+        self.woken: Callable[[str], None] | None = None
+        self._is_woken = True
         #: When they are looked at otherwise, milliseconds since 1970.
         self.due_ms = 0
         self._switches: tuple[Switch, ...] = ()
+
+    @property
+    def is_woken(self) -> bool:
+        """Set when something has changed; the ops are looked at in the next turn."""
+        return self._is_woken
+
+    @is_woken.setter
+    def is_woken(self, is_woken: bool) -> None:
+        was_woken, self._is_woken = self._is_woken, is_woken
+        if is_woken and not was_woken and self.woken is not None:
+            self.woken(self.uuid)
 
     @property
     def name(self) -> str:

@@ -46,15 +46,7 @@ class Node:
         self.worker = EmbeddedWorker(self.clock, session, name="here", memory_bytes=1 << 30)
         self.worker.register(TaskKind.MERGE, merge_runner())
         self.dispatcher = Dispatcher(self.clock, random_id, {"write": [self.worker]}, slots={"write": 4})
-        self.manager = MaintenanceManager(
-            self.clock,
-            self.catalog,
-            self.dispatcher,
-            self.root,
-            manager_settings(NODE_SETTINGS.read({})),
-            new_rng(1),
-            "s1",
-        )
+        self.manager = self.new_manager()
         self.table = self.catalog.tables.create(
             TableDef(
                 uuid="",
@@ -68,6 +60,18 @@ class Node:
             )
         )
         self._numbers = itertools.count()
+
+    def new_manager(self) -> MaintenanceManager:
+        """As a start of the server makes it."""
+        return MaintenanceManager(
+            self.clock,
+            self.catalog,
+            self.dispatcher,
+            self.root,
+            manager_settings(NODE_SETTINGS.read({})),
+            new_rng(1),
+            "s1",
+        )
 
     def start(self) -> None:
         self.worker.start()
@@ -168,9 +172,8 @@ def test_a_damaged_part_is_named_and_stops_no_merge(node: Node) -> None:
     # Six on each side of the damaged one: as many as a merge of parts of one size needs, whatever the last bytes are.
     bad = [node.insert("bad")[0] for _ in range(13)]
     path = os.path.join(data_folder(node.root, node.table.uuid), bad[6].file.name)
-    with open(path, "r+b") as file:
-        file.seek(10)
-        file.write(b"\xff" * 60)
+    whole = Path(path).read_bytes()
+    Path(path).write_bytes(whole[:10] + b"\xff" * 60 + whole[70:])
     node.start()
     wait_until(lambda: node.service(ServiceKind.MERGE).failures >= 1)
     assert bad[6].file.name in node.service(ServiceKind.MERGE).last_exception
@@ -179,6 +182,18 @@ def test_a_damaged_part_is_named_and_stops_no_merge(node: Node) -> None:
     # One part of the good ones, the damaged part, and one of its neighbours on each side.
     wait_until(lambda: node.count() == 4)
     assert bad[6] in node.catalog.parts.snapshot(node.table.uuid).parts
+    # After a restart it is known before anything was tried.
+    again = node.new_manager()
+    [row] = [row for row in again.explain_merge(node.table.uuid) if row.state == "damaged"]
+    assert row.first_part == str(bad[6].name)
+    assert "restore the file from a backup" in row.reason
+    # From a backup, with another time and place on the disk.
+    Path(path).unlink()
+    Path(path).write_bytes(whole)
+    node.manager.damage.look_now()
+    assert not [row for row in node.manager.explain_merge(node.table.uuid) if row.state == "damaged"]
+    assert node.manager.optimize(node.table.uuid, "bad", True).parts_after == 1
+    assert len(node.rows()) == 23 * 50
 
 
 def test_a_store_that_is_away_is_told_and_loses_nothing(node: Node) -> None:

@@ -34,7 +34,7 @@ from tilth.maintenance.ops.merge_explain import (
     policy_named,
 )
 from tilth.maintenance.ops.merge_work import Merge, MergeRecipe, is_repeated
-from tilth.maintenance.ops.sources import PartsNow, changes_of, parts_now
+from tilth.maintenance.ops.sources import PartsNow, changes_of, parts_by_partition, parts_now
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.places import RewritePlaces
 from tilth.maintenance.policy import (
@@ -425,8 +425,9 @@ class MergeOp:
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[Refusal] = []
-        for partition in chosen.partitions:
-            members = self._parts(partition)
+        # One look at the catalog for all of them.
+        there = parts_by_partition(self._catalog, self._watch.uuid, chosen.partitions, parts_max=PARTS_MAX)
+        for partition, members in there.items():
             self._watch.damaged.keep(partition, {str(part.name) for part in members.parts})
             self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
             if self._choice.is_expired(members.parts, now_ms):
@@ -482,8 +483,7 @@ class MergeOp:
                 self._told(partition, refusal.reason)
 
     def _parts(self, partition: str) -> PartsNow:
-        there = parts_now(self._catalog, self._watch.uuid, [partition])
-        return PartsNow(parts=there.parts[:PARTS_MAX], changes=there.changes)
+        return parts_by_partition(self._catalog, self._watch.uuid, [partition], parts_max=PARTS_MAX)[partition]
 
     def _notice(self, at_ms: int | None = None) -> None:
         """Parts of the table came or went, or what may be done with them has changed, now or at that time."""

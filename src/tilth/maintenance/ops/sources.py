@@ -40,6 +40,19 @@ def parts_now(catalog: Catalog, table: str, partitions: Collection[str] | None =
     return PartsNow(parts=snapshot.parts, changes=by_file(snapshot.deltas))
 
 
+def parts_by_partition(
+    catalog: Catalog, table: str, partitions: Sequence[str], *, parts_max: int
+) -> dict[str, PartsNow]:
+    """`parts_now` of each of these partitions by one look, of each so many parts at most."""
+    there = parts_now(catalog, table, partitions)
+    found: dict[str, list[Part]] = {partition: [] for partition in partitions}
+    for part in there.parts:
+        members = found[part.name.partition]
+        if len(members) < parts_max:
+            members.append(part)
+    return {name: PartsNow(parts=tuple(parts), changes=there.changes) for name, parts in found.items()}
+
+
 def changes_of(parts: Sequence[Part], changes: ChangesOf) -> ChangesOf:
     """Those of these parts, each delta saying only what it does to that one: others are none of the work's business."""
     return {
