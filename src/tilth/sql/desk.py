@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
-from tilth.base.caller import caller
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.base.logs import Log
@@ -74,7 +73,7 @@ class OpenQuery:
     parts_read: int = 0
     parts_pruned: int = 0
     #: For whom it runs; leases are opened by threads of workers, which do not know.
-    client: str = field(default_factory=caller)
+    client: str = ""
 
 
 class QueryDesk:
@@ -113,9 +112,9 @@ class QueryDesk:
             self._thread.join(RENEW_SECONDS)
 
     @contextmanager
-    def opened(self, query_id: str, *, database: str, prune: bool) -> Iterator[OpenQuery]:
+    def opened(self, query_id: str, *, database: str, prune: bool, client: str = "") -> Iterator[OpenQuery]:
         """While it is open, calls with this id are answered; after it, its leases are gone."""
-        query = OpenQuery(database, prune)
+        query = OpenQuery(database, prune, client=client)
         with self._lock:
             self._open[query_id] = query
         try:

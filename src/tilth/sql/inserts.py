@@ -280,7 +280,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         labels=((label, None),) if label else (),
         may_retry=True,
     )
-    with services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts) as query:
+    with services.opened(call) as query:
         rows = committed(services, writing, write)
     return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 

@@ -66,9 +66,7 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
 
 def _asked(services: Services, call: Call, text: str) -> Outcome:
     with ExitStack() as stack:
-        query = stack.enter_context(
-            services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts)
-        )
+        query = stack.enter_context(services.opened(call))
         folder: Path | None = None
         if call.streams and services.results:
             folder = make_result_folder(Path(services.results), call.query_id)
