@@ -53,7 +53,13 @@ class FakeRooms:
         return self._answered("insert_arrow", database, table, data.to_pylist(), dict(settings))
 
     def pin(
-        self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None
+        self,
+        database: str,
+        table: str,
+        as_of_ms: int | None = None,
+        *,
+        version: int | None = None,
+        client: str = "",
     ) -> tuple[Snapshot, ReaderLease, str]:
         self._answered("pin", database, table, *([as_of_ms] if version is None else [as_of_ms, version]))
         definition = TableDef(uuid="u", database=database, name=table, schema=Schema(columns=()))

@@ -35,7 +35,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tilth.base.caller import set_caller
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
@@ -106,7 +105,13 @@ class Snapshots(Protocol):
     """What the doors need for readers that bring a Spark session of their own."""
 
     def pin(
-        self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None
+        self,
+        database: str,
+        table: str,
+        as_of_ms: int | None = None,
+        *,
+        version: int | None = None,
+        client: str = "",
     ) -> tuple[Snapshot, ReaderLease, str]:
         """A snapshot, the lease that keeps its files, and the root below which they are."""
 
@@ -197,9 +202,6 @@ class _Api:
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
         async def endpoint(request: Request) -> Response:
             request.scope[ROUTE_KEY] = path
-            if request.client is not None:
-                address = f"{request.client.host}:{request.client.port}"
-                set_caller(address, request.headers.get("user-agent", ""))
             try:
                 return await handler(request)
             except ClientDisconnect:
@@ -291,7 +293,9 @@ class _Api:
         database, table = request.path_params["database"], request.path_params["table"]
 
         def run() -> Response:
-            pinned = self._doors.snapshots.pin(database, table, as_of_ms, version=version)
+            pinned = self._doors.snapshots.pin(
+                database, table, as_of_ms, version=version, client=_origin(request).shown
+            )
             return Response(msgspec.msgpack.encode(pinned), media_type="application/msgpack")
 
         return await self._run_short(run)
@@ -384,7 +388,9 @@ def _healthy(health: Health) -> Response:
 
 def _origin(request: Request) -> Origin:
     client = request.client
-    return Origin(client.host, str(client.port)) if client is not None else Origin()
+    if client is None:
+        return Origin()
+    return Origin(client.host, str(client.port), request.headers.get("user-agent", ""))
 
 
 def _number(request: Request, name: str, what: str) -> int | None:

@@ -107,7 +107,7 @@ def _tried(services: Services, call: Call, table: TableDef, statement: DeleteRow
         asks_needs=True,
     )
     checked = msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions)
-    with services.desk.opened(call.query_id, database=call.database, prune=call.settings.prune_parts) as query:
+    with services.opened(call) as query:
         change = _Change(services, call, query, table, checked)
         rows = change.run()
     told = f"{'updated in' if assignments else 'deleted from'} {full_name(table)}: {rows} rows"

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
-from tilth.base.caller import caller
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.base.logs import Log
@@ -76,7 +75,7 @@ class OpenQuery:
     parts_read: int = 0
     parts_pruned: int = 0
     #: For whom it runs; leases are opened by threads of workers, which do not know.
-    client: str = field(default_factory=caller)
+    client: str = ""
 
 
 class QueryDesk:
@@ -116,13 +115,19 @@ class QueryDesk:
 
     @contextmanager
     def opened(
-        self, query_id: str, *, database: str, prune: bool, seen: Callable[[Snapshot], Snapshot] | None = None
+        self,
+        query_id: str,
+        *,
+        database: str,
+        prune: bool,
+        client: str = "",
+        seen: Callable[[Snapshot], Snapshot] | None = None,
     ) -> Iterator[OpenQuery]:
         """While it is open, calls with this id are answered; after it, its leases are gone.
 
         `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it.
         """
-        query = OpenQuery(database, prune, seen)
+        query = OpenQuery(database, prune, seen, client=client)
         with self._lock:
             self._open[query_id] = query
         try:

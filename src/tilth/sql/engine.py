@@ -408,6 +408,7 @@ def _call(running: _Running, database: str, given: Mapping[str, str], *, streams
         text=running.shown.text,
         secrets=running.shown.secrets,
         streams=streams,
+        client=running.entry.origin.shown,
     )
 
 

@@ -282,11 +282,8 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         may_retry=True,
     )
     reading = QueryParts(services.damage, skips=False)
-    with services.desk.opened(
-        call.query_id, database=call.database, prune=call.settings.prune_parts, seen=reading.seen
-    ) as query:
-        with naming(reading.named):
-            rows = committed(services, writing, write)
+    with services.opened(call, seen=reading.seen) as query, naming(reading.named):
+        rows = committed(services, writing, write)
     return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 

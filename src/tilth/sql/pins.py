@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 
-from tilth.base.caller import caller
 from tilth.base.clock import Clock
 from tilth.base.errors import InvalidInputError, NotFoundError
 from tilth.catalog import Catalog
@@ -36,9 +35,15 @@ class Pins:
         self._lock = threading.Lock()
 
     def pin(
-        self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None
+        self,
+        database: str,
+        table: str,
+        as_of_ms: int | None = None,
+        *,
+        version: int | None = None,
+        client: str = "",
     ) -> tuple[Snapshot, ReaderLease, str]:
-        """A snapshot, the lease that keeps its files, and the root below which they are.
+        """A snapshot, the lease that keeps its files and shows the client, and the root below which they are.
 
         The newest, or as of a time in milliseconds since 1970, or of a version. Raises SnapshotTooOldError,
         SnapshotInFutureError and UnknownVersionError for a moment that cannot be read.
@@ -54,7 +59,7 @@ class Pins:
         found = self._catalog.tables.by_id(relation.target) if isinstance(relation, ViewDef) else relation
         if not isinstance(found, TableDef):
             raise WrongKindOfTableError("only tables of rows can be read", table=full_name(relation))
-        catalog, client = self._catalog, caller()
+        catalog = self._catalog
         if as_of is None:
             snapshot, lease = held_snapshot(
                 catalog, found.uuid, holder=self._server, ttl_ms=PIN_MS, client=client, is_outside=True

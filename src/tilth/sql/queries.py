@@ -88,11 +88,7 @@ def _answered(services: Services, call: Call, text: str) -> Outcome:
 
 def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Outcome:
     with ExitStack() as stack:
-        query = stack.enter_context(
-            services.desk.opened(
-                call.query_id, database=call.database, prune=call.settings.prune_parts, seen=reading.seen
-            )
-        )
+        query = stack.enter_context(services.opened(call, seen=reading.seen))
         folder: Path | None = None
         if call.streams and services.results:
             folder = make_result_folder(Path(services.results), call.query_id)

@@ -31,6 +31,8 @@ DEFAULT_SLOTS = {
     Queue.APART: 2,
 }
 STATEMENTS_MAX = 1000
+#: A longer text is cut: a client chooses its own name.
+SHOWN_CHARACTERS_MAX = 120
 
 _log = Log("sql")
 
@@ -60,6 +62,8 @@ class Origin:
     #: Host and port; empty: it comes from this process.
     host: str = ""
     port: str = ""
+    #: The client's name, where it gave one.
+    name: str = ""
     cancellation: Cancellation = field(default_factory=Cancellation)
 
     def cancel(self, by: str, **facts: str) -> None:
@@ -76,6 +80,12 @@ class Origin:
         if not self.host:
             return ""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        """The address, with the client's name in parentheses, for tables that name readers."""
+        name = "".join(letter for letter in self.name if letter.isprintable())
+        return (f"{self.address} ({name})" if name else self.address)[:SHOWN_CHARACTERS_MAX]
 
 
 @dataclass(slots=True, kw_only=True)

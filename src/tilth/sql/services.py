@@ -6,7 +6,7 @@ Covers: the services and what belongs to one call. Does not cover: who makes the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any, Protocol
@@ -35,9 +35,10 @@ from tilth.maintenance import (
 from tilth.model.audit import AuditEvent
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
+from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.task import TaskInfo, TaskKind, TaskSpec
-from tilth.sql.desk import QueryDesk
+from tilth.sql.desk import OpenQuery, QueryDesk
 from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
 from tilth.sql.grammar import Name
 from tilth.sql.insert_groups import InsertGroups, PreparedInsert
@@ -176,6 +177,14 @@ class Services:
     #: How far Spark is with a task, by its id.
     progress: Callable[[str], TaskProgress]
 
+    def opened(
+        self, call: Call, *, seen: Callable[[Snapshot], Snapshot] | None = None
+    ) -> AbstractContextManager[OpenQuery]:
+        """Inside, the worker that runs the statement's query may ask for names and files; see desk.py."""
+        return self.desk.opened(
+            call.query_id, database=call.database, prune=call.settings.prune_parts, client=call.client, seen=seen
+        )
+
     def record(
         self,
         call: Call,
@@ -234,6 +243,8 @@ class Call:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     #: Whether the caller takes the rows as a stream.
     streams: bool = False
+    #: Who sent it; empty: it comes from this process.
+    client: str = ""
 
     @property
     def zone_name(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +20,10 @@ SECONDS_MAX = 60.0
 LARGE = "SELECT id, repeat('x', 100) AS s FROM slow.t"
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    settings = {"server.results-disk-max": "2 GiB", "server.result-read-timeout": "3 s"}
-    node = NodeProcess(tmp_path_factory.mktemp("node"), settings=settings)
+@contextmanager
+def filled_node(folder: Path, **settings: str) -> Iterator[NodeProcess]:
+    named = {f"server.{name.replace('_', '-')}": value for name, value in settings.items()}
+    node = NodeProcess(folder, settings=named)
     node.start()
     try:
         node.wait_ready()
@@ -51,8 +53,8 @@ def read_on(rows: Iterator[object]) -> None:
         pass
 
 
-def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(node: NodeProcess) -> None:
-    with tilth.connect(node.url) as connection:
+def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(tmp_path: Path) -> None:
+    with filled_node(tmp_path, result_read_timeout="3 s") as node, tilth.connect(node.url) as connection:
         with connection.stream(LARGE) as rows:
             batches = iter(rows)
             next(batches)
@@ -66,21 +68,15 @@ def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(node: Nod
     assert "has read nothing for" in refused.value.message
 
 
-def test_results_on_the_disk_have_a_bound(node: NodeProcess) -> None:
-    """Run last: the node begins anew with less room."""
-    node.stop()
-    node.change_settings({"server.results-disk-max": "100 MiB", "server.result-read-timeout": "0"})
-    node.start()
-    node.wait_ready()
-    with tilth.connect(node.url) as connection:
+def test_results_on_the_disk_have_a_bound(tmp_path: Path) -> None:
+    with filled_node(tmp_path, results_disk_max="100 MiB") as node, tilth.connect(node.url) as connection:
         with connection.stream(LARGE) as rows:
             batches = iter(rows)
             next(batches)
             eventually(lambda: is_clean(node))
             with pytest.raises(ServerError) as refused:
                 read_on(batches)
+        logged = node.connection.sql("SELECT error FROM system.query_log WHERE error_code = 'RESULT_NOT_READ'").rows
     assert refused.value.code == "RESULT_NOT_READ"
-    assert (
-        "server.results-disk-max"
-        in node.connection.sql("SELECT error FROM system.query_log WHERE error_code = 'RESULT_NOT_READ'").rows[0][0]
-    )
+    assert "100.0 MiB are allowed" in refused.value.message
+    assert ["server.results-disk-max" in error for (error,) in logged] == [True]

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from tests.sql_world import SqlWorld, answer_view_tasks
-from tilth.base.caller import CALLER_CHARACTERS_MAX, set_caller
 from tilth.base.errors import TilthError
 from tilth.model.snapshot import Snapshot
-from tilth.sql import Pins
+from tilth.sql import Origin, Pins
 from tilth.sql.desk import READER_LEASE_MS
 from tilth.sql.pins import PIN_MS
 from tilth.sql.predicates import Compare, Comparison, Unknown
+from tilth.sql.running import SHOWN_CHARACTERS_MAX
 
 
 @pytest.fixture
@@ -118,11 +118,11 @@ def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> Non
 
 
 def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: SqlWorld, tmp_path: Path) -> None:
-    set_caller("10.0.0.7:5", "report\n\x1b[31mbuilder" + "x" * 500)
-    _, lease, _ = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1").pin("default", "t", None)
-    set_caller("")
+    client = Origin("10.0.0.7", "5", "report\n\x1b[31mbuilder" + "x" * 500).shown
+    pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1")
+    _, lease, _ = pins.pin("default", "t", None, client=client)
     assert lease.client.startswith("10.0.0.7:5 (report[31mbuilder")
-    assert len(lease.client) <= CALLER_CHARACTERS_MAX
+    assert len(lease.client) <= SHOWN_CHARACTERS_MAX
     assert world.catalog.readers.close_left_behind("s2") == 0
     world.clock.advance(60)
     pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s2")

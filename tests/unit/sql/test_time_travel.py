@@ -210,9 +210,9 @@ def test_readers_outside_get_the_past(world: SqlWorld, tmp_path: Path) -> None:
     assert (values(snapshot), snapshot.ts) == ([1, 2], lease.snapshot_ts)
     assert values(pins.pin("default", "t", version=1)[0]) == [1]
     assert values(pins.pin("default", "t")[0]) == [1, 2, 3]
-    for given in ({"as_of_ms": 7}, {"version": 9}, {"as_of_ms": 7, "version": 1}):
+    for as_of_ms, version in ((7, None), (None, 9), (7, 1)):
         with pytest.raises(TilthError):
-            pins.pin("default", "t", **given)
+            pins.pin("default", "t", as_of_ms, version=version)
     assert len(world.catalog.readers.list()) == 3
 
 
