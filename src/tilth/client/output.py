@@ -42,19 +42,29 @@ def console_of(stream: TextIO | None = None) -> Console:
 
 def show(console: Console, table: pa.Table, summary: Summary) -> None:
     """Prints rows, or what was done where there are none."""
+    show_rows(console, table)
+    show_outcome(console, summary, rows=table.num_rows if table.num_columns else None)
+
+
+def show_rows(console: Console, table: pa.Table) -> None:
+    """Prints the first rows of a result: `ROWS_SHOWN_MAX` of them are enough, others are not looked at."""
     if _is_document(table):
         for text in _values(table.column(0)):
             console.print(Text("\n".join(_clean(line) for line in str(text).split("\n"))), soft_wrap=True)
     elif table.num_columns:
         console.print(_grid(table, is_cut=console.is_terminal))
-        left = table.num_rows - ROWS_SHOWN_MAX
-        if left > 0:
-            console.print(Text(f"... and {left:,} more rows (use LIMIT, or --format csv)", style="dim"))
+
+
+def show_outcome(console: Console, summary: Summary, *, rows: int | None) -> None:
+    """Prints what stands below the rows. `rows`: how many the result has; None: it has no columns."""
+    left = (rows or 0) - ROWS_SHOWN_MAX
+    if left > 0:
+        console.print(Text(f"... and {left:,} more rows (use LIMIT, or --format csv)", style="dim"))
     if summary.message:
         console.print(Text(summary.message))
     show_notices(console, summary)
-    rows = f"{table.num_rows:,} {'row' if table.num_rows == 1 else 'rows'}, " if table.num_columns else ""
-    console.print(Text(f"{rows}{summary.elapsed_ms / 1000:.3f} s", style="dim"))
+    counted = f"{rows:,} {'row' if rows == 1 else 'rows'}, " if rows is not None else ""
+    console.print(Text(f"{counted}{summary.elapsed_ms / 1000:.3f} s", style="dim"))
 
 
 def show_notices(console: Console, summary: Summary) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tilth.client import Connection
 from tilth.client.cli.main import app
 from tilth.client.cli.run import OutputFormat, run
 from tilth.client.cli.shell import converse
+from tilth.client.http import Reply
 from tilth.client.output import show
 from tilth.model.wire import Summary
 from tilth.server import build_app
@@ -154,6 +156,52 @@ def test_a_screen_of_rows_and_a_count_of_the_rest() -> None:
     assert " 1000" not in out
 
 
+def test_the_first_rows_are_printed_while_others_come_and_none_are_kept(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console, errors = Console(file=io.StringIO(), width=100), Console(file=io.StringIO(), force_terminal=True)
+    assert isinstance(console.file, io.StringIO)
+    assert isinstance(errors.file, io.StringIO)
+    batches = [pa.record_batch({"n": range(start, start + 600)}) for start in range(0, 6_000_000, 600)]
+    printed_before: list[str] = []
+    allocated: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+            for batch in batches:
+                assert isinstance(console.file, io.StringIO)
+                printed_before.append(console.file.getvalue())
+                writer.write_batch(batch)
+                yield sink.getvalue()
+                sink.seek(0)
+                sink.truncate()
+                allocated.append(pa.total_allocated_bytes())
+        yield sink.getvalue()
+
+    @contextmanager
+    def ask(text: str, *, accept: str) -> Iterator[Reply]:
+        yield Reply(media_type=accept, summary=Summary(query_id="q", elapsed_ms=1, rows=0), pieces=pieces())
+
+    monkeypatch.setattr(connection, "ask", ask)
+    run(connection, console, errors, "SELECT n FROM t", OutputFormat.TABLE)
+    assert printed_before[1] == ""
+    assert " 999" in printed_before[3]
+    out = console.file.getvalue()
+    assert out.startswith(printed_before[-1])
+    assert "... and 5,999,000 more rows" in out
+    assert "6,000,000 rows, " in out
+    assert max(allocated[100:]) - allocated[100] < 1 << 20
+    assert "rows" in errors.file.getvalue()
+
+
+def test_progress_is_for_terminals(connection: Connection) -> None:
+    errors = Console(file=io.StringIO())
+    run(connection, Console(file=io.StringIO()), errors, "SELECT 1", OutputFormat.TABLE)
+    assert isinstance(errors.file, io.StringIO)
+    assert errors.file.getvalue() == ""
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [(OutputFormat.CSV, '"a"\n1\n'), (OutputFormat.NDJSON, '{"a":1}\n'), (OutputFormat.JSON, '"rows":[[1]]')],
@@ -161,7 +209,7 @@ def test_a_screen_of_rows_and_a_count_of_the_rest() -> None:
 def test_other_forms_go_to_standard_output_as_they_come(
     connection: Connection, capfdbinary: pytest.CaptureFixture[bytes], output: OutputFormat, expected: str
 ) -> None:
-    run(connection, Console(file=io.StringIO()), "SELECT 1", output)
+    run(connection, Console(file=io.StringIO()), Console(file=io.StringIO()), "SELECT 1", output)
     out = capfdbinary.readouterr().out.decode()
     assert expected in out
     assert out.endswith("\n")
@@ -171,7 +219,13 @@ def test_a_format_in_the_statement_wins_over_the_table(
     connection: Connection, rooms: FakeRooms, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     rooms.answer = Answer(query_id="q", columns=[], table=pa.table({"a": [1]}), output_format="CSVWithNames")
-    run(connection, Console(file=io.StringIO()), "SELECT 1 FORMAT CSVWithNames", OutputFormat.TABLE)
+    run(
+        connection,
+        Console(file=io.StringIO()),
+        Console(file=io.StringIO()),
+        "SELECT 1 FORMAT CSVWithNames",
+        OutputFormat.TABLE,
+    )
     assert capfdbinary.readouterr().out == b'"a"\n1\n'
 
 

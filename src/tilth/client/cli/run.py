@@ -1,16 +1,26 @@
-"""Runs a statement for the command line and prints what it gives."""
+"""Runs a statement for the command line and prints what it gives, while it comes.
+
+Covers: the forms of output, what is shown while one waits. Does not cover: how a row looks (client/output.py).
+Always holds: a result of any size needs little memory here; progress is shown on a terminal only, and never between
+rows.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
+import msgspec
+import pyarrow as pa
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tilth.client.http import ARROW, Connection, Reply, Result, table_of
-from tilth.client.output import console_of, show, show_notices
+from tilth.client.http import ARROW, Connection, Reply, Rows
+from tilth.client.output import ROWS_SHOWN_MAX, show_notices, show_outcome, show_rows
 
 JSON = "application/json"
 
@@ -33,31 +43,77 @@ _ACCEPT = {
 _USE = re.compile(r"\s*USE\s+(?:`((?:[^`]|``)+)`|(\w+))\s*;?\s*", re.IGNORECASE)
 
 
-def run(
-    connection: Connection,
-    console: Console,
-    statement: str,
-    output: OutputFormat,
-    progress: AbstractContextManager[object] | None = None,
-) -> None:
+def run(connection: Connection, console: Console, errors: Console, statement: str, output: OutputFormat) -> None:
     """Runs one statement; rows go to standard output. Raises TilthErrors.
 
     A FORMAT in the statement wins over `output`. After a USE that the server took, the connection has that database.
+    `errors`: for progress, where it is a terminal.
     """
-    result: Result | None = None
-    with ExitStack() as stack:
-        with progress or nullcontext():
-            reply = stack.enter_context(connection.ask(statement, accept=_ACCEPT[output]))
-            if reply.media_type == ARROW and output is OutputFormat.TABLE:
-                result = Result(table_of(b"".join(reply.pieces)), reply.summary)
-        if result is None:
+    with _Waiting(errors) as waiting, connection.ask(statement, accept=_ACCEPT[output]) as reply:
+        if reply.media_type == ARROW and output is OutputFormat.TABLE:
+            _show(console, waiting, reply)
+        else:
+            waiting.stop()
             _pass_on(reply)
-            show_notices(console_of(sys.stderr), reply.summary)
-    if result is not None:
-        show(console, result.arrow(), result.summary)
+            show_notices(errors, reply.summary)
     used = _USE.fullmatch(statement)
     if used is not None:
         connection.database = used[2] or used[1].replace("``", "`")
+
+
+class _Waiting:
+    """What a terminal shows while an answer is on its way: for how long, and how many rows have come."""
+
+    def __init__(self, errors: Console) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
+        self._task = self._progress.add_task("running", total=None)
+
+    def __enter__(self) -> _Waiting:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Nothing of it stays on the screen."""
+        self._progress.stop()
+
+    def count(self, rows: int) -> None:
+        self._progress.update(self._task, description=f"{rows:,} rows")
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Inside, others may print."""
+        self._progress.stop()
+        yield
+        self._progress.start()
+
+
+def _show(console: Console, waiting: _Waiting, reply: Reply) -> None:
+    """The first rows when they are there; those behind them are counted and forgotten."""
+    started = time.monotonic()  # noqa: TID251  # a command line has no clock handed in
+    rows, first, seen, is_shown = Rows(reply), list[pa.RecordBatch](), 0, False
+    for batch in rows:
+        seen += batch.num_rows
+        waiting.count(seen)
+        if is_shown:
+            continue
+        first.append(batch)
+        if seen > ROWS_SHOWN_MAX:
+            with waiting.pause():
+                show_rows(console, pa.Table.from_batches(first, rows.schema))
+            first, is_shown = [], True
+    waiting.stop()
+    summary = rows.summary
+    if is_shown:
+        # The server's time ends where the answer begins.
+        elapsed_ms = summary.elapsed_ms + 1000 * (time.monotonic() - started)  # noqa: TID251
+        summary = msgspec.structs.replace(summary, elapsed_ms=elapsed_ms)
+    else:
+        show_rows(console, pa.Table.from_batches(first, rows.schema))
+    show_outcome(console, summary, rows=seen if len(rows.schema) else None)
 
 
 def _pass_on(reply: Reply) -> None:

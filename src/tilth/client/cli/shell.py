@@ -12,7 +12,6 @@ from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tilth.base.errors import TilthError
@@ -69,10 +68,8 @@ def converse(connection: Connection, console: Console, errors: Console, output: 
 
 def _obey(connection: Connection, console: Console, errors: Console, statement: str, output: OutputFormat) -> bool:
     """False when the statements behind this one on the line are better not sent."""
-    progress = Progress(SpinnerColumn(), TextColumn("running"), TimeElapsedColumn(), console=errors, transient=True)
-    progress.add_task("running", total=None)
     try:
-        run(connection, console, statement, output, progress)
+        run(connection, console, errors, statement, output)
     except TilthError as error:
         show_error(errors, error)
         return False

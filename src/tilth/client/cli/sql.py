@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from tilth.base.errors import TilthError
 from tilth.client.cli.run import OutputFormat, run
@@ -40,11 +41,11 @@ def sql(
     try:
         with connect(url, database=database) as connection:
             if command is not None:
-                _run_all(connection, statements(command), output)
+                _run_all(connection, errors, statements(command), output)
             elif file is not None:
-                _run_all(connection, statements(_text(file.read_bytes(), str(file))), output)
+                _run_all(connection, errors, statements(_text(file.read_bytes(), str(file))), output)
             elif not sys.stdin.isatty():
-                _run_all(connection, statements(_text(sys.stdin.buffer.read(), "standard input")), output)
+                _run_all(connection, errors, statements(_text(sys.stdin.buffer.read(), "standard input")), output)
             else:
                 converse(connection, console_of(), errors, output)
     except TilthError as error:
@@ -56,10 +57,10 @@ def sql(
         raise typer.Exit(1) from error
 
 
-def _run_all(connection: Connection, given: Iterable[str], output: OutputFormat) -> None:
+def _run_all(connection: Connection, errors: Console, given: Iterable[str], output: OutputFormat) -> None:
     console = console_of()
     for statement in given:
-        run(connection, console, statement, output)
+        run(connection, console, errors, statement, output)
     sys.stdout.flush()
 
 
