@@ -1,0 +1,358 @@
+"""Breaks promises of the source, one line at a time, and shows for each the test that fails then.
+
+Each mutation is a small patch of one file and the tests that must fail with it. All of them run in a temporary copy of
+the tree; a mutation that its tests survive is printed, and the run fails. `make mutants` runs all,
+`python -m tools.mutants NAME ..` some. A tidy test checks that each patch still fits its file exactly once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+#: What the tests need of the tree, copied; the rest is linked, for nobody writes to it.
+COPIED = ("src", "tests", "tools", "pyproject.toml")
+LINKED = (".venv", ".cache")
+#: For the tests of one mutation; some mutations make a test wait for what never comes.
+SECONDS_MAX = 300
+#: Times of files, in seconds, each other than that of any file of the tree.
+_TIMES = count(1_000_000_000)
+#: What pytest ends with where tests failed, in contrast to tests that could not be found or collected.
+TESTS_FAILED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """A patch that breaks a promise."""
+
+    name: str
+    #: What is wrong with the patch applied.
+    breaks: str
+    path: str
+    #: Is there exactly once.
+    old: str
+    new: str
+    #: Ids of tests, as pytest takes them: one of them fails with the patch, all of them pass without.
+    tests: tuple[str, ...]
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(
+        name="claim-over-an-undrop",
+        breaks="a claim writes an item back that an UNDROP has taken out of the trash",
+        path="src/tilth/catalog/trash.py",
+        old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
+        new="                    puts[each.key]",
+        tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
+    ),
+    Mutation(
+        name="claim-of-another-drop",
+        breaks="what was brought back and dropped anew is claimed as if it had been judged",
+        path="src/tilth/catalog/trash.py",
+        old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_undrop.py::test_a_claim_is_for_the_drop_that_was_judged",
+            "tests/unit/maintenance/test_gc_promises.py::test_what_comes_back_before_its_file_is_claimed_keeps_it",
+        ),
+    ),
+    Mutation(
+        name="trash-without-claim",
+        breaks="files of the trash go without being claimed",
+        path="src/tilth/maintenance/ops/gc_trash.py",
+        old="self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))",
+        new="self._remove([item for item in items if self._goes(item, snapshots, done, now_ms)])",
+        tests=(
+            "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
+        ),
+    ),
+    Mutation(
+        name="segments-without-claim",
+        breaks="files of flushed segments go without being claimed",
+        path="src/tilth/maintenance/ops/gc_trash.py",
+        old="self._remove(self._claimed(going))",
+        new="self._remove(going)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
+    ),
+    Mutation(
+        name="orphans-in-the-trash",
+        breaks="changes of a part in the trash are taken for orphans",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        unknown = _without_parts(unknown, self._trashed())\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_in_the_trash_stay_with_it",
+            "tests/simulation/test_sequences.py::test_what_was_dropped_comes_back_from_the_trash_with_its_changes",
+        ),
+    ),
+    Mutation(
+        name="orphans-that-come-back",
+        breaks="changes of a part that an UNDROP brings back meanwhile are taken for orphans",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        unknown = _without_parts(unknown, self._files(partition))\n        return",
+        new="        return",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_that_comes_back_meanwhile_stay_with_it",
+        ),
+    ),
+    Mutation(
+        name="versions-of-parts",
+        breaks="versions stay whose parts go",
+        path="src/tilth/maintenance/ops/gc_move.py",
+        old="        table.forget_versions([end_ts for _, end_ts in moves])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutation(
+        name="versions-of-segments",
+        breaks="versions stay whose segments go",
+        path="src/tilth/maintenance/ops/log_gc.py",
+        old="        table.forget_versions([end_ts for _, end_ts in going])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutation(
+        name="versions-of-deltas",
+        breaks="versions stay whose changes go",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        table.forget_versions([delta.end_ts for delta in going])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutation(
+        name="versions-up-to-the-first",
+        breaks="versions are forgotten up to the first of the files only",
+        path="src/tilth/maintenance/ops/gc_round.py",
+        old="self.catalog.history.trim(self.uuid, max(ends))",
+        new="self.catalog.history.trim(self.uuid, min(ends))",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutation(
+        name="moves-without-a-fence",
+        breaks="a server that has lost the table moves its parts to the trash",
+        path="src/tilth/maintenance/ops/gc_move.py",
+        old="                fence=table.owner.fence(table.uuid),\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutation(
+        name="segments-without-a-fence",
+        breaks="a server that has lost the table moves its segments to the trash",
+        path="src/tilth/maintenance/ops/log_gc.py",
+        old="moves, fence=fence, now_ms=now_ms",
+        new="moves, now_ms=now_ms",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutation(
+        name="claims-without-a-fence",
+        breaks="a server that has lost the table removes files of its trash",
+        path="src/tilth/maintenance/ops/gc_trash.py",
+        old="items, fence=table.owner.fence(table.uuid))",
+        new="items)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
+    ),
+    Mutation(
+        name="deltas-without-a-look",
+        breaks="a server that has lost the table removes files of its deltas",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        table.catalog.leases.check(fence)\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutation(
+        name="deltas-without-a-fence",
+        breaks="a server that loses the table forgets its deltas",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="gone, fence=fence)",
+        new="gone)",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_loses_the_table_while_files_go_forgets_no_record",
+        ),
+    ),
+    Mutation(
+        name="expired-leases-hold-files",
+        breaks="a reader that died holds its files for ever",
+        path="src/tilth/maintenance/ops/gc_round.py",
+        old=" and lease.expires_ms > now_ms",
+        new="",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+    ),
+    Mutation(
+        name="expired-leases-hold-collecting",
+        breaks="a reader that died holds up collecting for two hours",
+        path="src/tilth/catalog/readers.py",
+        old=" for each in leases if not _is_over(each, now_ms)), default=None)",
+        new=" for each in leases), default=None)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+    ),
+    Mutation(
+        name="lease-written-over",
+        breaks="a lease that was taken over meanwhile is renewed, released, or taken under the same epoch",
+        path="src/tilth/catalog/leases.py",
+        old="preconditions=[unchanged(key, found)], ",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_who_renews_too_late_does_not_get_it_back",
+            "tests/unit/catalog/test_catalog_leases.py::test_who_releases_too_late_does_not_take_it_from_the_other",
+            "tests/unit/catalog/test_catalog_leases.py::test_two_who_take_it_at_once_get_two_epochs",
+        ),
+    ),
+    Mutation(
+        name="begin-under-a-lost-lease",
+        breaks="a transaction begins under a lease that is lost meanwhile",
+        path="src/tilth/catalog/transactions.py",
+        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutation(
+        name="commit-under-a-lost-lease",
+        breaks="a transaction commits under a lease that is lost meanwhile",
+        path="src/tilth/catalog/load.py",
+        old="        batch.preconditions.append(unchanged(key, found))\n        leases[fence.name]",
+        new="        leases[fence.name]",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutation(
+        name="collect-under-a-lost-lease",
+        breaks="entries move, and records of deltas go, under a lease that is lost meanwhile",
+        path="src/tilth/catalog/parts.py",
+        old="    return [unchanged(lease_key, view.get(lease_key))]\n",
+        new="    return []\n",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutation(
+        name="claim-under-a-lost-lease",
+        breaks="trash is claimed under a lease that is lost meanwhile",
+        path="src/tilth/catalog/trash.py",
+        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+)
+
+
+def main(names: Sequence[str]) -> int:
+    """Runs the mutations of these names, all where none is given; returns the exit code."""
+    unknown = set(names) - {each.name for each in MUTATIONS}
+    if unknown:
+        print(f"no such mutation: {', '.join(sorted(unknown))}")
+        return 2
+    chosen = [each for each in MUTATIONS if not names or each.name in names]
+    with copied_tree() as tree:
+        tests = sorted({test for each in chosen for test in each.tests})
+        code, output = run_tests(tree, tests)
+        if code:
+            print(f"{output}\nthe tests fail without any mutation")
+            return 1
+        survivors = [each.name for each in chosen if not is_killed(tree, each)]
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations are killed")
+    if survivors:
+        print(f"survived: {', '.join(survivors)}")
+    return 1 if survivors else 0
+
+
+def is_killed(tree: Path, mutation: Mutation) -> bool:
+    """Whether its tests fail; prints which did."""
+    started = time.monotonic()
+    with applied(tree, mutation):
+        code, output = run_tests(tree, mutation.tests)
+    found = (line.split(" - ")[0].split(" ", 1) for line in output.splitlines())
+    failed = [words[1] for words in found if words[0] in ("FAILED", "ERROR")]
+    is_dead = code == TESTS_FAILED
+    told = ", ".join(failed) or f"pytest ended with {code}"
+    print(f"{'killed  ' if is_dead else 'SURVIVED'} {mutation.name} ({time.monotonic() - started:.1f} s): {told}")
+    if not is_dead and code:
+        print(output)
+    return is_dead
+
+
+@contextmanager
+def copied_tree() -> Iterator[Path]:
+    """A copy of the tree that is removed again."""
+    with tempfile.TemporaryDirectory(prefix="tilth-mutants-") as folder:
+        tree = Path(folder)
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, tree / name)
+        for name in LINKED:
+            (tree / name).symlink_to((ROOT / name).resolve())
+        yield tree
+
+
+@contextmanager
+def applied(tree: Path, mutation: Mutation) -> Iterator[None]:
+    """The patch in the copy, for as long as it takes."""
+    path = tree / mutation.path
+    text = path.read_text()
+    _write(path, mutated(text, mutation))
+    try:
+        yield
+    finally:
+        _write(path, text)
+
+
+def mutated(text: str, mutation: Mutation) -> str:
+    """The file's text with the patch; raises ValueError where it does not fit exactly once."""
+    count = text.count(mutation.old)
+    if count != 1:
+        raise ValueError(f"{mutation.name}: {mutation.path} has {count} places instead of 1 for:\n{mutation.old}")
+    return text.replace(mutation.old, mutation.new)
+
+
+def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+    """What pytest ends with, and says; a run that does not end has failed."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return TESTS_FAILED, "FAILED it does not end"
+    return done.returncode, done.stdout + done.stderr
+
+
+def _write(path: Path, text: str) -> None:
+    """With a time of its own: by its time and size Python knows whether what it has compiled is still right."""
+    path.write_text(text)
+    seconds = next(_TIMES)
+    os.utime(path, (seconds, seconds))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
