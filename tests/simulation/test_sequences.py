@@ -314,6 +314,8 @@ class Sequence:
         lifetime, trash_lifetime = rng.choice((("0", "0"), ("0", "3600"), ("5", "5"), ("5", "3600"), ("3600", "3600")))
         #: Whether what was dropped stays for longer than the sequence takes, in the table or in the trash.
         self._can_undrop = trash_lifetime == "3600"
+        #: Whether what was dropped soon lies in the trash and stays there.
+        self._is_trash_used = self._can_undrop and lifetime != trash_lifetime
         self.world = SequenceWorld(
             folder,
             shape,
@@ -402,8 +404,12 @@ class Sequence:
         # Nobody writes the same keys while the rows are away.
         self._budget = 0
         world.check(past=2)
-        for _ in range(rng.randrange(4)):
-            self._any_op()
+        for number in range(rng.randrange(4)):
+            if number or not self._is_trash_used:
+                self._any_op()
+            else:
+                world.step_time()
+                self._op(OpKind.PART_GC)
             world.check(past=2)
         if rows and self._can_undrop and rng.random() < 0.7:
             self._told(f"undrop {partition}")
