@@ -7,7 +7,7 @@ ENV = JAVA_HOME="$$(cat .cache/java_home)" PYSPARK_PYTHON="$$PWD/.venv/bin/pytho
 PY = $(ENV) .venv/bin/python
 PYTEST = $(PY) -m pytest
 
-.PHONY: help setup java broker-jars lint format test test-fast demo soak bench bench-ingest bench-merge bench-catalog \
+.PHONY: help setup java broker-jars lint format test test-fast mutants demo soak bench bench-ingest bench-merge bench-catalog \
 	bench-query bench-maintenance bench-hot docs lock clean clean-all
 
 help: ## list the targets
@@ -38,6 +38,9 @@ test-fast: setup java lint ## lane 1: lint, then tidy, unit, property and docs t
 test: setup broker-jars test-fast ## everything: lane 1, then simulation and acceptance, then integration
 	$(PYTEST) tests/simulation tests/acceptance
 	$(PYTEST) tests/integration
+
+mutants: setup java ## break promises of the source one by one, in a copy, and show for each the test that fails
+	$(PY) -m tools.mutants
 
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo

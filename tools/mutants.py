@@ -1,8 +1,7 @@
-"""Breaks promises of the source, one line at a time, and shows for each the test that fails then.
+"""Runs the project's mutants: breaks one promise of the source after the other and shows the tests that fail then.
 
-Each mutation is a small patch of one file and the tests that must fail with it. All of them run in a temporary copy of
-the tree; a mutation that its tests survive is printed, and the run fails. `make mutants` runs all,
-`python -m tools.mutants NAME ..` some. A tidy test checks that each patch still fits its file exactly once.
+They run in a temporary copy of the tree. A mutant is killed when each of its tests fails; one that survives is printed,
+and the run fails. `make mutants` runs all, `python -m tools.mutants NAME ..` some. See also: mutant_list.py.
 """
 
 from __future__ import annotations
@@ -15,15 +14,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+
+from tools.mutant_list import MUTANTS, Mutant, mutated
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What the tests need of the tree, copied; the rest is linked, for nobody writes to it.
 COPIED = ("src", "tests", "tools", "pyproject.toml")
 LINKED = (".venv", ".cache")
-#: For the tests of one mutation; some mutations make a test wait for what never comes.
+#: For the tests of one mutant; some mutants make a test wait for what never comes.
 SECONDS_MAX = 300
 #: Times of files, in seconds, each other than that of any file of the tree.
 _TIMES = count(1_000_000_000)
@@ -31,473 +31,43 @@ _TIMES = count(1_000_000_000)
 TESTS_FAILED = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
-    """A patch that breaks a promise."""
-
-    name: str
-    #: What is wrong with the patch applied.
-    breaks: str
-    path: str
-    #: Is there exactly once.
-    old: str
-    new: str
-    #: Ids of tests, as pytest takes them: one of them fails with the patch, all of them pass without.
-    tests: tuple[str, ...]
-
-
-MUTATIONS: tuple[Mutation, ...] = (
-    Mutation(
-        name="claim-over-an-undrop",
-        breaks="a claim writes an item back that an UNDROP has taken out of the trash",
-        path="src/tilth/catalog/trash.py",
-        old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
-        new="                    puts[each.key]",
-        tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
-    ),
-    Mutation(
-        name="claim-of-another-drop",
-        breaks="what was brought back and dropped anew is claimed as if it had been judged",
-        path="src/tilth/catalog/trash.py",
-        old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
-        new="",
-        tests=(
-            "tests/unit/catalog/test_catalog_undrop.py::test_a_claim_is_for_the_drop_that_was_judged",
-            "tests/unit/maintenance/test_gc_promises.py::test_what_comes_back_before_its_file_is_claimed_keeps_it",
-        ),
-    ),
-    Mutation(
-        name="trash-without-claim",
-        breaks="files of the trash go without being claimed",
-        path="src/tilth/maintenance/ops/gc_trash.py",
-        old="self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))",
-        new="self._remove([item for item in items if self._goes(item, snapshots, done, now_ms)])",
-        tests=(
-            "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
-        ),
-    ),
-    Mutation(
-        name="segments-without-claim",
-        breaks="files of flushed segments go without being claimed",
-        path="src/tilth/maintenance/ops/gc_trash.py",
-        old="self._remove(self._claimed(going))",
-        new="self._remove(going)",
-        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
-    ),
-    Mutation(
-        name="orphans-in-the-trash",
-        breaks="changes of a part in the trash are taken for orphans",
-        path="src/tilth/maintenance/ops/history_gc.py",
-        old="        unknown = _without_parts(unknown, self._trashed())\n",
-        new="",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_in_the_trash_stay_with_it",
-            "tests/simulation/test_sequences.py::test_what_was_dropped_comes_back_from_the_trash_with_its_changes",
-        ),
-    ),
-    Mutation(
-        name="orphans-that-come-back",
-        breaks="changes of a part that an UNDROP brings back meanwhile are taken for orphans",
-        path="src/tilth/maintenance/ops/history_gc.py",
-        old="        unknown = _without_parts(unknown, self._files(partition))\n        return",
-        new="        return",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_that_comes_back_meanwhile_stay_with_it",
-        ),
-    ),
-    Mutation(
-        name="versions-of-parts",
-        breaks="versions stay whose parts go",
-        path="src/tilth/maintenance/ops/gc_move.py",
-        old="        table.forget_versions([end_ts for _, end_ts in moves])\n",
-        new="",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
-        ),
-    ),
-    Mutation(
-        name="versions-of-segments",
-        breaks="versions stay whose segments go",
-        path="src/tilth/maintenance/ops/log_gc.py",
-        old="        table.forget_versions([end_ts for _, end_ts in going])\n",
-        new="",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
-        ),
-    ),
-    Mutation(
-        name="versions-of-deltas",
-        breaks="versions stay whose changes go",
-        path="src/tilth/maintenance/ops/history_gc.py",
-        old="        table.forget_versions([delta.end_ts for delta in going])\n",
-        new="",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
-        ),
-    ),
-    Mutation(
-        name="versions-up-to-the-first",
-        breaks="versions are forgotten up to the first of the files only",
-        path="src/tilth/maintenance/ops/gc_round.py",
-        old="self.catalog.history.trim(self.uuid, max(ends))",
-        new="self.catalog.history.trim(self.uuid, min(ends))",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
-        ),
-    ),
-    Mutation(
-        name="moves-without-a-fence",
-        breaks="a server that has lost the table moves its parts to the trash",
-        path="src/tilth/maintenance/ops/gc_move.py",
-        old="                fence=table.owner.fence(table.uuid),\n",
-        new="",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
-        ),
-    ),
-    Mutation(
-        name="segments-without-a-fence",
-        breaks="a server that has lost the table moves its segments to the trash",
-        path="src/tilth/maintenance/ops/log_gc.py",
-        old="moves, fence=fence, now_ms=now_ms",
-        new="moves, now_ms=now_ms",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
-        ),
-    ),
-    Mutation(
-        name="claims-without-a-fence",
-        breaks="a server that has lost the table removes files of its trash",
-        path="src/tilth/maintenance/ops/gc_trash.py",
-        old="items, fence=table.owner.fence(table.uuid))",
-        new="items)",
-        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
-    ),
-    Mutation(
-        name="deltas-without-a-look",
-        breaks="a server that has lost the table removes files of its deltas",
-        path="src/tilth/maintenance/ops/history_gc.py",
-        old="        table.catalog.leases.check(fence)\n",
-        new="",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
-        ),
-    ),
-    Mutation(
-        name="deltas-without-a-fence",
-        breaks="a server that loses the table forgets its deltas",
-        path="src/tilth/maintenance/ops/history_gc.py",
-        old="gone, fence=fence)",
-        new="gone)",
-        tests=(
-            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_loses_the_table_while_files_go_forgets_no_record",
-        ),
-    ),
-    Mutation(
-        name="expired-leases-hold-files",
-        breaks="a reader that died holds its files for ever",
-        path="src/tilth/maintenance/ops/gc_round.py",
-        old=" and lease.expires_ms > now_ms",
-        new="",
-        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
-    ),
-    Mutation(
-        name="expired-leases-hold-collecting",
-        breaks="a reader that died holds up collecting for two hours",
-        path="src/tilth/catalog/readers.py",
-        old=" for each in leases if not _is_over(each, now_ms)), default=None)",
-        new=" for each in leases), default=None)",
-        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
-    ),
-    Mutation(
-        name="lease-written-over",
-        breaks="a lease that was taken over meanwhile is renewed, released, or taken under the same epoch",
-        path="src/tilth/catalog/leases.py",
-        old="preconditions=[unchanged(key, found)], ",
-        new="",
-        tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_who_renews_too_late_does_not_get_it_back",
-            "tests/unit/catalog/test_catalog_leases.py::test_who_releases_too_late_does_not_take_it_from_the_other",
-            "tests/unit/catalog/test_catalog_leases.py::test_two_who_take_it_at_once_get_two_epochs",
-        ),
-    ),
-    Mutation(
-        name="begin-under-a-lost-lease",
-        breaks="a transaction begins under a lease that is lost meanwhile",
-        path="src/tilth/catalog/transactions.py",
-        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
-        new="",
-        tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile",
-        ),
-    ),
-    Mutation(
-        name="commit-under-a-lost-lease",
-        breaks="a transaction commits under a lease that is lost meanwhile",
-        path="src/tilth/catalog/load.py",
-        old="        batch.preconditions.append(unchanged(key, found))\n        leases[fence.name]",
-        new="        leases[fence.name]",
-        tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile",
-        ),
-    ),
-    Mutation(
-        name="collect-under-a-lost-lease",
-        breaks="entries move, and records of deltas go, under a lease that is lost meanwhile",
-        path="src/tilth/catalog/parts.py",
-        old="    return [unchanged(lease_key, view.get(lease_key))]\n",
-        new="    return []\n",
-        tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
-        ),
-    ),
-    Mutation(
-        name="claim-under-a-lost-lease",
-        breaks="trash is claimed under a lease that is lost meanwhile",
-        path="src/tilth/catalog/trash.py",
-        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
-        new="",
-        tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
-        ),
-    ),
-    Mutation(
-        name="late-begin",
-        breaks="a consumer that was replaced begins, and its successor's round ends",
-        path="src/tilth/ingest/consumers.py",
-        old="self._check_columns(self._current(call.consumer, call.fence))",
-        new="self._check_columns(self._of(call.consumer))",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_begin_leaves_the_round_of_its_successor_alone",),
-    ),
-    Mutation(
-        name="late-commit",
-        breaks="a consumer that was replaced is let through to the catalog",
-        path="src/tilth/ingest/consumers.py",
-        old="        known = self._current(call.consumer, call.fence)\n        requirements",
-        new="        known = self._of(call.consumer)\n        requirements",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",),
-    ),
-    Mutation(
-        name="late-look",
-        breaks="a consumer that was replaced looks for rows",
-        path="src/tilth/ingest/consumers.py",
-        old="        self._current(call.consumer, call.fence)\n        snapshots",
-        new="        snapshots",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
-    ),
-    Mutation(
-        name="late-news",
-        breaks="a consumer that was replaced says how far topics reach",
-        path="src/tilth/ingest/consumers.py",
-        old="        known = self._current(call.consumer, call.fence)\n        with self._lock:\n            ends",
-        new="        known = self._of(call.consumer)\n        with self._lock:\n            ends",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
-    ),
-    Mutation(
-        name="rounds-without-a-fence",
-        breaks="rounds begin and commit without their consumer's epoch",
-        path="src/tilth/ingest/consumers.py",
-        old="            fences=[call.fence],\n",
-        new="",
-        tests=(
-            "tests/unit/ingest/test_late_consumers.py::test_no_round_begins_under_an_epoch_that_is_over",
-            "tests/unit/ingest/test_late_consumers.py::test_no_round_commits_under_an_epoch_that_is_over",
-        ),
-    ),
-    Mutation(
-        name="round-of-a-replaced-consumer",
-        breaks="the round of a replaced consumer stays open",
-        path="src/tilth/ingest/consumers.py",
-        old='        self.settle(index, "its consumer was replaced")\n',
-        new="",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_the_round_of_a_replaced_consumer_is_settled_at_once",),
-    ),
-    Mutation(
-        name="round-begun-again",
-        breaks="a round that is begun again leaves the one before open",
-        path="src/tilth/ingest/consumers.py",
-        old='        self.settle(call.consumer, "its round is done again in another way")\n',
-        new="",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_a_round_that_is_begun_again_settles_the_one_before",),
-    ),
-    Mutation(
-        name="round-begun-while-replaced",
-        breaks="a round stays open whose consumer is replaced while it begins",
-        path="src/tilth/ingest/consumers.py",
-        old='            self._catalog.transactions.abort(txn.id, "its consumer was replaced")\n',
-        new="",
-        tests=(
-            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
-        ),
-    ),
-    Mutation(
-        name="round-of-nobody",
-        breaks="a round that a replaced consumer began counts as its successor's",
-        path="src/tilth/ingest/consumers.py",
-        old="            is_current = known.fence == call.fence\n",
-        new="            is_current = True\n",
-        tests=(
-            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
-        ),
-    ),
-    Mutation(
-        name="log-without-sync",
-        breaks="a commit does not wait for RocksDB's log",
-        path="src/tilth/catalog/kv/rocksdb.py",
-        old="self._sync.sync = True",
-        new="self._sync.sync = False",
-        tests=("tests/integration/catalog/test_rocksdb_kv.py::test_each_commit_waits_for_the_disk",),
-    ),
-    Mutation(
-        name="files-without-fsync",
-        breaks="a file is committed that is not on the disk",
-        path="src/tilth/storage/files.py",
-        old="            os.fsync(self._file.fileno())\n",
-        new="            pass\n",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="folders-without-fsync",
-        breaks="a file is committed whose name is not on the disk",
-        path="src/tilth/storage/files.py",
-        old="        os.fsync(handle)\n",
-        new="        pass\n",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="names-of-parts",
-        breaks="the names of written parts are not waited for",
-        path="src/tilth/storage/parts.py",
-        old="        start = end\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
-        new="        start = end\n",
-        tests=(
-            "tests/integration/test_durable_commits.py::test_rows_that_are_sorted_at_once_come_after_their_files_too",
-        ),
-    ),
-    Mutation(
-        name="names-of-merged-parts",
-        breaks="the name of a part that is written by a merge or a flush is not waited for",
-        path="src/tilth/storage/parts.py",
-        old="        if sync_names and self._layout.fsync:\n",
-        new="        if sync_names and not self._layout.fsync:\n",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="names-of-segments",
-        breaks="the names of row segments are not waited for",
-        path="src/tilth/storage/segments.py",
-        old="    if layout.fsync:\n        sync_folder(layout.folder)\n",
-        new="",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="names-of-changes",
-        breaks="the name of a change segment is not waited for",
-        path="src/tilth/storage/deltas.py",
-        old="    if layout.fsync:\n        sync_folder(layout.folder)\n    return WrittenDelta(kind=DeltaKind.CHANGES",
-        new="    return WrittenDelta(kind=DeltaKind.CHANGES",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="names-of-deletes",
-        breaks="the name of a deletion vector is not waited for",
-        path="src/tilth/storage/deltas.py",
-        old="    written = sink.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
-        new="    written = sink.finish(fsync=layout.fsync)\n",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="names-of-updates",
-        breaks="the name of a patch is not waited for",
-        path="src/tilth/storage/deltas.py",
-        old="    written = file.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
-        new="    written = file.finish(fsync=layout.fsync)\n",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="name-of-the-data-folder",
-        breaks="the name of a table's data folder is not waited for",
-        path="src/tilth/storage/files.py",
-        old="        sync_folder(above)\n",
-        new="",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="name-of-the-table-folder",
-        breaks="the name of a table's folder is not waited for",
-        path="src/tilth/storage/files.py",
-        old="        sync_folder(os.path.dirname(above))\n",
-        new="",
-        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
-    ),
-    Mutation(
-        name="folder-of-somebody-else",
-        breaks="a folder that somebody else has made a moment ago is taken to be on the disk",
-        path="src/tilth/storage/files.py",
-        old="    if is_there and (not fsync or folder in _synced):\n",
-        new="    if is_there:\n",
-        tests=("tests/integration/test_durable_commits.py::test_a_folder_that_somebody_else_made_is_waited_for_once",),
-    ),
-    Mutation(
-        name="folder-of-a-node",
-        breaks="the folders of a new node are not waited for",
-        path="src/tilth/node.py",
-        old="                sync_folder(str(each))\n",
-        new="                pass\n",
-        tests=("tests/integration/test_durable_commits.py::test_a_node_waits_for_the_names_of_its_folders",),
-    ),
-    Mutation(
-        name="keys-by-their-beginning",
-        breaks="keys that begin alike are compared by their first eight bytes",
-        path="src/tilth/maintenance/policy/key_shares.py",
-        old="by_prefix.setdefault(_common(lows[part], highs[part]), [])",
-        new="by_prefix.setdefault(0, [])",
-        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
-    ),
-    Mutation(
-        name="digits-by-their-beginning",
-        breaks="what follows the common beginning of keys is not looked at",
-        path="src/tilth/maintenance/policy/key_shares.py",
-        old="key[prefix : prefix + DIGITS]",
-        new="key[:DIGITS]",
-        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
-    ),
-)
-
-
 def main(names: Sequence[str]) -> int:
-    """Runs the mutations of these names, all where none is given; returns the exit code."""
-    unknown = set(names) - {each.name for each in MUTATIONS}
+    """Runs the mutants of these names, all where none is given; returns the exit code."""
+    unknown = set(names) - {each.name for each in MUTANTS}
     if unknown:
-        print(f"no such mutation: {', '.join(sorted(unknown))}")
+        print(f"no such mutant: {', '.join(sorted(unknown))}")
         return 2
-    chosen = [each for each in MUTATIONS if not names or each.name in names]
+    chosen = [each for each in MUTANTS if not names or each.name in names]
     with copied_tree() as tree:
         tests = sorted({test for each in chosen for test in each.tests})
         code, output = run_tests(tree, tests)
         if code:
-            print(f"{output}\nthe tests fail without any mutation")
+            print(f"{output}\nthe tests fail without any mutant")
             return 1
         survivors = [each.name for each in chosen if not is_killed(tree, each)]
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations are killed")
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants are killed")
     if survivors:
         print(f"survived: {', '.join(survivors)}")
     return 1 if survivors else 0
 
 
-def is_killed(tree: Path, mutation: Mutation) -> bool:
-    """Whether its tests fail; prints which did."""
+def is_killed(tree: Path, mutant: Mutant) -> bool:
+    """Whether each of its tests fails; prints which did."""
     started = time.monotonic()
-    with applied(tree, mutation):
-        code, output = run_tests(tree, mutation.tests)
+    with applied(tree, mutant):
+        code, output = run_tests(tree, mutant.tests)
     found = (line.split(" - ")[0].split(" ", 1) for line in output.splitlines())
-    failed = [words[1] for words in found if words[0] in ("FAILED", "ERROR")]
-    is_dead = code == TESTS_FAILED
-    told = ", ".join(failed) or f"pytest ended with {code}"
-    print(f"{'killed  ' if is_dead else 'SURVIVED'} {mutation.name} ({time.monotonic() - started:.1f} s): {told}")
-    if not is_dead and code:
+    # Without the values of its parameters.
+    failed = {words[1].split("[")[0] for words in found if words[0] == "FAILED"}
+    passed = [test for test in mutant.tests if test not in failed]
+    seconds = f"{time.monotonic() - started:.1f} s"
+    if code == TESTS_FAILED and not passed:
+        print(f"killed   {mutant.name} ({seconds}): {', '.join(mutant.tests)}", flush=True)
+        return True
+    print(f"SURVIVED {mutant.name} ({seconds}), pytest ended with {code}; not failed: {', '.join(passed)}", flush=True)
+    if code not in (0, TESTS_FAILED):
         print(output)
-    return is_dead
+    return False
 
 
 @contextmanager
@@ -516,27 +86,19 @@ def copied_tree() -> Iterator[Path]:
 
 
 @contextmanager
-def applied(tree: Path, mutation: Mutation) -> Iterator[None]:
+def applied(tree: Path, mutant: Mutant) -> Iterator[None]:
     """The patch in the copy, for as long as it takes."""
-    path = tree / mutation.path
+    path = tree / mutant.path
     text = path.read_text()
-    _write(path, mutated(text, mutation))
+    _write(path, mutated(text, mutant))
     try:
         yield
     finally:
         _write(path, text)
 
 
-def mutated(text: str, mutation: Mutation) -> str:
-    """The file's text with the patch; raises ValueError where it does not fit exactly once."""
-    count = text.count(mutation.old)
-    if count != 1:
-        raise ValueError(f"{mutation.name}: {mutation.path} has {count} places instead of 1 for:\n{mutation.old}")
-    return text.replace(mutation.old, mutation.new)
-
-
 def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """What pytest ends with, and says; a run that does not end has failed."""
+    """What pytest ends with, and says; in a run that does not end all tests have failed."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
     try:
@@ -544,7 +106,7 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
         )
     except subprocess.TimeoutExpired:
-        return TESTS_FAILED, "FAILED it does not end"
+        return TESTS_FAILED, "\n".join(f"FAILED {test}" for test in tests)
     return done.returncode, done.stdout + done.stderr
 
 
