@@ -366,8 +366,8 @@ def move_secrets(catalog: Catalog) -> None:
 
 
 def _prepared(folder: Path) -> Path:
-    new = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
+        new = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         _check_writable(folder)
         for name in ("catalog", "tables", "spark", "log"):
