@@ -180,6 +180,25 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="expiry-without-a-fence",
+        breaks="a server that has lost the table drops its expired partitions",
+        path="src/tilth/maintenance/ops/gc_expiry.py",
+        old=", fences=(table.owner.fence(table.uuid),))",
+        new=")",
+        tests=(
+            "tests/unit/maintenance/test_maintenance_expiry.py::"
+            "test_a_server_that_has_lost_the_table_drops_no_partition",
+        ),
+    ),
+    Mutant(
+        name="empty-parts-without-a-fence",
+        breaks="a server that has lost the table hides its parts without rows",
+        path="src/tilth/maintenance/ops/deleted_part_gc.py",
+        old=", fences=(table.owner.fence(table.uuid),))",
+        new=")",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",),
+    ),
+    Mutant(
         name="expired-leases-hold-files",
         breaks="a reader that died holds its files for ever",
         path="src/tilth/maintenance/ops/gc_round.py",

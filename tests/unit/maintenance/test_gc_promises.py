@@ -130,6 +130,18 @@ def test_a_server_that_loses_the_table_while_files_go_forgets_no_record(
     assert world.all_deltas() == before
 
 
+def test_parts_without_rows_stay_when_the_table_is_lost(world: DeltaWorld) -> None:
+    world.manager.step()
+    [empty] = world.insert()
+    world.change((empty, 10))
+    world.clock.advance(HISTORY_SECONDS + 60)
+    stolen(world)
+    with pytest.raises(FencedError):
+        run(world, OpKind.DELETED_PART_GC)
+    assert world.names() == [empty.name]
+    assert world.catalog.transactions.unfinished() == []
+
+
 # --- an UNDROP, as long as the trash has the parts ---
 
 
