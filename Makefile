@@ -9,8 +9,8 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars lint format test test-fast demo soak bench bench-ingest bench-merge bench-catalog \
-	bench-query bench-maintenance bench-hot bench-mixed docs lock clean clean-all
+.PHONY: help setup java broker-jars lint format test test-fast mutants demo soak bench bench-ingest bench-merge \
+	bench-catalog bench-query bench-maintenance bench-hot bench-mixed docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ test-fast: setup java lint ## lane 1: lint, then tidy, unit, property and docs t
 test: setup broker-jars test-fast ## everything: lane 1, then simulation and acceptance, then integration
 	$(PYTEST) -n $(JOBS) --dist loadfile tests/simulation tests/acceptance
 	$(PYTEST) -n $(JOBS) --dist loadfile tests/integration
+
+mutants: setup java ## break promises of the source one by one, in a copy, and show for each the test that fails
+	$(PY) -m tools.mutants
 
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo

@@ -14,7 +14,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -50,6 +50,7 @@ from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, s
 from tilth.server import bind as bind
 from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
+from tilth.storage import sync_folder
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     WRITE_WAREHOUSE,
@@ -367,11 +368,17 @@ def move_secrets(catalog: Catalog) -> None:
 
 def _prepared(folder: Path) -> Path:
     try:
+        new = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         _check_writable(folder)
         for name in ("catalog", "tables", "spark", "log"):
             (folder / name).mkdir(mode=_PRIVATE, exist_ok=True)
         _close_to_others(folder)
+        # What is committed in these folders is lost with their names.
+        for each in (folder, *(made.parent for made in new)):
+            # A folder that others cannot list can be written to, and cannot be waited for.
+            with suppress(PermissionError):
+                sync_folder(str(each))
     except OSError as error:
         hint = "choose a folder that can be made and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
+from tilth.maintenance.policy import knapsack
 from tilth.maintenance.policy.candidates import CandidatePart, KeyRangeSettings, MergeSettings, MergeSpec
 from tilth.maintenance.policy.key_range import KeyRangePolicy
 from tilth.maintenance.policy.key_shares import key_shares
@@ -39,23 +40,43 @@ def gain_of(items: Items, chosen: Sequence[int]) -> float:
     return value - width * (1.0 if value <= width else 1.003)
 
 
-@given(st.lists(ITEM, min_size=2, max_size=9), st.integers(6, 20))
-@settings(max_examples=200, deadline=None)
-def test_the_set_is_as_good_as_promised(drawn: list[tuple[int, int, int, int]], budget: int) -> None:
+def swept(items: Items, budget: int, gain_min: float) -> float:
+    """What the sweep alone finds."""
+    ranked, best = knapsack._Ranked(items, budget), knapsack._Best()
+    knapsack._sweep(ranked, ranked.borders(gain_min), best, gain_min=gain_min)
+    return best.gain
+
+
+@given(st.lists(ITEM, min_size=2, max_size=9), st.integers(6, 20), st.sampled_from([0.01, 0.2, 0.5, 1.0]))
+@settings(max_examples=300, deadline=None)
+def test_the_set_is_as_good_as_promised(drawn: list[tuple[int, int, int, int]], budget: int, gain_min: float) -> None:
     items = items_of(drawn)
-    found = choose(items, budget=budget, gain_min=0.01, ratio=RATIO)
-    if not found.items:
-        assert found.gain == 0
-        return
-    assert int(items.weights[list(found.items)].sum()) <= budget
-    assert gain_of(items, found.items) >= found.gain - 1e-9
+    found = choose(items, budget=budget, gain_min=gain_min, ratio=RATIO)
     best = max(
         gain_of(items, chosen)
         for count in range(1, len(drawn) + 1)
         for chosen in combinations(range(len(drawn)), count)
         if int(items.weights[list(chosen)].sum()) <= budget
     )
+    by_sweep = swept(items, budget, gain_min)
+    if not found.items:
+        assert found.gain == 0
+        assert best <= gain_min * RATIO + 1e-9 or 2 * by_sweep <= gain_min
+        return
+    assert int(items.weights[list(found.items)].sum()) <= budget
+    assert gain_of(items, found.items) >= found.gain - 1e-9
+    assert found.gain > gain_min
+    assert found.gain >= by_sweep
     assert best / RATIO - 1e-9 <= found.gain <= best + 1e-9
+
+
+@pytest.mark.parametrize(("count", "is_exact"), [(1024, True), (1025, False)])
+def test_up_to_1024_items_every_border_counts(count: int, is_exact: bool) -> None:
+    rng = np.random.default_rng(0)
+    low = rng.random(count)
+    high = np.minimum(1.0, low + rng.random(count) * 0.5)
+    items = Items(low=low, high=high, values=high - low, weights=rng.integers(1, 30, count))
+    assert (len(knapsack._Ranked(items, 256).borders(0.01)) == len(np.unique(low))) is is_exact
 
 
 @pytest.mark.parametrize("seed", range(4))

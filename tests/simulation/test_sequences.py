@@ -252,6 +252,34 @@ def test_parts_without_rows_go_when_their_past_is_over(folder: Path, deltas: str
     world.close()
 
 
+@pytest.mark.parametrize("deltas", ["", "fd", "fd mi", "fd ma"])
+def test_what_was_dropped_comes_back_from_the_trash_with_its_changes(folder: Path, deltas: str) -> None:
+    """The part leaves its table at once and waits in the trash; what deletes and updates its rows waits for it."""
+    world = SequenceWorld(
+        folder, Shape(is_unique=False), history=0.0, settings={**AT_ONCE, "ttl_for_trash_items": "1000000"}
+    )
+    world.insert([Fresh(Row(k, "a", v=k)) for k in range(6)])
+    act(world, "ft")
+    world.change(lambda row: row.k < 2, of_key(2), valued(7), columns=("v",))
+    for token in deltas.split():
+        act(world, token)
+    world.change(of_key(3), of_key(4), valued(8), columns=("v",))
+    [part] = world.catalog.parts.snapshot(world.uuid).parts
+    rows = world.drop(part.name.partition)
+    for _ in range(3):
+        world.step_time(100.0)
+        act(world, "gc")
+        # A command looks at everything, whatever there was news of.
+        world.manager.gc_now(world.uuid)
+    assert not world.catalog.parts.entries(world.uuid, part.name.partition)
+    world.undrop(part.name.partition, rows)
+    world.check()
+    assert sorted((row.k, row.v) for row in world.rows()) == [(2, 7), (4, 8), (5, 5)]
+    world.collect_all()
+    world.check_files()
+    world.close()
+
+
 def of_key(k: int) -> Callable[[Row], bool]:
     return lambda row: row.k == k
 
@@ -283,15 +311,17 @@ class Sequence:
             partitions=rng.choice((1, 2)),
             order_by=rng.choice((("k",), ("s", "k"), ())),
         )
-        lifetime = rng.choice(("0", "0", "5", "3600"))
-        #: Whether what was dropped stays for longer than the sequence takes.
-        self._can_undrop = lifetime == "3600"
+        lifetime, trash_lifetime = rng.choice((("0", "0"), ("0", "3600"), ("5", "5"), ("5", "3600"), ("3600", "3600")))
+        #: Whether what was dropped stays for longer than the sequence takes, in the table or in the trash.
+        self._can_undrop = trash_lifetime == "3600"
+        #: Whether what was dropped soon lies in the trash and stays there.
+        self._is_trash_used = self._can_undrop and lifetime != trash_lifetime
         self.world = SequenceWorld(
             folder,
             shape,
             seed=seed,
             history=rng.choice((0.0, 4.0, 15.0, 3600.0)),
-            settings={**AT_ONCE, "old_parts_lifetime": lifetime, "ttl_for_trash_items": lifetime},
+            settings={**AT_ONCE, "old_parts_lifetime": lifetime, "ttl_for_trash_items": trash_lifetime},
         )
         #: Each sequence does some ops more than others; the larger, the later one is asked.
         self._dislikes = {kind: rng.choice((0.2, 1.0, 5.0)) for kind in KINDS}
@@ -374,13 +404,19 @@ class Sequence:
         # Nobody writes the same keys while the rows are away.
         self._budget = 0
         world.check(past=2)
-        for _ in range(rng.randrange(4)):
-            self._any_op()
+        for number in range(rng.randrange(4)):
+            if number or not self._is_trash_used:
+                self._any_op()
+            else:
+                world.step_time()
+                self._op(OpKind.PART_GC)
             world.check(past=2)
         if rows and self._can_undrop and rng.random() < 0.7:
             self._told(f"undrop {partition}")
+            trashed, _ = world.catalog.trash.items(world.uuid, limit=1000)
+            from_trash = any(each.item.is_dropped for each in trashed if each.item.part.name.partition == partition)
             world.undrop(partition, rows)
-            world.counts["undrop"] += 1
+            world.counts["undrop from the trash" if from_trash else "undrop"] += 1
 
     def _any_op(self) -> None:
         """The first of all kinds but the one that runs, in a random order, that has something to do."""
@@ -525,6 +561,7 @@ def test_random_sequences(folder: Path) -> None:
             "upsert again",
             "outcome unknown",
             "undrop",
+            "undrop from the trash",
             "died",
         ):
             assert counts[what] > 0, (what, counts)

@@ -20,7 +20,6 @@ from tilth.catalog.errors import (
     DeltasGoneError,
     InvariantError,
     LabelTakenError,
-    LeaseHeldError,
     MutationEndedError,
     MutationNotFoundError,
     NewerFormatError,
@@ -52,13 +51,10 @@ from tilth.catalog.names import DEFAULT_DATABASE, SYSTEM_DATABASE
 from tilth.catalog.pressure import InsertDelay, PressureSettings, insert_delay_ms, pressure_settings, worst_delay
 from tilth.catalog.records import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
 from tilth.catalog.requirements import (
-    FenceHeld,
     NoRowsSince,
     PartsBelow,
-    PartsVisible,
     Requirement,
     SchemaIs,
-    TableExists,
 )
 from tilth.catalog.settings import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, NODE_SETTINGS, PRESSURE_SETTINGS
 from tilth.catalog.stats import CatalogStats
@@ -113,7 +109,6 @@ __all__ = [
     "DropPartition",
     "DroppedTable",
     "ExpirePartition",
-    "FenceHeld",
     "FormerKafkaTable",
     "HybridClock",
     "InsertDelay",
@@ -123,7 +118,6 @@ __all__ = [
     "KeyValue",
     "LabelRecord",
     "LabelTakenError",
-    "LeaseHeldError",
     "MemoryKV",
     "MutationEndedError",
     "MutationNotFoundError",
@@ -134,7 +128,6 @@ __all__ = [
     "PartsBelow",
     "PartsChangedError",
     "PartsGoneError",
-    "PartsVisible",
     "PressureSettings",
     "Release",
     "ReplaceDeltas",
@@ -153,7 +146,6 @@ __all__ = [
     "StoreLockedError",
     "Subscribe",
     "SubscriptionMovedError",
-    "TableExists",
     "TableExistsError",
     "TableInUseError",
     "TableNotFoundError",

@@ -32,17 +32,13 @@ from tilth.catalog.load import Batch, load_state, pin_fences
 from tilth.catalog.part_log import put_events
 from tilth.catalog.records import FinishedTxn
 from tilth.catalog.requirements import (
-    FenceHeld,
     NoRowsSince,
     PartsBelow,
-    PartsVisible,
     Requirement,
     SchemaIs,
-    TableExists,
     check_no_rows_since,
     check_parts,
     check_schema,
-    check_visible,
 )
 from tilth.catalog.shown import ShownParts
 from tilth.catalog.stats import Counters
@@ -183,7 +179,7 @@ class Committer:
         txn = codec.OPEN_TXNS.decode(key, found.value)
         state.check_running(txn)
         batch = Batch(preconditions=[unchanged(key, found)], deletes=[key])
-        pin_fences(view, batch, txn, requirements)
+        pin_fences(view, batch, txn)
         before = load_state(view, batch, updates, requirements, self._shown, is_checking=self._is_checking)
         _check_requirements(before, requirements)
         versions = [each.version for each in before.tables.values()] + [each.version for each in before.kafka.values()]
@@ -225,15 +221,12 @@ def _check_requirements(before: CommitState, requirements: Iterable[Requirement]
         match requirement:
             case SchemaIs(table=table):
                 check_schema(before.tables[table].definition, requirement)
-            case PartsVisible(table=table, names=names):
-                shown = {part.name: part for part in _shown(before.tables[table])}
-                check_visible(before.tables[table].definition, shown, names)
             case NoRowsSince(table=table, partitions=partitions):
                 parts = _shown(before.tables[table], partitions)
                 undone_ts = max((undone for _, undone in before.tables[table].version.undone), default=0)
                 check_no_rows_since(before.tables[table].definition, parts, requirement, undone_ts=undone_ts)
-            case FenceHeld() | TableExists() | PartsBelow():
-                # Checked when the state was loaded, and when it is known what the commit makes of it.
+            case PartsBelow():
+                # Checked when it is known what the commit makes of it.
                 pass
             case _:
                 assert_never(requirement)

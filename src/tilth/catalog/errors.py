@@ -183,12 +183,6 @@ class BadMergeError(TilthError):
     code = "BAD_MERGE"
 
 
-class LeaseHeldError(ConflictError):
-    """somebody else holds the lease"""
-
-    code = "LEASE_HELD"
-
-
 class TooManyPartsError(RetryError):
     """a partition or the table has too many parts for another insert"""
 

@@ -11,7 +11,7 @@ from tilth.catalog import codec, state
 from tilth.catalog.change import Plan, change, read, read_all, unchanged
 from tilth.catalog.keys import Space, pack
 from tilth.catalog.kv import KeyValue, ReadView
-from tilth.model.lease import Lease
+from tilth.model.lease import Fence, Lease
 
 _L = TypeVar("_L", bound=Lease | None)
 
@@ -22,15 +22,6 @@ class Leases:
     def __init__(self, clock: Clock, kv: KeyValue) -> None:
         self._clock = clock
         self._kv = kv
-
-    def acquire(self, name: str, holder: str, ttl_ms: int) -> Lease:
-        """The lease under a new epoch, if it is free, ended, or the holder's own.
-        Raises LeaseHeldError naming the holder.
-        """
-        now_ms = self._clock.now_ms()
-        return self._change(
-            name, lambda old: state.acquired(old, name=name, holder=holder, now_ms=now_ms, ttl_ms=ttl_ms)
-        )
 
     def take(self, name: str, holder: str, ttl_ms: int) -> Lease:
         """The lease under a new epoch, whoever holds it: his commits are refused from here on."""
@@ -49,6 +40,10 @@ class Leases:
             return state.released(lease) if state.is_held(old, lease.fence) else old
 
         self._change(lease.name, give_back)
+
+    def check(self, fence: Fence) -> None:
+        """Raises FencedError when somebody else has the lease by now."""
+        state.check_fence(self.get(fence.name), fence)
 
     def get(self, name: str) -> Lease | None:
         """As it was written last; it may have ended. A released one has no holder."""

@@ -19,7 +19,7 @@ from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.keys import Space, pack, span, unpack
 from tilth.catalog.kv import Precondition, ReadView
 from tilth.catalog.records import LabelRecord, PartitionRecord, TableVersion
-from tilth.catalog.requirements import FenceHeld, NoRowsSince, PartsVisible, Requirement, check_fences, required_tables
+from tilth.catalog.requirements import NoRowsSince, Requirement, check_fences, required_tables
 from tilth.catalog.shown import ShownParts
 from tilth.catalog.updates import (
     AcceptMutation,
@@ -60,16 +60,15 @@ class Batch:
     deletes: list[bytes] = field(default_factory=list)
 
 
-def pin_fences(view: ReadView, batch: Batch, txn: Txn, requirements: Iterable[Requirement]) -> None:
-    """Raises FencedError unless all fences of the transaction and the requirements are held."""
-    fences = [*txn.fences, *(each.fence for each in requirements if isinstance(each, FenceHeld))]
+def pin_fences(view: ReadView, batch: Batch, txn: Txn) -> None:
+    """Raises FencedError unless all fences of the transaction are held."""
     leases: dict[str, Lease | None] = {}
-    for fence in fences:
+    for fence in txn.fences:
         key = pack(Space.LEASE, fence.name)
         found = view.get(key)
         batch.preconditions.append(unchanged(key, found))
         leases[fence.name] = None if found is None else codec.LEASES.decode(key, found.value)
-    check_fences(leases, fences)
+    check_fences(leases, txn.fences)
 
 
 def load_state(
@@ -213,8 +212,6 @@ def _asked(view: ReadView, table: str, version: TableVersion, requirements: Iter
     """The partitions that the requirements look into."""
     asked: set[str] = set()
     for requirement in requirements:
-        if isinstance(requirement, PartsVisible) and requirement.table == table:
-            asked.update(name.partition for name in requirement.names)
         if isinstance(requirement, NoRowsSince) and requirement.table == table:
             # Nothing has come in where nothing was committed: then nobody has to look.
             if version.last_commit_ts <= requirement.ts:

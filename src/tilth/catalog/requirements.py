@@ -28,28 +28,6 @@ class SchemaIs:
     schema_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class FenceHeld:
-    """The actor still holds the right to act. The transaction's own fences are always checked."""
-
-    fence: Fence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartsVisible:
-    """All these parts are visible."""
-
-    table: str
-    names: tuple[PartName, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TableExists:
-    """The table (of rows) is there and not dropped."""
-
-    table: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsBelow:
     """After the commit no partition that it inserts into has more visible parts than this, nor the table in total."""
@@ -72,12 +50,12 @@ class NoRowsSince:
     partitions: tuple[str, ...] | None = None
 
 
-Requirement = SchemaIs | FenceHeld | PartsVisible | TableExists | PartsBelow | NoRowsSince
+Requirement = SchemaIs | PartsBelow | NoRowsSince
 
 
 def required_tables(requirements: Iterable[Requirement]) -> set[str]:
     """The uuids of the tables that the requirements look at."""
-    return {each.table for each in requirements if not isinstance(each, FenceHeld)}
+    return {each.table for each in requirements}
 
 
 def check_schema(definition: TableDef, requirement: SchemaIs) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from tilth.base.errors import FencedError
-from tilth.catalog.errors import LeaseHeldError, TxnAbortedError, TxnFinishedError, TxnRunningError
+from tilth.catalog.errors import TxnAbortedError, TxnFinishedError, TxnRunningError
 from tilth.model.lease import Fence, Lease
 from tilth.model.txn import Txn, TxnState
 
@@ -48,19 +48,6 @@ def check_forgettable(txn: Txn) -> None:
     """Raises unless the transaction was aborted."""
     if txn.state is TxnState.RUNNING:
         raise TxnRunningError(txn=txn.id, actor=txn.actor, hint="abort it first")
-
-
-def is_free(lease: Lease | None, *, holder: str, now_ms: int) -> bool:
-    """May this holder have the lease without taking it from somebody else?"""
-    return lease is None or lease.holder in (NOBODY, holder) or lease.expires_ms <= now_ms
-
-
-def acquired(lease: Lease | None, *, name: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
-    """Raises LeaseHeldError while somebody else holds it."""
-    if lease is not None and not is_free(lease, holder=holder, now_ms=now_ms):
-        left = lease.expires_ms - now_ms
-        raise LeaseHeldError(lease=name, holder=lease.holder, ends_in_ms=left, hint="wait until it ends")
-    return taken(lease, name=name, holder=holder, now_ms=now_ms, ttl_ms=ttl_ms)
 
 
 def taken(lease: Lease | None, *, name: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:

@@ -64,7 +64,8 @@ class Trash:
         return found
 
     def claim(self, table: str, items: Sequence[TrashedPart], *, fence: Fence | None = None) -> list[TrashedPart]:
-        """Those items that are still in the trash and from now on cannot come back, so that their files may go.
+        """Those items that are in the trash as they were read and from now on cannot come back, so that their files
+        may go. One that came back and was dropped again is another item: it is left alone.
 
         Whoever removes files claims them first. Claiming again is harmless. Raises FencedError.
         """
@@ -94,6 +95,8 @@ class Trash:
                 if found is None:
                     continue
                 item = codec.TRASH.decode(each.key, found.value)
+                if item.end_ts != each.item.end_ts:
+                    continue
                 # What no drop hid does not come back anyway.
                 if item.is_dropped and not item.is_going:
                     item = msgspec.structs.replace(item, is_going=True)

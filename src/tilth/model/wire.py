@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 
@@ -26,15 +24,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     #: Settings that the connection keeps for the statements that follow, as SET says.
     connection_settings: dict[str, str] = {}
-
-
-class SqlAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a JSON answer."""
-
-    columns: list[ColumnInfo]
-    # Any: a cell is whatever JSON can hold.
-    rows: list[list[Any]]
-    summary: Summary
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,6 @@ from tilth.sql.grammar import (
 )
 
 CLICKHOUSE, SPARK = "clickhouse", "spark"
-DIALECTS = (SPARK, CLICKHOUSE)
 #: What ClickHouse's queries have and Spark's do not. Without one, a query that cannot be read is misspelled.
 _MARKS = re.compile(
     r"\b(prewhere|final|sample\s+[\d.]|array\s+join|global|asof|any\s+(left|inner|right|join)|with\s+totals|u?int\d+|limit\s+\d+"

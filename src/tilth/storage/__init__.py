@@ -51,7 +51,7 @@ from tilth.storage.errors import (
     UniqueKeyNullError,
     UnmappedTypeError,
 )
-from tilth.storage.files import check_size
+from tilth.storage.files import check_size, sync_folder
 from tilth.storage.flush import FlushResult, flush_segments
 from tilth.storage.key_filter import write_filter
 from tilth.storage.key_lookup import repeated_keys
@@ -191,6 +191,7 @@ __all__ = [
     "shaped_rows",
     "sidecar_name",
     "sources_of",
+    "sync_folder",
     "table_folder",
     "table_value",
     "transform_array",

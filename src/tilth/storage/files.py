@@ -23,6 +23,9 @@ from tilth.storage.errors import (
 )
 
 _READ_BYTES = 1 << 20
+#: Folders that a process remembers to have waited for.
+SYNCED_MAX = 10_000
+_synced: set[str] = set()
 
 
 class SummingFile:
@@ -82,14 +85,21 @@ def sync_folder(folder: str) -> None:
 
 
 def make_folder(folder: str, *, fsync: bool) -> None:
-    """Makes the folder and those above it, if they are missing."""
-    if os.path.isdir(folder):
+    """Makes the folder and those above it, if they are missing; waits until two levels of names are on the disk.
+
+    Waits once in each process, also for a folder that is there: whoever made it may still be waiting, or have died.
+    """
+    is_there = os.path.isdir(folder)
+    if is_there and (not fsync or folder in _synced):
         return
     os.makedirs(folder, exist_ok=True)
     if fsync:
         above = os.path.dirname(folder)
         sync_folder(above)
         sync_folder(os.path.dirname(above))
+        if len(_synced) >= SYNCED_MAX:
+            _synced.clear()
+        _synced.add(folder)
 
 
 def checksum_of(path: str) -> tuple[int, int]:

@@ -35,9 +35,6 @@ class Variant:
     expression: str
 
 
-#: Names that Spark has too, in lower case: these variants stand before Spark's function, which takes all other calls.
-EXTENDED = frozenset({"any", "count"})
-
 _ANY, _NUMBER, _TEXT, _DATE = Kind.ANY, Kind.NUMBER, Kind.TEXT, Kind.DATE
 
 _TIMESTAMP = "CAST($1 AS TIMESTAMP)"

@@ -14,7 +14,7 @@ import pytest
 
 from tilth.base.rand import new_rng
 from tilth.catalog import KeyValue, NewerFormatError, RocksKV, StoreClosedError, StoreIOError, StoreLockedError
-from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed
+from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, rocksdb
 from tilth.testing import FaultyKV, RetryingKV, check_kv
 
 pytestmark = pytest.mark.integration
@@ -60,6 +60,27 @@ def test_content_and_versions_survive_a_restart(tmp_path: Path) -> None:
     assert isinstance(third, Landed)
     assert third.version > second.version
     again.close()
+
+
+def test_each_commit_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By RocksDB's own count of how often it has waited for its log; the first time is for the store's format."""
+    options = rocksdb._options(1 << 20)
+    options.enable_statistics()
+    monkeypatch.setattr(rocksdb, "_options", lambda _: options)
+
+    def waits() -> int:
+        counts = (options.get_statistics() or "").splitlines()
+        [line] = [each for each in counts if each.startswith("rocksdb.wal.synced ")]
+        return int(line.rpartition(" ")[2])
+
+    kv = RocksKV(str(tmp_path / "kv"))
+    assert waits() == 1
+    for number in range(3):
+        assert isinstance(kv.commit([], {b"a": b"%d" % number}, []), Landed)
+        assert waits() == 2 + number
+    assert isinstance(kv.commit([], {}, [b"a"]), Landed)
+    assert waits() == 5
+    kv.close()
 
 
 def test_a_second_user_is_told_what_to_do(tmp_path: Path) -> None:

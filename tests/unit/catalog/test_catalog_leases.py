@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
-from tests.catalog_world import World
+from tests.catalog_world import Racing, World
 from tilth.base.errors import FencedError
-from tilth.catalog import LeaseHeldError
+from tilth.catalog import DropPartition, InsertPart
+from tilth.catalog.visibility import end_times
 from tilth.model.lease import ReaderLease
 from tilth.model.service import ServiceKind, Switch, SwitchState
 
@@ -17,22 +20,16 @@ def world() -> World:
     return World()
 
 
-def test_a_lease_is_held_by_one(world: World) -> None:
+def test_a_lease_is_held_by_who_took_it_last(world: World) -> None:
     leases = world.catalog.leases
-    mine = leases.acquire("server/1", "a", 3000)
-    with pytest.raises(LeaseHeldError) as caught:
-        leases.acquire("server/1", "b", 3000)
-    assert caught.value.facts["holder"] == "a"
+    mine = leases.take("server/1", "a", 3000)
     world.clock.advance(2)
     mine = leases.renew(mine, 3000)
-    world.clock.advance(2)
-    with pytest.raises(LeaseHeldError):
-        leases.acquire("server/1", "b", 3000)
-    world.clock.advance(1)
-    theirs = leases.acquire("server/1", "b", 3000)
+    theirs = leases.take("server/1", "b", 3000)
     assert theirs.epoch == mine.epoch + 1
-    with pytest.raises(FencedError):
+    with pytest.raises(FencedError) as caught:
         leases.renew(mine, 3000)
+    assert caught.value.facts["now_holder"] == "b"
     leases.release(mine)
     assert leases.get("server/1") == theirs
     assert leases.list() == [theirs]
@@ -40,23 +37,116 @@ def test_a_lease_is_held_by_one(world: World) -> None:
 
 def test_an_epoch_never_comes_back(world: World) -> None:
     leases = world.catalog.leases
-    first = leases.acquire("a", "s1", 1000)
+    first = leases.take("a", "s1", 1000)
     leases.release(first)
     assert leases.list() == []
     with pytest.raises(FencedError):
         leases.renew(first, 1000)
     with pytest.raises(FencedError):
         world.catalog.transactions.begin("x", fences=[first.fence])
-    second = leases.acquire("a", "s1", 1000)
+    second = leases.take("a", "s1", 1000)
     assert second.epoch == 2
-    assert leases.acquire("a", "s1", 1000).epoch == 3
+    assert leases.take("a", "s1", 1000).epoch == 3
     assert leases.take("a", "s2", 1000).epoch == 4
 
 
 def test_a_lease_that_ended_and_was_not_taken_is_renewed(world: World) -> None:
-    lease = world.catalog.leases.acquire("a", "s1", 1000)
+    lease = world.catalog.leases.take("a", "s1", 1000)
     world.clock.advance(60)
     assert world.catalog.leases.renew(lease, 1000).epoch == lease.epoch
+
+
+# --- taken over by another server after the first one has read the lease, and before its commit lands ---
+
+
+class Taken:
+    """A table whose lease the first server holds; `when_read` sends the second one in between."""
+
+    def __init__(self) -> None:
+        self.kv = Racing()
+        self.world = World(self.kv)
+        self.name = f"table/{self.world.t}"
+        self.mine = self.world.catalog.leases.take(self.name, "s1", 10_000)
+
+    def when_read(self) -> None:
+        self.world.clock.advance(1)
+        self.kv.before = lambda: self.world.catalog.leases.take(self.name, "s2", 10_000)
+
+    def stays_theirs(self) -> None:
+        """The second server has it, under an epoch of its own."""
+        now = self.world.catalog.leases.get(self.name)
+        assert now is not None
+        assert (now.holder, now.epoch) == ("s2", self.mine.epoch + 1)
+
+
+def test_who_renews_too_late_does_not_get_it_back() -> None:
+    taken = Taken()
+    taken.when_read()
+    with pytest.raises(FencedError):
+        taken.world.catalog.leases.renew(taken.mine, 10_000)
+    taken.stays_theirs()
+
+
+def test_who_releases_too_late_does_not_take_it_from_the_other() -> None:
+    taken = Taken()
+    taken.when_read()
+    taken.world.catalog.leases.release(taken.mine)
+    taken.stays_theirs()
+
+
+def test_two_who_take_it_at_once_get_two_epochs() -> None:
+    taken = Taken()
+    taken.when_read()
+    assert taken.world.catalog.leases.take(taken.name, "s3", 10_000).epoch == taken.mine.epoch + 2
+
+
+def test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile() -> None:
+    taken = Taken()
+    transactions = taken.world.catalog.transactions
+    taken.when_read()
+    with pytest.raises(FencedError):
+        transactions.begin("merge", fences=[taken.mine.fence])
+    assert transactions.unfinished() == []
+    taken.stays_theirs()
+
+
+def test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile() -> None:
+    taken = Taken()
+    world = taken.world
+    txn = world.catalog.transactions.begin("merge", fences=[taken.mine.fence])
+    taken.when_read()
+    with pytest.raises(FencedError):
+        world.catalog.transactions.commit_or_raise(txn.id, [InsertPart(table=world.t, written=world.written())])
+    assert world.names() == []
+    taken.stays_theirs()
+
+
+def test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile() -> None:
+    """Moves to the trash, claims of what lies there, records of deltas: each alone."""
+    taken = Taken()
+    world, fence = taken.world, taken.mine.fence
+    [part] = world.insert()
+    delta = world.delete((part, 1))
+    world.commit(DropPartition(table=world.t, partition="all"))
+    ended = end_times(world.catalog.parts.entries(world.t, "all"))
+    assert ended
+    refused: list[Callable[[], object]] = [
+        lambda: world.catalog.parts.move_to_trash(world.t, ended, fence=fence, now_ms=1),
+        lambda: world.catalog.parts.remove_deltas(world.t, [delta], fence=fence),
+        lambda: world.catalog.trash.claim(world.t, world.catalog.trash.items(limit=9)[0], fence=fence),
+    ]
+    for number, collect in enumerate(refused):
+        if number == 2:
+            world.collect()
+        taken.mine = world.catalog.leases.take(taken.name, "s1", 10_000)
+        fence = taken.mine.fence
+        taken.when_read()
+        with pytest.raises(FencedError):
+            collect()
+        taken.stays_theirs()
+    assert world.catalog.parts.deltas(world.t, is_all=True) == [delta]
+    [item] = world.catalog.trash.items(limit=9)[0]
+    assert not item.item.is_going
 
 
 def test_readers_hold_the_past(world: World) -> None:

@@ -352,6 +352,31 @@ def test_the_removal_of_files_loses_against_an_undrop() -> None:
     assert world.names() == names
 
 
+def test_a_claim_is_for_the_drop_that_was_judged() -> None:
+    """The part comes back and is dropped again while it is claimed: the new drop can still be undone."""
+    kv = Racing()
+    world = World(kv)
+    world.insert("a")
+    names = world.names()
+    drop(world)
+    world.collect()
+    items = trash(world)
+
+    def drop_anew() -> None:
+        other = World(kv)
+        undrop(other)
+        drop(other)
+        other.collect()
+
+    kv.before = drop_anew
+    assert world.catalog.trash.claim(world.t, items) == []
+    [again] = trash(world)
+    assert (again.key, again.item.is_going) == (items[0].key, False)
+    assert again.item.end_ts > items[0].item.end_ts
+    undrop(world)
+    assert world.names() == names
+
+
 def test_a_mutation_does_not_end_over_an_undrop() -> None:
     kv = Racing()
     world = World(kv)

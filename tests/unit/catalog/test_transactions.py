@@ -16,16 +16,13 @@ from tilth.catalog import (
     Committed,
     Conflicted,
     DropPartition,
-    FenceHeld,
     InsertPart,
     MemoryKV,
     PartsGoneError,
-    PartsVisible,
     ReplaceParts,
     Requirement,
     SchemaChangedError,
     SchemaIs,
-    TableExists,
     TableNotFoundError,
     TooManyConflictsError,
     TruncateTable,
@@ -216,24 +213,21 @@ def test_fences(world: World) -> None:
         transactions.begin("merge", fences=[old.fence])
     with pytest.raises(FencedError):
         world.catalog.transactions.begin("merge", fences=[Fence("never/taken", 1)])
-    plain = transactions.begin("merge")
-    refused = transactions.commit(plain.id, updates, [FenceHeld(old.fence)])
-    assert isinstance(refused, Conflicted)
     assert world.names() == []
-    assert isinstance(transactions.commit(plain.id, updates, [FenceHeld(new.fence)]), Committed)
-    assert world.catalog.stats().fenced == 2
+    theirs = transactions.begin("merge", fences=[new.fence])
+    assert isinstance(transactions.commit(theirs.id, updates), Committed)
+    assert world.catalog.stats().fenced == 1
 
 
 def test_requirements(world: World) -> None:
     transactions = world.catalog.transactions
-    [part] = world.insert()
+    world.insert()
     txn = transactions.begin("test")
     updates = [InsertPart(table=world.t, written=world.written())]
     broken: list[tuple[Requirement, type[TilthError]]] = [
         (SchemaIs(table=world.t, schema_version=2), SchemaChangedError),
-        (TableExists("gone"), TableNotFoundError),
-        (TableExists(world.kafka()), WrongEngineError),
-        (PartsVisible(table=world.t, names=(PartName("all", 1, 1, 0, 1),)), PartsGoneError),
+        (SchemaIs(table="gone", schema_version=1), TableNotFoundError),
+        (SchemaIs(table=world.kafka(), schema_version=1), WrongEngineError),
     ]
     for requirement, error in broken:
         outcome = transactions.commit(txn.id, updates, [requirement])
@@ -241,8 +235,6 @@ def test_requirements(world: World) -> None:
         assert isinstance(outcome.error, error)
     holding: list[Requirement] = [
         SchemaIs(table=world.t, schema_version=1),
-        TableExists(world.t),
-        PartsVisible(table=world.t, names=(part.name,)),
     ]
     assert isinstance(transactions.commit(txn.id, updates, holding), Committed)
 

@@ -101,7 +101,7 @@ def test_last_of_key(kind: TransformKind, of: DataType, value: Bound, last: int 
 def test_the_key_tells_whatever_the_parts_say() -> None:
     ttl = known(table(Transform(kind=TransformKind.TO_YYYYMM, column="d")))
     end = partition_end(ttl, [part(values=(202401,)), part(day(2024, 1, 2), values=(202401,))], settings=SETTINGS)
-    assert (end.last, end.is_by_key) == (day(2024, 1, 31), True)
+    assert (end.last, end.reason) == (day(2024, 1, 31), "by its key")
     # 31 January and 30 days: the beginning of 1 March.
     assert not judge_expiry("p", end, ttl, now_ms=ms(2024, 3, 1)).goes
     verdict = judge_expiry("p", end, ttl, now_ms=ms(2024, 3, 1) + 1)

@@ -9,13 +9,10 @@ from tilth.maintenance.policy.flush_scores import (
     DeltaSettings,
     DeltaStore,
     FlushSettings,
-    LogSegment,
     best_delta_store,
     flush_gain,
     major_gain,
     minor_gain,
-    removable_segments,
-    replay_bytes,
 )
 
 
@@ -95,26 +92,3 @@ def test_minor_and_major_with_the_defaults() -> None:
         return major_gain(update_files=updates, delta_bytes=ratio_10000, base_bytes=10_000, settings=settings)
 
     assert [major(999), major(1000), major(17_000), major(5000, updates=0)] == [0, 0.1, 1, 0]
-
-
-@pytest.mark.parametrize(("index", "expected"), [(-1, 0), (1, 45), (100, 45), (101, 25), (201, 10), (301, 0)])
-def test_replay_size(index: int, expected: int) -> None:
-    """POLICIES.md 6.7 row 6 (orig)"""
-    assert replay_bytes(index, [(100, 45), (200, 25), (300, 10)]) == expected
-
-
-@pytest.mark.parametrize(
-    ("durability", "least", "expected"),
-    [(10, 2, 0), (14, 2, 0), (15, 2, 1), (24, 2, 2), (25, 2, 3), (35, 2, 3), (35, 0, 4)],
-)
-def test_removable_segments(durability: int, least: int, expected: int) -> None:
-    """POLICIES.md 6.7 row 7 (orig): five segments of five, the last one open"""
-    segments = [LogSegment(max_index=index, is_open=index == 34) for index in (14, 19, 24, 29, 34)]
-    assert removable_segments(segments, for_durability=durability, segments_min=least) == expected
-
-
-def test_too_many_segments_beat_followers_and_durability_beats_both() -> None:
-    segments = [LogSegment(max_index=index) for index in (14, 19, 24, 29, 34)]
-    assert removable_segments(segments, for_durability=40, for_peers=15) == 1
-    assert removable_segments(segments, for_durability=40, for_peers=15, segments_max=3) == 2
-    assert removable_segments(segments, for_durability=15, for_peers=15, segments_max=0) == 1

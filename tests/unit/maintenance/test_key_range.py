@@ -178,6 +178,31 @@ def test_average_height(keys: str, expected: float) -> None:
     assert height(keys) == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.parametrize("length", [0, 7, 8, 9, 40])
+def test_keys_with_a_long_common_beginning_are_told_apart(length: int) -> None:
+    """Texts such as `https://example.org/..` differ behind the bytes that are compared as a number."""
+    beginning = "x" * length
+    parts = layout([(f"{beginning}{low}", f"{beginning}{high}") for low, high in ("AC", "BD", "CE")])
+    shares = key_shares([p.low for p in parts], [p.high for p in parts], [p.size for p in parts])
+    assert shares.average_height == pytest.approx(1.66667, abs=1e-3)
+    assert shares.low.tolist() == pytest.approx([0, 1 / 6, 1 / 2], abs=1e-3)
+    assert shares.high.tolist() == pytest.approx([1 / 2, 5 / 6, 1], abs=1e-3)
+    around = layout([(f"{beginning}{low}", f"{beginning}{high}") for low, high in ("Cc", "Ba", "Ab")])
+    count, gain = best(around, budget=9, gamma=0.0)
+    assert count == 3
+    assert gain == pytest.approx(1.914593, abs=1e-6)
+
+
+def test_parts_of_other_beginnings_lie_beside_them() -> None:
+    """Two that begin alike, and one around both, whose keys differ in the first byte."""
+    beginning = "x" * 12
+    parts = layout([(f"{beginning}A", f"{beginning}C"), (f"{beginning}B", f"{beginning}D"), ("a", "z")])
+    shares = key_shares([p.low for p in parts], [p.high for p in parts], [p.size for p in parts])
+    assert all(shares.low[place] < shares.high[place] for place in range(3))
+    assert shares.low[2] < shares.low[0] < shares.low[1] < shares.high[0] < shares.high[1] < shares.high[2]
+    assert shares.high[2] - shares.low[2] == pytest.approx(1.0)
+
+
 def test_gain_grows_with_the_budget_and_the_set_keeps_it() -> None:
     """orig: the property of 4.4, on one layout"""
     parts = [part(i, f"{i * 7 % 40:03}", f"{i * 7 % 40 + 3 + i % 9:03}", (1 + i * 5 % 30) * MIB) for i in range(1, 41)]

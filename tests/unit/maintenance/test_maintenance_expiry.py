@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.base.errors import ConflictError
+from tilth.base.errors import ConflictError, FencedError
 from tilth.catalog import ExpirePartition, InsertPart, PartsGoneError, UndropPartition
 from tilth.maintenance.ops.gc_expiry import ExpiryPhase
 from tilth.model.part import ColumnRange, Part
@@ -65,6 +65,17 @@ def by_month() -> ExpiryWorld:
 @pytest.fixture
 def by_parts() -> ExpiryWorld:
     return ExpiryWorld(Transform(kind=TransformKind.IDENTITY, column="other"))
+
+
+def test_a_server_that_has_lost_the_table_drops_no_partition(by_month: ExpiryWorld) -> None:
+    by_month.put("202512", 202512, -1)
+    by_month.manager.step()
+    by_month.clock.advance(60 * DAY)
+    by_month.manager._owner.fence(by_month.e)
+    by_month.catalog.leases.take(f"table/{by_month.e}", "s2", 1_000)
+    with pytest.raises(FencedError):
+        by_month.manager.gc_now(by_month.e)
+    assert by_month.here() == {"202512"}
 
 
 def test_by_the_key_when_its_last_day_is_over(by_month: ExpiryWorld) -> None:

@@ -42,7 +42,7 @@ def world(tmp_path: Path) -> SqlWorld:
     made.catalog.transactions.commit_or_raise(
         txn.id, [AdvanceOffsets(kafka_table=kafka, ranges=(moved,)), AddLedger(entry=entry), AddGap(gap=gap)]
     )
-    made.catalog.leases.acquire("table/x", "s1", 1_000)
+    made.catalog.leases.take("table/x", "s1", 1_000)
     made.catalog.readers.open(made.catalog.tables.get("default", "t").uuid, made.catalog.clock.now(), "s1", 1_000)
     return made
 

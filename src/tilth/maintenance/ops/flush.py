@@ -167,11 +167,6 @@ class FlushOp:
         return self._attempts.txns
 
     @property
-    def waiting_bytes(self) -> int:
-        """Of the segments that the last look saw, with their changes."""
-        return self._waiting.bytes
-
-    @property
     def due_ms(self) -> int:
         """When `stats` may say something new, if nothing is noticed before."""
         if self._attempts.has_unknown:

@@ -157,9 +157,7 @@ class TrashPhase:
         if not items:
             return []
         table = self._table
-        judged = {item.key: item.item.end_ts for item in items}
-        claimed = table.catalog.trash.claim(table.uuid, items, fence=table.owner.fence(table.uuid))
-        return [item for item in claimed if item.item.end_ts == judged[item.key]]
+        return table.catalog.trash.claim(table.uuid, items, fence=table.owner.fence(table.uuid))
 
     def _remove(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
         """Those whose file is gone now. One that cannot be removed stays in the trash and is told."""

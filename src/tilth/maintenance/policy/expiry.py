@@ -51,9 +51,7 @@ class PartitionEnd:
 
     #: The largest value of the TTL's column that a row can have; none: it is not known.
     last: int | None
-    #: True: the key tells, so that it holds for rows that come later too.
-    is_by_key: bool
-    #: How it is known, or why it is not.
+    #: How it is known, or why it is not. What the key tells holds for rows that come later too.
     reason: str
 
 
@@ -70,18 +68,18 @@ def ttl_of(definition: TableDef) -> TableTtl | None:
 def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> PartitionEnd:
     """By the partition's key where it bounds the column, else by the visible parts of the partition."""
     if not parts:
-        return PartitionEnd(last=None, is_by_key=False, reason="it has no visible part")
+        return PartitionEnd(last=None, reason="it has no visible part")
     by_key = last_of_key(table, parts[0].values)
     if by_key is not None:
-        return PartitionEnd(last=by_key, is_by_key=True, reason="by its key")
+        return PartitionEnd(last=by_key, reason="by its key")
     if not settings.partition_ttl_fallback:
         reason = "its key does not tell, and enable_partition_ttl_fallback is off"
-        return PartitionEnd(last=None, is_by_key=False, reason=reason)
+        return PartitionEnd(last=None, reason=reason)
     known = [last for last in (_last_of_part(table, part) for part in parts) if last is not None]
     if len(known) < len(parts):
         reason = f"{len(parts) - len(known)} of {len(parts)} parts do not tell the newest {table.column.name}"
-        return PartitionEnd(last=None, is_by_key=False, reason=reason)
-    return PartitionEnd(last=max(known), is_by_key=False, reason=f"by its {len(parts)} parts")
+        return PartitionEnd(last=None, reason=reason)
+    return PartitionEnd(last=max(known), reason=f"by its {len(parts)} parts")
 
 
 def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: int) -> Verdict:

@@ -1,13 +1,11 @@
-"""What a flush, a compaction of deltas and a look at the log are worth. Pure. POLICIES 6.1, 6.2, 6.3, 6.6.
+"""What a flush and a compaction of deltas are worth. Pure. POLICIES 6.1, 6.2, 6.3.
 
-Covers: the scores and what may be removed of a log. Does not cover: memory tables, deltas and logs themselves.
-Always holds: time is asked of the oldest change that is not flushed, never of the last flush; durability goes before
-any limit on the number of segments.
+Covers: the scores. Does not cover: memory tables and deltas themselves, what may go of segments (ops/log_gc.py).
+Always holds: time is asked of the oldest change that is not flushed, never of the last flush.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,12 +36,6 @@ class DeltaStore:
     bytes: int
     #: Log that would be replayed for them.
     replay_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSegment:
-    max_index: int
-    is_open: bool = False
 
 
 def flush_gain(ram_bytes: int, elapsed_ms: int, settings: FlushSettings) -> float:
@@ -80,37 +72,3 @@ def major_gain(*, update_files: int, delta_bytes: int, base_bytes: int, settings
         return 0.0
     ratio = delta_bytes / base_bytes
     return 0.0 if ratio < settings.major_ratio_min else min(1.0, ratio)
-
-
-def replay_bytes(index: int, replay: Sequence[tuple[int, int]]) -> int:
-    """Log that a restart reads from `index` on; -1: nothing is needed.
-
-    `replay`: of each closed segment its largest index and the bytes of it and all younger ones, oldest first.
-    """
-    if index < 0:
-        return 0
-    place = bisect_left(replay, index, key=lambda each: each[0])
-    return replay[place][1] if place < len(replay) else 0
-
-
-def removable_segments(
-    segments: Sequence[LogSegment],
-    *,
-    for_durability: int,
-    for_peers: int | None = None,
-    segments_min: int = 1,
-    segments_max: int = 80,
-) -> int:
-    """How many of the oldest segments may go. `for_peers`: the index that every follower has; none: no follower.
-
-    Segments come oldest first.
-    """
-    count = 0
-    for segment in segments:
-        remaining = len(segments) - count
-        if remaining <= segments_min or segment.is_open or segment.max_index >= for_durability:
-            break
-        if for_peers is not None and segment.max_index >= for_peers and remaining <= segments_max:
-            break
-        count += 1
-    return count

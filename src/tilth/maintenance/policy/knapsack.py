@@ -2,8 +2,11 @@
 
 Covers: the sweep over all stretches of keys with lower and upper bounds, the exact filling where the bounds are far
 apart, the set behind the best. Does not cover: what parts are worth (key_range.py).
-Always holds: the set found is within the budget; its gain is at least the best one divided by the approximation ratio
-as long as the bounds on work below are not reached, and never below what the sweep alone found.
+Always holds: the set found is within the budget and gains more than is asked for, and no less than what the sweep alone
+has found. Up to EXACT_ITEMS_MAX items no other set gains more than `ratio` times as much (where none is found: as is
+asked for), unless the work is cut short: the sweep has found half of the gain that is asked for at most, then no set is
+chosen at all; the exact fillings have looked at FILLING_ITEMS_MAX items; one would have more than FILLING_CELLS_MAX
+cells. Of more items BORDER_TOLERANCE of the gain may be lost besides.
 
 How: of all items whose stretch lies between a left and a right border the densest are taken, as many as the budget
 holds; the last one, in part, gives the upper bound. The sweep adds items by their right end and keeps, for all left
@@ -21,8 +24,9 @@ from numpy.typing import NDArray
 
 #: What a stretch costs beyond its width where it is worth more than its width, so that equal gains prefer fewer bytes.
 SUPPORT_ADJUST = 1.003
-#: Up to so many items each left border counts; beyond it, borders that lie close together count as one.
-EXACT_ITEMS_MAX = 1000
+#: Up to so many items each left border counts, which takes 0.05 to 0.2 s; beyond it, borders that lie close together
+#: count as one.
+EXACT_ITEMS_MAX = 1024
 #: How much of the gain that may cost.
 BORDER_TOLERANCE = 0.02
 #: Of the width of all keys; a step of nothing would keep every border.

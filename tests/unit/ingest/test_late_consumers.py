@@ -1,0 +1,172 @@
+"""Consumers that were replaced and do not know it yet: what they still say changes nothing, each call alone.
+
+Two things guard a round: the server knows which identity it handed out last, and the catalog knows the epoch of the
+lease. Each is tested without the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.unit.ingest.test_consume_control import PLACE, Server
+from tilth.base.errors import FencedError
+from tilth.ingest.calls import BeginRound, Heard, LookAtTables, RoundDone, SchemaVersion
+from tilth.ingest.definitions import Definitions
+from tilth.ingest.reach import HeardEnd, Offset, PartitionEnd
+from tilth.ingest.rounds import RoundFacts, Scope, WrittenTo
+from tilth.ingest.settings import read_config
+from tilth.model.lease import Fence
+from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset
+from tilth.model.txn import Txn, TxnState
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def replaced(server: Server) -> Fence:
+    """Sends another consumer in the place of the first one; returns its identity."""
+    seen = Definitions(kafka=server.kafka, config=read_config(server.kafka), views=(), dead_letters=None)
+    start = StoredOffset(server.offset)
+    server.consumers.dispatch(0, seen, {PLACE: start}, root="/nowhere", when_ended=lambda ended: None)
+    return Fence(server.fence.name, server.fence.epoch + 1)
+
+
+def begin(server: Server, fence: Fence) -> int:
+    """A round of one message; returns its transaction."""
+    call = BeginRound(
+        kafka_table=server.kafka.uuid,
+        consumer=0,
+        fence=fence,
+        tasks=1,
+        tables=(server.world.t,),
+        ranges=(OffsetRange(topic="topic", partition=0, start=0, end=1),),
+    )
+    return server.consumers.begin(call).txn
+
+
+def done(server: Server, fence: Fence, txn: int) -> RoundDone:
+    """What commits it, with one part."""
+    read = LedgerRange(topic="topic", partition=0, start=0, end=1, messages=1, rows=10, dead=0)
+    written = WrittenTo(table=server.world.t, part=server.world.written("a"))
+    return RoundDone(
+        kafka_table=server.kafka.uuid,
+        consumer=0,
+        fence=fence,
+        txn=txn,
+        facts=RoundFacts(ranges=(read,), parts=(written,)),
+        schemas=(SchemaVersion(table=server.world.t, version=1),),
+        seconds=0.1,
+    )
+
+
+def state_of(server: Server, txn: int) -> TxnState | None:
+    return server.world.catalog.transactions.resolve(txn)
+
+
+# --- this server has replaced it ---
+
+
+def test_a_late_begin_leaves_the_round_of_its_successor_alone(server: Server) -> None:
+    fence = replaced(server)
+    txn = begin(server, fence)
+    with pytest.raises(FencedError) as caught:
+        begin(server, server.fence)
+    assert (caught.value.facts["epoch"], caught.value.facts["now_epoch"]) == ("1", "2")
+    assert state_of(server, txn) is TxnState.RUNNING
+    server.consumers.commit(done(server, fence, txn))
+    assert server.stored() == 1
+
+
+def test_a_late_commit_is_refused_before_anybody_hears_of_it(server: Server) -> None:
+    txn = begin(server, server.fence)
+    late = done(server, server.fence, txn)
+    now = begin(server, replaced(server))
+    with pytest.raises(FencedError) as caught:
+        server.consumers.commit(late)
+    assert (caught.value.facts["epoch"], caught.value.facts["now_epoch"]) == ("1", "2")
+    # The task that runs is not the one that wanted to commit.
+    assert server.dispatcher.committed == []
+    assert (server.stored(), server.world.names(), server.consumers.running_txns()) == (0, [], {now})
+
+
+@pytest.mark.parametrize("call", ["look", "heard"])
+def test_late_questions_and_news_are_refused_too(server: Server, call: str) -> None:
+    txn = begin(server, server.fence)
+    replaced(server)
+    kafka = server.kafka.uuid
+    reach = HeardEnd(position=PLACE, end=PartitionEnd(stable=Offset(9), high=Offset(9)))
+    scope = Scope(table=server.world.t, partitions=None)
+    calls: dict[str, Callable[[], object]] = {
+        "look": lambda: server.consumers.look(
+            LookAtTables(kafka_table=kafka, consumer=0, fence=server.fence, txn=txn, scopes=(scope,))
+        ),
+        "heard": lambda: server.consumers.heard(
+            Heard(kafka_table=kafka, consumer=0, fence=server.fence, ends=(reach,))
+        ),
+    }
+    with pytest.raises(FencedError):
+        calls[call]()
+
+
+def test_the_round_of_a_replaced_consumer_is_settled_at_once(server: Server) -> None:
+    txn = begin(server, server.fence)
+    replaced(server)
+    [left] = server.world.catalog.transactions.unfinished()
+    assert (left.id, left.state, left.reason) == (txn, TxnState.ABORTED, "its consumer was replaced")
+    assert server.consumers.running_txns() == set()
+
+
+def test_a_round_that_is_begun_again_settles_the_one_before(server: Server) -> None:
+    first = begin(server, server.fence)
+    second = begin(server, server.fence)
+    assert (state_of(server, first), state_of(server, second)) == (TxnState.ABORTED, TxnState.RUNNING)
+
+
+def test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction is there, and nobody knows it yet."""
+    transactions = server.world.catalog.transactions
+    made = transactions.begin
+
+    def raced(*args: object, **kwargs: object) -> Txn:
+        txn = made(*args, **kwargs)  # type: ignore[arg-type]  # as it was called
+        monkeypatch.setattr(transactions, "begin", made)
+        replaced(server)
+        return txn
+
+    monkeypatch.setattr(transactions, "begin", raced)
+    with pytest.raises(FencedError):
+        begin(server, server.fence)
+    [left] = transactions.unfinished()
+    assert left.state is TxnState.ABORTED
+    assert server.consumers.running_txns() == set()
+
+
+# --- another server has replaced it, and this one does not know ---
+
+
+def taken_over(server: Server) -> None:
+    server.world.catalog.leases.take(server.fence.name, "s2", 10_000)
+
+
+def test_no_round_begins_under_an_epoch_that_is_over(server: Server) -> None:
+    taken_over(server)
+    with pytest.raises(FencedError):
+        begin(server, server.fence)
+    assert server.world.catalog.transactions.unfinished() == []
+
+
+def test_no_round_commits_under_an_epoch_that_is_over(server: Server) -> None:
+    txn = begin(server, server.fence)
+    taken_over(server)
+    with pytest.raises(FencedError) as caught:
+        server.consumers.commit(done(server, server.fence, txn))
+    assert caught.value.facts["now_holder"] == "s2"
+    assert (server.stored(), server.world.names()) == (0, [])

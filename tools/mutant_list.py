@@ -1,0 +1,470 @@
+"""The mutants of the project: patches of its source, each of which breaks a promise, with the tests that fail then.
+
+Covers: the patches. Does not cover: running them (mutants.py). A tidy test checks that each still fits its file exactly
+once: who changes such a line writes the patch anew, and sees to it that its tests still fail with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A patch of one file that breaks a promise."""
+
+    name: str
+    #: What is wrong with the patch applied.
+    breaks: str
+    path: str
+    #: Is there exactly once.
+    old: str
+    new: str
+    #: Ids of tests, as pytest takes them: each fails with the patch, for one of its parameters at least.
+    tests: tuple[str, ...]
+
+
+def mutated(text: str, mutant: Mutant) -> str:
+    """The file's text with the patch; raises ValueError where it does not fit exactly once."""
+    count = text.count(mutant.old)
+    if count != 1:
+        raise ValueError(f"{mutant.name}: {mutant.path} has {count} places instead of 1 for:\n{mutant.old}")
+    return text.replace(mutant.old, mutant.new)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="claim-over-an-undrop",
+        breaks="a claim writes an item back that an UNDROP has taken out of the trash",
+        path="src/tilth/catalog/trash.py",
+        old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
+        new="                    puts[each.key]",
+        tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
+    ),
+    Mutant(
+        name="claim-of-another-drop",
+        breaks="what was brought back and dropped anew is claimed as if it had been judged",
+        path="src/tilth/catalog/trash.py",
+        old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_undrop.py::test_a_claim_is_for_the_drop_that_was_judged",
+            "tests/unit/maintenance/test_gc_promises.py::test_what_comes_back_before_its_file_is_claimed_keeps_it",
+        ),
+    ),
+    Mutant(
+        name="trash-without-claim",
+        breaks="files of the trash go without being claimed",
+        path="src/tilth/maintenance/ops/gc_trash.py",
+        old="self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))",
+        new="self._remove([item for item in items if self._goes(item, snapshots, done, now_ms)])",
+        tests=(
+            "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
+        ),
+    ),
+    Mutant(
+        name="segments-without-claim",
+        breaks="files of flushed segments go without being claimed",
+        path="src/tilth/maintenance/ops/gc_trash.py",
+        old="self._remove(self._claimed(going))",
+        new="self._remove(going)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
+    ),
+    Mutant(
+        name="orphans-in-the-trash",
+        breaks="changes of a part in the trash are taken for orphans",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        unknown = _without_parts(unknown, self._trashed())\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_in_the_trash_stay_with_it",
+            "tests/simulation/test_sequences.py::test_what_was_dropped_comes_back_from_the_trash_with_its_changes",
+        ),
+    ),
+    Mutant(
+        name="orphans-that-come-back",
+        breaks="changes of a part that an UNDROP brings back meanwhile are taken for orphans",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        unknown = _without_parts(unknown, self._files(partition))\n        return",
+        new="        return",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_that_comes_back_meanwhile_stay_with_it",
+        ),
+    ),
+    Mutant(
+        name="versions-of-parts",
+        breaks="versions stay whose parts go",
+        path="src/tilth/maintenance/ops/gc_move.py",
+        old="        table.forget_versions([end_ts for _, end_ts in moves])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="versions-of-segments",
+        breaks="versions stay whose segments go",
+        path="src/tilth/maintenance/ops/log_gc.py",
+        old="        table.forget_versions([end_ts for _, end_ts in going])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="versions-of-deltas",
+        breaks="versions stay whose changes go",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        table.forget_versions([delta.end_ts for delta in going])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="versions-up-to-the-first",
+        breaks="versions are forgotten up to the first of the files only",
+        path="src/tilth/maintenance/ops/gc_round.py",
+        old="self.catalog.history.trim(self.uuid, max(ends))",
+        new="self.catalog.history.trim(self.uuid, min(ends))",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="moves-without-a-fence",
+        breaks="a server that has lost the table moves its parts to the trash",
+        path="src/tilth/maintenance/ops/gc_move.py",
+        old="                fence=table.owner.fence(table.uuid),\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutant(
+        name="segments-without-a-fence",
+        breaks="a server that has lost the table moves its segments to the trash",
+        path="src/tilth/maintenance/ops/log_gc.py",
+        old="moves, fence=fence, now_ms=now_ms",
+        new="moves, now_ms=now_ms",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutant(
+        name="claims-without-a-fence",
+        breaks="a server that has lost the table removes files of its trash",
+        path="src/tilth/maintenance/ops/gc_trash.py",
+        old="items, fence=table.owner.fence(table.uuid))",
+        new="items)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
+    ),
+    Mutant(
+        name="deltas-without-a-look",
+        breaks="a server that has lost the table removes files of its deltas",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="        table.catalog.leases.check(fence)\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutant(
+        name="deltas-without-a-fence",
+        breaks="a server that loses the table forgets its deltas",
+        path="src/tilth/maintenance/ops/history_gc.py",
+        old="gone, fence=fence)",
+        new="gone)",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_loses_the_table_while_files_go_forgets_no_record",
+        ),
+    ),
+    Mutant(
+        name="expiry-without-a-fence",
+        breaks="a server that has lost the table drops its expired partitions",
+        path="src/tilth/maintenance/ops/gc_expiry.py",
+        old=", fences=(table.owner.fence(table.uuid),))",
+        new=")",
+        tests=(
+            "tests/unit/maintenance/test_maintenance_expiry.py::"
+            "test_a_server_that_has_lost_the_table_drops_no_partition",
+        ),
+    ),
+    Mutant(
+        name="empty-parts-without-a-fence",
+        breaks="a server that has lost the table hides its parts without rows",
+        path="src/tilth/maintenance/ops/deleted_part_gc.py",
+        old=", fences=(table.owner.fence(table.uuid),))",
+        new=")",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",),
+    ),
+    Mutant(
+        name="expired-leases-hold-files",
+        breaks="a reader that died holds its files for ever",
+        path="src/tilth/maintenance/ops/gc_round.py",
+        old=" and lease.expires_ms > now_ms",
+        new="",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+    ),
+    Mutant(
+        name="expired-leases-hold-collecting",
+        breaks="a reader that died holds up collecting for two hours",
+        path="src/tilth/catalog/readers.py",
+        old=" for each in leases if not _is_over(each, now_ms)), default=None)",
+        new=" for each in leases), default=None)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+    ),
+    Mutant(
+        name="lease-written-over",
+        breaks="a lease that was taken over meanwhile is renewed, released, or taken under the same epoch",
+        path="src/tilth/catalog/leases.py",
+        old="preconditions=[unchanged(key, found)], ",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_who_renews_too_late_does_not_get_it_back",
+            "tests/unit/catalog/test_catalog_leases.py::test_who_releases_too_late_does_not_take_it_from_the_other",
+            "tests/unit/catalog/test_catalog_leases.py::test_two_who_take_it_at_once_get_two_epochs",
+        ),
+    ),
+    Mutant(
+        name="begin-under-a-lost-lease",
+        breaks="a transaction begins under a lease that is lost meanwhile",
+        path="src/tilth/catalog/transactions.py",
+        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="commit-under-a-lost-lease",
+        breaks="a transaction commits under a lease that is lost meanwhile",
+        path="src/tilth/catalog/load.py",
+        old="        batch.preconditions.append(unchanged(key, found))\n        leases[fence.name]",
+        new="        leases[fence.name]",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="collect-under-a-lost-lease",
+        breaks="entries move, and records of deltas go, under a lease that is lost meanwhile",
+        path="src/tilth/catalog/parts.py",
+        old="    return [unchanged(lease_key, view.get(lease_key))]\n",
+        new="    return []\n",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="claim-under-a-lost-lease",
+        breaks="trash is claimed under a lease that is lost meanwhile",
+        path="src/tilth/catalog/trash.py",
+        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="late-begin",
+        breaks="a consumer that was replaced begins, and its successor's round ends",
+        path="src/tilth/ingest/consumers.py",
+        old="self._check_columns(self._current(call.consumer, call.fence))",
+        new="self._check_columns(self._of(call.consumer))",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_begin_leaves_the_round_of_its_successor_alone",),
+    ),
+    Mutant(
+        name="late-commit",
+        breaks="a consumer that was replaced is let through to the catalog",
+        path="src/tilth/ingest/consumers.py",
+        old="        known = self._current(call.consumer, call.fence)\n        requirements",
+        new="        known = self._of(call.consumer)\n        requirements",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",),
+    ),
+    Mutant(
+        name="late-look",
+        breaks="a consumer that was replaced looks for rows",
+        path="src/tilth/ingest/consumers.py",
+        old="        self._current(call.consumer, call.fence)\n        snapshots",
+        new="        snapshots",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
+    ),
+    Mutant(
+        name="late-news",
+        breaks="a consumer that was replaced says how far topics reach",
+        path="src/tilth/ingest/consumers.py",
+        old="        known = self._current(call.consumer, call.fence)\n        with self._lock:\n            ends",
+        new="        known = self._of(call.consumer)\n        with self._lock:\n            ends",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
+    ),
+    Mutant(
+        name="rounds-without-a-fence",
+        breaks="rounds begin and commit without their consumer's epoch",
+        path="src/tilth/ingest/consumers.py",
+        old="            fences=[call.fence],\n",
+        new="",
+        tests=(
+            "tests/unit/ingest/test_late_consumers.py::test_no_round_begins_under_an_epoch_that_is_over",
+            "tests/unit/ingest/test_late_consumers.py::test_no_round_commits_under_an_epoch_that_is_over",
+        ),
+    ),
+    Mutant(
+        name="round-of-a-replaced-consumer",
+        breaks="the round of a replaced consumer stays open",
+        path="src/tilth/ingest/consumers.py",
+        old='        self.settle(index, "its consumer was replaced")\n',
+        new="",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_the_round_of_a_replaced_consumer_is_settled_at_once",),
+    ),
+    Mutant(
+        name="round-begun-again",
+        breaks="a round that is begun again leaves the one before open",
+        path="src/tilth/ingest/consumers.py",
+        old='        self.settle(call.consumer, "its round is done again in another way")\n',
+        new="",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_a_round_that_is_begun_again_settles_the_one_before",),
+    ),
+    Mutant(
+        name="round-begun-while-replaced",
+        breaks="a round stays open whose consumer is replaced while it begins",
+        path="src/tilth/ingest/consumers.py",
+        old='            self._catalog.transactions.abort(txn.id, "its consumer was replaced")\n',
+        new="",
+        tests=(
+            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
+        ),
+    ),
+    Mutant(
+        name="round-of-nobody",
+        breaks="a round that a replaced consumer began counts as its successor's",
+        path="src/tilth/ingest/consumers.py",
+        old="            is_current = known.fence == call.fence\n",
+        new="            is_current = True\n",
+        tests=(
+            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
+        ),
+    ),
+    Mutant(
+        name="log-without-sync",
+        breaks="a commit does not wait for RocksDB's log",
+        path="src/tilth/catalog/kv/rocksdb.py",
+        old="self._sync.sync = True",
+        new="self._sync.sync = False",
+        tests=("tests/integration/catalog/test_rocksdb_kv.py::test_each_commit_waits_for_the_disk",),
+    ),
+    Mutant(
+        name="files-without-fsync",
+        breaks="a file is committed that is not on the disk",
+        path="src/tilth/storage/files.py",
+        old="            os.fsync(self._file.fileno())\n",
+        new="            pass\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="folders-without-fsync",
+        breaks="a file is committed whose name is not on the disk",
+        path="src/tilth/storage/files.py",
+        old="        os.fsync(handle)\n",
+        new="        pass\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-parts",
+        breaks="the names of written parts are not waited for",
+        path="src/tilth/storage/parts.py",
+        old="        start = end\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
+        new="        start = end\n",
+        tests=(
+            "tests/integration/test_durable_commits.py::test_rows_that_are_sorted_at_once_come_after_their_files_too",
+        ),
+    ),
+    Mutant(
+        name="names-of-merged-parts",
+        breaks="the name of a part that is written by a merge or a flush is not waited for",
+        path="src/tilth/storage/parts.py",
+        old="        if sync_names and self._layout.fsync:\n",
+        new="        if sync_names and not self._layout.fsync:\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-segments",
+        breaks="the names of row segments are not waited for",
+        path="src/tilth/storage/segments.py",
+        old="    if layout.fsync:\n        sync_folder(layout.folder)\n",
+        new="",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-changes",
+        breaks="the name of a change segment is not waited for",
+        path="src/tilth/storage/deltas.py",
+        old="    if layout.fsync:\n        sync_folder(layout.folder)\n    return WrittenDelta(kind=DeltaKind.CHANGES",
+        new="    return WrittenDelta(kind=DeltaKind.CHANGES",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-deletes",
+        breaks="the name of a deletion vector is not waited for",
+        path="src/tilth/storage/deltas.py",
+        old="    written = sink.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
+        new="    written = sink.finish(fsync=layout.fsync)\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-updates",
+        breaks="the name of a patch is not waited for",
+        path="src/tilth/storage/deltas.py",
+        old="    written = file.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
+        new="    written = file.finish(fsync=layout.fsync)\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="name-of-the-data-folder",
+        breaks="the name of a table's data folder is not waited for",
+        path="src/tilth/storage/files.py",
+        old="        sync_folder(above)\n",
+        new="",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="name-of-the-table-folder",
+        breaks="the name of a table's folder is not waited for",
+        path="src/tilth/storage/files.py",
+        old="        sync_folder(os.path.dirname(above))\n",
+        new="",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="folder-of-somebody-else",
+        breaks="a folder that somebody else has made a moment ago is taken to be on the disk",
+        path="src/tilth/storage/files.py",
+        old="    if is_there and (not fsync or folder in _synced):\n",
+        new="    if is_there:\n",
+        tests=("tests/integration/test_durable_commits.py::test_a_folder_that_somebody_else_made_is_waited_for_once",),
+    ),
+    Mutant(
+        name="folder-of-a-node",
+        breaks="the folders of a new node are not waited for",
+        path="src/tilth/node.py",
+        old="                sync_folder(str(each))\n",
+        new="                pass\n",
+        tests=("tests/integration/test_durable_commits.py::test_a_node_waits_for_the_names_of_its_folders",),
+    ),
+    Mutant(
+        name="keys-by-their-beginning",
+        breaks="keys that begin alike are compared by their first eight bytes",
+        path="src/tilth/maintenance/policy/key_shares.py",
+        old="by_prefix.setdefault(_common(lows[part], highs[part]), [])",
+        new="by_prefix.setdefault(0, [])",
+        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
+    ),
+    Mutant(
+        name="digits-by-their-beginning",
+        breaks="what follows the common beginning of keys is not looked at",
+        path="src/tilth/maintenance/policy/key_shares.py",
+        old="key[prefix : prefix + DIGITS]",
+        new="key[:DIGITS]",
+        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
+    ),
+)
