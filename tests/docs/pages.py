@@ -63,12 +63,15 @@ def project_files() -> dict[str, list[Path]]:
 
 
 def find_file(name: str) -> Path | None:
-    """Return the file: a path below the project or below the package, or a name that only one file has."""
+    """Return the file: a path below the project, the package or the documents, or a name alone.
+
+    A name alone must be of one page; several rooms have modules of one name.
+    """
     for folder in (ROOT, PACKAGE, ROOT / "docs"):
         if (folder / name).is_file():
             return folder / name
     known = project_files().get(name, []) if "/" not in name else []
-    return known[0] if len(known) == 1 else None
+    return known[0] if len(known) == 1 or (known and name.endswith(".py")) else None
 
 
 @cache

@@ -105,7 +105,7 @@ def test_off_and_zero() -> None:
 
 
 def test_all_ranges_of_a_round_share_the_reduction() -> None:
-    """[T]: the best range uses it up too."""
+    """The best range uses it up too: docs/policies/size-tiered.md#why-so."""
     for expected in (100, 150, 240, 295):
         members = parts(300, rows=1)
         selection = _select(members, replace(SETTINGS, expected_parts=expected, rows_max=0))

@@ -1,4 +1,5 @@
-"""What a flush, a compaction of deltas and a look at the log are worth. Pure. POLICIES 6.1, 6.2, 6.3, 6.6.
+"""What a flush, a compaction of deltas and a look at the log are worth. Pure. docs/policies/flush.md,
+docs/policies/delta-compaction.md.
 
 Covers: the scores and what may be removed of a log. Does not cover: memory tables, deltas and logs themselves.
 Always holds: time is asked of the oldest change that is not flushed, never of the last flush; durability goes before
