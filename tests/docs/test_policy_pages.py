@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -15,6 +17,10 @@ NAMES = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "README"
 SECTIONS = ["What is decided", "Inputs", "Formula", "Reasons", "Settings", "Why so", "Oracle", "In the code"]
 #: Of a table of settings: name and default. The reference is made from the code, which another test checks.
 SETTING_ROW = re.compile(r"^\| `([\w.-]+)` \| ([^|]*?) \|", re.MULTILINE)
+
+#: Of a table of constants: name, file, value.
+CONSTANT_ROW = re.compile(r"^\| (\w+) of `([\w/]+\.py)` \| ([^|]+?) \|", re.MULTILINE)
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def page(name: str) -> Path:
@@ -40,7 +46,7 @@ def test_a_page_has_all_sections(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_reason_stands_in_the_code(name: str) -> None:
     reasons = re.findall(r"^- `(.+)`$", section(name, "Reasons"), re.MULTILINE)
-    assert reasons or name == "delta-compaction"
+    assert reasons
     code = texts_of_the_code()
     missing = [reason for reason in reasons if reason.replace("{..}", "{}") not in code]
     assert missing == []
@@ -51,12 +57,25 @@ def test_every_setting_has_the_default_of_the_code(name: str) -> None:
     known: dict[str, set[str]] = {}
     for setting, default in SETTING_ROW.findall((ROOT / "docs" / "reference" / "settings.md").read_text()):
         known.setdefault(setting, set()).add(default)
-    rows = SETTING_ROW.findall(section(name, "Settings"))
+    settings, _, constants = section(name, "Settings").partition("### Constants")
+    rows = SETTING_ROW.findall(settings)
+    assert len(rows) == _table_rows(settings)
+    assert len(CONSTANT_ROW.findall(constants)) == _table_rows(constants)
     assert [setting for setting, _ in rows if setting not in known] == []
     wrong = [
         (setting, told, known[setting])
         for setting, told in rows
         if not any(_is_default(told, default) for default in known[setting])
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_constant_has_the_value_of_the_code(name: str) -> None:
+    wrong = [
+        (constant, told)
+        for constant, file, told in CONSTANT_ROW.findall(section(name, "Settings"))
+        if getattr(_module(file), constant) != _value(told)
     ]
     assert wrong == []
 
@@ -92,6 +111,20 @@ def test_every_page_says_where_the_code_is_and_who_tests_it(name: str) -> None:
 def test_prose_is_not_cut_by_its_code() -> None:
     """A block of code that is not closed would hide the rest of its page from these tests."""
     assert [name for name in NAMES if "## In the code" not in prose_of(page(name))] == []
+
+
+def _table_rows(text: str) -> int:
+    """How many rows a table has without its header and the line below it; 0 without a table."""
+    return max(0, len(re.findall(r"^\|", text, re.MULTILINE)) - 2)
+
+
+def _module(file: str) -> ModuleType:
+    return importlib.import_module("tilth." + file.removesuffix(".py").replace("/", "."))
+
+
+def _value(told: str) -> float:
+    number, _, unit = told.partition(" ")
+    return float(number) * (UNITS[unit] if unit else 1)
 
 
 def _is_default(told: str, default: str) -> bool:
