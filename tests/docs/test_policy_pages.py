@@ -63,9 +63,9 @@ def test_every_setting_has_the_default_of_the_code(name: str) -> None:
     assert len(CONSTANT_ROW.findall(constants)) == _table_rows(constants)
     assert [setting for setting, _ in rows if setting not in known] == []
     wrong = [
-        (setting, told, known[setting])
-        for setting, told in rows
-        if not any(_is_default(told, default) for default in known[setting])
+        (setting, shown, known[setting])
+        for setting, shown in rows
+        if not any(_is_default(shown, default) for default in known[setting])
     ]
     assert wrong == []
 
@@ -73,9 +73,9 @@ def test_every_setting_has_the_default_of_the_code(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_constant_has_the_value_of_the_code(name: str) -> None:
     wrong = [
-        (constant, told)
-        for constant, file, told in CONSTANT_ROW.findall(section(name, "Settings"))
-        if getattr(_module(file), constant) != _value(told)
+        (constant, shown)
+        for constant, file, shown in CONSTANT_ROW.findall(section(name, "Settings"))
+        if getattr(_module(file), constant) != _value(shown)
     ]
     assert wrong == []
 
@@ -122,15 +122,15 @@ def _module(file: str) -> ModuleType:
     return importlib.import_module("tilth." + file.removesuffix(".py").replace("/", "."))
 
 
-def _value(told: str) -> float:
-    number, _, unit = told.partition(" ")
+def _value(shown: str) -> float:
+    number, _, unit = shown.partition(" ")
     return float(number) * (UNITS[unit] if unit else 1)
 
 
-def _is_default(told: str, default: str) -> bool:
+def _is_default(shown: str, default: str) -> bool:
     """Whether a cell says the default, without its unit."""
     plain = default.strip("`")
-    return told == plain or plain.startswith(f"{told} ")
+    return shown == plain or plain.startswith(f"{shown} ")
 
 
 def _oracles_read() -> set[tuple[str, str]]:

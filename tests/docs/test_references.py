@@ -26,11 +26,11 @@ PAGES = [
 ]
 
 
-def told(path: Path) -> str:
+def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", markdown_files(), ids=told)
+@pytest.mark.parametrize("page", markdown_files(), ids=relative)
 def test_every_link_leads_somewhere(page: Path) -> None:
     faults = [fault_of_link(page, target) for target in LINK.findall(prose_of(page))]
     assert [fault for fault in faults if fault] == []
@@ -65,7 +65,7 @@ def test_no_text_cites_a_document_that_is_not_here() -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=told)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     faults = []
     for name, inner in named_files(page):
