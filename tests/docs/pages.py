@@ -12,6 +12,8 @@ from tests.tidy.sources import PACKAGE, ROOT, python_files, text_files, tree_of
 
 #: In backticks or a link: a file of the project, perhaps with a test or a name behind it.
 NAMED_FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|sql|java|sh))(?:::(\w+))?`")
+#: In backticks: a folder of the project.
+NAMED_FOLDER = re.compile(r"`((?:[\w-]+/){2,})`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} (.+?)\s*$", re.MULTILINE)
@@ -49,6 +51,12 @@ def fault_of_link(page: Path, target: str) -> str:
 def named_files(path: Path) -> Iterator[tuple[str, str]]:
     """Yield files that the page names in backticks, each with the test or name behind `::`, or nothing."""
     yield from NAMED_FILE.findall(prose_of(path))
+
+
+def missing_folders(path: Path) -> list[str]:
+    """Return the folders that the page names in backticks and that are neither below the project nor the package."""
+    named = NAMED_FOLDER.findall(prose_of(path))
+    return [name for name in named if not any((folder / name).is_dir() for folder in (ROOT, PACKAGE, ROOT / "docs"))]
 
 
 @cache

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import LINK, anchors_of, fault_of_link, find_file, markdown_files, named_files, names_in, prose_of
+from tests.docs.pages import (
+    LINK,
+    anchors_of,
+    fault_of_link,
+    find_file,
+    markdown_files,
+    missing_folders,
+    named_files,
+    names_in,
+    prose_of,
+)
 from tests.tidy.sources import PACKAGE, ROOT, place, text_files
 
 #: A page in the code or in a page's text, perhaps with a heading.
@@ -67,7 +77,7 @@ def test_no_text_cites_a_document_that_is_not_here() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_file_that_a_page_names_is_there(page: Path) -> None:
-    faults = []
+    faults = missing_folders(page)
     for name, inner in named_files(page):
         found = find_file(name)
         if found is None:
