@@ -123,7 +123,7 @@ def histories(draw: st.DrawFn) -> list[Entry]:
 
 
 def naive_visible(entries: list[Entry], at: int) -> list[Part]:
-    """DESIGN.md 4.2, word by word; a rewritten part hides its source as a mark does."""
+    """docs/policies/visibility.md#visible-parts, word by word; a rewritten part hides its source as a mark does."""
     known = [entry for entry in entries if entry.commit_ts <= at]
     hiding = [e for e in known if isinstance(e, Mark) or (isinstance(e, Part) and e.is_rewritten)]
     marks = {(e.name.partition, e.name.blocks, e.name.level - 1) for e in hiding}

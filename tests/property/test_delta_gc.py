@@ -1,5 +1,5 @@
 """Random lives of a table with segments, parts and deltas: whatever is compacted and collected, every read that is
-promised finds its rows and its files. POLICIES.md 7.4."""
+promised finds its rows and its files. docs/policies/history.md."""
 
 from __future__ import annotations
 

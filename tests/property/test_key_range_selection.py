@@ -1,5 +1,5 @@
-"""Properties of POLICIES 4.4: the set found is within the budget and as good as promised by brute force, more budget
-gains more, and doing what the policy says again and again comes to an end.
+"""Properties of docs/policies/key-range.md: the set found is within the budget and as good as promised by brute force,
+more budget gains more, and doing what the policy says again and again comes to an end.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ LAYOUT = st.lists(FACTS, min_size=1, max_size=40)
 
 
 def brute_score(run: Sequence[CandidatePart], begin: int, end: int, limits: Limits) -> float:
-    """Section 3.3 of POLICIES, word by word."""
+    """docs/policies/size-tiered.md#score, word by word."""
     parts = run[begin:end]
     n, total, largest = len(parts), sum(part.size for part in parts), max(part.size for part in parts)
     if limits.bytes_max is not None and total > limits.bytes_max:

@@ -1,8 +1,8 @@
 """Rows are inserted, upserted, changed and deleted while maintenance does all it can: now and the past stay right.
 
-Real files, a real catalog, the real ops; no Spark (tests/sequence_world.py). The four fixed sequences are those that
-POLICIES.md 13 takes from Kudu. The random ones follow from seeds, which are printed; TILTH_SEQUENCE_SEED sets the one
-that is otherwise new in each run, TILTH_SEQUENCES how many there are. A failure tells the seed and the shortest
+Real files, a real catalog, the real ops; no Spark (tests/sequence_world.py). The four fixed sequences come from
+Kudu's tests (tests/README.md#sequences). The random ones follow from seeds, which are printed; TILTH_SEQUENCE_SEED sets
+the one that is otherwise new in each run, TILTH_SEQUENCES how many there are. A failure tells the seed and the shortest
 beginning of the sequence that fails.
 """
 
@@ -28,7 +28,7 @@ from tilth.maintenance.op import OpKind
 
 pytestmark = pytest.mark.simulation
 
-#: Of POLICIES.md 13; after each `.` whether key 0 is there.
+#: Of Kudu's tests; after each `.` whether key 0 is there.
 FIXED = {
     "I0 . ft D0 I0 . ft ct": (True, True),
     "I0 D0 . ft I0 D0 I0 . ft ct D0 . ct": (False, True, False),
@@ -144,7 +144,7 @@ def act(world: SequenceWorld, token: str) -> None:
                         break
 
 
-# --- what is left of the past: the oracle of POLICIES.md 7.5 ---
+# --- what is left of the past: the oracle of docs/policies/history.md ---
 
 
 @pytest.mark.parametrize("op", ["mi", "ma", "ct"])

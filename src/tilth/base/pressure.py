@@ -1,4 +1,4 @@
-"""Memory against its limits: how likely a write is refused, and the refusal (POLICIES.md 12.1).
+"""Memory against its limits: how likely a write is refused, and the refusal (docs/policies/throttling.md#memory).
 
 Covers: the formula, the gate that writers ask, a budget of bytes that requests share. Does not cover: measuring memory
 (maintenance/memory.py), freeing it. Always holds: below the soft limit nothing is refused, above the hard one
@@ -44,7 +44,7 @@ class MemoryReading:
 def reject_chance(reading: MemoryReading) -> float:
     """How likely a write is refused: 0 below the soft limit, 1 above the hard one, in between in proportion.
 
-    Limits that are equal leave only the hard one. POLICIES.md 12.1, after Kudu.
+    Limits that are equal leave only the hard one. docs/policies/throttling.md#memory.
     """
     used, hard, soft = reading.used, reading.hard, reading.soft
     if hard is None or used < soft:

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from tilth.base.errors import ErrorKind
 
-#: Ingestion (POLICIES.md 10.3): 100 ms * 2**min(n, 10).
+#: Ingestion (docs/policies/consumers.md#back-off): 100 ms * 2**min(n, 10).
 INGEST_BACKOFF_BASE_MS = 100
 INGEST_BACKOFF_DOUBLINGS_MAX = 10
 

@@ -537,7 +537,7 @@ def _mutated_ts(part: Part, mutation: Mutation) -> int:
 
 
 def _merged_name(update: ReplaceParts, *, txn: int, table: str) -> PartName:
-    """POLICIES.md 1.1: min of the first, max of the last, one level above the highest."""
+    """Min of the first, max of the last, one level above the highest: docs/policies/visibility.md#names."""
     sources = sorted(update.sources)
     if not sources:
         raise BadMergeError("nothing to merge", table=table)

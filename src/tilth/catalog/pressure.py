@@ -1,4 +1,4 @@
-"""Back-pressure on writers by the number of parts of a partition (POLICIES.md 12.2). Pure.
+"""Back-pressure on writers by the number of parts of a partition (docs/policies/throttling.md#parts). Pure.
 
 Covers: how long a writer waits and when it is refused, by the limits of a table. Does not cover: counting parts
 (parts.py), waiting (the writers), the refusal at commit (commit.py, requirement `PartsBelow`).
@@ -79,7 +79,7 @@ def pressure_settings(given: Mapping[str, str]) -> PressureSettings:
 
 
 def insert_delay_ms(parts: int, *, delay: int, throw: int, max_delay_seconds: float) -> float:
-    """How long a writer into a partition of so many parts waits (POLICIES.md 12.2, after ClickHouse).
+    """How long a writer into a partition of so many parts waits (docs/policies/throttling.md#parts).
 
     `(max_delay * 1000) ** ((parts - delay + 1) / (throw - delay))` ms from `delay` parts on. Raises TooManyPartsError
     from `throw` parts on. A limit of 0 is none; without `throw` the wait is at its maximum at twice `delay`.

@@ -1,5 +1,6 @@
-"""What a reader sees of a table's entries and deltas, and since when nobody needs them (POLICIES.md 1.2, 1.3). Pure.
+"""What a reader sees of a table's entries and deltas, and since when nobody needs them. Pure.
 
+Rules: docs/policies/visibility.md.
 Always holds: what hides is a mark or a newer version of the same blocks, which hide the chain below them, or a drop
 range; an entry's own commit is visible at its timestamp. See also: catalog/parts.py, which reads the entries.
 """

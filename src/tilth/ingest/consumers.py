@@ -3,7 +3,8 @@
 Covers: identities, orders, the server's side of a consumer's calls, counters. Does not cover: when consumers start and
 stop (state.py), what they do (task.py).
 Always holds: only the identity that was handed out last for an index begins and commits; a round that was begun either
-commits or is aborted before its index is handed out again. See also: POLICIES.md 10.2.
+commits or is aborted before its index is handed out again. See also:
+docs/policies/consumers.md#when-consumers-start-and-stop.
 """
 
 from __future__ import annotations

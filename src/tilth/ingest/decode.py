@@ -3,7 +3,7 @@
 Covers: decoding, virtual columns, and exactly which messages are broken and why. Does not cover: reading one message
 (formats.py), fetching (kafka.py), what views make of rows (source.py).
 Always holds: each message is decoded by itself, so that a broken one never touches its neighbours; a message gives all
-of its rows or none, and each row knows its message. See also: MEASURED.md, "Kernels".
+of its rows or none, and each row knows its message. See also: docs/design/0006-measured.md#kernels.
 """
 
 from __future__ import annotations

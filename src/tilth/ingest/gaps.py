@@ -3,7 +3,7 @@
 Covers: finding gaps from the stored offsets and what the topics hold, and gaps that turned out to be none. Does not
 cover: asking the broker, recording. Always holds: a stored offset inside of what its topic holds, or right behind it,
 is no gap, unless a leader says that the log of that time ended before it; an answer of a leader that is older than the
-one that the offset was read from proves nothing. See also: DESIGN.md 7, "Gaps".
+one that the offset was read from proves nothing. See also: docs/policies/consumers.md#gaps.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Covers: everything that needs the Kafka client. Does not cover: decoding (decode
 (positions.py).
 Always holds: partitions are assigned by hand, no consumer group is joined, nothing is committed to the broker but by
 `commit`; a range ends by position, so holes of compacted topics and of transactions are passed; an answer that is none
-is an error, never an offset (reach.py). See also: MEASURED.md.
+is an error, never an offset (reach.py). See also: docs/design/0006-measured.md#fetching-from-kafka.
 """
 
 from __future__ import annotations
@@ -396,7 +396,7 @@ def _settings(config: KafkaConfig) -> dict[str, Any]:
 
 
 def _fetch_settings(config: KafkaConfig) -> dict[str, Any]:
-    """MEASURED.md: with small fetches the first message of a fresh consumer comes within 15 ms."""
+    """With small fetches the first message of a fresh consumer comes within 15 ms."""
     return {
         "group.id": config.group,
         "enable.auto.commit": False,

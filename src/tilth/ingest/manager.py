@@ -2,7 +2,7 @@
 
 Covers: finding Kafka tables, starting and ending their services, the user's verbs, what system tables show, and the
 server's side of the consumers' calls. Does not cover: one table's consumers (service.py).
-Always holds: switches are persisted before they act. See also: DESIGN.md 7, POLICIES.md 10.
+Always holds: switches are persisted before they act. See also: docs/policies/consumers.md.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Covers: subscribing, finding first offsets once and storing them, noticing, recording and closing gaps, moving offsets
 for a user. Does not cover: rounds (service.py), what is a gap (gaps.py). Always holds: whatever is found out from the
-broker becomes true by a commit before anybody acts on it, so that it is found out only once. See also: DESIGN.md 7,
-"Gaps".
+broker becomes true by a commit before anybody acts on it, so that it is found out only once. See also:
+docs/policies/consumers.md#gaps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Where SYSTEM RESET CONSUME OFFSET moves a Kafka table, and what is told of it. Pure.
 
-Covers: the forms of POLICIES.md 10.5 and checking them. Does not cover: stopping consumers, the commit (service.py).
+Covers: the forms (docs/policies/consumers.md#offset-reset) and checking them. Does not cover: stopping consumers,
+the commit (service.py).
 Always holds: a move is remembered in the ledger, from the old to the new offset, so that VERIFY can tell a decision
 from a loss.
 """

@@ -3,7 +3,7 @@
 Covers: the thread of one CONSUME service: looking around, starting, stopping, replacing; moving offsets.
 Does not cover: what to do when (state.py), the consumers' rounds (consumers.py), stored offsets (positions.py).
 Always holds: the heart is asked by one thread at a time; nothing starts while offsets are moved.
-See also: POLICIES.md 10.
+See also: docs/policies/consumers.md.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class KafkaService:
         self._reaches.update({each.position: each.end for each in call.ends})
 
     def _wait_for_memory(self) -> float:
-        """How likely other writers are refused now; a round waits instead. POLICIES.md 12.1."""
+        """How likely other writers are refused now; a round waits instead: docs/policies/throttling.md#memory."""
         until = self._clock.monotonic() + MEMORY_WAIT_SECONDS_MAX
         while True:
             reading = self._memory()

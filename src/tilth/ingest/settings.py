@@ -1,7 +1,7 @@
 """The knobs of ingestion: those of one Kafka table and those of the node.
 
 Covers: declarations, and the typed value that the rest of the room takes. Does not cover: how settings are stored.
-Always holds: a KafkaConfig is complete and checked. See also: POLICIES.md 10.4, DESIGN.md 7.
+Always holds: a KafkaConfig is complete and checked. See also: docs/policies/consumers.md#settings.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@
 Covers: these jobs, the facts on their way back. Does not cover: choosing ranges (task.py), what tasks do (source.py,
 write.py), commits (manager.py).
 Always holds: the topic is read and decoded once, whatever the views are; a job that writes and fails spoils the round,
-so that nothing is committed while a task of its transaction may still be writing. See also: DESIGN.md 7.
+so that nothing is committed while a task of its transaction may still be writing. See also:
+docs/policies/consumers.md#rounds.
 """
 
 from __future__ import annotations

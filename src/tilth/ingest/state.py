@@ -11,7 +11,8 @@ itself and waits to be replaced. Written by: this module, from what the manager'
 
 Covers: when consumers start and stop, what each reads, back-off, the state shown to users. Does not cover: brokers,
 tasks, the catalog (manager.py). Always holds: a consumer is started only when all those of the definition before have
-ended, so that no partition has two. See also: POLICIES.md 10.1-10.3.
+ended, so that no partition has two. See also:
+docs/policies/consumers.md#when-consumers-start-and-stop.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Covers: the worker's side of CONSUME. Does not cover: dispatch and commits (manager.py), the Spark jobs (spark.py).
 Always holds: its positions are those of its last committed round; whatever goes wrong ends it, and a new one starts
-from what the catalog says. See also: POLICIES.md 10.3.
+from what the catalog says. See also: docs/policies/consumers.md#rounds.
 """
 
 from __future__ import annotations

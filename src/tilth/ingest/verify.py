@@ -1,7 +1,8 @@
 """SYSTEM VERIFY: proves from the ledger, the catalog and the files that everything is in exactly once.
 
 Covers: the checks of one table of rows and of the Kafka tables that feed it. Does not cover: mending.
-Always holds: reads only; each check is told, those that hold too. See also: DESIGN.md 7, "Ledger".
+Always holds: reads only; each check is told, those that hold too. See also:
+docs/policies/consumers.md#ledger.
 """
 
 from __future__ import annotations

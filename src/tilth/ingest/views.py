@@ -2,7 +2,7 @@
 
 Covers: checking a view against its Kafka table and its target, and choosing the plan by which rounds run it. Does not
 cover: what a plan says (view_plans.py), running it (spark.py). Always holds: nothing is guessed from the view's text.
-See also: MEASURED.md, "Which tables, columns and predicates does a query use?".
+See also: docs/design/0006-measured.md#what-a-query-uses.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Covers: the maintenance manager, its ops, their policies and settings. Does not 
 where tasks run (warehouse), what is true (catalog).
 Always holds: maintenance never aborts ingestion and is never aborted by it, unless its inputs were dropped; nothing is
 deleted that a reader or a running transaction may need; every choice and every refusal has its reason.
-See also: POLICIES.md 2, 3, 5, 6, 7, 9; docs/operate for tuning.
+See also: docs/policies; docs/operate for tuning.
 """
 
 from tilth.maintenance.compaction.spark import delta_runner

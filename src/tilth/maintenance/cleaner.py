@@ -33,7 +33,7 @@ FORGET_BATCH = 10
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
-#: So long an insert with the same label is known (POLICIES.md 9.1).
+#: So long an insert with the same label is known (docs/policies/part-gc.md#records-that-are-trimmed).
 LABEL_KEPT_MS = 16_800_000
 #: So long, and among so many of its Kafka table, a round has an entry of its own in the ledger; older ones are folded.
 LEDGER_KEPT_MS = 86_400_000

@@ -145,7 +145,7 @@ def merge_settings(values: Mapping[str, object]) -> MergeSettings:
 def _key_range_settings(values: Mapping[str, object]) -> KeyRangeSettings:
     gain_min = value_of(values, of_table.KEY_RANGE_GAIN_MIN)
     small_part_gain = value_of(values, of_table.KEY_RANGE_SMALL_PART_GAIN)
-    # POLICIES.md 4.3: a small part alone would be worth a merge, and merging would never end.
+    # docs/policies/key-range.md#settings: a small part alone would be worth a merge, and merging would never end.
     if small_part_gain >= gain_min:
         raise BadSettingError(
             "compaction_small_rowset_tradeoff must be less than compaction_minimum_improvement",

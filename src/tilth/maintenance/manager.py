@@ -1,7 +1,8 @@
 """The maintenance manager of a server: one thread looks, chooses and starts; as many work as the settings allow.
 
-Covers: the loop of POLICIES.md 5.4, the record of choices, what is told, the doors of commands, the cleaner's turns.
-Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs (runs.py), the ops (ops).
+Covers: the loop (docs/policies/scheduling.md#the-loop), the record of choices, what is told, the doors of commands,
+the cleaner's turns. Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs
+(runs.py), the ops (ops).
 Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
 here can be lost.
 See also: watch.py for what is remembered of a table, cleaner.py for what did not land.
@@ -242,7 +243,7 @@ class MaintenanceManager:
         return MemoryReading(used=use.consumption, hard=use.hard_limit, soft=soft)
 
     def status(self) -> ManagerStatus:
-        """Ops, runs and slots at this moment. POLICIES.md 5.4."""
+        """Ops, runs and slots at this moment."""
         runs = self._runs.listing()
         memory = self._memory.last
         return ManagerStatus(

@@ -68,7 +68,7 @@ def choose(
     rng: Rng,
     last_served: Mapping[str, int] | None = None,
 ) -> Choice:
-    """The op to run next, or none, with the reason. POLICIES section 5.1.
+    """The op to run next, or none, with the reason. docs/policies/scheduling.md#choice.
 
     `last_served` numbers the choices by table, so that tables whose gains are about equal take turns.
     """
@@ -126,7 +126,10 @@ def adjusted_score(stats: OpStats, settings: SchedulerSettings) -> float:
 
 
 def is_flush_due(memory: MemoryUse, *, settings: SchedulerSettings, rng: Rng) -> bool:
-    """Whether ops that free memory go first: never below the band, always above, by chance inside. POLICIES 5.2."""
+    """Whether ops that free memory go first: never below the band, always above, by chance inside.
+
+    docs/policies/scheduling.md#memory-pressure.
+    """
     if memory.hard_limit is None or memory.percent < settings.memory_pressure_percentage:
         return False
     band = settings.memory_limit_soft_percentage - settings.memory_pressure_percentage

@@ -1,4 +1,6 @@
-"""How busy a table is: scans and rows a second, and the score made of them. Pure. POLICIES 5.3.
+"""How busy a table is: scans and rows a second, and the score made of them. Pure.
+
+Rule: docs/policies/scheduling.md#workload.
 
 Always holds: rates are those since the last baseline, made anew when a minute is over; the baseline moves on after
 five.

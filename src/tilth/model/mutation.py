@@ -1,4 +1,4 @@
-"""Mutations: what ALTER asks of the parts that are there (POLICIES.md 8).
+"""Mutations: what ALTER asks of the parts that are there (docs/policies/mutations.md).
 
 Covers: the persisted entry and which parts need it. Does not cover: doing it (maintenance), its syntax (sql).
 Always holds: entries of one table are done one after the other, in the order of their commits; what an entry writes has
@@ -69,7 +69,7 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs(part: Part, mutation: Mutation) -> bool:
-    """Whether the part still has to be rewritten for the entry (POLICIES.md 8.2)."""
+    """Whether the part still needs the entry (docs/policies/mutations.md#which-part-needs-an-entry)."""
     if mutation.kind is MutationKind.COLUMNS:
         return part.columns_commit_ts < mutation.commit_ts
     return part.mutation_ts < mutation.commit_ts and part.name.min_block < mutation.commit_ts

@@ -1,6 +1,7 @@
 """Parts, marks and drop ranges: what a table consists of.
 
-Covers: names (POLICIES.md 1.1) and records. Does not cover: what a reader sees of them (catalog/visibility.py).
+Covers: names (docs/policies/visibility.md#names) and records. Does not cover: what a reader sees of them
+(catalog/visibility.py).
 Always holds: a part never changes; a mark hides exactly one part; names parse and format without loss.
 """
 
@@ -99,7 +100,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, tag="p"):
     commit_ts: int = 0
     #: Commit of the schema version that it was written with.
     columns_commit_ts: int = 0
-    #: The newest UPDATE or DELETE mutation that it already contains (POLICIES.md, decision d).
+    #: The newest UPDATE or DELETE mutation that it already contains, or was born after
+    #: (docs/policies/mutations.md#which-part-needs-an-entry).
     mutation_ts: int = 0
     #: True: made by rewriting the part below it in its chain, of which no later reader needs anything.
     is_rewritten: bool = False

@@ -18,7 +18,7 @@ class ServiceKind(StrEnum):
 
 
 class SwitchState(StrEnum):
-    """What the user wants (POLICIES.md 11.2)."""
+    """What the user wants (docs/policies/tasks.md#switches)."""
 
     RUNNING = "running"
     STOPPED = "stopped"

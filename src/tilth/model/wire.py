@@ -1,4 +1,4 @@
-"""What goes over HTTP between client and server (DESIGN.md 10)."""
+"""What goes over HTTP between client and server (docs/reference/http.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The page of the maintenance manager: what runs, what ran last, and every op as it was weighed last.
 
 Covers: the page as HTML and as text. Does not cover: where the numbers come from (maintenance's `status`).
-Source: POLICIES.md 5.4.
+Source: docs/policies/scheduling.md#the-loop.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Covers: when a wait ends and with what error. Does not cover: making the entry (mutations.py), working on it
 (maintenance). Always holds: whatever is raised here, the entry is committed and stays in the list until it is done or
-killed; so no error of this module invites the caller to say the statement again. See also: POLICIES.md 8.
+killed; so no error of this module invites the caller to say the statement again. See also:
+docs/policies/mutations.md.
 """
 
 from __future__ import annotations

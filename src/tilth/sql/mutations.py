@@ -4,7 +4,7 @@ Covers: ALTER .. ADD | DROP | MODIFY | RENAME COLUMN, UPDATE and DELETE in both 
 Does not cover: what columns become (columns.py), the wait (mutation_wait.py), KILL MUTATION (kill_mutation.py), the
 rewriting of parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker; the entry and the new
-columns are one commit. See also: POLICIES.md 8, expressions.py.
+columns are one commit. See also: docs/policies/mutations.md, expressions.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Covers: versions and times as hybrid times, the ancient history mark, times that are not over yet. Does not cover:
 leases (held.py), what is kept for how long (maintenance).
 Always holds: a moment that is given back lies behind every commit that can still come; the present state is never
-refused. See also: POLICIES.md 7.
+refused. See also: docs/policies/history.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The Spark properties of a worker: low latency for tiny jobs, quiet, loopback only. Pure.
 
-Measured: MEASURED.md; a tiny job is mostly planning and py4j, so what saves planning saves most.
+Measured (docs/design/0006-measured.md#rounds): a tiny job is mostly planning and py4j, so what saves planning
+saves most.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from tilth.warehouse.tasks import Runner, TaskContext, WorkerReports
 
 #: A task that its server has not named for so long is nobody's; a consumer too, whose place another may have taken.
 UNTOUCHED_SECONDS_MAX = 60.0
-#: Merges and mutations that it takes for each of its threads (POLICIES.md 11.1).
+#: Merges and mutations that it takes for each of its threads (docs/policies/tasks.md#admission).
 BACKGROUND_TASKS_PER_THREAD = 1.5
 _WATCH_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0

@@ -104,7 +104,7 @@ def test_limits_that_were_passed_stop_no_merge_and_no_drop(world: World) -> None
 
 
 def test_what_a_merge_makes() -> None:
-    """POLICIES.md 1.4, last row: a_1_1_0_100, a_2_2_0_101, a_3_5_2_102 merged by txn 200."""
+    """Of docs/policies/visibility.md#single-rows: a_1_1_0_100, a_2_2_0_101, a_3_5_2_102 merged by txn 200."""
     names = [parse_part_name(text) for text in ("a_1_1_0_100", "a_2_2_0_101", "a_3_5_2_102")]
     file = DataFile(name="f", size=1, checksum=0)
     parts = tuple(Part(name=name, schema_version=1, rows=1, file=file, commit_ts=name.mutation) for name in names)

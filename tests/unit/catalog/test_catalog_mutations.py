@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.catalog_world import SCHEMA, WIDER, Racing, World
+from tests.oracle import Row, oracle
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.catalog import (
     BadMergeError,
@@ -57,20 +58,13 @@ def part_of(*, columns: int, mutation: int, min_block: int) -> Part:
     )
 
 
-@pytest.mark.parametrize(
-    ("part", "mutation", "expected"),
-    [
-        (part_of(columns=100, mutation=0, min_block=50), entry(MutationKind.COLUMNS, 200), True),
-        (part_of(columns=100, mutation=0, min_block=50), entry(MutationKind.UPDATE, 200), True),
-        (part_of(columns=200, mutation=0, min_block=250), entry(MutationKind.COLUMNS, 200), False),
-        (part_of(columns=200, mutation=0, min_block=250), entry(MutationKind.DELETE, 200), False),
-        (part_of(columns=200, mutation=200, min_block=50), entry(MutationKind.DELETE, 200), False),
-        (part_of(columns=200, mutation=200, min_block=50), entry(MutationKind.UPDATE, 300), True),
-    ],
-)
-def test_which_part_needs_which_entry(part: Part, mutation: Mutation, expected: bool) -> None:
-    """POLICIES.md 8.6, rows 1 to 3."""
-    assert needs(part, mutation) is expected
+@pytest.mark.parametrize("row", oracle("mutations", "Which part needs which entry"))
+def test_which_part_needs_which_entry(row: Row) -> None:
+    columns, mutation, min_block, at = (int(row[name]) for name in ("columns", "mutation", "min_block", "entry at"))
+    part = part_of(columns=columns, mutation=mutation, min_block=min_block)
+    assert needs(part, entry(MutationKind.COLUMNS, at)) is (row["needs columns"] == "yes")
+    for kind in (MutationKind.UPDATE, MutationKind.DELETE):
+        assert needs(part, entry(kind, at)) is (row["needs data"] == "yes")
 
 
 def test_new_columns_are_there_at_once(world: World) -> None:
@@ -210,7 +204,6 @@ def test_what_a_rewrite_needs(world: World) -> None:
 
 
 def test_neighbours_on_two_sides_of_a_mutation_are_not_merged(world: World) -> None:
-    """POLICIES.md 8.6, row 4."""
     [old] = world.insert()
     mutation = world.alter()
     [young] = world.insert()

@@ -1,4 +1,4 @@
-"""Back-pressure by the number of parts: the oracle of POLICIES.md 12.4, the settings, the refusal at commit."""
+"""Back-pressure by the number of parts: oracles of docs/policies/throttling.md, settings, the refusal at commit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.catalog_world import World
+from tests.oracle import Row, number, oracle
 from tilth.base.settings import BadSettingError
 from tilth.catalog import InsertPart, PressureSettings, TooManyPartsError, insert_delay_ms, pressure_settings
 from tilth.catalog import worst_delay as worst
@@ -17,17 +18,16 @@ def delay_ms(parts: int) -> float:
     return insert_delay_ms(parts, delay=1000, throw=3000, max_delay_seconds=1.0)
 
 
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [(999, 0.0), (1000, 1.003460), (1500, 5.642869), (2000, 31.732186), (2500, 178.443199), (2999, 1000.0)],
-)
-def test_oracle_delay(parts: int, expected: float) -> None:
-    """POLICIES.md 12.4, row 2: 1000/3000/1 s."""
-    assert delay_ms(parts) == pytest.approx(expected, abs=1e-6)
+@pytest.mark.parametrize("row", oracle("throttling", "Wait by parts"))
+def test_oracle_delay(row: Row) -> None:
+    if row["wait (ms)"] == "refused":
+        with pytest.raises(TooManyPartsError):
+            delay_ms(int(row["parts"]))
+        return
+    assert delay_ms(int(row["parts"])) == pytest.approx(number(row["wait (ms)"]), abs=1e-6)
 
 
 def test_oracle_refusal() -> None:
-    """POLICIES.md 12.4, row 2: 3000 parts."""
     with pytest.raises(TooManyPartsError) as caught:
         delay_ms(3000)
     assert caught.value.code == "TOO_MANY_PARTS"
@@ -42,7 +42,6 @@ def test_a_limit_of_zero_is_none() -> None:
 
 @pytest.mark.parametrize(("delay", "throw"), [("10", "10"), ("10", "9"), ("3000", "3000")])
 def test_limits_that_contradict_each_other_are_refused(delay: str, throw: str) -> None:
-    """POLICIES.md 12, pitfalls."""
     with pytest.raises(BadSettingError, match="more than parts_to_delay_insert"):
         pressure_settings({"parts_to_delay_insert": delay, "parts_to_throw_insert": throw})
 
@@ -162,10 +161,9 @@ def test_a_merge_makes_room_again(world: World) -> None:
     assert world.catalog.parts.counts(world.t) == {"a": 2}
 
 
-@pytest.mark.parametrize(
-    ("unmerged", "expected"), [(0, 0), (11, 0), (12, 1000 / 12), (17, 500), (23, 1000), (90, 1000)]
-)
-def test_rounds_wait_the_longer_the_more_parts_wait_for_a_merge(unmerged: int, expected: float) -> None:
+@pytest.mark.parametrize("row", oracle("throttling", "Wait of a round by unmerged parts"))
+def test_rounds_wait_the_longer_the_more_parts_wait_for_a_merge(row: Row) -> None:
+    unmerged, expected = int(row["unmerged parts"]), number(row["wait (ms)"])
     assert round_delay_ms(unmerged, rounds=12, max_delay_seconds=1.0) == pytest.approx(expected)
     assert round_delay_ms(unmerged, rounds=0, max_delay_seconds=1.0) == 0
 

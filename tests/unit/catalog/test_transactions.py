@@ -148,7 +148,7 @@ def test_a_merge_of_dropped_sources_is_refused(world: World) -> None:
 
 
 def test_a_slow_insert_survives_a_drop_that_was_decided_before(world: World) -> None:
-    """POLICIES.md 1.5, pitfall 1: its block id is drawn inside its commit."""
+    """Its block id is drawn inside its commit: docs/policies/visibility.md#why-so."""
     world.insert("a")
     slow = world.catalog.transactions.begin("insert")
     world.commit(DropPartition(table=world.t, partition="a"))

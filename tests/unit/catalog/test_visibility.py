@@ -1,4 +1,4 @@
-"""The oracles of POLICIES.md 1.4: names are `min_max_level`, numbers behind @ are commit timestamps."""
+"""The oracles of docs/policies/visibility.md: names are `min_max_level`, numbers behind @ are commit timestamps."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import re
 
 import pytest
 
+from tests.oracle import Row, names, oracle
 from tilth.catalog.visibility import end_times, visible, visible_chains
 from tilth.model.part import LEVEL_MAX, DataFile, DropRange, Entry, Mark, Part, PartName
 
-V1 = """P 1_1_0 @1000, P 2_2_0 @1001, P 3_3_0 @1002, D 1_1_1 @1003, D 3_3_1 @1003, P 1_3_1 @1003,
-        P 1_3_2 @1004, P 2_2_1 @1004"""
-V2 = V1 + ", D 0_3_MAX @1005"
-V3 = "D 1_1_1 @1003, D 3_3_1 @1003, D 0_3_MAX @1005"
-V1_COLLECTED = "P 2_2_0 @1001, D 1_1_1 @1003, D 3_3_1 @1003, P 1_3_1 @1003, P 1_3_2 @1004, P 2_2_1 @1004"
+ENTRIES = {row["case"]: row["entries"] for row in oracle("visibility", "Ends and chains")}
+V2 = ENTRIES["V2"]
 
 
 def entries(text: str, partition: str = "a") -> list[Entry]:
@@ -45,26 +43,10 @@ def chains(text: str, at: int | None = None) -> list[str]:
     return [" <- ".join(told(each) for each in chain) for chain in visible_chains(entries(text), at)]
 
 
-@pytest.mark.parametrize(
-    ("given", "ended", "shown"),
-    [
-        pytest.param(V1, {"1_1_0": 1003, "3_3_0": 1003}, ["1_3_2 <- 1_3_1", "2_2_1 <- 2_2_0"], id="V1"),
-        pytest.param(
-            V2,
-            {"1_1_0": 1003, "3_3_0": 1003, "1_3_2": 1005, "1_3_1": 1005, "2_2_1": 1005, "2_2_0": 1005},
-            [],
-            id="V2",
-        ),
-        pytest.param(V3, {"1_1_1": 1003, "3_3_1": 1003}, [], id="V3"),
-        pytest.param(
-            V1_COLLECTED, {"1_1_1": 1003, "3_3_1": 1003}, ["1_3_2 <- 1_3_1", "2_2_1 <- 2_2_0"], id="V1 collected"
-        ),
-        pytest.param("P 5_5_0 @10, P 7_7_0 @11, D 0_6_MAX @12", {"5_5_0": 12}, ["7_7_0"], id="range between"),
-        pytest.param("P 4_8_1 @10, D 0_6_MAX @12", {"0_6_MAX": 12}, ["4_8_1"], id="range inside"),
-    ],
-)
-def test_oracle(given: str, ended: dict[str, int], shown: list[str]) -> None:
-    assert ends(given) == ended
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["case"]) for row in oracle("visibility", "Ends and chains")])
+def test_oracle(row: Row) -> None:
+    given, shown = row["entries"], names(row["visible chains"])
+    assert ends(given) == {name: int(ts) for name, ts in (each.split() for each in names(row["ended at"]))}
     assert chains(given) == shown
     assert [told(part) for part in visible(entries(given))] == [chain.split(" ")[0] for chain in shown]
 
@@ -92,7 +74,7 @@ def test_the_past_stays_as_it_was(at: int, shown: list[str]) -> None:
 
 
 def test_collection_takes_data_first_and_what_hides_it_later() -> None:
-    """POLICIES.md 9.5, V2 with all lifetimes past: six parts, then two marks, the range not before round 3."""
+    """V2 with all lifetimes past: six parts, then two marks, the range not before round 3."""
     left = entries(V2)
     rounds: list[set[str]] = []
     while ended := [entry for entry, _ in end_times(left)]:
@@ -113,19 +95,12 @@ def test_what_is_not_committed_is_not_there() -> None:
     assert end_times(intermediate) == []
 
 
-REWRITTEN = "P 1_1_0 @10, R 1_1_1 @20, R 1_1_2 @30"
+REWRITTEN = ENTRIES["two rewrites"]
 
 
 @pytest.mark.parametrize(
     ("given", "ended", "shown"),
     [
-        pytest.param(REWRITTEN, {"1_1_0": 20, "1_1_1": 30}, ["1_1_2 <- 1_1_1 <- 1_1_0"], id="two rewrites"),
-        pytest.param(
-            REWRITTEN + ", D 1_1_3 @40", {"1_1_0": 20, "1_1_1": 30, "1_1_2": 40}, [], id="merged, or no row left"
-        ),
-        pytest.param(
-            REWRITTEN + ", D 0_1_MAX @40", {"1_1_0": 20, "1_1_1": 30, "1_1_2": 40}, [], id="rewritten and dropped"
-        ),
         pytest.param("P 1_1_0 @10, P 1_1_1 @20, D 1_1_2 @40", {"1_1_0": 40, "1_1_1": 40}, [], id="no rewrite"),
         pytest.param("R 1_1_1 @20, D 1_1_2 @40", {"1_1_1": 40}, [], id="what was below is gone"),
         pytest.param(

@@ -1,4 +1,4 @@
-"""Assignment and ranges. The oracles are those of POLICIES.md 10.6."""
+"""Assignment and ranges. The oracles are those of docs/policies/consumers.md."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_partition_has_one_consumer(consumers: int) -> None:
 
 
 def test_oracle_stored_offset_is_the_next_one() -> None:
-    """POLICIES.md 10.6: last consumed offset 41, stored 42."""
+    """Last consumed offset 41, stored 42."""
     (planned,) = plan_round(positions={A: 40}, ends={A: 42}, messages_max=100)
     assert (planned.start, planned.end) == (40, 42)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracle import Row, oracle
 from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceHeart, ServiceState, Start, Stop, next_backoff_ms
 from tilth.model.offset import TopicPartition
 
@@ -26,10 +27,9 @@ def running_heart() -> ServiceHeart:
     return heart
 
 
-@pytest.mark.parametrize(("failures", "wait_ms"), [(0, 100), (1, 200), (5, 3200), (10, 102_400), (11, 102_400)])
-def test_oracle_back_off(failures: int, wait_ms: int) -> None:
-    """POLICIES.md 10.6."""
-    assert next_backoff_ms(failures) == wait_ms
+@pytest.mark.parametrize("row", oracle("consumers", "Back-off"))
+def test_oracle_back_off(row: Row) -> None:
+    assert next_backoff_ms(int(row["failures"])) == int(row["wait (ms)"])
 
 
 def test_starts_each_consumer_once() -> None:

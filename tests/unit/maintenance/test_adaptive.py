@@ -1,4 +1,4 @@
-"""Oracles of the controller in POLICIES 3.8, and its effect on a selection."""
+"""Oracles of the controller (docs/policies/size-tiered.md#controller), and its effect on a selection."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ def found(
 
 
 def test_oracle_caps() -> None:
-    """POLICIES.md 3.8, second table, row 7 (calc).
-
-    Expected 10, current 12, rows 1 200 000, smallest 5000: reduction 2, at most 3 parts, row cap 124 999
-    """
+    """Expected 10, current 12, rows 1 200 000, smallest 5000: reduction 2, at most 3 parts, row cap 124 999"""
     members = parts(12)
     members[0] = replace(members[0], rows=5_000)
     members[1] = replace(members[1], rows=195_000)
@@ -56,15 +53,11 @@ def test_oracle_caps() -> None:
 
 
 def test_oracle_hold() -> None:
-    """POLICIES.md 3.8, second table, row 7"""
     assert found(10) == Hold("10 parts, 10 are expected")
 
 
 def test_oracle_write_amplification() -> None:
-    """POLICIES.md 3.8, second table, row 8 (calc).
-
-    1 h 100 in / 400 merged MiB, 6 h 600 / 1200 MiB, merged_parts 100: wa 3.0, r 0.214675, b0 8.220120
-    """
+    """1 h 100 in / 400 merged MiB, 6 h 600 / 1200 MiB, merged_parts 100: wa 3.0, r 0.214675, b0 8.220120"""
     assert write_amplification(MEASURED, now=NOW) == pytest.approx(3.0)
     result = found(12, stats=MEASURED)
     assert isinstance(result, Pace)
@@ -112,7 +105,7 @@ def test_off_and_zero() -> None:
 
 
 def test_all_ranges_of_a_round_share_the_reduction() -> None:
-    """[T]: the best range uses it up too."""
+    """The best range uses it up too: docs/policies/size-tiered.md#why-so."""
     for expected in (100, 150, 240, 295):
         members = parts(300, rows=1)
         selection = _select(members, replace(SETTINGS, expected_parts=expected, rows_max=0))

@@ -92,7 +92,7 @@ def test_so_many_files_are_a_reason_too() -> None:
 
 
 def test_the_best_store_says_which_partition() -> None:
-    """POLICIES.md 6.7 row 3: without pressure the one that keeps most of the log, under pressure the largest."""
+    """Without pressure the one that keeps most of the log, under pressure the largest."""
     one, two = part(1), part(2)
     first = partition([one], [delta(1, one, age=500, size=10 * KIB)], "a")
     second = partition([two], [delta(2, two, age=400, size=40 * KIB)], "b")
@@ -128,7 +128,7 @@ def test_a_run_is_bounded_and_takes_whole_commits() -> None:
 
 
 def test_scores_of_minor_and_major_with_low_thresholds() -> None:
-    """POLICIES.md 6.7: max = 3, min ratio 0.0001 (orig)"""
+    """Most files 3, least ratio 0.0001: docs/policies/delta-compaction.md#few-files"""
     settings = DeltaSettings(minor_files_max=3, major_ratio_min=0.0001)
     one = part(1)
     gains = []
@@ -144,7 +144,7 @@ def test_scores_of_minor_and_major_with_low_thresholds() -> None:
 
 
 def test_scores_of_minor_and_major_with_the_defaults() -> None:
-    """POLICIES.md 6.7 (calc)"""
+    """docs/policies/delta-compaction.md#defaults"""
     one = part(1, size=10_000)
     for size, expected in ((999, None), (1000, 0.1), (17_000, 1.0)):
         found = [partition([one], [delta(1, one, kind=DeltaKind.UPDATE, columns=(1,), size=size)])]
@@ -158,7 +158,7 @@ def test_scores_of_minor_and_major_with_the_defaults() -> None:
 
 
 def test_each_kind_is_counted_for_itself() -> None:
-    """POLICIES.md 6.2 [T]"""
+    """docs/policies/delta-compaction.md#why-so"""
     one = part(1)
     deltas = [delta(1, one, kind=DeltaKind.DELETE), delta(2, one, kind=DeltaKind.UPDATE, columns=(1,))]
     assert choose_minor([partition([one], deltas)], busy=(), settings=DeltaSettings()).work is None

@@ -1,4 +1,7 @@
-"""Expiry of whole partitions (POLICIES 9.3): by the key, by the parts, and where neither tells."""
+"""Expiry of whole partitions: by the key, by the parts, and where neither tells.
+
+Rules: docs/policies/part-gc.md#expired-partitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Oracles of POLICIES 9.5 and the rules of 9.1 to 9.3."""
+"""Oracles and rules of docs/policies/part-gc.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracle import Row, names, number, oracle
 from tilth.base.hybrid import pack
 from tilth.base.rand import new_rng
 from tilth.maintenance.policy.gc import (
@@ -42,18 +43,22 @@ def limit(*, oldest_txn: int | None = None, oldest_reader: int | None = None, ah
     return cutoff(now_ms=NOW_MS, oldest_txn=oldest_txn, oldest_reader=oldest_reader, ahm=ahm, settings=SETTINGS)
 
 
+def time_of(cell: str) -> int | None:
+    """Of a cell that says how many seconds ago."""
+    return None if cell == "none" else ago(number(cell))
+
+
 def entry(end_ts: int | None, name: str = "a_1_1_0_1") -> GcEntry:
     return GcEntry(name=name, commit_ts=1, end_ts=end_ts)
 
 
-@pytest.mark.parametrize(("seconds", "goes"), [(1800, False), (1801, True)])
-def test_lifetime(seconds: float, goes: bool) -> None:
-    """POLICIES.md 9.5 row 1"""
-    assert judge_entry(entry(ago(seconds)), limit()).goes is goes
+@pytest.mark.parametrize("row", oracle("part-gc", "Phase 1"))
+def test_what_moves_to_the_trash(row: Row) -> None:
+    held = limit(oldest_txn=time_of(row["oldest transaction (s ago)"]), ahm=time_of(row["mark (s ago)"]))
+    assert judge_entry(entry(time_of(row["end (s ago)"])), held).goes is (row["moves"] == "yes")
 
 
 def test_oldest_transaction_holds_back() -> None:
-    """POLICIES.md 9.5 row 2"""
     verdict = judge_entry(entry(ago(1801)), limit(oldest_txn=ago(1801)))
     assert not verdict.goes
     assert "the oldest active transaction" in verdict.reason
@@ -61,7 +66,6 @@ def test_oldest_transaction_holds_back() -> None:
 
 
 def test_history_holds_back() -> None:
-    """POLICIES.md 9.5 row 3: [T]: end 2 h ago, AHM = now - 7 d"""
     held = limit(ahm=ago(7 * 86_400))
     assert not judge_entry(entry(ago(2 * HOUR)), held).goes
     assert held.hold is Hold.HISTORY
@@ -88,14 +92,14 @@ def test_rounds_wait_for_progress() -> None:
 
 
 def test_how_long_an_entry_stays_at_least() -> None:
-    """Lifetime and history both hold (decision g)."""
+    """Lifetime and history both hold: docs/policies/part-gc.md#cutoff."""
     assert kept_ms(SETTINGS) == 3_600_000
     assert kept_ms(replace(SETTINGS, history=-1.0)) == 1_800_000
     assert kept_ms(replace(SETTINGS, history=0.0, old_parts_lifetime=7200.0)) == 7_200_000
 
 
 def test_data_goes_before_the_marks_that_hide_it() -> None:
-    """POLICIES.md 9.5 row 8: V2 of 1.4, with the end times that section 1.3 gives in each round, all lifetimes past."""
+    """V2 of docs/policies/visibility.md#ends-and-chains with the end times of each round, all lifetimes past."""
     parts: dict[str, int | None] = {
         "1_1_0": 1003,
         "3_3_0": 1003,
@@ -134,33 +138,22 @@ def trash(*, end: int, commit: int, snapshots: tuple[int, ...] = ()) -> bool:
     return judge_trash(item, now_ms=NOW_MS, snapshots=snapshots, settings=SETTINGS).goes
 
 
-@pytest.mark.parametrize(("seconds", "goes"), [(3 * HOUR, False), (3 * HOUR + 1, True)])
-def test_trash_lifetime(seconds: float, goes: bool) -> None:
-    """POLICIES.md 9.5 row 4"""
-    assert trash(end=ago(seconds), commit=ago(9 * HOUR)) is goes
-
-
-@pytest.mark.parametrize(
-    ("snapshot_hours", "goes"), [((5.0,), False), ((7.0,), True), ((7.0, 5.0), False), ((6.0,), False), ((4.0,), True)]
-)
-def test_snapshots_keep_trash(snapshot_hours: tuple[float, ...], goes: bool) -> None:
-    """POLICIES.md 9.5 row 5.
-
-    End 4 h ago, commit 6 h ago; a snapshot is needed from the commit on, up to before the end.
-    """
-    snapshots = tuple(ago(hours * HOUR) for hours in snapshot_hours)
-    assert trash(end=ago(4 * HOUR), commit=ago(6 * HOUR), snapshots=snapshots) is goes
+@pytest.mark.parametrize("row", oracle("part-gc", "Phase 2"))
+def test_what_leaves_the_trash(row: Row) -> None:
+    """A snapshot needs an item from its commit on, up to before its end."""
+    end, commit = (ago(number(row[column])) for column in ("end (s ago)", "commit (s ago)"))
+    snapshots = tuple(ago(number(each)) for each in names(row["snapshots (s ago)"]))
+    assert trash(end=end, commit=commit, snapshots=snapshots) is (row["goes"] == "yes")
 
 
 def test_what_nobody_could_ever_see_goes_at_once() -> None:
-    """POLICIES.md 9.5 row 6"""
     assert trash(end=0, commit=ago(1))
     assert trash(end=ago(2), commit=ago(1))
 
 
 def test_deleters_grow_with_rounds_that_had_work() -> None:
-    """POLICIES.md 9.5 row 7"""
-    assert [deleters(hits, deleters_max=20) for hits in range(6)] == [2, 4, 8, 16, 20, 20]
+    for row in oracle("part-gc", "Deleters"):
+        assert deleters(int(row["hits"]), deleters_max=20) == int(row["deleters"])
     assert deleters(1000, deleters_max=20) == 20
     assert trash_limit(1, settings=SETTINGS) == 800
     assert trash_limit(0, settings=replace(SETTINGS, remove_batch=1)) == 4

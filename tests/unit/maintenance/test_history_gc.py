@@ -1,4 +1,7 @@
-"""What only reads of the past need goes with that past: deltas, parts without rows, versions. POLICIES.md 6, 7."""
+"""What only reads of the past need goes with that past: deltas, parts without rows, versions.
+
+Rules: docs/policies/history.md.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def flushed(world: DeltaWorld) -> None:
 
 
 def test_compacted_deltas_are_readable_until_their_past_is_over(world: DeltaWorld) -> None:
-    """POLICIES.md 7.4: kept at equality, gone behind it."""
+    """Kept at equality, gone behind it: docs/policies/history.md#what-ties-history-to-collecting."""
     [one] = world.insert(rows=1000)
     world.change((one, 1))
     flushed(world)
@@ -47,7 +50,7 @@ def test_compacted_deltas_are_readable_until_their_past_is_over(world: DeltaWorl
 
 
 def test_counts_of_five_rounds_of_updates_and_major_compactions(world: DeltaWorld) -> None:
-    """POLICIES.md 7.5: n = 3 parts, 5 rounds of (update, MAJOR_DELTA): only the columns are left to be read, everything
+    """3 parts, 5 rounds of (update, MAJOR_DELTA): only the columns are left to be read, everything
     else is history: in each round the change segment and the update of each part, and its column of the round before.
     """
     parts = [world.insert(rows=3)[0] for _ in range(3)]
@@ -208,7 +211,7 @@ def test_it_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("has_flushed", [False, True])
 def test_parts_without_rows_go_when_the_last_delete_is_ancient(world: DeltaWorld, has_flushed: bool) -> None:
-    """POLICIES.md 7.5: all rows deleted; deletes flushed or not: 0 before the AHM passes, then all parts gone."""
+    """All rows deleted; deletes flushed or not: 0 before the AHM passes, then all parts gone."""
     parts = [world.insert()[0] for _ in range(3)]
     world.change(*((part, 4) for part in parts))
     if has_flushed:

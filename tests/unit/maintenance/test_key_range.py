@@ -1,4 +1,4 @@
-"""Oracles of POLICIES 4.4: `orig` from Kudu's own tests, restated; and how the policy fits the rest."""
+"""Oracles of docs/policies/key-range.md, and how the policy fits the rest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.oracle import Row, names, number, oracle
 from tilth.base.units import MIB
 from tilth.maintenance.policy.candidates import (
     CandidatePart,
@@ -84,7 +85,6 @@ def height(keys: str) -> float:
 
 
 def test_budgeted() -> None:
-    """POLICIES.md 4.4 row 1 (orig)"""
     parts = layout([("C", "c"), ("B", "a"), ("A", "b")])
     count, gain = best(parts, budget=1000, gamma=0.0)
     assert count == 3
@@ -95,7 +95,6 @@ def test_budgeted() -> None:
 
 @pytest.mark.parametrize("count", [100, 10_000])
 def test_non_overlapping_and_tiny_overlap(count: int) -> None:
-    """POLICIES.md 4.4 rows 2 and 3 (orig): NonOverlapping, TinyOverlap"""
     apart = layout([(f"{2 * i:010}", f"{2 * i + 1:010}") for i in range(count)])
     assert best(apart, budget=128, gamma=0.0) == (0, 0.0)
     tiny = layout([(f"{10_000 * i:09}", f"{10_000 * i + 11_000:09}") for i in range(count)])
@@ -103,79 +102,53 @@ def test_non_overlapping_and_tiny_overlap(count: int) -> None:
 
 
 def test_significant_overlap() -> None:
-    """POLICIES.md 4.4 row 4 (orig)"""
     parts = layout([(f"{10_000 * i:010}", f"{10_000 * (i + 2):010}") for i in range(100)])
     count, gain = best(parts, budget=64, gamma=0.0)
     assert count == 64
     assert gain == pytest.approx(0.633065, abs=1e-6)
 
 
-@pytest.mark.parametrize(("share", "picked", "gain"), [(0.9, 2, 0.666467), (0.3, 3, 0.682567)])
-def test_support_adjust(share: float, picked: int, gain: float) -> None:
-    """POLICIES.md 4.4 rows 5 and 6 (orig).
-
-    Two parts of the same keys, a third beside them that is worth taking along only if it is small
-    """
-    found = best(layout([("A", "B"), ("A", "B"), ("B", "C")], int(share * T)), budget=1000)
-    assert found[0] == picked
-    assert found[1] == pytest.approx(gain, abs=1e-6)
+@pytest.mark.parametrize("row", oracle("key-range", "Support adjust"))
+def test_support_adjust(row: Row) -> None:
+    """Two parts of the same keys, a third beside them that is worth taking along only if it is small."""
+    size = int(number(row["share of T"]) * T)
+    found = best(layout([("A", "B"), ("A", "B"), ("B", "C")], size), budget=1000)
+    assert found[0] == int(row["parts"])
+    assert found[1] == pytest.approx(number(row["gain"]), abs=1e-6)
 
 
 def test_count_is_not_reduced_for_its_own_sake() -> None:
-    """POLICIES.md 4.4 row 7 (orig): ReducesCount, 1 to 100 adjacent parts just below the target"""
+    """1 to 100 adjacent parts just below the target."""
     size = int(T * (1 - 1 / 99))
     for count in (1, 2, 3, 10, 50, 99, 100):
         assert best(layout([(f"{i:010}", f"{i + 1:010}") for i in range(count)], size), budget=10**6) == (0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("divisor", "gain"), [(32, 0.0144375), (16, 0.013875), (8, 0.01275), (4, 0.0105), (2, 0.0), (1, 0.0)]
-)
-def test_tradeoff(divisor: int, gain: float) -> None:
-    """POLICIES.md 4.4 row 8 (orig): two adjacent parts"""
-    found = best(layout([("A", "B"), ("B", "C")], T // divisor), budget=1000)
-    assert found[0] == (2 if gain else 0)
-    assert found[1] == pytest.approx(gain, abs=1e-9)
+@pytest.mark.parametrize("row", oracle("key-range", "Tradeoff"))
+def test_tradeoff(row: Row) -> None:
+    """Two adjacent parts."""
+    found = best(layout([("A", "B"), ("B", "C")], T // int(row["d"])), budget=1000)
+    assert found[0] == int(row["parts"])
+    assert found[1] == pytest.approx(number(row["gain"]), abs=1e-9)
 
 
 def test_thirds() -> None:
-    """POLICIES.md 4.4 row 9 (orig)"""
     count, gain = best(layout([("A", "B"), ("B", "C"), ("C", "D")], T // 3), budget=1000)
     assert count == 3
     assert gain == pytest.approx(0.015, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("capacity", "value", "items"), [(1, 125, (2,)), (2, 235, (2, 1)), (3, 500, (0,)), (10, 835, (3, 2, 1, 0))]
-)
-def test_knapsack(capacity: int, value: float, items: tuple[int, ...]) -> None:
-    """POLICIES.md 4.4 row 10 (orig)"""
+@pytest.mark.parametrize("row", oracle("key-range", "Knapsack"))
+def test_knapsack(row: Row) -> None:
     values, weights = np.array([500.0, 110.0, 125.0, 100.0]), np.array([3, 1, 1, 1])
-    assert fill_knapsack(values, weights, capacity) == (value, items)
+    items = tuple(int(item) for item in names(row["items"]))
+    assert fill_knapsack(values, weights, int(row["capacity"])) == (number(row["value"]), items)
 
 
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        ("", 0.0),
-        ("AA", 0.0),
-        ("AB", 1.0),
-        ("AB,BC", 1.0),
-        ("AB,BC,CD", 1.0),
-        ("AB,CD", 1.0),
-        ("AB,CD,EF", 1.0),
-        ("AB,CC,DD", 1.0),
-        ("AB,AB", 2.0),
-        ("AB,AA,BB", 1.0),
-        ("AB,AB,AB", 3.0),
-        ("AC,AC,BB", 2.0),
-        ("AC,BD", 1.5),
-        ("AC,BD,CE", 1.66667),
-    ],
-)
-def test_average_height(keys: str, expected: float) -> None:
-    """POLICIES.md 4.4, heights below the table (orig)"""
-    assert height(keys) == pytest.approx(expected, abs=1e-3)
+@pytest.mark.parametrize("row", oracle("key-range", "Average height"))
+def test_average_height(row: Row) -> None:
+    keys = ",".join(names(row["parts (smallest, largest key)"]))
+    assert height(keys) == pytest.approx(number(row["height"]), abs=1e-3)
 
 
 @pytest.mark.parametrize("length", [0, 7, 8, 9, 40])
@@ -204,7 +177,6 @@ def test_parts_of_other_beginnings_lie_beside_them() -> None:
 
 
 def test_gain_grows_with_the_budget_and_the_set_keeps_it() -> None:
-    """orig: the property of 4.4, on one layout"""
     parts = [part(i, f"{i * 7 % 40:03}", f"{i * 7 % 40 + 3 + i % 9:03}", (1 + i * 5 % 30) * MIB) for i in range(1, 41)]
     gains = []
     for budget in (8, 16, 32, 64, 128, 256):

@@ -1,4 +1,4 @@
-"""Flushed segments go when nothing needs them any more, and not before. POLICIES.md 6.6, 6.7, 7.4."""
+"""Flushed segments go when nothing needs them any more, and not before. docs/policies/log-gc.md."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def removed(world: DeltaWorld) -> int:
 
 
 def test_rows_that_are_not_flushed_are_never_removed(world: DeltaWorld) -> None:
-    """POLICIES.md 6.7: 3 x (insert, roll): LOG_GC 0"""
+    """Three inserts and no flush: nothing is removed."""
     for _ in range(3):
         world.row_segment()
     for _ in range(5):
@@ -45,7 +45,7 @@ def test_rows_that_are_not_flushed_are_never_removed(world: DeltaWorld) -> None:
 
 
 def test_flushed_segments_go_with_their_past(world: DeltaWorld) -> None:
-    """POLICIES.md 6.7: after FLUSH they are removed; here when no allowed read needs them (7.4)."""
+    """After FLUSH they are removed when no allowed read needs them."""
     flushed = [world.row_segment(), world.row_segment()]
     later = world.row_segment()
     part = world.merged(*flushed)
@@ -92,7 +92,7 @@ def test_a_reader_holds_what_it_reads(world: DeltaWorld) -> None:
 
 
 def test_a_running_transaction_holds_what_it_may_read(world: DeltaWorld) -> None:
-    """POLICIES.md 6.7: a write op still pending: 0 removed"""
+    """A write that is still pending: nothing is removed."""
     sources = world.row_segment(), world.row_segment()
     txn = world.catalog.transactions.begin("long")
     world.manager = world.new_manager(lambda: {txn.id})

@@ -175,7 +175,7 @@ def test_after_a_restart_what_was_hidden_before_is_found(world: MaintenanceWorld
 def test_while_nothing_can_move_entries_are_not_read_again(
     world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """POLICIES 9.1: a round is skipped if gc_ts has not risen since the last one."""
+    """A round is skipped if gc_ts has not risen since: docs/policies/part-gc.md#phase-1-record-to-trash."""
     txn = world.catalog.transactions.begin("long")
     world.manager = world.new_manager(lambda: {txn.id})
     world.commit(DropPartition(table=world.t, partition="a"))
@@ -213,7 +213,7 @@ def test_of_one_partition(world: MaintenanceWorld) -> None:
 
 
 def test_phase_two_goes_on_where_it_was_after_a_restart() -> None:
-    """POLICIES 9.5, pitfalls: the cursor is not lost."""
+    """docs/policies/part-gc.md#phase-2-trash-to-nothing"""
     world = MaintenanceWorld()
     small = {"gc_remove_part_batch_size": "2", "gc_remove_part_thread_pool_size": "1"}
     world.catalog.tables.modify_settings(world.t, small, ())

@@ -1,4 +1,4 @@
-"""The manager's loop over ops that only say and count: POLICIES 5.4, the last rows of 5.5, and 5.6."""
+"""The manager's loop over ops that only say and count: docs/policies/scheduling.md."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ IDLE = OpStats(is_runnable=False)
 
 
 def test_prepare_fails_1000_times_and_no_slot_is_lost() -> None:
-    """POLICIES.md 5.5 row 11, second case: a leaked count is KUDU-2083."""
+    """A leaked count is KUDU-2083."""
     world = Saying()
     world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0)).prepares = lambda: NotPrepared("gone")
     for _ in range(1000):
@@ -184,7 +184,7 @@ def test_a_prepare_that_raises_loses_no_slot(error: Exception) -> None:
 
 
 def test_an_op_that_could_not_be_prepared_waits() -> None:
-    """POLICIES 5.6: a failed op waits before it is runnable again."""
+    """A failed op waits before it is runnable again: docs/policies/scheduling.md#why-so."""
     world = Saying()
     tries: list[int] = []
 
@@ -201,7 +201,6 @@ def test_an_op_that_could_not_be_prepared_waits() -> None:
 
 
 def test_1000_ops_and_4_workers_the_lowest_score_is_last() -> None:
-    """POLICIES.md 5.5 row 11, third case (orig)"""
     world = Saying(threads=4, maintenance_manager_history_size="1000")
     tables = [world.t, *(world.table(f"t{number}") for number in range(999))]
     order: list[int] = []
@@ -222,7 +221,7 @@ def test_1000_ops_and_4_workers_the_lowest_score_is_last() -> None:
 
 
 def test_free_workers_fill_without_waiting_for_a_tick() -> None:
-    """POLICIES 5.4: a slot counts from the choice on."""
+    """A slot counts from the choice on."""
     world = Saying(threads=3)
     ops = [world.say(table, OpStats(is_runnable=True, perf_improvement=1.0)) for table in map(world.table, "tuvw")]
     for op in ops:
@@ -247,7 +246,6 @@ def test_free_workers_fill_without_waiting_for_a_tick() -> None:
 
 
 def test_the_ring_keeps_the_last_runs_newest_first() -> None:
-    """POLICIES.md 5.4"""
     world = Saying()
     op = world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0))
     op.is_single = False
@@ -276,7 +274,7 @@ def test_a_failed_run_is_told_and_ends_nothing() -> None:
 
 
 def test_a_dropped_table_is_cancelled_waited_for_and_never_chosen() -> None:
-    """POLICIES 5.4: unregister sets cancel and waits until running = 0."""
+    """To unregister sets cancel and waits until nothing runs."""
     world = Saying(threads=2)
     op = world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0))
     op.is_single = False
@@ -343,7 +341,7 @@ def test_stop_waits_for_what_runs() -> None:
 
 
 def test_under_pressure_what_frees_memory_goes_first() -> None:
-    """POLICIES 5.2, with the memory of the process; and with nothing to free the gain decides (KUDU-2929)."""
+    """With the memory of the process; and with nothing to free the gain decides (KUDU-2929)."""
     world = Saying()
     flush = world.say(world.table("u"), OpStats(is_runnable=True, ram_anchored_bytes=5 * GIB))
     gain = world.say(world.t, OpStats(is_runnable=True, perf_improvement=9.0))
@@ -376,7 +374,7 @@ def test_a_choice_tells_the_score_and_who_was_passed_over() -> None:
 
 
 def test_a_busy_table_goes_first_if_that_is_wanted() -> None:
-    """POLICIES 5.3"""
+    """docs/policies/scheduling.md#workload"""
     world = Saying(enable_workload_score_for_perf_improvement_ops="true")
     quiet, busy = (world.say(table, IDLE) for table in (world.t, world.table("u")))
     world.manager.step()

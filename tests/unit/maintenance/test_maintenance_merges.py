@@ -297,7 +297,7 @@ def test_a_transaction_that_nobody_works_on_is_lost_after_ten_minutes(world: Mai
 
 
 def test_a_table_may_be_merged_by_command_only(world: MaintenanceWorld) -> None:
-    """POLICIES.md 4.3: disable_compaction"""
+    """docs/policies/size-tiered.md#settings: disable_compaction"""
     for _ in range(10):
         world.insert("a")
     world.catalog.tables.modify_settings(world.t, {"disable_compaction": "true"}, ())

@@ -73,7 +73,7 @@ def test_bad_values_are_refused_by_name(name: str, text: str) -> None:
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, str], told: str) -> None:
-    """POLICIES.md 4.3 and 4.5: gamma must be below the minimum improvement, or merging never ends."""
+    """Or merging never ends: docs/policies/key-range.md#settings."""
     with pytest.raises(BadSettingError, match=told):
         check_table_settings({"parquet_compression_level": "3"} | given)
     with pytest.raises(BadSettingError, match=told):

@@ -1,5 +1,5 @@
-"""Which parts are rewritten next, with the oracle of POLICIES.md 8.6. Parts and entries are made by hand, times are
-hybrid times of a few units."""
+"""Which parts are rewritten next, with the oracle of docs/policies/mutations.md. Parts and entries are made by hand,
+times are hybrid times of a few units."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracle import Row, oracle
 from tilth.base.hybrid import pack
 from tilth.maintenance.knobs import mutate_settings
 from tilth.maintenance.policy.candidates import CandidatePart, why_apart
@@ -52,11 +53,10 @@ def names(*parts: Part) -> tuple[str, ...]:
     return tuple(str(each.name) for each in parts)
 
 
-# --- POLICIES.md 8.6 ---
+# --- the oracle ---
 
 
 def test_oracle_which_part_needs_which_entry() -> None:
-    """POLICIES.md 8.6 rows 1 to 3"""
     schema, data, later = entry(200, MutationKind.COLUMNS), entry(200), entry(300)
     old = part(50, columns=100)
     assert (needs(old, schema), needs(old, data)) == (True, True)
@@ -67,7 +67,6 @@ def test_oracle_which_part_needs_which_entry() -> None:
 
 
 def test_oracle_first_needed_keeps_neighbours_apart_until_the_older_is_mutated() -> None:
-    """POLICIES.md 8.6 row 4"""
     data = entry(200)
     # The younger one carries the entry that was there when it was committed.
     old, young = part(50), part(250, mutated=200)
@@ -92,7 +91,6 @@ def test_oracle_first_needed_keeps_neighbours_apart_until_the_older_is_mutated()
 
 
 def test_oracle_nothing_of_the_second_entry_is_scheduled_before_the_first_is_done() -> None:
-    """POLICIES.md 8.6 row 5"""
     first, second = entry(200), entry(300)
     done_first, done_none = part(50, mutated=200), part(60)
     view = replace(VIEW, pending=(second, first), parts=(done_first, done_none))
@@ -109,12 +107,9 @@ def test_oracle_nothing_of_the_second_entry_is_scheduled_before_the_first_is_don
     assert [spec.parts for spec in found.specs] == [names(done_first, done_none)]
 
 
-@pytest.mark.parametrize(
-    ("failures", "expected"), [(1, 1000), (2, 2000), (5, 16_000), (9, 256_000), (10, 300_000), (11, 300_000)]
-)
-def test_oracle_delay_after_failures(failures: int, expected: int) -> None:
-    """POLICIES.md 8.6 row 6"""
-    assert delay_ms(failures, longest_ms=300_000) == expected
+@pytest.mark.parametrize("row", oracle("mutations", "Wait after failures"))
+def test_oracle_delay_after_failures(row: Row) -> None:
+    assert delay_ms(int(row["failures in a row"]), longest_ms=300_000) == int(row["wait (ms)"])
     assert delay_ms(10**6, longest_ms=300_000) == 300_000
 
 

@@ -1,4 +1,4 @@
-"""Oracles of POLICIES 2.3: `orig` from the original's tests, `calc` from the formulas."""
+"""Oracles and rules of docs/policies/partitions.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracle import Row, names, number, oracle
 from tilth.base.rand import new_rng
 from tilth.maintenance.policy.partitions import (
     BackOff,
@@ -77,28 +78,18 @@ def choose(
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(
-    ("number", "strategy", "expected"),
-    [
-        (1, PartitionStrategy.ADAPTIVE, {"p1"}),
-        (2, PartitionStrategy.ADAPTIVE, {"p1", "p3"}),
-        (3, PartitionStrategy.ADAPTIVE, {"p1", "p2", "p3"}),
-        (2, PartitionStrategy.NEWEST, {"p1", "p2"}),
-        (3, PartitionStrategy.NEWEST, {"p1", "p2", "p3"}),
-        (4, PartitionStrategy.ADAPTIVE, {"p1", "p2", "p3"}),
-    ],
-)
-def test_original_choice(number: int, strategy: PartitionStrategy, expected: set[str], seed: int) -> None:
-    """POLICIES.md 2.3 rows 1 and 2 (orig): p4 exists but is not known, no rotation is due."""
-    selection = choose(number, strategy=strategy, seed=seed)
-    assert set(selection.partitions) == expected
+@pytest.mark.parametrize("row", oracle("partitions", "Merges, no rotation due"))
+def test_original_choice(row: Row, seed: int) -> None:
+    """p4 exists but is not known."""
+    selection = choose(int(row["n"]), strategy=PartitionStrategy(row["strategy"]), seed=seed)
+    assert set(selection.partitions) == set(names(row["chosen"]))
     assert selection.rotation == FRESH
     assert all(each.reason for each in selection.chosen)
 
 
 @pytest.mark.parametrize("number", [4, 5])
 def test_original_rotation_makes_all_known(number: int) -> None:
-    """POLICIES.md 2.3 row 3 (orig): after a rotation all four, now and in later calls."""
+    """After a rotation all four, now and in later calls."""
     first = choose(number, rotation=Rotation(last_time=NOW - 10_001, cursor=2))
     assert set(first.partitions) == set(ALL)
     assert first.rotation == Rotation(last_time=NOW, cursor=2)
@@ -108,10 +99,7 @@ def test_original_rotation_makes_all_known(number: int) -> None:
 
 
 def test_original_rotation_without_statistics() -> None:
-    """POLICIES.md 2.3 row 4 (orig).
-
-    Statistics not ready, n = 1: one partition; nothing at all: a rotation that is empty.
-    """
+    """Statistics not ready, n = 1: one partition; nothing at all: a rotation that is empty."""
     selection = choose(1, is_ready=False)
     assert selection.partitions == ("p1",)
     assert selection.rotation == Rotation(last_time=NOW, cursor=1)
@@ -120,11 +108,11 @@ def test_original_rotation_without_statistics() -> None:
     assert empty.rotation.last_time == NOW
 
 
-@pytest.mark.parametrize(("interval", "is_due"), [(99.0, True), (100.0, False)])
-def test_rotation_interval_is_exclusive(interval: float, is_due: bool) -> None:
-    """POLICIES.md 2.3 row 5: orig for 99, calc for 100."""
-    selection = choose(2, rotation=Rotation(last_time=NOW - 100), interval=interval)
-    assert (selection.rotation.last_time == NOW) is is_due
+@pytest.mark.parametrize("row", oracle("partitions", "Rotation interval"))
+def test_rotation_interval_is_exclusive(row: Row) -> None:
+    last = Rotation(last_time=NOW - number(row["last rotation (s ago)"]))
+    selection = choose(2, rotation=last, interval=number(row["interval (s)"]))
+    assert (selection.rotation.last_time == NOW) is (row["rotates"] == "yes")
 
 
 def test_rotation_goes_round() -> None:
@@ -143,15 +131,12 @@ def test_rotation_strategy_and_zero_rotate_always() -> None:
     assert "rotation" in choose(0).chosen[0].reason
 
 
-@pytest.mark.parametrize(("ago", "expected"), [(10.0, ("p4", "p2")), (31.0, ("p3", "p4"))])
-def test_fill_rule(ago: float, expected: tuple[str, str]) -> None:
-    """POLICIES.md 2.3 row 7 (calc).
-
-    [T]: too few eligible partitions are filled up by the least fast, then by those in back-off.
-    """
+@pytest.mark.parametrize("row", oracle("partitions", "Fill rule"))
+def test_fill_rule(row: Row) -> None:
+    """Too few eligible partitions are filled up by the least fast, then by those in back-off."""
     stats = known(one("p1", merged=15), one("p2", merged=13), one("p3", merged=5), one("p4", merged=8))
-    selection = choose(2, stats=stats, postponed={"p3": NOW - ago})
-    assert set(selection.partitions) == set(expected)
+    selection = choose(2, stats=stats, postponed={"p3": NOW - number(row["postponed (s ago)"])})
+    assert set(selection.partitions) == set(names(row["chosen"]))
 
 
 def test_fill_takes_longest_postponed_last() -> None:
@@ -177,12 +162,11 @@ def test_only_ties_are_broken_by_chance() -> None:
     assert firsts == set(ALL)
 
 
-@pytest.mark.parametrize(("number", "expected"), [(1, {"p1"}), (2, {"p1", "p2"}), (3, {"p1", "p2", "p3"})])
-def test_original_choice_for_gc(number: int, expected: set[str]) -> None:
-    """POLICIES.md 2.3 row 6 (orig): merged/removed p1 10/0, p2 10/5, p3 10/10."""
+@pytest.mark.parametrize("row", oracle("partitions", "Collecting"))
+def test_original_choice_for_gc(row: Row) -> None:
     stats = known(one("p1"), one("p2", removed=5), one("p3", removed=10))
-    selection = gc(stats, number)
-    assert set(selection.partitions) == expected
+    selection = gc(stats, int(row["n"]))
+    assert set(selection.partitions) == set(names(row["chosen"]))
 
 
 def test_gc_adds_where_merges_finished() -> None:

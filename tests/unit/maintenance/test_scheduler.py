@@ -1,4 +1,4 @@
-"""Oracles of POLICIES 5.5 that concern the choice itself, and the rules of 5.1 and 5.2."""
+"""Oracles and rules of docs/policies/scheduling.md that concern the choice itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracle import Row, number, oracle
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
 from tilth.maintenance.op import Choice, ChoiceRule, IoUsage, OpKind, OpStats, OpView, op_name
@@ -80,7 +81,6 @@ OP3 = op("op3", ram=200, logs=100 * MIB)
 
 
 def test_log_is_freed_first() -> None:
-    """POLICIES.md 5.5 rows 1 and 2 (orig)"""
     choice = pick([OP1, OP2, OP3])
     assert (choice.op_name, choice.reason) == ("op1", "free 104857600 bytes of WAL")
     nothing = pick([OP2, OP3])
@@ -88,7 +88,6 @@ def test_log_is_freed_first() -> None:
 
 
 def test_replay_size() -> None:
-    """POLICIES.md 5.5 row 3 (orig)"""
     settings = replace(SETTINGS, log_target_replay_size_mb=50)
     choice = pick([OP2, OP3], settings=settings)
     assert choice.op_name == "op3"
@@ -101,12 +100,11 @@ def test_replay_size() -> None:
     [(int(1023.99 * MIB), "nothing_to_gain"), (1024 * MIB - 1, "nothing_to_gain"), (1024 * MIB, "replay_size")],
 )
 def test_replay_size_is_in_whole_mib(logs: int, rule: str) -> None:
-    """POLICIES.md 5.5 row 6"""
     assert pick([op("a", logs=logs)]).rule == rule
 
 
 def test_order_under_pressure() -> None:
-    """POLICIES.md 5.5 row 4 (orig): 70 %, log first and memory second"""
+    """70 %: log first and memory second."""
     ops = [op("op3", logs=99, ram=101), op("op1", logs=100, ram=100), op("op2", logs=100, ram=99)]
     order = []
     while ops:
@@ -120,19 +118,18 @@ def test_order_under_pressure() -> None:
 
 
 def test_memory_alone_may_win_under_pressure() -> None:
-    """POLICIES.md 5.1, B: 0 log bytes with memory can win"""
+    """0 log bytes with memory can win."""
     assert pick([op("a", ram=5)], memory=used(90)).rule is ChoiceRule.MEMORY_PRESSURE
     assert pick([op("a", ram=5)]).rule is ChoiceRule.NOTHING_TO_GAIN
 
 
 def test_pressure_without_anything_to_flush_falls_through() -> None:
-    """POLICIES.md 5.5 row 11, first case (orig)"""
     assert pick([op("a", perf=0.5)], memory=used(99)).rule is ChoiceRule.READ_GAIN
 
 
-@pytest.mark.parametrize(("priority", "expected"), [(-6, 0.620921), (-1, 0.909091), (0, 1.0), (1, 1.1), (6, 1.610510)])
-def test_adjusted_score(priority: int, expected: float) -> None:
-    """POLICIES.md 5.5 row 5"""
+@pytest.mark.parametrize("row", oracle("scheduling", "Adjusted score"))
+def test_adjusted_score(row: Row) -> None:
+    priority, expected = int(row["priority"]), number(row["score"])
     stats = OpStats(is_runnable=True, perf_improvement=1.0, priority=priority)
     assert adjusted_score(stats, SETTINGS) == 1.1 ** max(-5, min(priority, 5)) == pytest.approx(expected, abs=1e-6)
     assert adjusted_score(replace(stats, perf_improvement=0.0, workload_score=3.0), SETTINGS) == 0
@@ -140,31 +137,21 @@ def test_adjusted_score(priority: int, expected: float) -> None:
 
 
 def test_data_must_be_more_than_the_minimum() -> None:
-    """POLICIES.md 5.5 row 7"""
     settings = replace(SETTINGS, data_gc_min_size_mb=1)
     assert pick([op("a", data=MIB)], settings=settings).op_name is None
     choice = pick([op("a", data=MIB + 1)], settings=settings)
     assert (choice.rule, choice.reason) == (ChoiceRule.FREE_DATA, "1048577 bytes on disk")
 
 
-@pytest.mark.parametrize(
-    ("probability", "draw", "rule"),
-    [
-        (1.0, 0.999999, ChoiceRule.FREE_DATA),
-        (0.0, 0.0, ChoiceRule.FREE_DATA),
-        (0.0, 1e-9, ChoiceRule.READ_GAIN),
-        (0.5, 0.5, ChoiceRule.FREE_DATA),
-        (0.5, 0.51, ChoiceRule.READ_GAIN),
-    ],
-)
-def test_data_against_gain(probability: float, draw: float, rule: ChoiceRule) -> None:
-    """POLICIES.md 5.5 row 8"""
-    settings = replace(SETTINGS, data_gc_prioritization_prob=probability)
-    assert pick([op("c", data=1), op("d", perf=0.1)], settings=settings, rng=Draws(draw)).rule is rule
+@pytest.mark.parametrize("row", oracle("scheduling", "Data against gain"))
+def test_data_against_gain(row: Row) -> None:
+    settings = replace(SETTINGS, data_gc_prioritization_prob=number(row["data_gc_prioritization_prob"]))
+    rule = {"data": ChoiceRule.FREE_DATA, "gain": ChoiceRule.READ_GAIN}[row["runs"]]
+    assert pick([op("c", data=1), op("d", perf=0.1)], settings=settings, rng=Draws(number(row["U"]))).rule is rule
 
 
 def test_data_and_gain_take_about_turns() -> None:
-    """POLICIES.md 5.5 row 8: at 0.5 about half, within 3 sigma over 4000 trials."""
+    """At 0.5 about half, within 3 sigma over 4000 trials."""
     rng, trials = new_rng(11), 4000
     ops = [op("c", data=1), op("d", perf=0.1)]
     share = sum(pick(ops, rng=rng).rule is ChoiceRule.FREE_DATA for _ in range(trials)) / trials
@@ -172,13 +159,12 @@ def test_data_and_gain_take_about_turns() -> None:
 
 
 def test_without_a_gain_data_needs_no_draw() -> None:
-    """POLICIES.md 5.1 step 4"""
     never = replace(SETTINGS, data_gc_prioritization_prob=0.0)
     assert pick([op("c", data=1), op("d", perf=-1.0)], settings=never).rule is ChoiceRule.FREE_DATA
 
 
 def test_draws_are_made_in_order_and_only_when_needed() -> None:
-    """POLICIES.md 5.1"""
+    """docs/policies/scheduling.md#choice"""
     both = [op("b", ram=1), op("c", data=1), op("d", perf=0.1)]
     settings = replace(SETTINGS, run_non_memory_ops_prob=1.0)
     draws = Draws(0.0, 0.9)
@@ -190,10 +176,10 @@ def test_draws_are_made_in_order_and_only_when_needed() -> None:
     assert pick([op("c", data=1)]).rule is ChoiceRule.FREE_DATA
 
 
-@pytest.mark.parametrize(("percent", "share"), [(60, 1.0), (65, 0.75), (70, 0.5), (75, 0.25), (80, 0.0), (95, 0.0)])
-def test_skip_rate_inside_the_band(percent: float, share: float) -> None:
-    """POLICIES.md 5.5 row 9: Within 3 sigma over 4000 trials."""
-    probability = 0.4
+@pytest.mark.parametrize("row", oracle("scheduling", "Chance of other ops inside the band"))
+def test_skip_rate_inside_the_band(row: Row) -> None:
+    """Within 3 sigma over 4000 trials."""
+    percent, share, probability = number(row["used (percent)"]), number(row["factor"]), 0.4
     settings = replace(SETTINGS, run_non_memory_ops_prob=probability)
     rng, trials = new_rng(7), 4000
     skipped = sum(not is_flush_due(used(percent), settings=settings, rng=rng) for _ in range(trials)) / trials
@@ -202,7 +188,7 @@ def test_skip_rate_inside_the_band(percent: float, share: float) -> None:
 
 
 def test_no_pressure_below_the_band_or_without_a_limit() -> None:
-    """POLICIES.md 5.2"""
+    """docs/policies/scheduling.md#memory-pressure"""
     assert not is_flush_due(used(59.99), settings=SETTINGS, rng=Draws())
     assert not is_flush_due(MemoryUse(consumption=10**12), settings=SETTINGS, rng=Draws())
     narrow = replace(SETTINGS, memory_limit_soft_percentage=60.0)
@@ -210,7 +196,7 @@ def test_no_pressure_below_the_band_or_without_a_limit() -> None:
 
 
 def test_other_work_at_the_lower_border() -> None:
-    """POLICIES.md 5.5 row 10 (orig): 60 %, probability 0.2: non-memory work runs between 0.1 and 0.6 times as often."""
+    """60 %, probability 0.2: other work runs between 0.1 and 0.6 times as often."""
     settings = replace(SETTINGS, run_non_memory_ops_prob=0.2)
     rng, counts = new_rng(3), {"flush": 0, "gain": 0}
     for _ in range(1000):
@@ -220,7 +206,7 @@ def test_other_work_at_the_lower_border() -> None:
 
 
 def test_what_is_passed_over() -> None:
-    """POLICIES.md 5.1: not runnable, cancelled, not valid; no free worker"""
+    """Not runnable, cancelled, not valid; no free worker."""
     idle = [
         op("a", perf=9.0, is_runnable=False),
         replace(op("b", perf=9.0), is_cancelled=True),
@@ -236,14 +222,13 @@ def test_what_is_passed_over() -> None:
 
 
 def test_ties_go_to_the_first_name() -> None:
-    """POLICIES.md 5"""
     assert pick([op("b", perf=1.0), op("a", perf=1.0)]).op_name == "a"
     assert pick([op("b", data=5), op("a", data=5)]).op_name == "a"
     assert pick([op("b", logs=5, io=IoUsage.LOW), op("a", logs=5, io=IoUsage.LOW)]).op_name == "a"
 
 
 def test_tables_of_about_equal_gain_take_turns() -> None:
-    """Decision (b): one table cannot take every slot while others have work."""
+    """One table cannot take every slot while others have work: docs/policies/scheduling.md#choice."""
     ops = [op("MERGE(x)", perf=1.0, table="x"), op("MERGE(y)", perf=0.95, table="y"), op("MERGE(z)", perf=0.5)]
     assert pick(ops).op_name == "MERGE(x)"
     served: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Oracles of POLICIES 3.8 and the rules of 3.2 to 3.5."""
+"""Oracles and rules of docs/policies/size-tiered.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracle import Row, number, numbers, oracle
 from tilth.base.units import GIB, KIB, MIB
 from tilth.maintenance.policy.candidates import (
     CandidatePart,
@@ -64,74 +65,50 @@ def only(selection: MergeSelection) -> MergeSpec:
     return selection.specs[0]
 
 
-@pytest.mark.parametrize(
-    ("parts", "ratio", "base", "is_allowed", "score"),
-    [
-        (row([1] * 5), 5.0, 5.0, True, 8563577.257),
-        (row([1] * 4, age=7200), 4.0, 4.956, False, 10721584.33),
-        (row([100 / 1024] * 2, age=3600), 2.0, 2.0, True, 151008173.7),
-        (row([10, 1, 1, 1, 1, 1]), 3.0, 5.0, False, 9313458.674),
-    ],
-)
-def test_range_oracle(parts: list[CandidatePart], ratio: float, base: float, is_allowed: bool, score: float) -> None:
-    """POLICIES.md 3.8, first table, rows 1 to 4.
-
-    A part of 1 MiB at the end keeps the exception for whole runs out of it.
-    """
+@pytest.mark.parametrize("line", oracle("size-tiered", "Ranges"))
+def test_range_oracle(line: Row) -> None:
+    """A large part at the end keeps the exception for whole runs out of it."""
+    parts = row(numbers(line["sizes (MiB)"]), age=number(line["youngest age (s)"]))
     stranger = part(99, 200 * GIB)
     scores = RunScores([*parts, stranger], Limits(base=5.0))
     found = scores.of(0, len(parts))
-    assert found.ratio == pytest.approx(ratio, rel=1e-3)
-    assert found.base == pytest.approx(base, rel=1e-4)
-    assert (found.score < float("inf")) is is_allowed
+    assert found.ratio == pytest.approx(number(line["ratio"]), rel=1e-3)
+    assert found.base == pytest.approx(number(line["b"]), rel=1e-4)
+    assert (found.score < float("inf")) is (line["allowed"] == "yes")
     forced = RunScores([*parts, stranger], Limits(base=1.0)).of(0, len(parts))
-    assert forced.score == pytest.approx(score, rel=1e-6)
+    assert forced.score == pytest.approx(number(line["score"]), rel=1e-6)
 
 
-@pytest.mark.parametrize(("count", "score_mib"), [(2, 169.5), (3, 16.13), (5, 8.167), (10, 5.412)])
-def test_score_by_number_of_parts(count: int, score_mib: float) -> None:
-    """POLICIES.md 3.8, below the first table"""
+@pytest.mark.parametrize("line", oracle("size-tiered", "Score by number of parts"))
+def test_score_by_number_of_parts(line: Row) -> None:
+    count = int(line["parts"])
     found = RunScores(row([1] * count), Limits(base=1.0)).of(0, count)
-    assert found.score / MIB == pytest.approx(score_mib, rel=1e-3)
+    assert found.score / MIB == pytest.approx(number(line["score (MiB)"]), rel=1e-3)
 
 
 def test_score_falls_up_to_a_hundred_parts() -> None:
-    """POLICIES.md 3.8, below the first table"""
     scores = RunScores(row([1] * 101), Limits(base=1.0))
     values = [scores.of(0, count).score for count in range(2, 101)]
     assert values == sorted(values, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("total", "age", "base"),
-    [(5 * MIB, DAY, 4.517269), (GIB, DAY, 4.846176), (10 * GIB, 7 * DAY, 4.168297)],
-)
-def test_base_falls_with_age(total: int, age: float, base: float) -> None:
-    """POLICIES.md 3.8, below the first table (calc)"""
+@pytest.mark.parametrize("line", oracle("size-tiered", "Base lowered with age"))
+def test_base_falls_with_age(line: Row) -> None:
+    total, age = int(number(line["S (MiB)"])) * MIB, number(line["age (days)"]) * DAY
     halves = [part(1, total // 2, age=age), part(2, total - total // 2, age=age)]
-    assert RunScores(halves, Limits(base=5.0)).of(0, 2).base == pytest.approx(base, rel=1e-6)
+    assert RunScores(halves, Limits(base=5.0)).of(0, 2).base == pytest.approx(number(line["b"]), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "first", "count", "score"),
-    [
-        ([10, 1, 1, 1, 1, 1], 1, 5, 8563577.257),
-        ([5, 1, 1, 1, 1, 1], 1, 5, 6422682.943),
-        ([6, 1, 1, 1, 1, 1], 1, 5, 8563577.257 * 0.881517),
-        ([4.4, 1, 1, 1, 1, 1], 1, 5, 8563577.257),
-        ([100, *[1] * 20], 1, 20, 4502469.693),
-    ],
-)
-def test_chosen_range(sizes: list[float], first: int, count: int, score: float) -> None:
-    """POLICIES.md 3.8, second table, rows 1, 2 and 5 (calc): all ages 0"""
-    parts = row(sizes)
+@pytest.mark.parametrize("line", oracle("size-tiered", "Chosen ranges"))
+def test_chosen_range(line: Row) -> None:
+    parts, first, count = row(numbers(line["sizes (MiB)"])), int(line["first"]), int(line["parts"])
     spec = only(select(parts))
     assert spec.parts == tuple(each.name for each in parts[first : first + count])
-    assert spec.score == pytest.approx(score, rel=1e-6)
+    assert spec.score == pytest.approx(number(line["score"]), rel=1e-6)
 
 
 def test_whole_run_exception() -> None:
-    """POLICIES.md 3.8, second table, row 3 (calc): ages 7200 all / last 3599 / 0 with final"""
+    """Ages 7200 all / last 3599 / 0 with final."""
     assert len(only(select(row([1] * 4, age=7200))).parts) == 4
     late = row([1] * 4, age=7200)
     late[-1] = replace(late[-1], age=3599)
@@ -152,18 +129,17 @@ def test_whole_run_exception_ends_at_a_hundred_parts() -> None:
 
 
 def test_aggressive() -> None:
-    """POLICIES.md 3.8, second table, row 4 (calc)"""
     spec = only(select(row([1, 1, 1]), effort=Effort.AGGRESSIVE))
     assert len(spec.parts) == 3
     assert spec.score == pytest.approx(16914954.365, rel=1e-6)
 
 
-def test_penalty_for_a_tiny_last_part() -> None:
-    """POLICIES.md 3.8, second table, row 6 (calc): [T]: as a share of the sum, from ten parts on"""
-    ten = RunScores([*row([1] * 9), part(10, KIB)], Limits(base=1.0)).of(0, 10)
-    nine = RunScores([*row([1] * 8), part(9, KIB)], Limits(base=1.0)).of(0, 9)
-    assert ten.score == pytest.approx(6417992.155, rel=1e-6)
-    assert nine.score == pytest.approx(5833600.497, rel=1e-6)
+@pytest.mark.parametrize("line", oracle("size-tiered", "Tiny last part"))
+def test_penalty_for_a_tiny_last_part(line: Row) -> None:
+    """As a share of the sum, from ten parts on."""
+    before = int(line["parts of 1 MiB before a part of 1 KiB"])
+    found = RunScores([*row([1] * before), part(before + 1, KIB)], Limits(base=1.0)).of(0, before + 1)
+    assert found.score == pytest.approx(number(line["score"]), rel=1e-6)
 
 
 def test_runs_are_cut() -> None:
@@ -240,9 +216,9 @@ def test_each_run_of_a_large_partition_has_its_quota() -> None:
 
 def test_a_round_has_a_thousand_ranges_at_most() -> None:
     parts: list[CandidatePart] = []
-    for number in range(340):
+    for group in range(340):
         for schema in (1, 2, 3):
-            mine = [part(10 * schema + index, MIB, partition=f"p{number:03}") for index in range(5)]
+            mine = [part(10 * schema + index, MIB, partition=f"p{group:03}") for index in range(5)]
             parts += [replace(each, columns_commit_time=schema) for each in mine]
     selection = select(parts, settings=replace(PLAIN, batch_select_parts_min=2))
     assert len(selection.specs) == 1000
@@ -275,7 +251,8 @@ def test_lone_chains_come_last() -> None:
     [(1, 0, 0, 10), (1, 20, 8, 4), (1, 30, 2, 0), (4, 40, 20, 4), (20, 0, 0, 20), (20, 0, 32, 0)],
 )
 def test_submittable(workers: int, pending: int, running: int, expected: int) -> None:
-    """POLICIES 3.5 and 12.4: per round at most max(workers, 10), open at most max(16 * workers, 32), 32 running."""
+    """Per round at most max(workers, 10), open at most max(16 * workers, 32), 32 running:
+    docs/policies/size-tiered.md#ranges-of-a-round."""
     assert submittable(workers=workers, pending=pending, running=running, settings=PLAIN) == expected
 
 

@@ -1,4 +1,4 @@
-"""POLICIES 5.3: the workload score; section 12.1's memory meter beside it, which the same choice asks."""
+"""The workload score (docs/policies/scheduling.md#workload); the memory meter, which the same choice asks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON = WorkloadSettings(is_enabled=True)
     ],
 )
 def test_score(scans: float, rows: float, flush: float, merge: float) -> None:
-    """POLICIES.md 5.3"""
+    """docs/policies/scheduling.md#workload"""
     rates = Rates(scans_per_second=scans, rows_per_second=rows)
     assert (flush_score(rates, ON), merge_score(rates, ON)) == (flush, merge)
     assert flush_score(rates, WorkloadSettings()) == merge_score(rates, WorkloadSettings()) == 0
@@ -34,7 +34,7 @@ def test_score(scans: float, rows: float, flush: float, merge: float) -> None:
 
 
 def test_rates_are_made_anew_after_a_minute_and_the_baseline_after_five() -> None:
-    """POLICIES.md 5.3"""
+    """docs/policies/scheduling.md#workload"""
     workload = Workload()
     assert workload.rates(0) == Rates()
     workload.add(scans=61, rows=6100)

@@ -1,4 +1,4 @@
-"""The page of the maintenance manager. Source: POLICIES.md 5.4."""
+"""The page of the maintenance manager. See docs/policies/scheduling.md#the-loop."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_a_verb_that_fails_is_audited_with_its_error(world: SqlWorld, monkeypatc
     "settings", ["parts_to_throw_insert = 1000", "parts_to_delay_insert = 10, parts_to_throw_insert = 5"]
 )
 def test_limits_that_contradict_each_other_are_refused_when_they_are_made(world: SqlWorld, settings: str) -> None:
-    """POLICIES.md 12, pitfalls."""
+    """docs/policies/throttling.md#parts"""
     assert refused(world, f"CREATE TABLE u (a Int64) ENGINE = MergeTree SETTINGS {settings}").code == "BAD_SETTING"
     assert refused(world, f"ALTER TABLE t MODIFY SETTING {settings}").code == "BAD_SETTING"
     assert table_of(world).settings == {}

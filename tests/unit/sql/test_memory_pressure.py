@@ -1,9 +1,10 @@
-"""Memory pressure on writers: the oracle of POLICIES.md 12.4, and the refusal."""
+"""Memory pressure on writers: the oracle of docs/policies/throttling.md, and the refusal."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.oracle import Row, number, oracle
 from tilth.base.errors import ErrorKind
 from tilth.base.pressure import MemoryGate, MemoryPressureError, MemoryReading, describe_pressure, reject_chance
 from tilth.base.rand import new_rng
@@ -13,11 +14,9 @@ def reading(percent: float, *, hard: int | None = 1000, soft: int = 800) -> Memo
     return MemoryReading(used=int(percent * 10), hard=hard, soft=soft)
 
 
-@pytest.mark.parametrize(
-    ("percent", "chance"), [(79, 0), (80, 0), (82, 0.1), (85, 0.25), (90, 0.5), (95, 0.75), (100, 1), (101, 1)]
-)
-def test_the_chance_grows_from_the_soft_limit_to_the_hard_one(percent: float, chance: float) -> None:
-    assert reject_chance(reading(percent)) == pytest.approx(chance)
+@pytest.mark.parametrize("row", oracle("throttling", "Chance that memory refuses a write"))
+def test_the_chance_grows_from_the_soft_limit_to_the_hard_one(row: Row) -> None:
+    assert reject_chance(reading(number(row["used (percent)"]))) == pytest.approx(number(row["P"]))
 
 
 def test_limits_that_are_equal_leave_the_hard_one_and_none_refuses_nobody() -> None:

@@ -1,4 +1,4 @@
-"""Heartbeats both ways, lost tasks, admission: POLICIES.md 11.1 and the oracle rows of 11.3."""
+"""Heartbeats both ways, lost tasks, admission: docs/policies/tasks.md and its oracle."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def silent(tasks: TaskBoard, *, commit_ms: int | None = None) -> list[Ended]:
 
 
 def test_oracle_a_silent_worker_loses_its_task_at_the_fifth_heartbeat() -> None:
-    """POLICIES.md 11.3, row 1: silent from t = 0, heartbeats at 5, 10, 15, 20, 25 s."""
+    """Silent from t = 0, heartbeats at 5, 10, 15, 20, 25 s."""
     tasks = board()
     tasks.submit(spec(), now_ms=0)
     for now_ms in HEARTBEATS_MS[:4]:
@@ -72,7 +72,7 @@ def test_oracle_a_silent_worker_loses_its_task_at_the_fifth_heartbeat() -> None:
 
 @pytest.mark.parametrize(("commit_began_before_ms", "is_kept"), [(4_000, True), (11_000, False)])
 def test_oracle_a_task_that_just_began_to_commit_is_kept(commit_began_before_ms: int, is_kept: bool) -> None:
-    """POLICIES.md 11.3, row 2: fifth miss 4 s after commit start / 11 s after."""
+    """Fifth miss 4 s after commit start / 11 s after."""
     tasks = board()
     tasks.submit(spec(), now_ms=0)
     ended = silent(tasks, commit_ms=HEARTBEATS_MS[4] - commit_began_before_ms)
@@ -174,7 +174,7 @@ def working(clock: ManualClock, *, threads: int = 0) -> Iterator[tuple[EmbeddedW
 
 @pytest.mark.parametrize("kind", [TaskKind.MERGE, TaskKind.MUTATE, TaskKind.CONSUME])
 def test_oracle_an_untouched_task_cancels_itself_after_a_minute(kind: TaskKind) -> None:
-    """POLICIES.md 11.3, row 3, owner gone: the worker cancels itself 60 s after the last touch."""
+    """The owner is gone: the worker cancels itself 60 s after the last touch."""
     clock = ManualClock()
     with working(clock) as (worker, reports):
         worker.assign(spec("a", kind))
@@ -188,7 +188,7 @@ def test_oracle_an_untouched_task_cancels_itself_after_a_minute(kind: TaskKind) 
 
 
 def test_oracle_of_two_owners_the_older_commits_nothing() -> None:
-    """POLICIES.md 11.3, row 3: a late commit is refused; the older owner fails its epoch check."""
+    """A late commit is refused; the older owner fails its epoch check."""
     world = World()
     leases, transactions = world.catalog.leases, world.catalog.transactions
     older = leases.take("table/t", "s1", 3_000)
@@ -202,7 +202,6 @@ def test_oracle_of_two_owners_the_older_commits_nothing() -> None:
 
 
 def test_oracle_what_was_stopped_stays_stopped_when_all_servers_restart() -> None:
-    """POLICIES.md 11.3, row 4."""
     world = World()
     stopped = Switch(
         table=world.t, service=ServiceKind.MERGE, state=SwitchState.STOPPED, since_ms=1, because="a test", query_id="q"
@@ -212,7 +211,7 @@ def test_oracle_what_was_stopped_stays_stopped_when_all_servers_restart() -> Non
 
 
 def test_a_worker_takes_one_and_a_half_merges_and_mutations_for_each_thread() -> None:
-    """POLICIES.md 11.1, worker admission."""
+    """docs/policies/tasks.md#admission"""
     with working(ManualClock(), threads=2) as (worker, _):
         worker.assign(spec("a"))
         worker.assign(spec("b", TaskKind.MUTATE))

@@ -1,7 +1,7 @@
 """Partitions to consumers. Pure: the same topics and settings always give the same assignment.
 
 Covers: how many consumers there are and what each reads. Does not cover: starting them (manager.py).
-Always holds: every partition has exactly one consumer. See also: POLICIES.md 10.1 and its oracle 10.6.
+Always holds: every partition has exactly one consumer. See also: docs/policies/consumers.md#assignment.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Covers: cutting a backlog into explicit ranges. Does not cover: how far a topic reaches (kafka.py).
 Always holds: the ranges of a partition are contiguous and start at its stored offset, so that a retry reads the same.
-See also: DESIGN.md 7, "Round end".
+See also: docs/policies/consumers.md#rounds.
 """
 
 from __future__ import annotations

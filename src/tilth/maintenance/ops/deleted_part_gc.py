@@ -1,4 +1,6 @@
-"""DELETED_PART_GC: parts whose rows are all deleted are hidden when the newest delete is ancient. POLICIES.md 6.5.
+"""DELETED_PART_GC: parts whose rows are all deleted are hidden when the newest delete is ancient.
+
+Rule: docs/policies/history.md#deleted_part_gc.
 
 Covers: which parts, and the transaction that hides them by marks, all at once. Does not cover: their files, which go as
 those of merged parts do (part_gc.py); parts of which a few rows are left, which are left to merges.

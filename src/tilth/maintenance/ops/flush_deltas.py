@@ -1,4 +1,4 @@
-"""FLUSH_DELTAS: which change segments become deltas of their parts. Pure. POLICIES.md 6.1.
+"""FLUSH_DELTAS: which change segments become deltas of their parts. Pure. docs/policies/flush.md.
 
 Covers: the partition, its change segments, what of them stays a change segment. Does not cover: the run (delta_op.py).
 Always holds: of a part all changes up to a time are taken, with no hole, so that what is written applies where they

@@ -1,4 +1,6 @@
-"""HISTORY_GC: deltas that no allowed read needs go, and the times of versions that none can name. POLICIES.md 6.4.
+"""HISTORY_GC: deltas that no allowed read needs go, and the times of versions that none can name.
+
+Rule: docs/policies/history.md#history_gc.
 
 Covers: deltas that ended, deltas whose parts are gone for good, the times of versions. Does not cover: parts that ended
 (part_gc.py), row segments (log_gc.py).

@@ -1,4 +1,6 @@
-"""LOG_GC: row segments that were flushed go when no allowed read needs them any more. POLICIES.md 6.6, 7.4.
+"""LOG_GC: row segments that were flushed go when no allowed read needs them any more.
+
+Rule: docs/policies/log-gc.md.
 
 Covers: which segments go when. Does not cover: marks and drop ranges over them, and segments that a drop hid, which
 UNDROP may bring back (part_gc.py).

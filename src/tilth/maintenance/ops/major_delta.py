@@ -1,4 +1,6 @@
-"""MAJOR_DELTA: of which part updated columns are written anew. Pure. POLICIES.md 6.3.
+"""MAJOR_DELTA: of which part updated columns are written anew. Pure.
+
+Rule: docs/policies/delta-compaction.md.
 
 Covers: the part, its deltas, the columns. Does not cover: the run (delta_op.py).
 Always holds: all updates of the part go into the columns, with the columns' earlier versions that they are laid over;

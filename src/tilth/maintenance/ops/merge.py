@@ -4,7 +4,7 @@ Covers: looking, taking parts, running, the wait after failures, OPTIMIZE. Does 
 (merge_choice.py, policy), one merge and its commit (merge_work.py, attempt.py), EXPLAIN (merge_explain.py), the slot it
 runs in (manager.py).
 Always holds: a part is taken by one merge at a time and given back when its outcome is known; the set of taken parts is
-copied before parts are read (POLICIES.md 3.1); bytes first, truth second.
+copied before parts are read (docs/policies/size-tiered.md#inputs); bytes first, truth second.
 """
 
 from __future__ import annotations

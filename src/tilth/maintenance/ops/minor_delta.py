@@ -1,4 +1,6 @@
-"""MINOR_DELTA: of which part the delta files of a kind become one. Pure. POLICIES.md 6.2.
+"""MINOR_DELTA: of which part the delta files of a kind become one. Pure.
+
+Rule: docs/policies/delta-compaction.md.
 
 Covers: the part and its deltas. Does not cover: the run (delta_op.py).
 Always holds: all deltas of a kind go into one, none is left between; base data is not read.

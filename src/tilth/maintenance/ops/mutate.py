@@ -3,8 +3,8 @@
 Covers: looking, taking parts, running, the wait after failures, the end of an entry. Does not cover: which parts are
 next (policy/mutate.py), one task and its commit (mutate_work.py, attempt.py), the slot it runs in (manager.py).
 Always holds: a part is taken by one mutation or merge at a time and given back when the outcome is known; the set of
-taken parts is copied before parts are read, and entries are read after them (POLICIES.md 3.1); an entry is begun when
-the one before it has ended.
+taken parts is copied before parts are read, and entries are read after them (docs/policies/mutations.md#inputs);
+an entry is begun when the one before it has ended.
 """
 
 from __future__ import annotations
@@ -498,7 +498,8 @@ class MutateOp:
     def _failed(self, rewrite: Rewrite, error: Exception) -> None:
         """A loss raises the count of no part, all else that of the part at fault, once that is known.
 
-        Which is which follows the rule of all background services; the waits of a part are those of POLICIES.md 8.5.
+        Which is which follows the rule of all background services; the waits of a part are those of
+        docs/policies/mutations.md#failures.
         """
         spec = rewrite.spec
         culprits = _culprits(rewrite, error)

@@ -3,7 +3,7 @@
 Covers: partitions of a round, merges by size and by key, what another policy would have done, mutations, garbage
 collection. Does not cover: when an op runs (scheduler.py), how it runs (ops).
 Always holds: no clock, no I/O, no settings read here; each decision and each refusal has its reason.
-See also: POLICIES sections 2, 3, 4, 8 and 9.
+See also: docs/policies/README.md.
 """
 
 from tilth.maintenance.policy.candidates import (

@@ -66,7 +66,7 @@ class CandidatePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRangeSettings:
-    """What the key_range policy weighs (POLICIES 4.3)."""
+    """What the key_range policy weighs (docs/policies/key-range.md#value-and-gain)."""
 
     #: Megabytes (2^20 bytes) of the sources of one merge; a part of a megabyte or less counts as one.
     budget: int = 256

@@ -1,4 +1,4 @@
-"""Which partitions have expired as a whole, by the table's TTL (POLICIES.md 9.3). Pure.
+"""Which partitions have expired as a whole, by the table's TTL (docs/policies/part-gc.md#expired-partitions). Pure.
 
 Covers: the newest time that a partition's rows can have, by its key or by its parts, and the verdict. Does not cover:
 rows that expire one by one, which merges leave out (storage).
@@ -104,7 +104,7 @@ def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
 
 
 def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings: GcSettings) -> bool:
-    """Whether a partition is about to be dropped, so that nothing else is worth doing in it (POLICIES.md 2.2).
+    """Whether a partition is about to be dropped, so that nothing else is worth doing in it.
 
     `parts` are the visible ones of one partition."""
     end = partition_end(table, parts, settings=settings)

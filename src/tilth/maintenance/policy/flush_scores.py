@@ -1,4 +1,4 @@
-"""What a flush and a compaction of deltas are worth. Pure. POLICIES 6.1, 6.2, 6.3.
+"""What a flush and a compaction of deltas are worth. Pure. docs/policies/flush.md, docs/policies/delta-compaction.md.
 
 Covers: the scores. Does not cover: memory tables and deltas themselves, what may go of segments (ops/log_gc.py).
 Always holds: time is asked of the oldest change that is not flushed, never of the last flush.

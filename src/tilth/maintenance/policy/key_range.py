@@ -1,4 +1,4 @@
-"""Which parts are worth merging because their keys overlap: Kudu's budgeted compaction (POLICIES section 4).
+"""Which parts are worth merging because their keys overlap: Kudu's budgeted compaction (docs/policies/key-range.md).
 
 Covers: what a part is worth, one set of parts for each partition, what was chosen before from the same parts. Does not
 cover: the choice within the budget (knapsack.py), shares of keys (key_shares.py), the choice of partitions.

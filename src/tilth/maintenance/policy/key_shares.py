@@ -1,5 +1,6 @@
-"""Where the bytes of a table lie along its keys: the share of all bytes below each part's bounds (POLICIES 4.1).
+"""Where the bytes of a table lie along its keys: the share of all bytes below each part's bounds.
 
+Formula: docs/policies/key-range.md#shares-of-keys.
 Covers: shares, widths, the average number of parts that hold a key. Does not cover: which parts are merged
 (key_range.py), how keys become bytes (key_bytes.py).
 Always holds: shares lie between 0 and 1 and grow with the key; stretches that no part covers weigh nothing, as do parts

@@ -1,4 +1,4 @@
-"""The set of parts whose merge saves most height within a budget of bytes (POLICIES 4.2 and 4.3).
+"""The set of parts whose merge saves most height within a budget of bytes (docs/policies/key-range.md).
 
 Covers: the sweep over all stretches of keys with lower and upper bounds, the exact filling where the bounds are far
 apart, the set behind the best. Does not cover: what parts are worth (key_range.py).

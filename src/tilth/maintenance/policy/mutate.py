@@ -1,4 +1,4 @@
-"""Which parts are rewritten next for which mutation (POLICIES.md 8). Pure.
+"""Which parts are rewritten next for which mutation (docs/policies/mutations.md). Pure.
 
 Covers: the strict order of entries, batches, back-off of parts that fail, when an entry is through. Does not cover:
 doing it (ops/mutate.py), what a part needs (tilth.model.mutation.needs).
@@ -153,7 +153,7 @@ def select_mutations(view: MutateView, settings: MutateSettings) -> MutateSelect
 
 
 def delay_ms(failures: int, *, longest_ms: int) -> int:
-    """The wait after so many failures in a row (POLICIES.md 8.5)."""
+    """The wait after so many failures in a row (docs/policies/mutations.md#failures)."""
     # Bounded before it is shifted: any count may come.
     return min(FAILURE_BASE_MS << min(max(0, failures - 1), 40), longest_ms)
 
@@ -178,7 +178,7 @@ def blame(parts: Sequence[str], culprits: Collection[str]) -> Blame:
 
 
 def mutation_gain(oldest: Mutation, *, now_ms: int) -> float:
-    """The longer an entry waits the more it counts (POLICIES.md, decision b)."""
+    """The longer an entry waits the more it counts (docs/policies/scheduling.md#gains)."""
     age = max(0.0, (now_ms - milliseconds(oldest.commit_ts)) / 1000)
     return min(1.0, GAIN_MIN + age / GAIN_AGE_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Which ranges of parts are worth merging: neighbours of like size, by a score (POLICIES section 3).
+"""Which ranges of parts are worth merging: neighbours of like size, by a score (docs/policies/size-tiered.md).
 
 Covers: one best range for all small partitions together, several for each large one, lone parts that fold their
 deltas, how many merges may be submitted, the gain told to the maintenance manager. Does not cover: the score itself
