@@ -15,7 +15,7 @@ import pytest
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.acceptance
-SECONDS_MAX = 60.0
+SECONDS_MAX = 180.0
 LARGE = "SELECT id, repeat('x', 100) AS s FROM range(4000000)"
 
 

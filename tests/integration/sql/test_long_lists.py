@@ -39,7 +39,7 @@ _COLUMN = {"plain": "k", "zero": "x", "text_of_k": "k"}
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
+def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
     settings = {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
     with open_node(tmp_path_factory.mktemp("long"), settings) as made:
         made.engine.run("SYSTEM STOP MERGES", database="default")

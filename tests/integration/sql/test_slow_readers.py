@@ -15,7 +15,7 @@ from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 180.0
 #: About 500 MB.
 LARGE = "SELECT id, repeat('x', 100) AS s FROM slow.t"
 

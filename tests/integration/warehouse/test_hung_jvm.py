@@ -65,10 +65,14 @@ class InFlight:
         with suppress(httpx.HTTPError):
             self.response = post(node, text)
 
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
     def wait_over(self) -> None:
         """It was answered, or its connection was closed."""
         self._thread.join(SECONDS_MAX)
-        assert not self._thread.is_alive(), "the statement hangs"
+        assert self.is_over, "the statement hangs"
 
     def answer(self) -> httpx.Response:
         self.wait_over()
@@ -116,16 +120,23 @@ def test_a_task_whose_python_workers_hang_is_cancelled_and_the_next_one_runs(nod
     running = InFlight(node, "INSERT INTO big SELECT id FROM range(40000000)")
     jvm = jvm_of(node)
     wait_until(lambda: any(worker.cpu_percent(0.1) > 20 for worker in python_workers(jvm)))
-    stopped = python_workers(jvm)
-    for worker in stopped:
-        with suppress(psutil.NoSuchProcess):
-            worker.suspend()
+    stopped: set[psutil.Process] = set()
+
+    def stop_workers() -> bool:
+        """Those that are started meanwhile, too: after a restart Spark starts some that only warm up."""
+        for worker in python_workers(jvm):
+            with suppress(psutil.NoSuchProcess):
+                worker.suspend()
+                stopped.add(worker)
+        return running.is_over
+
     try:
-        response = running.answer()
+        wait_until(stop_workers)
     finally:
         for worker in stopped:
             with suppress(psutil.NoSuchProcess):
                 worker.kill()
+    response = running.answer()
     body = response.json()["error"]
     assert (response.status_code, body["code"]) == (503, "TASK_STALLED"), body
     assert "no progress for" in body["message"]
@@ -136,9 +147,8 @@ def test_a_task_whose_python_workers_hang_is_cancelled_and_the_next_one_runs(nod
 
 def python_workers(jvm: psutil.Process) -> list[psutil.Process]:
     """The processes that compute, without the one that they are forked from."""
-    [daemon] = [child for child in jvm.children() if "python" in child.name()]
-    workers: list[psutil.Process] = daemon.children()
-    return workers
+    daemons = [child for child in jvm.children() if "python" in child.name()]
+    return [worker for daemon in daemons for worker in daemon.children()]
 
 
 def test_a_node_whose_jvm_hangs_ends_within_half_a_minute(node: NodeProcess) -> None:
@@ -170,7 +180,8 @@ def watch_until_back(node: NodeProcess, pid: int) -> Seen:
         health = httpx.get(f"{node.url}/v1/health", timeout=5)
         spark = health.json()["components"]["spark"]
         if spark != "ok":
-            seen.statuses |= {health.status_code, httpx.get(f"{node.url}/v1/ready", timeout=5).status_code}
+            ready = httpx.get(f"{node.url}/v1/ready", timeout=5)
+            seen.statuses |= {each.status_code for each in (health, ready) if each.json()["components"]["spark"] != "ok"}
             seen.health.add(spark)
             rows = node.connection.sql("SELECT state, reason FROM system.bg_threads WHERE service = 'merge'").rows
             seen.services |= {(row[0], row[1]) for row in rows}
