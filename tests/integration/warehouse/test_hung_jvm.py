@@ -181,7 +181,9 @@ def watch_until_back(node: NodeProcess, pid: int) -> Seen:
         spark = health.json()["components"]["spark"]
         if spark != "ok":
             ready = httpx.get(f"{node.url}/v1/ready", timeout=5)
-            seen.statuses |= {each.status_code for each in (health, ready) if each.json()["components"]["spark"] != "ok"}
+            seen.statuses |= {
+                each.status_code for each in (health, ready) if each.json()["components"]["spark"] != "ok"
+            }
             seen.health.add(spark)
             rows = node.connection.sql("SELECT state, reason FROM system.bg_threads WHERE service = 'merge'").rows
             seen.services |= {(row[0], row[1]) for row in rows}
