@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from tilth.sql.services import Call, Services
 from tilth.sql.slots import Queue
 from tilth.sql.system_lane import NotForThisLaneError, answer_from_system, system_tables_of
 from tilth.sql.system_tables import find_system_table
-from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_folder
+from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_folder, remove_result_folder
 
 #: Each ALTER of columns may hit a query once between two of its steps.
 TRIES_MAX = 5
@@ -92,7 +91,7 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
         folder: Path | None = None
         if call.streams and services.results:
             folder = make_result_folder(Path(services.results), call.query_id)
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.callback(remove_result_folder, folder)
         task = QueryTask(
             query_id=call.query_id,
             text=text,

@@ -26,7 +26,7 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WrongJavaError,
 )
-from tilth.warehouse.folders import make_result_folder
+from tilth.warehouse.folders import make_result_folder, remove_result_folder
 from tilth.warehouse.losses import memory_loss_in
 from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_needs, read_plan
 from tilth.warehouse.progress import ProgressWatch, TaskProgress
@@ -90,6 +90,7 @@ __all__ = [
     "parse_plan",
     "read_needs",
     "read_plan",
+    "remove_result_folder",
     "run_in_task",
     "warehouse_settings",
 ]

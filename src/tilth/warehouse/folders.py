@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,8 @@ from tilth.base.logs import Log
 _NAME = re.compile(r"(run|tilth|result)-(\d+)-([0-9a-f]+)-[\w-]+")
 #: Setting the clock shifts start times a little.
 _START_SECONDS_APART_MAX = 2
+#: A file whose creation had begun may come into a renamed folder.
+_REMOVALS_MAX = 5
 
 _log = Log("warehouse")
 
@@ -39,6 +42,18 @@ def make_result_folder(parent: Path, query_id: str) -> Path:
     folder = parent / f"result-{_owner()}-{query_id}"
     folder.mkdir(mode=0o700)
     return folder
+
+
+def remove_result_folder(folder: Path) -> None:
+    """Remove it with its files; tasks that still write there fail."""
+    # Under another name nothing new comes into it: else what is written while it is being emptied would keep it.
+    leaving = folder.with_name(f"{folder.name}-leaving")
+    with suppress(OSError):
+        folder.rename(leaving)
+    for _ in range(_REMOVALS_MAX):
+        shutil.rmtree(leaving, ignore_errors=True)
+        if not leaving.exists():
+            return
 
 
 def make_socket_folder() -> Path:

@@ -101,8 +101,8 @@ class Heartbeat:
             return
         outage = self._session.outage
         # The time when the silence began, and not when it was noticed.
-        since_ms = self._clock.now_ms() - int(self._pulse.silent_seconds * 1000) if outage is None else outage.since_ms
-        self._session.note_outage(Outage(reason=f"the JVM does not answer: {self._pulse.why}", since_ms=since_ms))
+        since_ms = self._clock.now_ms() - int(self._pulse.late_seconds * 1000) if outage is None else outage.since_ms
+        self._session.note_outage(Outage(reason=f"the JVM does not go on: {self._pulse.why}", since_ms=since_ms))
         if verdict is Verdict.HUNG:
             self._session.kill()
             self._restart(f"the JVM was killed because it hung: {self._pulse.why}")
@@ -112,7 +112,7 @@ class Heartbeat:
         for question, asker in self._askers.items():
             answer = asker.take()
             if isinstance(answer, Beat):
-                self._is_full = answer.is_full
+                self._beat = answer
                 if answer.has_ended:
                     self._pulse.ended("Spark has ended inside of it")
             if isinstance(answer, Exception):
@@ -129,7 +129,13 @@ class Heartbeat:
             # It is ending right now.
             return Verdict.WELL
         used, self._cpu_seconds = cpu_seconds - self._cpu_seconds, cpu_seconds
-        look = Look(seconds=seconds, cpu_seconds=used, is_stopped=is_stopped, is_full=self._is_full)
+        look = Look(
+            seconds=seconds,
+            cpu_seconds=used,
+            is_stopped=is_stopped,
+            is_full=self._beat.is_full,
+            stuck_share=self._beat.stuck_share,
+        )
         return self._pulse.looked(look)
 
     def _restart(self, reason: str) -> None:
@@ -164,7 +170,7 @@ class Heartbeat:
         }
         self._looked = self._clock.monotonic()
         self._cpu_seconds = 0.0
-        self._is_full = False
+        self._beat = Beat(has_ended=False, is_full=False)
 
     def _leave(self) -> None:
         for asker in self._askers.values():

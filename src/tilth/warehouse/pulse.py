@@ -10,7 +10,8 @@ HUNG   the JVM is to be killed; final for this JVM (written by `looked` and `end
 Two questions are asked: a call, which any thread of the JVM answers, and a job, which needs Spark's scheduler and a
 free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
 long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are taken; of
-time in which this process did not run itself, little counts.
+time in which this process did not run itself, little counts. Nothing interrupts some code of Java (a regular expression
+that backtracks): while tasks of cancelled jobs hold slots, time counts by the share that they hold.
 
 Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (progress.py).
 """
@@ -56,6 +57,8 @@ class Look:
     is_stopped: bool = False
     #: Every task slot of Spark was taken when it answered last.
     is_full: bool = False
+    #: The share of them that cancelled tasks held then.
+    stuck_share: float = 0.0
 
 
 @dataclass(slots=True)
@@ -77,6 +80,8 @@ class Pulse:
         #: Since the last call was asked.
         self._since_call = interval_seconds
         self._calls = 0
+        #: For how long cancelled tasks have held slots, by the share of the slots.
+        self._stuck_seconds = 0.0
         self._hung_why = ""
 
     def due(self) -> list[Question]:
@@ -115,22 +120,35 @@ class Pulse:
             self._count(job, step, is_excused=is_busy)
             if self._is_over(job):
                 self._hung_why = f"it answers calls, and has not run a job of one task for {job.seconds:.0f} s"
+        self._stuck_seconds = self._stuck_seconds + step * look.stuck_share if look.stuck_share else 0.0
+        if self._stuck_seconds >= self._hang:
+            self._hung_why = self._why_stuck
         if self._hung_why:
             return Verdict.HUNG
-        return Verdict.LATE if self.silent_seconds >= self._hang / 2 else Verdict.WELL
+        return Verdict.LATE if self.late_seconds >= self._hang / 2 else Verdict.WELL
 
     @property
-    def silent_seconds(self) -> float:
-        """How long the oldest question has been waiting."""
-        return max((each.seconds for each in self._waiting.values()), default=0.0)
+    def late_seconds(self) -> float:
+        """How long the oldest question has been waiting, or cancelled tasks have held slots."""
+        return max(self._silent_seconds, self._stuck_seconds)
 
     @property
     def why(self) -> str:
         """Why it is not well, in words."""
         if self._hung_why:
             return self._hung_why
+        if self._stuck_seconds > self._silent_seconds:
+            return self._why_stuck
         what = "a call" if Question.CALL in self._waiting else "a job of one task"
-        return f"it has not answered {what} for {self.silent_seconds:.0f} s"
+        return f"it has not answered {what} for {self._silent_seconds:.0f} s"
+
+    @property
+    def _silent_seconds(self) -> float:
+        return max((each.seconds for each in self._waiting.values()), default=0.0)
+
+    @property
+    def _why_stuck(self) -> str:
+        return f"cancelled tasks that do not end have held its task slots for {self._stuck_seconds:.0f} s"
 
     def _count(self, waiting: _Waiting, step: float, *, is_excused: bool) -> None:
         waiting.seconds += step

@@ -72,6 +72,8 @@ class Beat:
     has_ended: bool
     #: Every task slot is taken.
     is_full: bool
+    #: The share of the task slots that tasks of cancelled jobs hold, which do not end.
+    stuck_share: float = 0.0
 
 
 class WorkerSession:
@@ -184,9 +186,14 @@ class WorkerSession:
     def beat(self) -> Beat:
         """Ask the JVM how it is. Waits as long as the JVM is silent; fails when it ends."""
         spark = self._started().sparkContext._jsc.sc()
-        executors = spark.statusTracker().getExecutorInfos()
+        tracker, store = spark.statusTracker(), spark.statusStore()
+        # Before the tasks: a job that begins in between has more of them.
+        executors = tracker.getExecutorInfos()
         running = sum(executors[index].numRunningTasks() for index in range(len(executors)))
-        return Beat(has_ended=bool(spark.isStopped()), is_full=running >= self._slots)
+        jobs = tracker.getActiveJobIds()
+        wanted = sum(store.job(jobs[index]).numActiveTasks() for index in range(len(jobs)))
+        stuck_share = min(1.0, max(0, running - wanted) / self._slots)
+        return Beat(has_ended=bool(spark.isStopped()), is_full=running >= self._slots, stuck_share=stuck_share)
 
     def run_small_job(self) -> bool:
         """Run one job of one task inside of the JVM. Waits as long as Spark does not run it; fails when it ends."""

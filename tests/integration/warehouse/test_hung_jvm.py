@@ -105,7 +105,7 @@ def test_a_jvm_that_hangs_or_dies_is_replaced_and_statements_are_told(node: Node
     assert seen.statuses == {503}
     assert any("since 20" in text for text in seen.health), seen.health
     assert any("since 20" in text and state == "waiting" for state, text in seen.services), seen.services
-    why = "does not answer|hung" if how is signal.SIGSTOP else "SIGKILL"
+    why = "does not go on|hung" if how is signal.SIGSTOP else "SIGKILL"
     assert any(word in text for word in why.split("|") for text in seen.health), seen.health
     wait_until(lambda: post(node, "SELECT count(*) FROM t").status_code == 200)
     [[state]] = node.connection.sql(
@@ -113,6 +113,23 @@ def test_a_jvm_that_hangs_or_dies_is_replaced_and_statements_are_told(node: Node
     ).rows
     assert state == "lost"
     assert httpx.get(f"{node.url}/v1/ready").status_code == 200
+
+
+def test_cancelled_queries_that_nothing_interrupts_give_the_slots_back(node: NodeProcess) -> None:
+    """Java does not look at interrupts while it matches a regular expression, here for centuries."""
+    jvm = jvm_of(node)
+    endless = f"SELECT count(*) FROM range(0, 64, 1, 64) WHERE concat(repeat('a', 60), id) RLIKE '{'a*' * 12}b'"
+    running = InFlight(node, endless)
+    wait_until(lambda: bool(node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query'")))
+    time.sleep(2)
+    node.connection.sql("KILL QUERY WHERE query LIKE '%RLIKE%'")
+    assert running.answer().json()["error"]["code"] == "QUERY_WAS_CANCELLED"
+    meanwhile = InFlight(node, "SELECT count(*) FROM range(10)")
+    seen = watch_until_back(node, jvm.pid)
+    assert any("cancelled tasks that do not end" in text for text in seen.health), seen.health
+    if meanwhile.answer().status_code != 200:
+        check_restarting(meanwhile.answer())
+    wait_until(lambda: post(node, "SELECT count(*) FROM range(10)").status_code == 200)
 
 
 def test_a_task_whose_python_workers_hang_is_cancelled_and_the_next_one_runs(node: NodeProcess) -> None:

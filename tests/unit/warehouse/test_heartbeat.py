@@ -89,7 +89,7 @@ def test_a_jvm_that_hangs_is_killed_once_and_people_are_told_before() -> None:
     spark.answers.clear()
     watched(spark, ManualClock(), 14)
     assert (spark.kills, spark.starts, spark.outage) == (1, 1, None)
-    assert "the JVM does not answer: it has not answered a call for 5 s" in spark.told[0]
+    assert "the JVM does not go on: it has not answered a call for 5 s" in spark.told[0]
     assert "killed because it hung: it has not answered a call for 10 s; its process is stopped" in spark.told[-1]
     # One outage has one beginning: that of the silence.
     assert len({each.partition(": ")[0] for each in spark.told}) == 1

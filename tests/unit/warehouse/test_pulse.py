@@ -62,6 +62,31 @@ def test_a_jvm_that_collects_garbage_and_nothing_else_is_ended_after_four_bounds
     assert verdicts(jvm, BUSY, 120)[-1] is Verdict.HUNG
 
 
+def test_cancelled_tasks_that_do_not_end_count_by_the_slots_that_they_hold() -> None:
+    for share, seconds in ((1.0, 30), (0.5, 60), (0.25, 120)):
+        jvm = pulse()
+        found = verdicts(jvm, Look(seconds=1.0, cpu_seconds=1.9, is_full=share == 1.0, stuck_share=share), seconds)
+        assert found[seconds // 2 - 2 : seconds // 2] == [Verdict.WELL, Verdict.LATE]
+        assert found[-2:] == [Verdict.LATE, Verdict.HUNG]
+        assert jvm.why == "cancelled tasks that do not end have held its task slots for 30 s"
+
+
+def test_tasks_that_end_late_are_forgiven() -> None:
+    jvm = pulse()
+    stuck = Look(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0)
+    for _ in range(5):
+        assert Verdict.HUNG not in verdicts(jvm, stuck, 29)
+        assert jvm.looked(IDLE) is Verdict.WELL
+
+
+def test_a_job_that_waits_behind_stuck_tasks_is_not_the_reason() -> None:
+    jvm = pulse()
+    jvm.due()
+    jvm.answered(Question.CALL)
+    verdicts(jvm, Look(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0), 20)
+    assert jvm.why.startswith("cancelled tasks")
+
+
 def test_time_in_which_this_process_did_not_run_is_not_held_against_the_jvm() -> None:
     jvm = pulse()
     jvm.due()

@@ -7,6 +7,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,7 +16,13 @@ import pytest
 
 from tilth.warehouse import WarehouseSettings
 from tilth.warehouse.conf import java_options, spark_conf
-from tilth.warehouse.folders import make_result_folder, make_run_folder, make_socket_folder, remove_left_behind
+from tilth.warehouse.folders import (
+    make_result_folder,
+    make_run_folder,
+    make_socket_folder,
+    remove_left_behind,
+    remove_result_folder,
+)
 
 
 def test_a_folder_of_this_process_is_its_alone(tmp_path: Path) -> None:
@@ -68,6 +76,26 @@ def test_folders_go_with_their_owners(tmp_path: Path, monkeypatch: pytest.Monkey
     finally:
         other.kill()
         other.wait()
+
+
+def test_a_result_that_is_still_written_leaves_nothing(tmp_path: Path) -> None:
+    for _ in range(20):
+        folder = make_result_folder(tmp_path, "q")
+        written = threading.Event()
+
+        def write(folder: Path = folder, written: threading.Event = written) -> None:
+            with suppress(FileNotFoundError):
+                for number in range(1_000_000):
+                    (folder / str(number)).write_bytes(b"rows")
+                    if number == 50:
+                        written.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert written.wait(60)
+        remove_result_folder(folder)
+        writer.join(60)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_options_of_the_jvm_keep_blanks_and_quotes() -> None:
