@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -32,9 +33,9 @@ def file_sizes(*folders: Path) -> list[int]:
     """Of all files below the folders."""
     sizes: list[int] = []
     for folder in folders:
-        for path in folder.rglob("*"):
-            # A file that went while we looked is none.
-            with suppress(OSError):
-                if path.is_file():
-                    sizes.append(path.stat().st_size)
+        # Folders that go while we look are left out by `walk`, files by us.
+        for inside, _, names in os.walk(folder):
+            for name in names:
+                with suppress(OSError):
+                    sizes.append(os.stat(os.path.join(inside, name)).st_size)
     return sizes
