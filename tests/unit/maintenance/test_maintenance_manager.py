@@ -237,7 +237,7 @@ def test_free_workers_fill_without_waiting_for_a_tick() -> None:
     for op in ops:
         op.gate.set()
     for _ in range(2000):
-        if sum(len(op.runs) for op in ops) == 4:
+        if sum(len(op.runs) for op in ops) == 4 and world.manager.status().busy == 0:
             break
         threading.Event().wait(0.005)
     world.manager.stop()
