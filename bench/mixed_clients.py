@@ -62,7 +62,7 @@ ROWS_PER_INSERT_MAX = 20
 ANSWER_SECONDS_MAX = 300.0
 PROBE_SECONDS_MAX = 10
 #: 30 s until a silent JVM is taken for hung, and a start of Spark on a machine that is busy.
-BACK_SECONDS_MAX = 240.0
+BACK_SECONDS_MAX = 180.0
 #: Shown where it never came back.
 NEVER_SECONDS = 9999.0
 QUIET_SECONDS_MAX = 90.0
