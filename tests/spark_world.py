@@ -12,6 +12,7 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import check_view
+from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.sql import Answer, SqlEngine
 from tilth.sql.spark import InsertRunner, QueryRunner
@@ -56,6 +57,12 @@ class SparkWorld:
     def rows(self, text: str, *, database: str = "shop", **settings: str) -> list[tuple[object, ...]]:
         table = self.run(text, database=database, **settings).table
         return [tuple(column[row].as_py() for column in table.columns) for row in range(table.num_rows)]
+
+    def table(self, name: str) -> TableDef:
+        """A table of the database `shop`."""
+        found = self.catalog.tables.get("shop", name)
+        assert isinstance(found, TableDef)
+        return found
 
     def refused(self, text: str, *, database: str = "shop", **settings: str) -> TilthError:
         with pytest.raises(TilthError) as caught:

@@ -20,19 +20,16 @@ class LaneSpark:
     def __init__(self, folder: Path) -> None:
         settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
         self._session = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
-        self._is_started = False
 
     def running(self) -> WorkerSession:
-        if not self._is_started:
+        if not self._session.is_alive():
             self._session.start()
-            self._is_started = True
             self._session.warm()
         return self._session
 
     def end(self) -> None:
         """Leave the process to another Spark."""
         self._session.stop()
-        self._is_started = False
 
 
 @pytest.fixture(scope="session")

@@ -224,6 +224,11 @@ class DamageBook:
             _log.warning("damaged_files_not_kept", reason=error)
 
 
+def file_names(part: Part, changes: Mapping[str, Iterable[Delta]]) -> list[str]:
+    """The names of the part's file and of those that change its rows."""
+    return [part.file.name, *(delta.file.name for delta in changes.get(part.file.name, ()))]
+
+
 def unreadable(
     parts: Iterable[Part], deltas: Iterable[Delta], damaged: Mapping[str, DamagedFile]
 ) -> dict[str, DamagedFile]:
@@ -233,8 +238,7 @@ def unreadable(
     changes = by_file(deltas)
     found: dict[str, DamagedFile] = {}
     for part in parts:
-        files = (part.file.name, *(delta.file.name for delta in changes.get(part.file.name, ())))
-        file = next((damaged[name] for name in files if name in damaged), None)
+        file = next((damaged[name] for name in file_names(part, changes) if name in damaged), None)
         if file is not None:
             found[str(part.name)] = file
     return found
@@ -242,11 +246,10 @@ def unreadable(
 
 def _wanted(parts: Iterable[Part], deltas: Iterable[Delta]) -> dict[str, _Wanted]:
     """The files that these parts need, by name."""
-    names = {part.file.name: str(part.name) for part in parts}
-    files = {part.file.name: part.file for part in parts}
-    wanted = {name: _Wanted(file, False, (names[name],)) for name, file in files.items()}
+    own = {part.file.name: _Wanted(part.file, False, (str(part.name),)) for part in parts}
+    wanted = dict(own)
     for delta in deltas:
-        changed = tuple(names[target.file] for target in delta.targets if target.file in names)
+        changed = tuple(name for target in delta.targets if target.file in own for name in own[target.file].parts)
         if changed:
             wanted[delta.file.name] = _Wanted(delta.file, True, changed)
     return wanted

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tilth.base.errors import CorruptError
 from tilth.base.logs import Log
-from tilth.maintenance.damage import CURE, DamageBook
+from tilth.maintenance.damage import CURE, DamageBook, file_names
 from tilth.maintenance.state import Failure, failed_again, newest
 from tilth.model.delta import Delta
 from tilth.model.part import Part, parse_part_name
@@ -50,7 +50,7 @@ class DamagedParts:
             return None
         parts = list(sources)
         file = error.facts.get("file", "").rpartition("/")[2]
-        part = next((each for each in parts if file and file in _files(each, changes)), None)
+        part = next((each for each in parts if file and file in file_names(each, changes)), None)
         if part is None:
             return None
         name, is_confirmed = str(part.name), False
@@ -123,8 +123,3 @@ class DamagedParts:
             )
             for name, file in self._book.parts_of(self._table).items()
         }
-
-
-def _files(part: Part, changes: Mapping[str, Iterable[Delta]]) -> set[str]:
-    """The names of the part's file and of those that change its rows."""
-    return {part.file.name, *(delta.file.name for delta in changes.get(part.file.name, ()))}

@@ -18,8 +18,8 @@ import psutil
 
 from tilth.base.logs import Log
 
-#: `run-PID-START-N` is the N-th folder of a process, `result-PID-START-ID` that of a query; START is in hexadecimal
-#: seconds.
+#: `run-PID-START-N` is the N-th folder of a process, `result-PID-START-ID` that of a query, with `-leaving`
+#: behind it while it is removed; START is in hexadecimal seconds.
 _NAME = re.compile(r"(run|tilth|result)-(\d+)-([0-9a-f]+)-[\w-]+")
 #: Setting the clock shifts start times a little.
 _START_SECONDS_APART_MAX = 2

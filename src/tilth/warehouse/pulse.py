@@ -11,9 +11,9 @@ Two questions are asked: a call, which any thread of the JVM answers, and a job,
 free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
 long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are taken; of
 time in which this process did not run itself, little counts. Nothing interrupts some code of Java (a regular expression
-that backtracks): while tasks of cancelled jobs hold slots, time counts by the share that they hold.
+that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold.
 
-Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (progress.py).
+Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (stall_rule.py).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Look:
     is_stopped: bool = False
     #: Every task slot of Spark was taken when it answered last.
     is_full: bool = False
-    #: The share of them that cancelled tasks held then.
+    #: The share of them that tasks of ended jobs held then.
     stuck_share: float = 0.0
 
 

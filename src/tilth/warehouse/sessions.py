@@ -72,7 +72,7 @@ class Beat:
     has_ended: bool
     #: Every task slot is taken.
     is_full: bool
-    #: The share of the task slots that tasks of cancelled jobs hold, which do not end.
+    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel.
     stuck_share: float = 0.0
 
 
@@ -187,7 +187,7 @@ class WorkerSession:
         """Ask the JVM how it is. Waits as long as the JVM is silent; fails when it ends."""
         spark = self._started().sparkContext._jsc.sc()
         tracker, store = spark.statusTracker(), spark.statusStore()
-        # Before the tasks: a job that begins in between has more of them.
+        # Asked before the jobs: a job that begins in between hides a stuck task, and makes none.
         executors = tracker.getExecutorInfos()
         running = sum(executors[index].numRunningTasks() for index in range(len(executors)))
         jobs = tracker.getActiveJobIds()

@@ -1,6 +1,6 @@
 """Looks for tasks that make no progress, without waiting for a JVM that may hang.
 
-Covers: asking, on a thread of its own. Does not cover: the rule (progress.py), what is done about it (worker.py).
+Covers: asking, on a thread of its own. Does not cover: the rule (stall_rule.py), what is done about it (worker.py).
 """
 
 from __future__ import annotations

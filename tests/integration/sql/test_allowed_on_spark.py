@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,28 +11,25 @@ from tests.spark_world import SparkWorld
 from tilth.ingest import ViewError, check_view
 from tilth.model.table import Column, KafkaDef, Schema, TableDef
 from tilth.model.types import Kind, Simple
-from tilth.warehouse import WorkerSession, check_plan, parse_plan, read_plan
+from tilth.warehouse import check_plan, parse_plan, read_plan
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("allowed"), spark)
-    made.run("CREATE DATABASE shop", database="default")
-    made.run(
+def world(world: SparkWorld) -> SparkWorld:
+    world.run(
         "CREATE TABLE t (id Int64, day Date, ts DateTime, s String, a Array(Int64), m Map(String, Int64), j String, "
         "x Float64) ENGINE = MergeTree ORDER BY id"
     )
-    made.run(
+    world.run(
         "INSERT INTO t VALUES (1, '2026-01-01', '2026-01-01 10:00:00', 'one', [1, 2], {'k': 1}, '{\"a\": 1}', 1.5), "
         "(2, '2026-01-02', '2026-01-02 11:00:00', 'two', [3], {'k': 2}, '{\"a\": 2}', 2.5), "
         "(3, '2026-02-01', '2026-02-01 12:00:00', NULL, [], {}, '[]', 3.5)"
     )
-    made.run("CREATE TABLE u (id Int64, name String) ENGINE = MergeTree ORDER BY id")
-    made.run("INSERT INTO u VALUES (1, 'Ann'), (2, 'Bob')")
-    yield made
-    made.stop()
+    world.run("CREATE TABLE u (id Int64, name String) ENGINE = MergeTree ORDER BY id")
+    world.run("INSERT INTO u VALUES (1, 'Ann'), (2, 'Bob')")
+    return world
 
 
 #: Calls a method of Java.

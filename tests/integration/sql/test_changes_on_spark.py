@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -14,31 +13,15 @@ from tilth.base.errors import ErrorKind
 from tilth.catalog import ReplaceParts
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
-from tilth.model.table import TableDef
 from tilth.model.txn import TxnState
 from tilth.sql import changes
 from tilth.storage import layout_of, read_source, sources_of, write_parts
-from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("changes"), spark)
-    made.run("CREATE DATABASE shop", database="default")
-    yield made
-    made.stop()
-
-
-def table_of(world: SparkWorld, name: str) -> TableDef:
-    found = world.catalog.tables.get("shop", name)
-    assert isinstance(found, TableDef)
-    return found
-
-
 def snapshot_of(world: SparkWorld, name: str) -> Snapshot:
-    return world.catalog.parts.snapshot(table_of(world, name).uuid)
+    return world.catalog.parts.snapshot(world.table(name).uuid)
 
 
 def fill(world: SparkWorld, name: str, settings: str = "") -> None:
@@ -114,10 +97,10 @@ def test_rows_change_and_no_part_is_rewritten(world: SparkWorld) -> None:
 
 def test_what_matches_nothing_commits_nothing(world: SparkWorld) -> None:
     fill(world, "nothing")
-    version = world.catalog.parts.version(table_of(world, "nothing").uuid)
+    version = world.catalog.parts.version(world.table("nothing").uuid)
     for text in ("DELETE FROM nothing WHERE n = 1000", "UPDATE nothing SET n = 1 WHERE s > NULL"):
         assert world.run(text).message.endswith(": 0 rows")
-    assert world.catalog.parts.version(table_of(world, "nothing").uuid) == version
+    assert world.catalog.parts.version(world.table("nothing").uuid) == version
     assert world.run("DELETE FROM nothing WHERE true").rows_written == 20
     assert world.run("DELETE FROM nothing WHERE true").rows_written == 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
 from tilth.sql import BadQueryError
-from tilth.warehouse import UnknownFunctionError, WorkerSession, check_plan, parse_expression
+from tilth.warehouse import UnknownFunctionError, check_plan, parse_expression
 from tilth.warehouse.allowed import allow_list
 from tilth.warehouse.clickhouse import functions
 from tilth.warehouse.errors import BadArgumentsError
@@ -30,16 +29,13 @@ def _time(text: str) -> datetime.datetime:
 
 
 @pytest.fixture(scope="module")
-def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("clickhouse"), spark)
-    made.run("CREATE DATABASE shop", database="default")
-    made.run("CREATE TABLE t (id Int64, s String, ts DateTime, a Array(Int64)) ENGINE = MergeTree ORDER BY id")
-    made.run(
+def world(world: SparkWorld) -> SparkWorld:
+    world.run("CREATE TABLE t (id Int64, s String, ts DateTime, a Array(Int64)) ENGINE = MergeTree ORDER BY id")
+    world.run(
         "INSERT INTO t VALUES (1, 'one', '2026-01-01 10:00:00', [1, 2]), (2, 'two', '2026-01-02 11:30:00', [3]), "
         "(3, 'two', '2026-02-01 12:00:00', [])"
     )
-    yield made
-    made.stop()
+    return world
 
 
 # One query for all: a query takes longer than all of its expressions.

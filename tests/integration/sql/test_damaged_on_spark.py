@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.spark_world import SparkWorld
 from tilth.model.part import DataFile, Part
-from tilth.model.table import TableDef
 from tilth.storage import data_folder
-from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
@@ -21,26 +19,12 @@ ROWS = 300_000
 SKIP = "SETTINGS skip_damaged_parts = 1"
 
 
-@pytest.fixture(scope="module")
-def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("damaged"), spark)
-    made.run("CREATE DATABASE shop", database="default")
-    yield made
-    made.stop()
-
-
-def table_of(world: SparkWorld, name: str) -> TableDef:
-    found = world.catalog.tables.get("shop", name)
-    assert isinstance(found, TableDef)
-    return found
-
-
 def parts_of(world: SparkWorld, name: str) -> list[Part]:
-    return list(world.catalog.parts.snapshot(table_of(world, name).uuid).parts)
+    return list(world.catalog.parts.snapshot(world.table(name).uuid).parts)
 
 
 def path_of(world: SparkWorld, name: str, file: DataFile) -> Path:
-    return Path(data_folder(world.engine._services.root, table_of(world, name).uuid), file.name)
+    return Path(data_folder(world.engine._services.root, world.table(name).uuid), file.name)
 
 
 def three_parts(world: SparkWorld, name: str, settings: str = "") -> list[Part]:
@@ -128,7 +112,7 @@ def test_a_page_in_the_middle_shows_during_the_scan_only(world: SparkWorld) -> N
 def test_a_damaged_delta_and_a_segment_that_is_gone_leave_out_what_they_change(world: SparkWorld) -> None:
     parts = three_parts(world, "d")
     world.run("DELETE FROM d WHERE k = 12 OR k = 13")
-    [delta] = world.catalog.parts.snapshot(table_of(world, "d").uuid).deltas
+    [delta] = world.catalog.parts.snapshot(world.table("d").uuid).deltas
     path_of(world, "d", delta.file).unlink()
     refused = world.refused("SELECT k FROM d")
     assert str(parts[1].name) in str(refused)
@@ -167,7 +151,7 @@ def test_what_changes_or_copies_rows_never_leaves_any_out(world: SparkWorld) -> 
 
 def test_a_store_that_is_away_is_no_damage(world: SparkWorld) -> None:
     three_parts(world, "away")
-    folder = data_folder(world.engine._services.root, table_of(world, "away").uuid)
+    folder = data_folder(world.engine._services.root, world.table("away").uuid)
     os.rename(folder, f"{folder}.away")
     assert world.refused(f"SELECT k FROM away {SKIP}").code == "STORE_AWAY"
     os.rename(f"{folder}.away", folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 
@@ -15,19 +14,10 @@ from tilth.ingest.views import constant_defaults
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, KafkaDef, Schema, TableDef
 from tilth.model.types import Array, Kind, Simple
-from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("defaults"), spark)
-    made.run("CREATE DATABASE shop", database="default")
-    yield made
-    made.stop()
 
 
 def new_table(world: SparkWorld, columns: str, **settings: str) -> str:
@@ -37,9 +27,7 @@ def new_table(world: SparkWorld, columns: str, **settings: str) -> str:
 
 
 def column(world: SparkWorld, table: str, name: str) -> Column:
-    found = world.catalog.tables.get("shop", table)
-    assert isinstance(found, TableDef)
-    made = found.schema.find(name)
+    made = world.table(table).schema.find(name)
     assert made is not None
     return made
 

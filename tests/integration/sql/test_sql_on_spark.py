@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import count
@@ -15,33 +14,29 @@ from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnState
-from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("sql"), spark)
-    made.run("CREATE DATABASE shop", database="default")
-    made.run("CREATE DATABASE `odd db`", database="default")
-    made.run(
+def world(world: SparkWorld) -> SparkWorld:
+    world.run("CREATE DATABASE `odd db`", database="default")
+    world.run(
         "CREATE TABLE orders (id Int64, day Date, customer Int64, amount Decimal(10, 2), note String) "
         "ENGINE = MergeTree PARTITION BY toYYYYMM(day) ORDER BY id"
     )
-    made.run("CREATE TABLE customers (id Int64, name String) ENGINE = MergeTree ORDER BY id")
-    made.run("CREATE TABLE `odd db`.orders (id Int64, x Int64) ENGINE = MergeTree ORDER BY id")
-    made.run("CREATE TABLE `odd db`.`odd``name` (`a b` Int64) ENGINE = MergeTree ORDER BY `a b`")
+    world.run("CREATE TABLE customers (id Int64, name String) ENGINE = MergeTree ORDER BY id")
+    world.run("CREATE TABLE `odd db`.orders (id Int64, x Int64) ENGINE = MergeTree ORDER BY id")
+    world.run("CREATE TABLE `odd db`.`odd``name` (`a b` Int64) ENGINE = MergeTree ORDER BY `a b`")
     for month in (1, 2, 3):
-        made.run(
+        world.run(
             "INSERT INTO orders VALUES "
             + ", ".join(f"({month * 10 + n}, '2020-0{month}-1{n}', {n}, {n}.5, 'o{n}')" for n in range(3))
         )
-    made.run("INSERT INTO customers VALUES (0, 'Ann'), (1, 'Bob'), (2, NULL)")
-    made.run("INSERT INTO `odd db`.orders VALUES (10, 7), (11, 8)")
-    made.run("INSERT INTO `odd db`.`odd``name` VALUES (5)")
-    yield made
-    made.stop()
+    world.run("INSERT INTO customers VALUES (0, 'Ann'), (1, 'Bob'), (2, NULL)")
+    world.run("INSERT INTO `odd db`.orders VALUES (10, 7), (11, 8)")
+    world.run("INSERT INTO `odd db`.`odd``name` VALUES (5)")
+    return world
 
 
 def test_types_and_names_of_the_answer(world: SparkWorld) -> None:

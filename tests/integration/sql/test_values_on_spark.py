@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
@@ -17,21 +16,12 @@ from tilth.model.literals import spark_literal
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.wire import Summary
 from tilth.server.formats import Format, encode
-from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
 #: On a clock without a zone.
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def world(spark: WorkerSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
-    made = SparkWorld(tmp_path_factory.mktemp("values"), spark)
-    made.run("CREATE DATABASE shop", database="default")
-    yield made
-    made.stop()
 
 
 def new_table(world: SparkWorld, columns: str, clauses: str = "ORDER BY tuple()") -> str:

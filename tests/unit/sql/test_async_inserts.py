@@ -35,7 +35,7 @@ def at_once(world: SqlWorld, *texts: str, rows_max: int = 100) -> dict[str, str]
 
     With `rows_max` rows a group is full and waits no longer.
     """
-    wait_ms = 1000 if rows_max == 100 else 30_000
+    wait_ms = 1000 if rows_max == 100 else 60_000
     told: dict[str, str] = {}
 
     def run(text: str) -> None:

@@ -1,6 +1,6 @@
 """What a user can say: one frozen value for each statement. Pure.
 
-Covers: the nouns that `parse` returns and `render` takes. Does not cover: what they do (sql/execute.py).
+Covers: the nouns that `parse` returns and `render` takes. Does not cover: what they do (sql/engine.py).
 Always holds: expressions, predicates and SELECTs are kept as they were written; setting values are text, without
 quotes; a missing database means the session's. See also: parse.py, render.py.
 """
