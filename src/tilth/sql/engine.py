@@ -88,10 +88,10 @@ from tilth.sql.grammar import (
 from tilth.sql.insert_commit import store
 from tilth.sql.insert_groups import InsertGroups, InsertStats
 from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
-from tilth.sql.redact import Redacted, redacted
+from tilth.sql.redact import Redacted, redacted, shortened
 from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import OpenResults, ResultLimits
-from tilth.sql.running import STATEMENTS_MAX, Origin, Running, RunningStatements
+from tilth.sql.running import RUNNING_TEXT_MAX, STATEMENTS_MAX, Origin, Running, RunningStatements
 from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings, settings_without_effect
 from tilth.sql.slots import Queue
@@ -301,7 +301,7 @@ class SqlEngine:
         hide_in_lines(shown.secrets)
         entry = Running(
             query_id=self._services.ids(),
-            text=shown.text[:TEXT_LENGTH_MAX],
+            text=shortened(shown.text, RUNNING_TEXT_MAX),
             database=database,
             origin=origin or Origin(),
             started_ms=self._clock.now_ms(),
@@ -368,7 +368,7 @@ class SqlEngine:
         event = QueryEvent(
             query_id=entry.query_id,
             kind=entry.kind,
-            text=entry.text,
+            text=shortened(entry.text, TEXT_LENGTH_MAX),
             database=entry.database,
             started_ms=entry.started_ms,
             elapsed_ms=self._elapsed_ms(entry),

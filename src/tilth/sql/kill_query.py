@@ -13,7 +13,8 @@ from tilth.base.errors import NotFoundError
 from tilth.sql.answer import Outcome
 from tilth.sql.errors import BadQueryError
 from tilth.sql.grammar import KillMode, KillQuery
-from tilth.sql.running import Running
+from tilth.sql.redact import shortened
+from tilth.sql.running import LISTED_TEXT_MAX, Running
 from tilth.sql.services import Call, Services
 from tilth.sql.system_lane import NotForThisLaneError, answer_from_system
 from tilth.sql.system_tables import find_system_table
@@ -80,7 +81,7 @@ def _outcome(chosen: list[Running], statuses: list[str], message: str) -> Outcom
         "kill_status": statuses,
         "query_id": [running.query_id for running in chosen],
         "address": [running.origin.address for running in chosen],
-        "query": [running.text for running in chosen],
+        "query": [shortened(running.text, LISTED_TEXT_MAX) for running in chosen],
     }
     return Outcome(
         table=pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}), message=message

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 
 QUERIES_MAX = 10_000
+#: Of a longer statement the beginning and the end are kept.
 TEXT_LENGTH_MAX = 4_000
 
 

@@ -16,9 +16,11 @@ from tilth.ingest import KAFKA_SETTINGS, secrets_in
 from tilth.sql.grammar.render import quoted_string
 from tilth.sql.grammar.tokens import Token, TokenKind, string_value
 
-#: Characters of a statement that are searched and kept; fewer of queries and inserts, which may contain long lists.
+#: Characters of a statement that are searched and kept; fewer of inserts, which contain rows.
 SHOWN_MAX = 1 << 20
-QUERY_SHOWN_MAX = 1 << 14
+INSERT_SHOWN_MAX = 1 << 14
+#: Of a shortened statement this share is its end.
+_END_SHARE = 0.25
 
 _NAMES = {name: one for one in KAFKA_SETTINGS.all if one.has_secrets for name in (one.name, *one.aliases)}
 #: Blanks and comments.
@@ -48,6 +50,7 @@ _QUERY = re.compile(
     r"\s*+(?:\(|(?:select|with|values|from|table|explain|insert|delete|update|show|desc|describe|exists|use)\b)",
     re.IGNORECASE,
 )
+_INSERT = re.compile(r"\s*+insert\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def redacted(text: str) -> Redacted:
         return found[0][: len(found[0]) - len(value)] + kept
 
     is_query = _QUERY.match(text) is not None
-    shown = _NAMED.sub(hide, text[: QUERY_SHOWN_MAX if is_query else SHOWN_MAX])
+    shown = _NAMED.sub(hide, text[: INSERT_SHOWN_MAX if _INSERT.match(text) else SHOWN_MAX])
     if not is_query:
         shown = _SUSPECTED.sub(hide, shown)
     return Redacted(shown, tuple(dict.fromkeys(filter(None, secrets))))
@@ -92,6 +95,14 @@ def redacted(text: str) -> Redacted:
 def shown_statement(text: str) -> str:
     """Return the redacted statement."""
     return redacted(text).text
+
+
+def shortened(text: str, length_max: int) -> str:
+    """Return a text of about this length at most: of a longer one the beginning and the end."""
+    if len(text) <= length_max:
+        return text
+    end = int(length_max * _END_SHARE)
+    return f"{text[: length_max - end]} ... {len(text) - length_max:,} characters ... {text[-end:]}"
 
 
 def _shown(name: str | None, value: str) -> tuple[str, list[str]]:

@@ -31,6 +31,10 @@ DEFAULT_SLOTS = {
     Queue.APART: 2,
 }
 STATEMENTS_MAX = 1000
+#: Of a longer statement `system.processes`, and so the conditions of KILL QUERY, see the beginning and the end.
+RUNNING_TEXT_MAX = 1 << 17
+#: In lists for people.
+LISTED_TEXT_MAX = 1_000
 #: A longer text is cut: a client chooses its own name.
 SHOWN_CHARACTERS_MAX = 120
 

@@ -25,6 +25,8 @@ from tilth.sql.grammar import (
     ShowSettings,
     ShowTables,
 )
+from tilth.sql.redact import shortened
+from tilth.sql.running import LISTED_TEXT_MAX
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables import find_system_table, system_table_names
@@ -49,7 +51,7 @@ def show(
         case ShowSettings():
             return show_settings(services, statement)
         case ShowProcesses():
-            return Outcome(table=find_system_table("processes").build(services).select(_PROCESS_COLUMNS))
+            return show_processes(services)
         case ShowCreate():
             return show_create(services, call, statement)
         case Describe():
@@ -57,6 +59,13 @@ def show(
         case ExistsTable():
             return exists_table(services, call, statement)
     assert_never(statement)
+
+
+def show_processes(services: Services) -> Outcome:
+    """The statements under way; long ones shortened, which `system.processes` has whole."""
+    table = find_system_table("processes").build(services).select(_PROCESS_COLUMNS)
+    texts = [shortened(text, LISTED_TEXT_MAX) for text in table.column("query").to_pylist()]
+    return Outcome(table=table.set_column(table.num_columns - 1, "query", pa.array(texts, pa.string())))
 
 
 def show_more(services: Services, call: Call, statement: ShowPartitions | ShowFunctions) -> Outcome:

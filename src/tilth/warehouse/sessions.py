@@ -14,7 +14,8 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ _END_SECONDS_MAX = 10
 #: A start of Spark that takes longer has failed. It takes 3 to 10 s, and ten times that on a crowded machine.
 _LAUNCH_SECONDS_MAX = 300
 _OUTPUT = "spark.out"
+#: The system's lowest priority.
+_NICE_MAX = 19
 #: Spark refuses a longer folder for sockets: the system allows a socket's path 107 characters, and Spark adds a name.
 _SOCKET_FOLDER_MAX = 60
 
@@ -325,7 +328,10 @@ class WorkerSession:
         with _environment(self._environment(java.home)), self._open_log() as log:
             try:
                 # pyspark leaves this function untyped.
-                gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+                gateway = _called_nicely(
+                    lambda: launch_gateway(conf, {"stdout": log, "stderr": log}),  # type: ignore[no-untyped-call]
+                    self._settings.nice,
+                )
                 self._jvm_process = gateway.proc
                 context = SparkContext(conf=conf, gateway=gateway)
                 remove_refused_functions(context)
@@ -454,6 +460,20 @@ def _added(one: JobProgress | None, other: JobProgress) -> JobProgress:
     if one is None:
         return other
     return JobProgress(active=one.active + other.active, counts=one.counts + other.counts)
+
+
+# Any: what pyspark gives.
+def _called_nicely(act: Callable[[], Any], nice: int) -> Any:
+    """Call it on a thread of lower priority, which the processes that it starts inherit."""
+
+    def run() -> Any:
+        # On Linux, of this thread alone.
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, min(_NICE_MAX, os.getpriority(os.PRIO_PROCESS, thread) + nice))
+        return act()
+
+    with ThreadPoolExecutor(1, "tilth-spark-start") as pool:
+        return pool.submit(run).result()
 
 
 @contextmanager

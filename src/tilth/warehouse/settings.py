@@ -87,6 +87,17 @@ MEMORY = Setting(
     "safer beside other programs. 0: half of the machine's memory.",
     unit="bytes",
 )
+NICE = Setting(
+    name="warehouse.nice",
+    scope=Scope.NODE,
+    default=5,
+    parse=int,
+    check=lambda nice: 0 <= nice <= 19,
+    allowed="0 to 19",
+    doc="By how much Spark and its Python workers yield the processor to the node's own process, as in `nice`. More: "
+    "small inserts, system tables and KILL answer sooner beside queries that use the whole machine. Less: Spark keeps "
+    "its share beside other programs of the machine.",
+)
 SPARK_CONF = Setting(
     name="warehouse.spark-conf",
     scope=Scope.NODE,
@@ -145,6 +156,7 @@ SETTINGS = SettingGroup(
         QUERY_SLOTS,
         WRITE_SLOTS,
         MEMORY,
+        NICE,
         SPARK_CONF,
         HEARTBEAT_INTERVAL,
         HANG_BOUND,
@@ -164,6 +176,7 @@ class WarehouseSettings:
     query_slots: int = QUERY_SLOTS.default
     write_slots: int = max(4, (os.cpu_count() or 1) * 3 // 2)
     memory_bytes: int = 1024 * MIB
+    nice: int = NICE.default
     #: Laid over Tilth's own properties.
     spark_conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     #: Of the JVM and of tasks: when they are asked, and after which silence they are ended.
@@ -190,6 +203,7 @@ def warehouse_settings(given: Mapping[str, str]) -> WarehouseSettings:
         query_slots=value_of(values, QUERY_SLOTS),
         write_slots=value_of(values, WRITE_SLOTS) or max(4, (os.cpu_count() or 1) * 3 // 2),
         memory_bytes=value_of(values, MEMORY) or _half_of_memory(),
+        nice=value_of(values, NICE),
         spark_conf=tuple((key, value) for key, _, value in pairs),
         heartbeat_seconds=value_of(values, HEARTBEAT_INTERVAL),
         hang_seconds=value_of(values, HANG_BOUND),

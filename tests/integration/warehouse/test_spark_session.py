@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -73,6 +74,15 @@ def double_in_spark(context: TaskContext) -> TaskResult:
     number = int(context.spec.payload)
     doubled = run_in_task(context.session, lambda task, attempt: (2 * number, task, attempt))
     return TaskResult(payload=f"{doubled} {pool}".encode())
+
+
+def test_spark_and_its_python_workers_yield_the_processor_to_the_node(session: WorkerSession) -> None:
+    jvm = psutil.Process(session.jvm_pid)
+    workers = jvm.children(recursive=True)
+    assert workers
+    own = psutil.Process().nice()
+    assert {process.nice() for process in (jvm, *workers)} == {min(19, own + SETTINGS.nice)}
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
 
 
 @pytest.mark.parametrize("runner", [double_in_spark])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.sql import Origin, Queue
 from tilth.sql.running import (
     GRACE_SECONDS,
+    LISTED_TEXT_MAX,
+    RUNNING_TEXT_MAX,
     NodeStoppingError,
     QueryCancelledError,
     Running,
@@ -208,6 +211,39 @@ def test_a_stopping_node_ends_every_statement_and_takes_no_other() -> None:
     for entry in (first, later):
         with pytest.raises(NodeStoppingError):
             statements.enter(entry, Queue.CONTROL)
+
+
+def test_kill_query_finds_a_long_query_by_its_end(world: SqlWorld) -> None:
+    """A query that a program wrote: the word that an operator knows stands behind 60,000 characters, or 300,000."""
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def answer(task: TaskSpec) -> bytes:
+        begun.release()
+        assert may_end.wait(10)
+        raise TilthError("ended")
+
+    world.dispatch.answer = answer
+    texts = [
+        f"SELECT {', '.join(f'{number} + 1' for number in range(count))}, 1 AS unwanted" for count in (5000, 25000)
+    ]
+    threads = [background(partial(world.engine.run, text))[0] for text in texts]
+    try:
+        assert all(begun.acquire(timeout=10) for _ in texts)
+        rows = world.rows("SELECT query FROM system.processes WHERE queue = 'query'")
+        long, longer = sorted((str(query) for (query,) in rows), key=len)
+        assert long == texts[0]
+        assert longer.startswith("SELECT 0 + 1, ")
+        assert longer.endswith(", 1 AS unwanted")
+        assert len(longer) < RUNNING_TEXT_MAX + 100
+        assert all(len(str(row[-1])) < LISTED_TEXT_MAX + 100 for row in world.rows("SHOW PROCESSLIST"))
+        killed = world.rows("KILL QUERY WHERE query LIKE '%AS unwanted' ASYNC")
+        assert [(row[0], len(str(row[-1])) < LISTED_TEXT_MAX + 100) for row in killed] == [("waiting", True)] * 2
+    finally:
+        may_end.set()
+        for thread in threads:
+            thread.join(10)
+    logged = world.rows("SELECT text FROM system.query_log WHERE text LIKE '%, 1 AS unwanted' AND error_code <> ''")
+    assert len(logged) == 2
 
 
 def test_kill_query_shows_and_chooses_statements(world: SqlWorld) -> None:

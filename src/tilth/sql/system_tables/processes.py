@@ -60,7 +60,7 @@ TABLE = SystemTable(
     columns=(
         ColumnDoc("query_id", TEXT, "The statement's id, for KILL QUERY."),
         ColumnDoc("kind", TEXT, "`Query`, `InsertData`, `AlterTable`, ...; empty until it has been parsed."),
-        ColumnDoc("query", TEXT, "What was sent, without secrets; cut if it is long."),
+        ColumnDoc("query", TEXT, "What was sent, without secrets; of more than 128 KiB the beginning and the end."),
         ColumnDoc("database", TEXT, "The default database."),
         ColumnDoc("user", TEXT, "Always `default`: there are no accounts."),
         ColumnDoc("address", TEXT, "Host and port of the client."),

@@ -33,7 +33,9 @@ TABLE = SystemTable(
     columns=(
         ColumnDoc("query_id", TEXT, "The statement's id; the log tells of it under this cause_id."),
         ColumnDoc("kind", TEXT, "`Query`, `CreateTable`, `InsertValues`, ..."),
-        ColumnDoc("text", TEXT, "What was sent, without secrets; cut if it is long."),
+        ColumnDoc(
+            "text", TEXT, "What was sent, without secrets; of more than 4,000 characters the beginning and the end."
+        ),
         ColumnDoc("database", TEXT, "The default database."),
         ColumnDoc("started", TIME, "When it came in."),
         ColumnDoc("elapsed_ms", NUMBER, "How long it took."),
