@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars lint format test test-fast mutants demo soak bench bench-ingest bench-merge \
+.PHONY: help setup java broker-jars lint format test test-fast test-long mutants demo soak bench bench-ingest bench-merge \
 	bench-catalog bench-query bench-maintenance bench-hot bench-mixed docs lock clean clean-all
 
 help: ## list the targets
@@ -40,6 +40,10 @@ test-fast: setup java lint ## lane 1: lint, then tidy, unit, property and docs t
 test: setup broker-jars test-fast ## everything: lane 1, then simulation and acceptance, then integration
 	$(PYTEST) -n $(JOBS) --dist loadfile tests/simulation tests/acceptance
 	$(PYTEST) -n $(JOBS) --dist loadfile tests/integration
+
+test-long: setup broker-jars ## hours: kills at every place, ten times the random sequences, half an hour of stress
+	TILTH_CRASH_KILLS=60 TILTH_SEQUENCES=5000 TILTH_STRESS_SECONDS=1800 \
+		$(PYTEST) -n $(JOBS) --dist loadfile tests/simulation
 
 mutants: setup java ## break promises of the source one by one, in a copy, and show for each the test that fails
 	$(PY) -m tools.mutants
