@@ -99,7 +99,14 @@ from tilth.storage.shapes import expressions
 from tilth.storage.sources import iter_source, read_source, sources_of
 from tilth.storage.translate import Translation
 from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
-from tilth.storage.upsert_scopes import key_scope, resolve_all, upsert_requests
+from tilth.storage.upsert_scopes import (
+    UPSERT_HERE_BYTES_MAX,
+    UPSERT_TRIES_MAX,
+    UpsertLookup,
+    key_scope,
+    resolve_all,
+    upsert_lookup,
+)
 
 __all__ = [
     "CHANGE_DELETE",
@@ -114,6 +121,8 @@ __all__ = [
     "OP_UPSERT",
     "PARTITION_LEVEL_UNIQUE_KEYS",
     "TABLE_SETTINGS",
+    "UPSERT_HERE_BYTES_MAX",
+    "UPSERT_TRIES_MAX",
     "BadColumnError",
     "BadPartitionError",
     "Changes",
@@ -137,6 +146,7 @@ __all__ = [
     "Translation",
     "UniqueKeyNullError",
     "UnmappedTypeError",
+    "UpsertLookup",
     "UpsertRequest",
     "array_of",
     "arrow_schema",
@@ -196,7 +206,7 @@ __all__ = [
     "table_value",
     "transform_array",
     "type_from_arrow",
-    "upsert_requests",
+    "upsert_lookup",
     "valid_texts",
     "value_name",
     "write_changes",
