@@ -1,7 +1,7 @@
 """DELETE FROM and UPDATE: rows are found by a Spark job, changed by one commit, and no part is rewritten.
 
 Covers: both statements, from the check to the answer. Does not cover: ALTER .. UPDATE and DELETE, which rewrite parts
-in the background (mutations.py), finding the rows (rows/spark.py).
+in the background (mutations.py), finding the rows (changes_spark.py).
 Always holds: nothing is written before everything is checked; all rows change in one commit or none; where others
 changed or replaced a part meanwhile, the statement looks again into that part or what has come of it, and only there.
 Rows that were inserted after the statement's snapshot stay as they are, unless they were merged with older ones

@@ -1,14 +1,16 @@
-"""Frames of rows that Python reads in Spark's tasks.
+"""What Spark's tasks read of a snapshot in Python: parts with new values, row segments, which rows are deleted.
 
-Covers: live rows of parts and segments, blocks of deleted rows, errors on the way from a task to the driver. Does not
-cover: what happens to the rows then (storage/spark.py).
-Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time.
+Covers: the functions that are shipped to executors, and the frames of what they give. Does not cover: which parts are
+read so (lanes.py), the native scan (spark.py).
+Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time; several small files
+share a task; an error of a file goes to the mailbox, from which the driver has its type and facts. See also:
+sources.py, masks.py.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,17 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tilth.base.errors import TilthError
+from tilth.base.mailbox import Mailbox
 from tilth.model.delta import PartSource
 from tilth.model.table import Schema
 from tilth.storage.arrow import arrow_schema, nullable
 from tilth.storage.deltas import read_deletes
-from tilth.storage.errors import (
-    DeltaFileCorruptError,
-    DeltaFileNotFoundError,
-    PartFileCorruptError,
-    PartFileNotFoundError,
-    StoreAwayError,
-)
 from tilth.storage.lanes import Masked, read_columns, shared
 from tilth.storage.masks import MASK_DDL, blocks
 from tilth.storage.paths import TableLayout
@@ -40,40 +36,7 @@ FILE_COLUMN, ROW_COLUMN = "__file", "__row"
 #: Rows of a file that a task holds.
 BLOCK_ROWS = 128 * 1024
 _LOCATION = pa.schema([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())])
-_TOLD = re.compile(r"<tilth:(\{.*?\}):tilth>")
-_ERRORS: dict[str, type[TilthError]] = {
-    error.code: error
-    for error in (
-        DeltaFileCorruptError,
-        DeltaFileNotFoundError,
-        PartFileCorruptError,
-        PartFileNotFoundError,
-        StoreAwayError,
-    )
-}
-
 T = TypeVar("T", Masked, PartSource)
-
-
-class FailedTaskError(Exception):
-    """What a task met. Of its type and its facts Spark would leave the text only, so the text has all of them."""
-
-    def __init__(self, error: TilthError) -> None:
-        told = _Told(code=error.code, facts=error.facts, hint=error.hint)
-        super().__init__(f"<tilth:{msgspec.json.encode(told).decode()}:tilth>")
-
-
-def told_by_task(text: str) -> TilthError | None:
-    """The error that a task met, if Spark's text has one."""
-    found = _TOLD.search(text)
-    if found is None:
-        return None
-    try:
-        told = msgspec.json.decode(found[1], type=_Told)
-        return _ERRORS[told.code](hint=told.hint, **told.facts)
-    except (msgspec.DecodeError, KeyError, TypeError):
-        # Words that look like ours, in a message that is not.
-        return None
 
 
 def live_rows(
@@ -84,6 +47,7 @@ def live_rows(
     stored: Schema,
     needed: Collection[int] | None,
     is_located: bool,
+    mailbox: Mailbox | None = None,
 ) -> DataFrame:
     """The rows that the sources have now, in those of the stored columns that are needed; located: and where each is.
 
@@ -93,7 +57,7 @@ def live_rows(
     schema = spark_schema(columns, is_located=is_located)
     tasks = _chunks(session, sources, [source.bytes for source in sources])
     reader = _RowReader(folder=folder, tasks=tasks, columns=columns, is_located=is_located)
-    return _in_tasks(session, len(tasks)).mapInArrow(reader, schema)
+    return _read_in_tasks(session, len(tasks), reader, schema, mailbox)
 
 
 def ordered_rows(
@@ -104,6 +68,7 @@ def ordered_rows(
     stored: Schema,
     file_column: str,
     row_column: str,
+    mailbox: Mailbox | None = None,
 ) -> DataFrame:
     """The rows that the sources have now, in the stored columns and in the order of the layout's sort key: a Spark
     partition for each source, where a row is in the columns of these names behind the others.
@@ -111,15 +76,16 @@ def ordered_rows(
     location = [StructField(file_column, StringType()), StructField(row_column, LongType())]
     schema = StructType([*spark_schema(stored).fields, *location])
     tasks = tuple(msgspec.msgpack.encode(source) for source in sources)
-    return _in_tasks(session, len(tasks)).mapInArrow(
-        _OrderedReader(layout=layout, tasks=tasks, file_column=file_column, row_column=row_column), schema
-    )
+    reader = _OrderedReader(layout=layout, tasks=tasks, file_column=file_column, row_column=row_column)
+    return _read_in_tasks(session, len(tasks), reader, schema, mailbox)
 
 
-def mask_blocks(session: SparkSession, *, folder: str, parts: Sequence[Masked]) -> DataFrame:
+def mask_blocks(
+    session: SparkSession, *, folder: str, parts: Sequence[Masked], mailbox: Mailbox | None = None
+) -> DataFrame:
     """The blocks of the parts' deleted rows."""
     tasks = _chunks(session, parts, [part.bytes for part in parts])
-    return _in_tasks(session, len(tasks)).mapInArrow(_MaskReader(folder=folder, tasks=tasks), MASK_DDL)
+    return _read_in_tasks(session, len(tasks), _MaskReader(folder=folder, tasks=tasks), MASK_DDL, mailbox)
 
 
 def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
@@ -132,26 +98,46 @@ def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
     return StructType(fields)
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    code: str
-    facts: dict[str, str]
-    hint: str
-
-
 def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
     """What each task gets."""
     places = shared(costs, tasks=session.sparkContext.defaultParallelism)
     return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in places)
 
 
-def _in_tasks(session: SparkSession, count: int) -> DataFrame:
-    """Each number below the count in a task of its own."""
-    return session.range(0, count, 1, count)
+def _read_in_tasks(
+    session: SparkSession,
+    count: int,
+    read: Callable[[int], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+    mailbox: Mailbox | None,
+) -> DataFrame:
+    """What `read` gives for each number below the count, in a task each."""
+    return session.range(0, count, 1, count).mapInArrow(_Reader(read=read, mailbox=mailbox), schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Runs in Spark's tasks: numbers of tasks in, rows out."""
+
+    read: Callable[[int], Iterator[pa.RecordBatch]]
+    mailbox: Mailbox | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                try:
+                    yield from self.read(number)
+                except TilthError as error:
+                    if self.mailbox is not None:
+                        # Without a letter, Spark's words say what is wrong.
+                        with suppress(OSError):
+                            self.mailbox.send(error, key=number, attempt=0)
+                    raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowReader:
-    """Runs in Spark's tasks: numbers of tasks in, rows of their sources out."""
+    """The number of a task in, rows of its sources out."""
 
     folder: str
     #: Lists of PartSource.
@@ -159,10 +145,7 @@ class _RowReader:
     columns: Schema
     is_located: bool
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _guarded(_numbers(batches), self._read)
-
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
         for source in msgspec.msgpack.decode(self.tasks[number], type=list[PartSource]):
             yield from self._rows_of(source)
 
@@ -188,7 +171,7 @@ class _RowReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OrderedReader:
-    """Runs in Spark's tasks: the number of a source in, its rows out."""
+    """The number of a source in, its rows out."""
 
     layout: TableLayout
     #: A PartSource each.
@@ -196,10 +179,7 @@ class _OrderedReader:
     file_column: str
     row_column: str
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _guarded(_numbers(batches), self._read)
-
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
         source = msgspec.msgpack.decode(self.tasks[number], type=PartSource)
         for table, rows in ordered_source(self.layout, source):
             table = table.append_column(self.file_column, pa.repeat(pa.scalar(source.file.name), len(rows)))
@@ -208,30 +188,14 @@ class _OrderedReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MaskReader:
-    """Runs in Spark's tasks: numbers of tasks in, blocks of deleted rows out."""
+    """The number of a task in, blocks of deleted rows out."""
 
     folder: str
     #: Lists of Masked.
     tasks: tuple[bytes, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _guarded(_numbers(batches), self._read)
-
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
         for part in msgspec.msgpack.decode(self.tasks[number], type=list[Masked]):
             deleted = [read_deletes(self.folder, delta, part.file) for delta in part.deltas]
             if any(len(rows) for rows in deleted):
                 yield blocks(part.number, deleted)
-
-
-def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
-
-
-def _guarded(numbers: Iterator[int], read: Callable[[int], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    try:
-        for number in numbers:
-            yield from read(number)
-    except TilthError as error:
-        raise FailedTaskError(error) from error
