@@ -32,6 +32,8 @@ from tilth.warehouse import Runner, TaskContext, WorkerReports
 class TaskSession:
     """Of a Spark session what `run_in_task` needs."""
 
+    columns = ("id",)
+
     def range(self, *_: int) -> TaskSession:
         return self
 

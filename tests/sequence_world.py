@@ -14,6 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,26 +24,27 @@ import pyarrow as pa
 from tests.sequence_standins import InProcessWorker, LosingKV
 from tests.simulation.sequence_model import SCHEMA, Fresh, Model, Row, Rows, Shape, definition, in_order, settings_of
 from tilth.base.clock import Clock
-from tilth.base.errors import UnknownOutcomeError
+from tilth.base.errors import RetryError, UnknownOutcomeError
 from tilth.base.rand import new_rng
 from tilth.catalog import (
     AddDelta,
     Catalog,
+    Committed,
     DropPartition,
     InsertPart,
     NoRowsSince,
-    PartsChangedError,
-    PartsGoneError,
     RocksKV,
     UndropPartition,
     Update,
+    Work,
+    rebase,
 )
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
 from tilth.maintenance.op import Op, OpKind, Prepared
 from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
-from tilth.model.delta import PartSource, WrittenDelta, seen_of
+from tilth.model.delta import PartSource, seen_of
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.model.part import ColumnRange, WrittenPart
@@ -56,18 +58,18 @@ from tilth.storage import (
     OP_COLUMN,
     OP_DELETE,
     OP_UPSERT,
-    UpsertRequest,
+    UPSERT_TRIES_MAX,
     arrow_schema,
-    candidates,
     clean_transaction,
     data_folder,
-    fresh_sources,
+    key_scope,
     layout_of,
     presence_name,
     read_source,
-    resolve_upserts,
+    resolve_all,
     sidecar_name,
     sources_of,
+    upsert_lookup,
     value_name,
     write_changes,
     write_rows,
@@ -79,7 +81,7 @@ from tilth.warehouse import Dispatcher
 UPDATED = ("v", "w")
 ARROW_SCHEMA = arrow_schema(SCHEMA, field_ids=False)
 #: How often a change is looked for again: as often as the rooms do.
-TRIES_MAX = 20
+CHANGE_TRIES_MAX = 20
 #: Between two steps: so much that every op looks again.
 STEP_SECONDS = 1.1
 HOLD_MS = 10_000_000
@@ -148,7 +150,8 @@ class SequenceWorld:
         self.kv = RocksKV(self._kv_folder, cache_bytes=1 << 20)
         self.kv._sync.sync = False
         self.faulty = LosingKV(self.kv, new_rng(self._seed))
-        self.catalog = Catalog(self.faulty, self.clock, "s1", self._new_id, is_checking=True)
+        sweep = partial(clean_transaction, self.root)
+        self.catalog = Catalog(self.faulty, self.clock, "s1", self._new_id, is_checking=True, sweep=sweep)
         self.dispatcher = Dispatcher(
             self.clock, self._new_id, {name: [InProcessWorker()] for name in ("write",)}, slots={"write": 8}
         )
@@ -203,66 +206,34 @@ class SequenceWorld:
         `model`: of the writer, who is the only one with these keys; none: the table's.
         """
         table = self.table
-        txn = self._begin("insert", tasks=1 + TRIES_MAX)
         layout = layout_of(table, self.root)
         rows = pa.Table.from_pylist([fresh.row._asdict() for fresh in batch], schema=ARROW_SCHEMA)
         if self.shape.is_unique:
             ops = [OP_DELETE if fresh.is_delete else OP_UPSERT for fresh in batch]
             rows = rows.append_column(OP_COLUMN, pa.array(ops, pa.int8()))
-        written = write_rows(layout, rows, txn=txn.id, task=0, attempt=0)
-        updates = [InsertPart(table=self.uuid, written=part) for part in written]
-        files = {part.file.name for part in written}
-        if self.shape.is_unique:
-            ts, changes = self._commit_upserts(table, txn, written, updates)
-            files |= changes
-        else:
-            ts = self.catalog.transactions.commit_or_raise(txn.id, updates).commit_ts
-        self._clean(txn, files)
+        with self._work("insert", tasks=1 + UPSERT_TRIES_MAX) as work:
+            written = write_rows(layout, rows, txn=work.id, task=0, attempt=0)
+            updates = [InsertPart(table=self.uuid, written=part) for part in written]
+            if self.shape.is_unique:
+                attempt = partial(self._commit_upserts, work, table, written, updates)
+                committed = rebase(work.id, attempt, tries=UPSERT_TRIES_MAX, busy=RetryError("refused for ever"))
+            else:
+                committed = work.commit(updates)
         model = model or self.model
         model.insert(batch)
-        model.note(ts)
+        model.note(committed.commit_ts)
 
     def _commit_upserts(
-        self, table: TableDef, txn: Txn, written: Sequence[WrittenPart], updates: Sequence[InsertPart]
-    ) -> tuple[int, set[str]]:
-        """With the older rows of these keys, looked for again when others were faster; time and names of files."""
-        partitions = tuple(sorted({part.partition for part in written})) if self.shape.is_local else None
-        for task in range(1, TRIES_MAX + 1):
-            snapshot = self.catalog.parts.snapshot(self.uuid, partitions=partitions)
-            changes: list[WrittenDelta] = []
-            known: dict[str, int] = {}
-            for scope in partitions or (None,):
-                fresh = [part for part in written if scope in (None, part.partition)]
-                shown = [part for part in snapshot.parts if scope in (None, part.name.partition)]
-                existing = sources_of(snapshot.table, candidates(table, shown, fresh), snapshot.deltas)
-                known |= dict(seen_of(existing))
-                request = UpsertRequest(
-                    layout=layout_of(table, self.root),
-                    is_partial=self.shape.is_partial,
-                    fresh=fresh_sources(fresh, table.schema),
-                    existing=tuple(existing),
-                    txn=txn.id,
-                    task=task,
-                    attempt=0,
-                    first_n=len(changes),
-                )
-                changes += resolve_upserts(request)
-            added = [
-                AddDelta(
-                    table=self.uuid,
-                    written=each,
-                    seen=tuple((target.file, known[target.file]) for target in each.targets if target.file in known),
-                )
-                for each in changes
-            ]
-            looked = NoRowsSince(table=self.uuid, ts=snapshot.ts, partitions=partitions)
-            try:
-                committed = self.catalog.transactions.commit_or_raise(txn.id, [*updates, *added], [looked])
-            except (PartsChangedError, PartsGoneError):
-                self.counts["upsert again"] += 1
-                continue
-            return committed.commit_ts, {each.file.name for each in changes}
-        raise AssertionError("an upsert is refused for ever")
+        self, work: Work, table: TableDef, written: Sequence[WrittenPart], updates: Sequence[InsertPart], number: int
+    ) -> Committed:
+        """With the older rows of these keys, looked for again when others were faster."""
+        self.counts["upsert again"] += number > 0
+        scope = key_scope(table, written)
+        snapshot = self.catalog.parts.snapshot(self.uuid, partitions=scope)
+        lookup = upsert_lookup(table, written, snapshot, root=self.root, txn=work.id, task=1 + number)
+        changes = resolve_all(lookup.requests, attempt=0)
+        added = [AddDelta(table=self.uuid, written=each, seen=lookup.seen) for each in changes]
+        return work.commit([*updates, *added], [NoRowsSince(table=self.uuid, ts=lookup.ts, partitions=scope)])
 
     def change(
         self,
@@ -277,24 +248,16 @@ class SequenceWorld:
 
         `model` as in `insert`. Returns how many rows.
         """
-        ts = 0
-        txn = self._begin("change", tasks=TRIES_MAX)
-        for number in range(TRIES_MAX):
-            updates, rows = self._changes(txn, number, deleted, updated, changed, columns)
-            if not rows:
-                self.catalog.transactions.abort(txn.id, "no row matches")
-                self._clean(txn, set())
-                self.catalog.transactions.forget(txn.id)
-                break
-            try:
-                ts = self.catalog.transactions.commit_or_raise(txn.id, updates).commit_ts
-            except (PartsChangedError, PartsGoneError):
-                self.counts["change again"] += 1
-                continue
-            self._clean(txn, {update.written.file.name for update in updates})
-            break
-        else:
-            raise AssertionError("a change is refused for ever")
+
+        def attempt(number: int) -> tuple[int, int]:
+            self.counts["change again"] += number > 0
+            updates, rows = self._changes(work.txn, number, deleted, updated, changed, columns)
+            return rows, work.commit(updates).commit_ts if rows else 0
+
+        with self._work("change", tasks=CHANGE_TRIES_MAX) as work:
+            rows, ts = rebase(work.id, attempt, tries=CHANGE_TRIES_MAX, busy=RetryError("refused for ever"))
+        if not rows:
+            self.catalog.transactions.forget(work.id)
         model = model or self.model
         found = model.delete(deleted) + model.update(updated, changed)
         assert found == rows, f"{rows} rows were changed, not {found}"
@@ -320,11 +283,11 @@ class SequenceWorld:
         self.model.note(ts)
 
     def _commit(self, update: Update) -> int:
-        txn = self.catalog.transactions.begin("drop")
-        return self.catalog.transactions.commit_or_raise(txn.id, [update]).commit_ts
+        with self.catalog.transactions.work("drop") as work:
+            return work.commit([update]).commit_ts
 
-    def _begin(self, actor: str, *, tasks: int) -> Txn:
-        return self.catalog.transactions.begin(actor, outputs=[TxnOutput(table=self.uuid, tasks=tasks)])
+    def _work(self, actor: str, *, tasks: int) -> Work:
+        return self.catalog.transactions.work(actor, outputs=[TxnOutput(table=self.uuid, tasks=tasks)])
 
     def _changes(
         self, txn: Txn, task: int, deleted: Meant, updated: Meant, changed: Changed, columns: Collection[str]
@@ -356,11 +319,6 @@ class SequenceWorld:
             for n, (partition, lines) in enumerate(found.items())
         ]
         return updates, sum(map(len, found.values()))
-
-    def _clean(self, txn: Txn, files: Collection[str]) -> None:
-        """Removes what refused tries wrote."""
-        if any(name.startswith(f"{txn.id}-") and name not in files for name in self.files()):
-            clean_transaction(self.root, txn, keep=files)
 
     # --- maintenance ---
 

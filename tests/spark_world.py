@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.sql import Answer, SqlEngine
 from tilth.sql.spark import InsertRunner, QueryRunner
+from tilth.storage import clean_transaction
 from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 
@@ -26,7 +28,14 @@ class SparkWorld:
         """`session`: is running; it outlives this."""
         clock = SystemClock()
         self.folder = folder
-        self.catalog = Catalog(MemoryKV(), clock, "s1", random_id, is_checking=True)
+        self.catalog = Catalog(
+            MemoryKV(),
+            clock,
+            "s1",
+            random_id,
+            is_checking=True,
+            sweep=partial(clean_transaction, str(folder / "tables")),
+        )
         self.session = session
         self.worker = EmbeddedWorker(clock, self.session, name="w1", memory_bytes=1 << 30)
         self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -50,7 +51,7 @@ from tilth.sql.protocol import (
     WorkerTask,
 )
 from tilth.sql.results.spark import to_stream
-from tilth.storage import arrow_type
+from tilth.storage import arrow_type, clean_transaction
 from tilth.testing import ManualClock
 from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
@@ -329,7 +330,9 @@ class SqlWorld:
     def __init__(self, root: Path) -> None:
         self.clock = ManualClock()
         self._ids = count(1)
-        self.catalog = Catalog(MemoryKV(), self.clock, "s1", self.new_id, is_checking=True)
+        self.catalog = Catalog(
+            MemoryKV(), self.clock, "s1", self.new_id, is_checking=True, sweep=partial(clean_transaction, str(root))
+        )
         self.dispatch = FakeDispatch()
         self.consume = FakeConsume()
         self.maintenance = FakeMaintenance()

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -50,7 +51,7 @@ from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, s
 from tilth.server import bind as bind
 from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
-from tilth.storage import sync_folder
+from tilth.storage import clean_transaction, sync_folder
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     WRITE_WAREHOUSE,
@@ -228,6 +229,7 @@ class Node:
             self._server,
             random_id,
             commit_attempts_max=value_of(values, COMMIT_ATTEMPTS_MAX),
+            sweep=partial(clean_transaction, str(self._folder / "tables")),
         )
         self._parts.callback(self.catalog.close)
         move_secrets(self.catalog)
@@ -276,7 +278,7 @@ class Node:
             settings=manager_settings(MAINTENANCE_SETTINGS.read(_of(MAINTENANCE_SETTINGS, given))),
             rng=new_rng(),
             server=self._server,
-            live_txns=lambda: self._consume.running_txns() | self.engine.running_txns(),
+            live_txns=self.catalog.transactions.live,
         )
 
     def _open_sql(self, given: Mapping[str, str]) -> None:

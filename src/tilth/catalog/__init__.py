@@ -82,6 +82,7 @@ from tilth.catalog.updates import (
     Unsubscribe,
     Update,
 )
+from tilth.catalog.work import Sweep, Work, rebase
 
 __all__ = [
     "CACHE_BYTES",
@@ -146,6 +147,7 @@ __all__ = [
     "StoreLockedError",
     "Subscribe",
     "SubscriptionMovedError",
+    "Sweep",
     "TableExistsError",
     "TableInUseError",
     "TableNotFoundError",
@@ -162,9 +164,11 @@ __all__ = [
     "Unknown",
     "Unsubscribe",
     "Update",
+    "Work",
     "WrongEngineError",
     "insert_delay_ms",
     "pressure_settings",
+    "rebase",
     "visibility",
     "worst_delay",
 ]

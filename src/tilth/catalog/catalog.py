@@ -26,6 +26,7 @@ from tilth.catalog.tables import Tables
 from tilth.catalog.throttle import Throttle
 from tilth.catalog.transactions import Transactions
 from tilth.catalog.trash import Trash
+from tilth.catalog.work import Sweep, keep_files
 
 
 class Catalog:
@@ -42,8 +43,10 @@ class Catalog:
         *,
         commit_attempts_max: int = COMMIT_ATTEMPTS_MAX.default,
         is_checking: bool = False,
+        sweep: Sweep = keep_files,
     ) -> None:
-        """`is_checking` checks every commit's invariants, as tests do: it reads a little and doubles the folding."""
+        """`sweep` removes files of work that did not land; by default they stay, as where no storage is beside it.
+        `is_checking` checks every commit's invariants, as tests do: it reads a little and doubles the folding."""
         self._kv = kv
         self._counters = Counters()
         #: Where transaction ids, block ids and commit timestamps come from.
@@ -52,7 +55,7 @@ class Catalog:
         committer = Committer(
             clock, self.clock, kv, self._counters, shown, attempts_max=commit_attempts_max, is_checking=is_checking
         )
-        self.transactions = Transactions(clock, self.clock, kv, committer, server=server)
+        self.transactions = Transactions(clock, self.clock, kv, committer, server=server, sweep=sweep)
         self.tables = Tables(clock, kv, ids=ids)
         self.secrets = SecretStore(clock, kv)
         self.parts = Parts(clock, self.clock, kv, shown)

@@ -1,6 +1,7 @@
 """Transactions: begin, commit, abort, and what became of them.
 
-Covers: the records and their repository. Does not cover: the commit itself (commit.py), removing files (storage).
+Covers: the records and their repository. Does not cover: the commit itself (commit.py), what a writer does after each
+outcome (work.py), removing files (storage).
 Always holds: a transaction that is not finished has a record until its files are gone, so nothing is ever found by
 listing.
 """
@@ -25,6 +26,7 @@ from tilth.catalog.keys import Space, pack, span
 from tilth.catalog.kv import Absent, KeyValue, Precondition, ReadView
 from tilth.catalog.requirements import Requirement
 from tilth.catalog.updates import Update
+from tilth.catalog.work import LiveWork, Sweep, Work
 from tilth.model.lease import Fence
 from tilth.model.txn import Txn, TxnOutput, TxnState
 
@@ -37,13 +39,39 @@ _log = Log("catalog")
 class Transactions:
     """`catalog.transactions`."""
 
-    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue, committer: Committer, *, server: str) -> None:
+    def __init__(
+        self, clock: Clock, hybrid: HybridClock, kv: KeyValue, committer: Committer, *, server: str, sweep: Sweep
+    ) -> None:
         self._clock = clock
         self._hybrid = hybrid
         self._kv = kv
         self._committer = committer
         self._server = server
+        self._sweep = sweep
+        self._live = LiveWork()
         self._hybrid.observe(self._newest_time())
+
+    def work(
+        self,
+        actor: str,
+        *,
+        outputs: Sequence[TxnOutput] = (),
+        fences: Sequence[Fence] = (),
+        may_retry: bool = False,
+    ) -> Work:
+        """Begin a transaction that ends by itself, whatever happens; see Work. Raises FencedError."""
+        txn = self.begin(actor, outputs=outputs, fences=fences)
+        return Work(self, self._live, self._sweep, txn, may_retry=may_retry)
+
+    def apply(self, actor: str, updates: Sequence[Update]) -> int:
+        """Commit updates that need no files, in a transaction of its own; returns its id. Raises what refused them."""
+        with self.work(actor) as work:
+            work.commit(updates)
+        return work.id
+
+    def live(self) -> set[int]:
+        """Ids of the work under way in this process."""
+        return self._live.ids()
 
     def begin(self, actor: str, *, outputs: Sequence[TxnOutput] = (), fences: Sequence[Fence] = ()) -> Txn:
         """A running transaction, recorded before its first file is written. Raises FencedError."""

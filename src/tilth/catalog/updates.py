@@ -5,7 +5,7 @@ Covers: the nouns and what each needs to be loaded. Does not cover: their meanin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
@@ -311,6 +311,20 @@ def partitions_written(update: TableUpdate) -> set[str]:
     if isinstance(update, InsertPart | ReplaceParts | RewritePart) and update.written is not None:
         return {update.written.partition}
     return set()
+
+
+def files_of(updates: Iterable[Update]) -> Iterator[str]:
+    """Names of the files that become true with the updates."""
+    for update in updates:
+        match update:
+            case InsertPart(written=WrittenPart(file=file)) | AddDelta(written=WrittenDelta(file=file)):
+                yield file.name
+            case ReplaceParts(written=WrittenPart(file=file)) | RewritePart(written=WrittenPart(file=file)):
+                yield file.name
+            case ReplaceDeltas(written=deltas):
+                yield from (delta.file.name for delta in deltas)
+            case _:
+                pass
 
 
 def inserts_of(updates: Iterable[Update]) -> int:

@@ -28,9 +28,9 @@ from tilth.catalog import (
     Requirement,
     SchemaChangedError,
     SchemaIs,
-    TxnFinishedError,
     TxnNotFoundError,
     Update,
+    Work,
 )
 from tilth.ingest.activity import Activity, Doing, Kind
 from tilth.ingest.calls import (
@@ -59,7 +59,6 @@ from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle
 
 #: The lease is an epoch, not a right that runs out; the time only tells who is alive.
 LEASE_MS = 24 * 3600 * 1000
-_REASON_MAX = 500
 
 _log = Log("ingest")
 
@@ -70,8 +69,8 @@ class _Known:
 
     fence: Fence = field(default_factory=lambda: Fence("", 0))
     handle: Handle | None = None
-    #: Of the round that it has begun and not committed; 0: none.
-    txn: int = 0
+    #: The round that it began last; None: none yet.
+    work: Work | None = None
     #: Of that round.
     ranges: tuple[OffsetRange, ...] = ()
     #: The Kafka table as the consumer knows it; None: it was never dispatched.
@@ -183,23 +182,9 @@ class Consumers:
 
         Raises what the catalog says when it cannot be asked; the round is then settled by a later call.
         """
-        known = self._of(index)
-        txn = known.txn
-        if not txn:
-            return
-        try:
-            self._catalog.transactions.abort(txn, reason[:_REASON_MAX])
-        except (TxnFinishedError, TxnNotFoundError) as error:
-            # It did commit, or is cleaned up already: either way it is settled.
-            _log.debug("round_settled", cause_id=str(txn), why=error)
-        with self._lock:
-            if known.txn == txn:
-                known.txn = 0
-
-    def running_txns(self) -> set[int]:
-        """Of the rounds that are under way."""
-        with self._lock:
-            return {known.txn for known in self._known.values() if known.txn}
+        work = self._of(index).work
+        if work is not None:
+            work.settle(reason)
 
     def over(self, ended: Ended, *, is_failure: bool) -> None:
         """Notes the end of a consumer's task."""
@@ -282,7 +267,7 @@ class Consumers:
         """
         self._check_columns(self._current(call.consumer, call.fence))
         self.settle(call.consumer, "its round is done again in another way")
-        txn = self._catalog.transactions.begin(
+        work = self._catalog.transactions.work(
             f"consume {full_name(self._kafka)} {call.consumer}",
             outputs=[TxnOutput(table=table, tasks=call.tasks) for table in call.tables],
             fences=[call.fence],
@@ -291,15 +276,15 @@ class Consumers:
         with self._lock:
             is_current = known.fence == call.fence
             if is_current:
-                known.txn, known.ranges = txn.id, call.ranges
+                known.work, known.ranges = work, call.ranges
                 known.activity.began(call.ranges, rows_max=known.rows_max, now_ms=self._clock.now_ms())
         if not is_current:
             # Replaced while the transaction was made: nobody else would settle it.
-            self._catalog.transactions.abort(txn.id, "its consumer was replaced")
+            work.settle("its consumer was replaced")
             self._current(call.consumer, call.fence)
         offsets = sum(each.end - each.start for each in call.ranges)
-        self._teller.event(ConsumeEventKind.POLL, call.consumer, txn=txn.id, messages=offsets)
-        return BeginGranted(txn=txn.id, wait_ms=self._slow(known, call.tables))
+        self._teller.event(ConsumeEventKind.POLL, call.consumer, txn=work.id, messages=offsets)
+        return BeginGranted(txn=work.id, wait_ms=self._slow(known, call.tables))
 
     def _slow(self, known: _Known, tables: Iterable[str]) -> float:
         """How long the round waits, by the partitions that the last one wrote to: where the next rows will go is not
@@ -326,17 +311,18 @@ class Consumers:
     def commit(self, call: RoundDone) -> RoundCommitted:
         """Rows, what they replace, offsets and the ledger's line in one transaction."""
         known = self._current(call.consumer, call.fence)
+        work = known.work
+        if work is None or work.id != call.txn:
+            raise TxnNotFoundError(txn=call.txn, hint="the consumer has begun another round since")
         requirements = self._requirements(call)
         with self._lock:
             known.partitions = _partitions(call)
             task = "" if known.handle is None else known.handle.id
             updates = self._updates(call, known.ranges)
         self._dispatcher.committing(task)
-        committed = self._catalog.transactions.commit_or_raise(call.txn, updates, requirements)
+        committed = work.commit(updates, requirements)
         facts = call.facts
         with self._lock:
-            if known.txn == call.txn:
-                known.txn = 0
             known.rounds += 1
             known.messages += facts.messages
             known.rows += facts.rows

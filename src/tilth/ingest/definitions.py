@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log, hide_in_lines
 from tilth.catalog import Catalog, StartMutation
@@ -139,13 +139,10 @@ def _upgraded(catalog: Catalog, table: TableDef) -> TableDef:
         schema=wanted.schema,
         next_column_id=wanted.next_column_id,
     )
-    txn = catalog.transactions.begin(f"alter {full_name(table)}")
     try:
-        catalog.transactions.commit_or_raise(txn.id, [update])
+        catalog.transactions.apply(f"alter {full_name(table)}", [update])
     except TilthError as error:
         # Somebody has altered it meanwhile. Until a later look has the column, reasons name the view.
         _log.warning("dead_letters_not_altered", table=full_name(table), reason=error)
-        if not isinstance(error, UnknownOutcomeError):
-            catalog.transactions.abort(txn.id, str(error))
     altered = catalog.tables.by_id(table.uuid)
     return altered if isinstance(altered, TableDef) else table

@@ -147,10 +147,6 @@ class ConsumeManager:
         """Rows of `system.bg_threads`."""
         return [service.stats() for service in self._all()]
 
-    def running_txns(self) -> set[int]:
-        """Of the rounds that are under way; nobody may take them for lost."""
-        return {txn for service in self._all() for txn in service.running_txns()}
-
     def kafka_tables(self) -> list[ConsumerStats]:
         """Rows of `system.kafka_tables`, one for each consumer."""
         return [row for service in self._all() for row in service.consumers()]

@@ -18,7 +18,6 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.catalog import AddGap, AddLedger, Catalog, OffsetsMovedError, ResolveGaps, SetOffsets, Update
-from tilth.ingest.commits import commit_offsets
 from tilth.ingest.errors import BrokerUnavailableError
 from tilth.ingest.gaps import (
     CLOSED,
@@ -91,7 +90,9 @@ class Positions:
                 )
                 for place in missing
             }
-            commit_offsets(self._catalog, kafka, [SetOffsets(kafka_table=self._uuid, offsets=found)])
+            self._catalog.transactions.apply(
+                f"offsets {full_name(kafka)}", [SetOffsets(kafka_table=self._uuid, offsets=found)]
+            )
 
     def check(
         self,
@@ -158,7 +159,7 @@ class Positions:
                 SetOffsets(kafka_table=self._uuid, offsets=wanted, forgotten=tuple(gone)),
                 *([] if line is None else [AddLedger(entry=line)]),
             ]
-            commit_offsets(self._catalog, kafka, updates)
+            self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
             _log.info("offsets_moved", table=full_name(kafka), to=_told(reset), partitions=len(wanted))
             return {place: each.offset for place, each in wanted.items()}
 
@@ -220,7 +221,7 @@ class Positions:
             if config.skip_holes and gap.reason == DELETED:
                 updates = self._passed_over(gap)
             try:
-                commit_offsets(self._catalog, kafka, updates)
+                self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
             except OffsetsMovedError as error:
                 # A round has read these messages since the offset was looked at: there is no gap.
                 _log.info("no_gap", table=full_name(kafka), reason=error)
@@ -255,7 +256,7 @@ class Positions:
             ),
             *([] if line is None else [AddLedger(entry=line)]),
         ]
-        commit_offsets(self._catalog, kafka, updates)
+        self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
 
     def _close(
         self,
@@ -272,7 +273,7 @@ class Positions:
                 verdict = Closing.CLOSES
             if verdict is Closing.CLOSES:
                 update = ResolveGaps(kafka_table=self._uuid, resolution=CLOSED, partitions=frozenset({place}))
-                commit_offsets(self._catalog, kafka, [update])
+                self._catalog.transactions.apply(f"offsets {full_name(kafka)}", [update])
                 self._note(f"gap in {gap.topic}/{gap.partition} from {gap.start} {CLOSED}")
                 _log.info("gap_closed", table=full_name(kafka), topic=gap.topic, partition=gap.partition)
 

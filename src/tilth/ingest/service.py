@@ -186,10 +186,6 @@ class KafkaService:
             finally:
                 broker.close()
 
-    def running_txns(self) -> set[int]:
-        """Of the rounds that are under way."""
-        return self._consumers.running_txns()
-
     def stats(self) -> ServiceStats:
         """The row of `system.bg_threads`."""
         switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)

@@ -17,17 +17,15 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
-import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import SparkContext, TaskContext
-from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -46,8 +44,8 @@ from tilth.ingest.view_plans import SqlPlan
 from tilth.ingest.views import spark_ddl
 from tilth.ingest.write import CULPRITS_MAX, PartWriter, Written, check_computed, write_computed, write_guarded
 from tilth.model.types import quoted
+from tilth.warehouse import mailbox, run_tasks
 
-_ANSWER = "answer binary"
 #: The node by which Spark's plans read what our tasks give.
 _LEAF = "MapInArrow"
 
@@ -84,8 +82,8 @@ def run_round(
 def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:
     """What the tasks that read did, by group; they keep rows if a view is computed."""
 
-    def read(group: int) -> RoundFacts:
-        task = SourceTask(job, group, attempt=_attempt())
+    def read(group: int, attempt: int) -> RoundFacts:
+        task = SourceTask(job, group, attempt=attempt)
         return task.keep() if job.computed else task.run()
 
     return _by_group(session, job, read)
@@ -93,18 +91,23 @@ def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:
 
 def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> RoundFacts:
     """The rows go straight from the tasks that read to the view; the facts of these tasks come beside them."""
-    with _Reports(session.sparkContext, job.txn) as reports:
-        report = reports.sender()
+    with mailbox(session) as letters:
 
         def source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            place = TaskContext.get()
+            assert place is not None
+            attempt = place.attemptNumber()
             for group in _numbers_in(batches):
-                task = SourceTask(job, group, attempt=_attempt())
+                task = SourceTask(job, group, attempt=attempt)
                 rows = _Timed(SystemClock(), task.stream(plan))
+                answer: RoundFacts | TilthError
                 try:
-                    yield from rows
-                    report(group, False, _pack(msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)))
-                except (TilthError, OSError) as error:
-                    report(group, True, _pack(_told(error)))
+                    with _disk_errors():
+                        yield from rows
+                    answer = msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)
+                except TilthError as error:
+                    answer = error
+                letters.send(answer, key=group, attempt=attempt)
 
         rows = _groups(session, job).mapInArrow(source, spark_ddl(job.schema, plan.needed))
         sink = partial(write_computed, plan=plan, layout=job.layouts[plan.target])
@@ -113,9 +116,9 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
             written = _run_view(_view_of(session, job, plan, rows), job, plan, sink, first_task=job.task_of_view(0))
         except (TilthError, PySparkException, Py4JError):
             # Where messages could not be read, what the view made of the others says nothing.
-            reports.facts()
+            letters.answers()
             raise
-        sources = reports.facts()
+        sources: list[RoundFacts] = letters.answers()
     # Reading and SQL go on at the same time, so the SQL's share is what the job took longer than reading alone.
     reading = max((each.reading_seconds for each in sources), default=0.0)
     seconds = max(0.0, clock.monotonic() - started - reading)
@@ -157,7 +160,7 @@ def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable
         if job.dead_letters is not None:
             check_cancelled()
             kept.condemn(verdicts)
-            answers = _by_group(session, job, lambda group: write_condemned(kept, group, attempt=_attempt()))
+            answers = _by_group(session, job, lambda group, attempt: write_condemned(kept, group, attempt=attempt))
             facts = msgspec.structs.replace(facts, parts=(*facts.parts, *total_of(answers).parts))
     kept.remove()
     return msgspec.structs.replace(facts, view_seconds=view_seconds)
@@ -285,14 +288,14 @@ def _groups(session: SparkSession, job: RoundJob) -> DataFrame:
     return session.range(0, tasks, 1, tasks)
 
 
-def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int], T]) -> list[T]:
-    """What the work gives for each group, in a task each."""
+def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int, int], T]) -> list[T]:
+    """What the work gives for each group and attempt, in a task each."""
 
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for group in _numbers_in(batches):
-            yield _guarded(lambda group=group: (group, work(group)))  # type: ignore[misc]  # bound here
+    def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[tuple[int, T]]:
+        with _disk_errors():
+            return [(group, work(group, attempt)) for group in _numbers_in(rows)]
 
-    answers: list[tuple[int, T]] = _collected(_groups(session, job).mapInArrow(call, _ANSWER))
+    answers = [answer for answers in run_tasks(_groups(session, job), call) for answer in answers]
     return [answer for _, answer in sorted(answers, key=lambda pair: pair[0])]
 
 
@@ -307,13 +310,13 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
     """Raises ViewFailedError where the view cannot be computed, or its rows do not fit."""
     txn = job.txn
 
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = first_task + _task_number()
-        yield _guarded(lambda: sink(PartWriter(txn=txn, task=task, attempt=_attempt()), batches))
+    def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> Written:
+        with _disk_errors():
+            return sink(PartWriter(txn=txn, task=first_task + task, attempt=attempt), rows)
 
     try:
         # As many writers at most as task numbers were reserved, whatever the view shuffles.
-        answers: list[Written] = _collected(view.coalesce(len(job.groups)).mapInArrow(call, _ANSWER))
+        answers = run_tasks(view.coalesce(len(job.groups)), call)
     except (PySparkException, Py4JError) as error:
         why = why_not_computed(error)
         if why is None:
@@ -323,12 +326,6 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
         parts=tuple(part for answer in answers for part in answer.parts),
         culprits=tuple(culprit for answer in answers for culprit in answer.culprits),
     )
-
-
-# Any: what the tasks' functions return.
-def _collected(frame: DataFrame) -> list[Any]:
-    """The answers of all tasks; raises the TilthError of one."""
-    return [_unpacked(bytes(row["answer"])) for row in frame.collect()]
 
 
 # --- inside tasks ----------------------------------------------------------------------------------------------------
@@ -364,109 +361,13 @@ class _Timed(Iterator[T]):
             self._source.close()
 
 
-def _task_number() -> int:
-    place = TaskContext.get()
-    assert place is not None
-    return place.partitionId()
-
-
-def _attempt() -> int:
-    place = TaskContext.get()
-    assert place is not None
-    return place.attemptNumber()
-
-
-def _guarded(work: Callable[[], object]) -> pa.RecordBatch:
-    """What the work returns, or its error: Spark would turn it into text."""
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Turns errors of the system into ours, which say what to do."""
     try:
-        answer = _pack(work())
-    except (TilthError, OSError) as error:
-        answer = _pack(_told(error))
-    return pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], names=["answer"])
-
-
-def _told(error: TilthError | OSError) -> TilthError:
-    if isinstance(error, TilthError):
-        return error
-    full = full_error(error, folder=os.path.dirname(error.filename or "") or os.sep)
-    if full is not None:
-        return full
-    hint = "check the disk's free space and its permissions; the round is tried again by itself"
-    return RoundStorageError(why=error.strerror or str(error), path=error.filename or "-", hint=hint)
-
-
-def _pack(answer: object) -> bytes:
-    return pickle.dumps(answer)
-
-
-# Any: what was packed.
-def _unpacked(answer: bytes) -> Any:
-    unpacked: Any = pickle.loads(answer)
-    if isinstance(unpacked, TilthError):
-        raise unpacked
-    return unpacked
-
-
-# --- facts that come beside rows -------------------------------------------------------------------------------------
-
-#: By transaction and group whether it is an error, and the packed answer.
-_Answers = dict[int, dict[int, tuple[bool, bytes]]]
-
-
-class _Inbox(_Answers):
-    """The driver's: takes answers only for transactions that are in it, so that late ones leave nothing behind."""
-
-
-class _Merge(AccumulatorParam[_Answers]):
-    def zero(self, value: _Answers) -> _Answers:
-        return {}
-
-    def addInPlace(self, value1: _Answers, value2: _Answers) -> _Answers:  # noqa: N802  # Spark's name
-        for txn, answers in value2.items():
-            known = value1.get(txn) if isinstance(value1, _Inbox) else value1.setdefault(txn, {})
-            if known is None:
-                continue
-            for group, answer in answers.items():
-                # A task that is tried again counts once; that one of the tries failed must not be forgotten.
-                if answer[0] or not known.get(group, (False,))[0]:
-                    known[group] = answer
-        return value1
-
-
-class _Reports:
-    """What the tasks of one round report; a context manager."""
-
-    def __init__(self, context: SparkContext, txn: int) -> None:
-        self._accumulator = _accumulator_of(context)
-        self._txn = txn
-
-    def sender(self) -> Callable[[int, bool, bytes], None]:
-        """Takes a group, whether it is an error, and the packed answer; goes to the tasks."""
-        accumulator, txn = self._accumulator, self._txn
-        return lambda group, is_error, answer: accumulator.add({txn: {group: (is_error, answer)}})
-
-    def facts(self) -> list[RoundFacts]:
-        """By group; raises the TilthError of one."""
-        return [_unpacked(answer) for _, (_, answer) in sorted(self._accumulator.value[self._txn].items())]
-
-    def __enter__(self) -> _Reports:
-        self._accumulator.value[self._txn] = {}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        del self._accumulator.value[self._txn]
-
-
-_lock = threading.Lock()
-#: One for the life of a SparkContext: pyspark keeps every accumulator that it makes.
-_accumulators: dict[str, Accumulator[_Answers]] = {}
-
-
-def _accumulator_of(context: SparkContext) -> Accumulator[_Answers]:
-    with _lock:
-        known = _accumulators.get(context.applicationId)
-        if known is None:
-            # Of a context that has ended nobody asks any more.
-            _accumulators.clear()
-            known = _accumulators[context.applicationId] = context.accumulator(_Inbox(), _Merge())
-        return known
+        yield
+    except OSError as error:
+        full = full_error(error, folder=os.path.dirname(error.filename or "") or os.sep)
+        hint = "check the disk's free space and its permissions; the round is tried again by itself"
+        why = error.strerror or str(error)
+        raise full or RoundStorageError(why=why, path=error.filename or "-", hint=hint) from error

@@ -16,7 +16,6 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.catalog import AddLedger, Catalog, Release, ResolveGaps, SetOffsets, Subscribe, Unsubscribe, Update
-from tilth.ingest.commits import commit_offsets
 from tilth.ingest.policy.groups import addresses, group_in_use
 from tilth.ingest.reach import Topics, topic_id_of
 from tilth.ingest.reset import moved
@@ -74,7 +73,7 @@ class Subscriptions:
                 updates += taken
                 notes.append(note)
         if updates:
-            commit_offsets(self._catalog, kafka, updates)
+            self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
             _log.info("subscribed", table=full_name(kafka), group=config.group, topics=len(found), notes=len(notes))
         self._settled = wanted
         return notes

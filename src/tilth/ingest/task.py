@@ -13,10 +13,9 @@ from functools import partial
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import ConflictError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
-from tilth.catalog import PartsChangedError, PartsGoneError, TooManyConflictsError
+from tilth.catalog import TooManyConflictsError, rebase
 from tilth.ingest.calls import (
     ORDER_DECODER,
     BeginRound,
@@ -36,20 +35,12 @@ from tilth.ingest.rounds import DeadLetters, Fetch, RoundFacts, RoundJob, TableC
 from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
 from tilth.ingest.spark import run_round
 from tilth.ingest.standing import Standing
-from tilth.ingest.upserts import (
-    HERE_BYTES_MAX,
-    TRIES_MAX,
-    Lookup,
-    lookups_of,
-    remove_refused,
-    resolved,
-    scopes_of,
-)
+from tilth.ingest.upserts import Lookups, lookups_of, resolved, scopes_of
 from tilth.ingest.view_plans import ViewPlan
 from tilth.ingest.views import check_view, constant_defaults
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.model.table import TableDef, full_name
-from tilth.storage import layout_of
+from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, layout_of
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 #: What a message is taken to weigh before any was seen.
@@ -179,7 +170,7 @@ class ResidentConsumer:
                 kafka_table=order.kafka.uuid,
                 consumer=order.consumer,
                 fence=order.fence,
-                tasks=tasks + TRIES_MAX * any(table.unique_key for table in tables.values()),
+                tasks=tasks + UPSERT_TRIES_MAX * any(table.unique_key for table in tables.values()),
                 tables=tuple(tables),
                 ranges=ranges,
             )
@@ -239,35 +230,29 @@ class ResidentConsumer:
         look = LookAtTables(
             kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, txn=done.txn, scopes=scopes
         )
-        why: ConflictError | None = None
-        for number in range(TRIES_MAX):
+
+        def attempt(number: int) -> None:
             self._context.raise_if_cancelled()
-            now = self._calls.look(look)
             lookups = lookups_of(
                 tables,
                 done.facts.parts,
                 scopes,
-                now.snapshots,
+                self._calls.look(look).snapshots,
                 root=order.root,
                 txn=done.txn,
                 task=first_task + number,
             )
-            changes = tuple(self._resolved(lookups))
+            changes = self._resolved(lookups)
             hit("round.before_commit")
-            try:
-                self._calls.commit(msgspec.structs.replace(done, changes=changes))
-            except (PartsChangedError, PartsGoneError) as error:
-                _log.info("round_again", cause_id=str(done.txn), table=self._config.table, tries=number + 1, why=error)
-                why = error
-                remove_refused(order.root, changes)
-                continue
-            return
-        hint = "others write to the same rows all the time; the round is tried again by itself"
-        raise TooManyConflictsError(table=self._config.table, txn=done.txn, tries=TRIES_MAX, hint=hint) from why
+            self._calls.commit(msgspec.structs.replace(done, changes=changes))
 
-    def _resolved(self, lookups: list[Lookup]) -> list[TableChanges]:
+        hint = "others write to the same rows all the time; the round is tried again by itself"
+        busy = TooManyConflictsError(table=self._config.table, txn=done.txn, tries=UPSERT_TRIES_MAX, hint=hint)
+        rebase(done.txn, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
+
+    def _resolved(self, lookups: Lookups) -> tuple[TableChanges, ...]:
         """Right here where there is little to read, else in a Spark task."""
-        if sum(each.bytes for each in lookups) <= HERE_BYTES_MAX:
+        if sum(each.bytes for each in lookups.values()) <= UPSERT_HERE_BYTES_MAX:
             return resolved(lookups, attempt=0)
         return run_in_task(self._context.session, partial(resolved, lookups))
 

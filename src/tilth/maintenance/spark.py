@@ -12,7 +12,6 @@ Parts without changes are Spark's own scan; of others storage's kernel reads the
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tilth.base.errors import InvalidInputError, TilthError
+from tilth.base.mailbox import Mailbox
 from tilth.model.delta import PartSource, deleted_rows
 from tilth.model.mutation import MutationKind
 from tilth.model.part import Bound, DataFile, WrittenPart
@@ -40,7 +40,7 @@ from tilth.storage import (
     place_of,
     rewrite_part,
 )
-from tilth.warehouse import Runner, TaskContext, TaskFailedError, TaskResult, run_in_task
+from tilth.warehouse import Runner, TaskContext, TaskResult, mailbox, run_in_task, run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,6 @@ _SESSION_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
-_ANSWER = "is_error boolean, answer binary"
 #: Spark's way to tell what is wrong with a statement or a value; 22 and 42 are the SQL standard's classes for both.
 _CONDITION = re.compile(r"\[([A-Z_0-9.]+)\]\s(.*?)\s*SQLSTATE: (?:22|42)\w{3}", re.DOTALL)
 _TOLD_CHARACTERS_MAX = 500
@@ -274,13 +273,14 @@ def _mutate(context: TaskContext) -> TaskResult:
         context.session.conf.set(name, value)
     context.session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", str(task.quotes_names).lower())
     rows = {each.name: _present_rows(task.layout.folder, each.source) for each in task.sources}
-    try:
-        matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task)
-        context.raise_if_cancelled()
-        places = [place for place, source in enumerate(task.sources) if _is_written(task, source, rows, matched)]
-        written = _written(context.session, task, places) if places else {}
-    except (PySparkException, Py4JError) as error:
-        raise _meaning(error, task) or error from error
+    with mailbox(context.session) as letters:
+        try:
+            matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task, letters)
+            context.raise_if_cancelled()
+            places = [place for place, source in enumerate(task.sources) if _is_written(task, source, rows, matched)]
+            written = _written(context.session, task, places, letters) if places else {}
+        except (PySparkException, Py4JError) as error:
+            raise _meaning(error, task, letters) or error from error
     results = []
     for source in task.sources:
         part = written.get(source.file.name)
@@ -319,16 +319,18 @@ def _is_written(task: MutateTask, source: MutateSource, rows: dict[str, int], ma
     return found > 0 and not (task.kind is MutationKind.DELETE and found == rows[source.name])
 
 
-def _matched(session: SparkSession, task: MutateTask) -> dict[str, int]:
+def _matched(session: SparkSession, task: MutateTask, letters: Mailbox) -> dict[str, int]:
     """By file how many rows the predicate is true for; files without are left out."""
     from pyspark.sql import functions as f
 
     names = _Names.of(task)
-    frame = _rows_of(session, task, task.sources, names).where(f.expr(task.predicate))
+    frame = _rows_of(session, task, task.sources, names, letters).where(f.expr(task.predicate))
     return {row[0]: row[1] for row in frame.groupBy(quoted(names.file)).count().collect()}
 
 
-def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> dict[str, WrittenPart]:
+def _written(
+    session: SparkSession, task: MutateTask, places: Sequence[int], letters: Mailbox
+) -> dict[str, WrittenPart]:
     """Rewrites the sources at these places; by file what was written for it, nothing where no row was left."""
     by_file = {
         task.sources[place].file.name: place_of(
@@ -338,42 +340,18 @@ def _written(session: SparkSession, task: MutateTask, places: Sequence[int]) -> 
     }
     layout, txn = task.layout, task.txn
 
-    # A function in a function goes to the executor by value: its module knows rooms that executors do not have.
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-        from pyspark import TaskContext as SparkTask
-
-        spark_task = SparkTask.get()
-        assert spark_task is not None
-        is_error = False
-        try:
-            named = (batch.rename_columns(columns) for batch in batches)
-            answer: object = rewrite_part(layout, by_file, named, txn=txn, attempt=spark_task.attemptNumber())
-        except TilthError as error:
-            # As a row, it keeps its kind and its facts; Spark would make text of it.
-            is_error, answer = True, error
-        except OSError as error:
-            is_error, answer = True, TaskFailedError("a file could not be written", reason=error)
-        told = [pyarrow.array([is_error]), pyarrow.array([pickle.dumps(answer)], pyarrow.binary())]
-        yield pyarrow.RecordBatch.from_arrays(told, names=["is_error", "answer"])
+    def write(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> tuple[str, WrittenPart] | None:
+        return rewrite_part(layout, by_file, rows, txn=txn, attempt=attempt)
 
     names = _Names.of(task)
-    frame = _changed(task, _rows_of(session, task, [task.sources[place] for place in places], names), names)
-    columns = frame.columns
-    # PySpark would look for a field where a column's name has a dot.
-    numbered = frame.toDF(*map(str, range(len(columns))))
-    written: dict[str, WrittenPart] = {}
-    for row in numbered.mapInArrow(write, _ANSWER).collect():
-        answer = pickle.loads(bytes(row["answer"]))
-        if row["is_error"]:
-            raise answer
-        if answer is not None:
-            name, part = answer
-            written[name] = part
-    return written
+    sources = [task.sources[place] for place in places]
+    frame = _changed(task, _rows_of(session, task, sources, names, letters), names)
+    return dict(answer for answer in run_tasks(frame, write) if answer is not None)
 
 
-def _rows_of(session: SparkSession, task: MutateTask, sources: Sequence[MutateSource], names: _Names) -> DataFrame:
+def _rows_of(
+    session: SparkSession, task: MutateTask, sources: Sequence[MutateSource], names: _Names, letters: Mailbox
+) -> DataFrame:
     """The sources' present rows in the new files' columns, then the name of the file that each is from and its index
     there."""
     from pyspark.sql import DataFrame
@@ -406,6 +384,7 @@ def _rows_of(session: SparkSession, task: MutateTask, sources: Sequence[MutateSo
                 stored=schema,
                 file_column=names.file,
                 row_column=names.row,
+                mailbox=letters,
             )
             file, row = f.col(quoted(names.file)), f.col(quoted(names.row))
         frames.append(frame.select(*columns, file, row))
@@ -458,11 +437,11 @@ class _Names:
 
 
 # Any: what py4j and Spark raise has many shapes.
-def _meaning(error: Any, task: MutateTask) -> TilthError | None:
+def _meaning(error: Any, task: MutateTask, letters: Mailbox) -> TilthError | None:
     """What is wrong with a file or with the expression, if that is why a job failed."""
     from tilth.storage.spark import file_error
 
-    told = file_error(error)
+    told = file_error(error, letters)
     if told is not None:
         return told
     found = _CONDITION.search(str(error))

@@ -37,7 +37,7 @@ from tilth.sql.grammar import (
 )
 from tilth.sql.kafka_columns import alter_kafka_columns
 from tilth.sql.kept import told_time, trash_lifetime_ms
-from tilth.sql.mutations import alter_columns, alter_rows, commit
+from tilth.sql.mutations import alter_columns, alter_rows
 from tilth.sql.services import Call, Services, relation_of, table_of, wrong_kind
 from tilth.sql.settings import (
     KAFKA_TABLE_SETTINGS,
@@ -167,7 +167,9 @@ def _change_ttl(services: Services, table: TableDef, ttl: str | None) -> Outcome
 
 def _drop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
     name = partition_named(services, table, partition)
-    commit(services, f"drop partition {full_name(table)} {name}", [HidePartition(table=table.uuid, partition=name)])
+    services.catalog.transactions.apply(
+        f"drop partition {full_name(table)} {name}", [HidePartition(table=table.uuid, partition=name)]
+    )
     # What still runs there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, name)
     services.maintenance.wake(table.uuid)
@@ -187,7 +189,7 @@ def _undrop_partition(services: Services, table: TableDef, partition: Partition)
     else:
         name = _id_of_values(table, partition.values, services.catalog.parts.partitions(table.uuid))
     update = RestorePartition(table=table.uuid, partition=name)
-    commit(services, f"undrop partition {full_name(table)} {name}", [update])
+    services.catalog.transactions.apply(f"undrop partition {full_name(table)} {name}", [update])
     services.maintenance.wake(table.uuid)
     return done(f"partition back again: {name} of {full_name(table)}")
 

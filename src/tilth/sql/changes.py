@@ -1,7 +1,7 @@
 """DELETE FROM and UPDATE: rows are found by a Spark job, changed by one commit, and no part is rewritten.
 
 Covers: both statements, from the check to the answer. Does not cover: ALTER .. UPDATE and DELETE, which rewrite parts
-in the background (mutations.py), finding the rows (rows/spark.py).
+in the background (mutations.py), finding the rows (changes_spark.py).
 Always holds: nothing is written before everything is checked; all rows change in one commit or none; where others
 changed or replaced a part meanwhile, the statement looks again into that part or what has come of it, and only there.
 Rows that were inserted after the statement's snapshot stay as they are, unless they were merged with older ones
@@ -28,11 +28,11 @@ from tilth.base.settings import BadSettingError
 from tilth.catalog import (
     AddDelta,
     ColumnsPendingError,
-    PartsChangedError,
-    PartsGoneError,
     Requirement,
     SchemaChangedError,
     SchemaIs,
+    Work,
+    rebase,
 )
 from tilth.model.delta import WrittenDelta, by_file
 from tilth.model.mutation import MutationKind
@@ -53,7 +53,7 @@ from tilth.sql.queries import TRIES_MAX as SCHEMA_TRIES_MAX
 from tilth.sql.queries import ask_worker
 from tilth.sql.services import Call, Services, table_of
 from tilth.sql.settings import UTC_NAMES, ZONE
-from tilth.storage import clean_transaction, layout_of, read_changes, write_changes
+from tilth.storage import layout_of, read_changes, write_changes
 from tilth.warehouse import QUERY_WAREHOUSE
 
 #: How often a statement looks again into parts that others changed.
@@ -174,51 +174,48 @@ class _Change:
         #: The parts that were looked into, by their files, with the newest change that was seen of each.
         self._known: dict[str, PartName] = {}
         self._seen: dict[str, int] = {}
+        #: The changes to be committed, in files that nobody knows yet.
+        self._written: list[WrittenDelta] = []
 
     def run(self) -> int:
         """How many rows changed. Raises RowsBusyError, SchemaChangedError, ColumnsPendingError."""
         snapshot = self._checked_parts(self._snapshot(self._keep))
         if not snapshot.parts:
             return 0
-        transactions = self._services.catalog.transactions
+        table = self._table
         verb = "update" if self._checked.assignments else "delete"
-        outputs = [TxnOutput(table=self._table.uuid, tasks=TRIES_MAX * _TASKS_OF_TRY)]
-        with self._services.open_txns.begun(self._services.catalog, f"{verb} {self._call.query_id}", outputs) as txn:
-            written = self._committed(txn, snapshot)
-            if not written:
-                transactions.abort(txn.id, "no row matches")
-                return 0
-        self._services.maintenance.wake(self._table.uuid)
-        self._sweep(txn, written)
-        return sum(target.deleted + target.updated for each in written for target in each.targets)
+        outputs = [TxnOutput(table=table.uuid, tasks=TRIES_MAX * _TASKS_OF_TRY)]
+        transactions = self._services.catalog.transactions
+        with transactions.work(f"{verb} {self._call.query_id}", outputs=outputs, may_retry=True) as work:
+            busy = RowsBusyError(table=full_name(table), tries=TRIES_MAX, hint="nothing was changed: try again")
+            rebase(work.id, partial(self._attempt, work, snapshot), tries=TRIES_MAX, busy=busy)
+        if self._written:
+            self._services.maintenance.wake(table.uuid)
+        return sum(target.deleted + target.updated for each in self._written for target in each.targets)
 
-    def _committed(self, txn: Txn, snapshot: Snapshot) -> list[WrittenDelta]:
-        """What was committed; empty: no row matches, and nothing was."""
-        written: list[WrittenDelta] = []
-        reason: Exception | None = None
-        for number in range(TRIES_MAX):
-            first_task = number * _TASKS_OF_TRY
-            if snapshot.parts:
-                written += self._found(txn, snapshot, first_task)
-            if not written:
-                return []
-            try:
-                self._services.catalog.transactions.commit_or_raise(
-                    txn.id, self._updates(written), self._requirements()
-                )
-                return written
-            except ColumnsPendingError as error:
-                raise self._pending(error) from error
-            except (PartsChangedError, PartsGoneError) as error:
-                _log.info("change_looks_again", cause_id=self._call.query_id, table=full_name(self._table), why=error)
-                reason = error
-            now = self._snapshot(_every)
-            stale, again = to_look_again(written, self._known, self._seen, now)
-            written = self._without(txn, written, stale, first_task + TASKS_MAX)
-            snapshot = self._checked_parts(narrowed(now, partial(_is_of, again)))
-        raise RowsBusyError(
-            table=full_name(self._table), tries=TRIES_MAX, hint="nothing was changed: try again"
-        ) from reason
+    def _attempt(self, work: Work, snapshot: Snapshot, number: int) -> None:
+        """Commit the changes of all matching rows; nothing where no row matches. `snapshot`: of the first try."""
+        first_task = number * _TASKS_OF_TRY
+        if number:
+            snapshot = self._look_again(work.txn, task=first_task - 1)
+        if snapshot.parts:
+            self._written += self._found(work.txn, snapshot, first_task)
+        if not self._written:
+            return
+        try:
+            work.commit(self._updates(self._written), self._requirements())
+        except ColumnsPendingError as error:
+            raise self._pending(error) from error
+
+    def _look_again(self, txn: Txn, *, task: int) -> Snapshot:
+        """Drop the changes of parts that others have changed or replaced since; return what is there instead.
+
+        `task`: the number that the try before did not use up.
+        """
+        now = self._snapshot(_every)
+        stale, again = to_look_again(self._written, self._known, self._seen, now)
+        self._written = self._without(txn, self._written, stale, task)
+        return self._checked_parts(narrowed(now, partial(_is_of, again)))
 
     def _snapshot(self, keep: Callable[[Part], bool]) -> Snapshot:
         snapshot = self._services.desk.hold(self._query, self._table.uuid, keep)
@@ -297,14 +294,6 @@ class _Change:
                 kept.append(write_changes(self._layout, each.partition, others, txn=txn.id, task=task, attempt=0, n=n))
                 n += 1
         return kept
-
-    def _sweep(self, txn: Txn, written: Sequence[WrittenDelta]) -> None:
-        """Rids the table of what earlier tries and failed attempts left."""
-        try:
-            clean_transaction(self._services.root, txn, keep={each.file.name for each in written})
-        except OSError as error:
-            # The changes are committed; all that is lost is the space.
-            _log.warning("failed_attempts_left", cause_id=str(txn.id), reason=error)
 
 
 def _every(part: Part) -> bool:

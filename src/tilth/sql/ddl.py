@@ -37,7 +37,6 @@ from tilth.sql.grammar import (
     UseDatabase,
 )
 from tilth.sql.kept import dropped_keep_ms, told_time
-from tilth.sql.mutations import commit
 from tilth.sql.services import Call, Services, place_of, relation_of, table_of, wrong_kind
 from tilth.sql.settings import (
     KAFKA_TABLE_SETTINGS,
@@ -248,7 +247,7 @@ def truncate_table(services: Services, call: Call, statement: TruncateTable) -> 
         return done(f"there was no {database}.{name}")
     table = table_of(services, call, statement.name, what="TRUNCATE")
     with services.audited(call, verb="TRUNCATE TABLE", table=full_name(table)):
-        commit(services, f"truncate {full_name(table)}", [HideEverything(table=table.uuid)])
+        services.catalog.transactions.apply(f"truncate {full_name(table)}", [HideEverything(table=table.uuid)])
     # What still runs there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, None)
     services.maintenance.wake(table.uuid)

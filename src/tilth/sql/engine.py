@@ -218,10 +218,6 @@ class SqlEngine:
         """What became of INSERTs since the start."""
         return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
 
-    def running_txns(self) -> set[int]:
-        """Of statements that run."""
-        return self._services.open_txns.ids()
-
     def run(
         self,
         text: str,

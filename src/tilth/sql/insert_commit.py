@@ -1,9 +1,8 @@
 """The transaction of an INSERT: files first, then one commit of rows, changes and labels.
 
-Covers: beginning, writing, committing, what is left of attempts that failed. Does not cover: reading rows (formats.py),
+Covers: beginning, writing, committing. Does not cover: reading rows (formats.py),
 who shares a transaction (insert_groups.py), finding the older rows of unique keys (upserts.py).
-Always holds: a failure leaves a transaction that is marked aborted, whose files the cleaner removes by name; when the
-outcome of the commit is not known nothing is deleted, and the error says so.
+Always holds: files, then one commit; what each outcome leaves is settled by the transaction (catalog/work.py).
 """
 
 from __future__ import annotations
@@ -14,24 +13,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tilth.base.cancel import raise_if_cancelled
-from tilth.base.logs import Log
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
-from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.row_op import OP_COLUMN, OP_UPSERT
 from tilth.model.table import TableDef
-from tilth.model.txn import Txn, TxnOutput
+from tilth.model.txn import TxnOutput
 from tilth.sql.insert_groups import PreparedInsert
 from tilth.sql.services import Services
-from tilth.sql.upserts import TRIES_MAX, commit_upserts
-from tilth.storage import (
-    clean_transaction,
-    layout_of,
-    write_parts,
-    write_rows,
-)
-
-_log = Log("sql")
+from tilth.sql.upserts import commit_upserts
+from tilth.storage import UPSERT_TRIES_MAX, layout_of, write_parts, write_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +62,11 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
 
 def committed(services: Services, writing: Writing, write: Callable[[int], Sequence[WrittenPart]]) -> int:
     """Begins a transaction, writes, commits; returns how many rows were written."""
-    transactions, table = services.catalog.transactions, writing.table
-    # Each try to find the older rows of unique keys has a task number of its own, so that their files have no holes.
-    tasks = writing.tasks + (TRIES_MAX if table.unique_key else 0)
-    outputs = [TxnOutput(table=table.uuid, tasks=tasks)]
-    changed: Sequence[WrittenDelta] = ()
-    with services.open_txns.begun(services.catalog, writing.actor, outputs) as txn:
-        written = write(txn.id)
+    table, transactions = writing.table, services.catalog.transactions
+    has_key = bool(table.unique_key)
+    outputs = [TxnOutput(table=table.uuid, tasks=writing.tasks + UPSERT_TRIES_MAX * has_key)]
+    with transactions.work(writing.actor, outputs=outputs, may_retry=writing.may_retry or has_key) as work:
+        written = write(work.id)
         # From here on it ends with the outcome of its commit.
         raise_if_cancelled()
         updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]
@@ -89,15 +77,13 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
             SchemaIs(table=table.uuid, schema_version=table.schema_version),
             services.catalog.throttle.requirement(table),
         ]
-        if table.unique_key:
-            changed = commit_upserts(services, table, txn.id, written, updates, requirements, first_task=writing.tasks)
+        if has_key:
+            commit_upserts(services, work, table, written, updates, requirements, first_task=writing.tasks)
         else:
-            transactions.commit_or_raise(txn.id, updates, requirements)
+            work.commit(updates, requirements)
     if not all(part.is_segment for part in written):
         # New parts may be worth a merge at once; segments are waited for until there are many.
         services.maintenance.wake(table.uuid)
-    if writing.may_retry or table.unique_key:
-        _sweep(services, txn, {part.file.name for part in written} | {change.file.name for change in changed})
     return total
 
 
@@ -112,12 +98,3 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
         # By name, without what schemas say of NULL: rows that delete may have it everywhere.
         plain.append(pa.table(columns))
     return pa.concat_tables(plain).combine_chunks()
-
-
-def _sweep(services: Services, txn: Txn, kept: set[str]) -> None:
-    """Rids the table of what failed attempts left: nobody looks for files of a finished transaction."""
-    try:
-        clean_transaction(services.root, txn, keep=kept)
-    except OSError as error:
-        # The rows are committed; all that is lost is the space.
-        _log.warning("failed_attempts_left", cause_id=str(txn.id), reason=error)

@@ -14,9 +14,8 @@ from dataclasses import replace
 
 import msgspec
 
-from tilth.base.errors import UnknownOutcomeError
 from tilth.base.settings import BadSettingError
-from tilth.catalog import StartMutation, TableInUseError, Update
+from tilth.catalog import StartMutation, TableInUseError
 from tilth.model.mutation import MutationKind
 from tilth.model.table import KafkaDef, TableDef, ViewDef, full_name
 from tilth.sql.answer import Outcome, done
@@ -164,22 +163,8 @@ def alter_rows(
 # The entry
 
 
-def commit(services: Services, actor: str, updates: Sequence[Update]) -> int:
-    """One transaction without files; its id. What refuses it leaves nothing behind."""
-    transactions = services.catalog.transactions
-    txn = transactions.begin(actor)
-    try:
-        transactions.commit_or_raise(txn.id, updates)
-    except UnknownOutcomeError:
-        raise
-    except BaseException as error:
-        transactions.abort(txn.id, f"{type(error).__name__}: {error}")
-        raise
-    return txn.id
-
-
 def _start(services: Services, table: TableDef, update: StartMutation) -> int:
-    entry = commit(services, f"alter {full_name(table)}", [update])
+    entry = services.catalog.transactions.apply(f"alter {full_name(table)}", [update])
     services.maintenance.wake(table.uuid)
     return entry
 

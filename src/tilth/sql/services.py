@@ -42,7 +42,6 @@ from tilth.sql.desk import OpenQuery, QueryDesk
 from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
 from tilth.sql.grammar import Name
 from tilth.sql.insert_groups import InsertGroups, PreparedInsert
-from tilth.sql.open_txns import OpenTxns
 from tilth.sql.query_log import QueryLog
 from tilth.sql.results.waiting import OpenResults
 from tilth.sql.running import RunningStatements
@@ -167,8 +166,6 @@ class Services:
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
-    #: Of statements that run.
-    open_txns: OpenTxns = field(default_factory=OpenTxns)
     #: Below which large results wait for their clients; empty: they are collected in memory.
     results: str = ""
     open_results: OpenResults

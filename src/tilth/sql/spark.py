@@ -25,6 +25,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tilth.base.logs import Log
+from tilth.base.mailbox import Mailbox
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.quotes import double_quoted
@@ -32,6 +33,7 @@ from tilth.model.row_op import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.task import Cost
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
+from tilth.sql.changes_spark import changed_rows
 from tilth.sql.coerce import is_assignable, is_rounded
 from tilth.sql.errors import BadDefinitionError, BadQueryError, BadValueError
 from tilth.sql.expressions import ExpressionChecker
@@ -68,10 +70,9 @@ from tilth.sql.relations import (
 )
 from tilth.sql.results.spark import rows_of, to_stream
 from tilth.sql.rewrite import Edit, rewrite
-from tilth.sql.rows.spark import changed_rows
 from tilth.sql.shadow import Needs, ask_needs, create_views, nothing_known
 from tilth.sql.spark_errors import from_spark, nested_too_deep
-from tilth.sql.writing.spark import written_in_tasks
+from tilth.sql.writing_spark import written_in_tasks
 from tilth.storage import (
     TableLayout,
     UpsertRequest,
@@ -85,6 +86,7 @@ from tilth.warehouse import (
     TaskContext,
     TaskResult,
     check_plan,
+    mailbox,
     parse_expression,
     parse_plan,
     run_in_task,
@@ -166,8 +168,9 @@ class QueryRunner:
         assert_never(task)
 
     def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
-        query = PreparedQuery(context.session, self._calls, task.query_id, task.text, task.spark)
-        table = query.guarded(lambda: rows_of(query.frame(), task))
+        with mailbox(context.session) as letters:
+            query = PreparedQuery(context.session, letters, self._calls, task.query_id, task.text, task.spark)
+            table = query.guarded(lambda: rows_of(query.frame(), task))
         payload = to_stream(table) if table is not None else b""
         return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
 
@@ -229,14 +232,15 @@ def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
 
 
 def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
-    try:
-        written = changed_rows(context.session, task, context.raise_if_cancelled)
-    except (PySparkException, Py4JError) as error:
-        damage = file_error(error)
-        if damage is not None:
-            raise damage from error
-        told = ", ".join(text for _, text in task.assignments) or task.predicate
-        raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
+    with mailbox(context.session) as letters:
+        try:
+            written = changed_rows(context.session, task, letters, context.raise_if_cancelled)
+        except (PySparkException, Py4JError) as error:
+            damage = file_error(error, letters)
+            if damage is not None:
+                raise damage from error
+            told = ", ".join(text for _, text in task.assignments) or task.predicate
+            raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
     cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
     return TaskResult(payload=msgspec.msgpack.encode(ChangeResult(written=tuple(written))), actual=cost)
 
@@ -270,13 +274,16 @@ class InsertRunner:
         assert_never(task)
 
     def _insert(self, context: TaskContext, task: InsertTask) -> TaskResult:
-        query = PreparedQuery(context.session, self._calls, task.query_id, task.text, task.spark, is_insert=True)
+        with mailbox(context.session) as letters:
+            query = PreparedQuery(
+                context.session, letters, self._calls, task.query_id, task.text, task.spark, is_insert=True
+            )
 
-        def insert() -> list[WrittenPart]:
-            frame = query.frame()
-            return inserted(frame, task, context.raise_if_cancelled, query.now_us)
+            def insert() -> list[WrittenPart]:
+                frame = query.frame()
+                return inserted(frame, task, context.raise_if_cancelled, query.now_us)
 
-        parts = query.guarded(insert)
+            parts = query.guarded(insert)
         cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
         return TaskResult(payload=msgspec.msgpack.encode(InsertResult(parts=tuple(parts))), actual=cost)
 
@@ -292,6 +299,7 @@ class PreparedQuery:
     def __init__(
         self,
         session: SparkSession,
+        mailbox: Mailbox,
         calls: QueryCalls,
         query_id: str,
         text: str,
@@ -301,6 +309,7 @@ class PreparedQuery:
     ) -> None:
         """`is_insert`: its rows are stored, so that no value of theirs may be another one than the text says."""
         self._session = session
+        self._mailbox = mailbox
         self._calls = calls
         self._query_id = query_id
         self._text = text
@@ -317,7 +326,7 @@ class PreparedQuery:
         try:
             return act()
         except (PySparkException, Py4JError, RecursionError) as error:
-            damage = file_error(error)
+            damage = file_error(error, self._mailbox)
             if damage is not None:
                 raise damage from error
             raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
@@ -393,7 +402,7 @@ class PreparedQuery:
     def _rows_of(self, source: Source, columns: frozenset[str] | None) -> DataFrame:
         if source.snapshot is not None:
             self.input_bytes += source.snapshot.bytes
-            return read_snapshot(self._session, source.snapshot, source.root, columns)
+            return read_snapshot(self._session, source.snapshot, source.root, columns, mailbox=self._mailbox)
         assert source.rows is not None
         with pa.ipc.open_stream(source.rows) as reader:
             table = reader.read_all()

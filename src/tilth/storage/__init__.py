@@ -78,7 +78,7 @@ from tilth.storage.paths import (
 )
 from tilth.storage.rewrite import Place, ordered_source, place_of, rewrite_part
 from tilth.storage.rowmap import remove_row_map
-from tilth.storage.rows import write_rows
+from tilth.storage.rows import stretches, write_rows
 from tilth.storage.scan_options import can_filter
 from tilth.storage.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
 from tilth.storage.segments import (
@@ -99,7 +99,14 @@ from tilth.storage.shapes import expressions
 from tilth.storage.sources import iter_source, read_source, sources_of
 from tilth.storage.translate import Translation
 from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
-from tilth.storage.upsert_scopes import key_scope, resolve_all, upsert_requests
+from tilth.storage.upsert_scopes import (
+    UPSERT_HERE_BYTES_MAX,
+    UPSERT_TRIES_MAX,
+    UpsertLookup,
+    key_scope,
+    resolve_all,
+    upsert_lookup,
+)
 
 __all__ = [
     "CHANGE_DELETE",
@@ -114,6 +121,8 @@ __all__ = [
     "OP_UPSERT",
     "PARTITION_LEVEL_UNIQUE_KEYS",
     "TABLE_SETTINGS",
+    "UPSERT_HERE_BYTES_MAX",
+    "UPSERT_TRIES_MAX",
     "BadColumnError",
     "BadPartitionError",
     "Changes",
@@ -137,6 +146,7 @@ __all__ = [
     "Translation",
     "UniqueKeyNullError",
     "UnmappedTypeError",
+    "UpsertLookup",
     "UpsertRequest",
     "array_of",
     "arrow_schema",
@@ -191,12 +201,13 @@ __all__ = [
     "shaped_rows",
     "sidecar_name",
     "sources_of",
+    "stretches",
     "sync_folder",
     "table_folder",
     "table_value",
     "transform_array",
     "type_from_arrow",
-    "upsert_requests",
+    "upsert_lookup",
     "valid_texts",
     "value_name",
     "write_changes",

@@ -1,7 +1,7 @@
 """A snapshot as a DataFrame: Spark's own vectorised Parquet scan over a file index built from the catalog's names.
 
 Covers: the three lanes (lanes.py), parts of earlier shapes. Does not cover: which parts a query needs (catalog, sql),
-what tasks read in Python (overlay/spark.py).
+what tasks read in Python (overlay_spark.py).
 Always holds: no folder is listed, no file is asked for its status; the rows are the same whatever lane they take. Each
 shape and each lane is a scan of its own under the names that its files have, so that Spark prunes columns and pushes
 predicates down by the right ones, and the scans are laid end to end.
@@ -34,6 +34,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
+from tilth.base.mailbox import Mailbox
 from tilth.model.part import DataFile
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
@@ -42,14 +43,13 @@ from tilth.storage.errors import PartFileCorruptError
 from tilth.storage.files import missing
 from tilth.storage.lanes import Masked, is_changed, lanes_of, needed_ids
 from tilth.storage.masks import IS_DELETED, KEY, PLACE, key_expression
-from tilth.storage.overlay.spark import (
+from tilth.storage.overlay_spark import (
     FILE_COLUMN,
     ROW_COLUMN,
     live_rows,
     mask_blocks,
     ordered_rows,
     spark_schema,
-    told_by_task,
 )
 from tilth.storage.paths import data_folder
 from tilth.storage.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
@@ -81,21 +81,31 @@ _log = Log("storage")
 
 
 def read_snapshot(
-    session: SparkSession, snapshot: Snapshot, root: str, columns: Collection[str] | None = None
+    session: SparkSession,
+    snapshot: Snapshot,
+    root: str,
+    columns: Collection[str] | None = None,
+    *,
+    mailbox: Mailbox | None = None,
 ) -> DataFrame:
     """The rows of the snapshot in the table's present columns; no parts, no rows.
 
     `columns`: the names of those that the caller looks at, the others may be NULL; None: all. Nothing is read yet; the
-    caller keeps the parts alive. Raises PartShapeUnknownError.
+    caller keeps the parts alive. `mailbox`: where `file_error` looks for errors of tasks. Raises PartShapeUnknownError.
     """
-    return _Reading(session, snapshot, root, columns, is_located=False).frame()
+    return _Reading(session, snapshot, root, columns, is_located=False, mailbox=mailbox).frame()
 
 
 def located_snapshot(
-    session: SparkSession, snapshot: Snapshot, root: str, columns: Collection[str] | None = None
+    session: SparkSession,
+    snapshot: Snapshot,
+    root: str,
+    columns: Collection[str] | None = None,
+    *,
+    mailbox: Mailbox | None = None,
 ) -> DataFrame:
     """`read_snapshot` with where each row is: `__file`, the name of its data file, and `__row`, its index there."""
-    return _Reading(session, snapshot, root, columns, is_located=True).frame()
+    return _Reading(session, snapshot, root, columns, is_located=True, mailbox=mailbox).frame()
 
 
 def shaped(frame: DataFrame, from_schema: Schema, to_schema: Schema) -> DataFrame:
@@ -122,12 +132,15 @@ def files_frame(
     return session.read.options(**options).schema(declared).parquet(*(f"{folder}/{file.name}" for file in files))
 
 
-def file_error(error: BaseException) -> TilthError | None:
-    """What is wrong with which file, if that is why a query failed; None if it failed for another reason."""
+def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
+    """What is wrong with which file, if that is why a query failed; None if it failed for another reason.
+
+    `mailbox`: that of the frames. Of its own scan Spark has nothing but a text.
+    """
+    sent = mailbox.error()
+    if sent is not None:
+        return sent
     text = str(error)
-    told = told_by_task(text)
-    if told is not None:
-        return told
     found = _FAILED_FILE.search(text)
     if "FAILED_READ_FILE" not in text or found is None:
         return None
@@ -148,13 +161,21 @@ class _Reading:
     """A snapshot on its way to a frame: each lane and shape a frame of its own, laid end to end."""
 
     def __init__(
-        self, session: SparkSession, snapshot: Snapshot, root: str, columns: Collection[str] | None, *, is_located: bool
+        self,
+        session: SparkSession,
+        snapshot: Snapshot,
+        root: str,
+        columns: Collection[str] | None,
+        *,
+        is_located: bool,
+        mailbox: Mailbox | None,
     ) -> None:
         self._session = session
         self._table = snapshot.table
         self._folder = data_folder(root, snapshot.table.uuid)
         self._needed = needed_ids(snapshot.table.schema, columns)
         self._is_located = is_located
+        self._mailbox = mailbox
         self._lanes = lanes_of(snapshot, self._needed)
 
     def frame(self) -> DataFrame:
@@ -200,7 +221,9 @@ class _Reading:
             for number, part in enumerate(parts)
         ]
         # One for all shapes: Spark reads and sends it once. As a join that it cannot choose otherwise.
-        masks = functions.broadcast(mask_blocks(self._session, folder=self._folder, parts=masked))
+        masks = functions.broadcast(
+            mask_blocks(self._session, folder=self._folder, parts=masked, mailbox=self._mailbox)
+        )
         frames = []
         first = 0
         for group in groups:
@@ -233,6 +256,7 @@ class _Reading:
             stored=group.stored,
             needed=self._needed,
             is_located=self._is_located,
+            mailbox=self._mailbox,
         )
         return self._selected(frame, group, self._needed)
 

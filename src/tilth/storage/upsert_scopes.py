@@ -9,10 +9,11 @@ change segments of one task are numbered through.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from tilth.model.delta import WrittenDelta
+from tilth.model.delta import Seen, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
@@ -20,6 +21,36 @@ from tilth.storage.paths import layout_of, table_value
 from tilth.storage.settings import ENABLE_UNIQUE_PARTIAL_UPDATE, PARTITION_LEVEL_UNIQUE_KEYS
 from tilth.storage.sources import sources_of
 from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
+
+#: Whoever else commits to the same rows may be faster so often before a commit of upserts gives up. Each try has a task
+#: number of its own, so that its files have no holes.
+UPSERT_TRIES_MAX = 20
+#: Up to so many bytes of files are looked through where the rows came in: a Spark job takes 0.1 s before it begins.
+UPSERT_HERE_BYTES_MAX = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertLookup:
+    """The search for older rows of the keys that came into one table, at one try."""
+
+    #: The scope; None: the whole table.
+    partitions: tuple[str, ...] | None
+    #: Hybrid time of the snapshot.
+    ts: int
+    #: One for each partition of the scope, or one for the table.
+    requests: tuple[UpsertRequest, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What is read at most; a change segment counts once, however many files it changes."""
+        sources = [source for request in self.requests for source in (*request.fresh, *request.existing)]
+        files = [source.file for source in sources] + [delta.file for source in sources for delta in source.deltas]
+        return sum({file.name: file.size for file in files}.values())
+
+    @property
+    def seen(self) -> Seen:
+        """The newest changes of the existing files that the snapshot shows."""
+        return seen_of(source for request in self.requests for source in request.existing)
 
 
 def key_scope(table: TableDef, written: Iterable[WrittenPart]) -> tuple[str, ...] | None:
@@ -29,16 +60,17 @@ def key_scope(table: TableDef, written: Iterable[WrittenPart]) -> tuple[str, ...
     return tuple(sorted({part.partition for part in written}))
 
 
-def upsert_requests(
+def upsert_lookup(
     table: TableDef, written: Sequence[WrittenPart], snapshot: Snapshot, *, root: str, txn: int, task: int
-) -> tuple[UpsertRequest, ...]:
-    """What is to be done for rows that a transaction has written, by a snapshot of their keys' scope.
+) -> UpsertLookup:
+    """Return what to look up for rows that a transaction has written, by a snapshot of their keys' scope.
 
     Raises PartShapeUnknownError.
     """
+    scope = key_scope(table, written)
     layout, is_partial = layout_of(table, root), table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE)
     requests = []
-    for partition in key_scope(table, written) or (None,):
+    for partition in scope or (None,):
         fresh = [part for part in written if partition in (None, part.partition)]
         shown = [part for part in snapshot.parts if partition in (None, part.name.partition)]
         existing = sources_of(snapshot.table, candidates(snapshot.table, shown, fresh), snapshot.deltas)
@@ -53,7 +85,7 @@ def upsert_requests(
                 attempt=0,
             )
         )
-    return tuple(requests)
+    return UpsertLookup(partitions=scope, ts=snapshot.ts, requests=tuple(requests))
 
 
 def resolve_all(requests: Iterable[UpsertRequest], *, attempt: int) -> tuple[WrittenDelta, ...]:

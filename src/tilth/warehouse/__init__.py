@@ -39,7 +39,7 @@ from tilth.warehouse.settings import (
     WarehouseSettings,
     warehouse_settings,
 )
-from tilth.warehouse.spark import run_in_task
+from tilth.warehouse.spark import OverRows, mailbox, run_in_task, run_tasks
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
 from tilth.warehouse.tasks import Runner, TaskContext, Worker, WorkerReports
 from tilth.warehouse.worker import EmbeddedWorker
@@ -54,6 +54,7 @@ __all__ = [
     "Handle",
     "Node",
     "NotAllowedError",
+    "OverRows",
     "Plan",
     "ProgressWatch",
     "Runner",
@@ -83,6 +84,7 @@ __all__ = [
     "WrongJavaError",
     "allow_list",
     "check_plan",
+    "mailbox",
     "make_active",
     "make_result_folder",
     "memory_loss_in",
@@ -92,5 +94,6 @@ __all__ = [
     "read_plan",
     "remove_result_folder",
     "run_in_task",
+    "run_tasks",
     "warehouse_settings",
 ]

@@ -1,84 +1,127 @@
-"""Runs one function in one Spark task, and warms the Python workers. What is shipped imports no catalog."""
+"""Runs functions in Spark's tasks and brings their answers back, and warms the Python workers. What is shipped imports
+no catalog.
+
+Covers: functions over the rows of a frame, or over none; mailboxes for tasks in the middle of a plan. Does not cover:
+what the functions do.
+Always holds: each task gives one answer, that of the attempt whose rows Spark takes; an error of a task comes back with
+its type, kind, code and facts.
+"""
 
 from __future__ import annotations
 
-import pickle
 import traceback
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tilth.base.errors import TilthError
+from tilth.base.mailbox import Mailbox, mailbox_in, pack, unpack
 from tilth.warehouse.errors import TaskFailedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_ANSWER = "is_error boolean, answer binary"
+_ANSWER = "answer binary"
 #: How long a warming task holds its Python worker, so that the others get workers of their own.
 _WARM_SECONDS = 0.3
 
 
+class OverRows(Protocol[T_co]):
+    """What runs in a Spark task over the rows of its partition, and may leave rows unread."""
+
+    def __call__(self, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> T_co: ...
+
+
 class InTask(Protocol[T_co]):
-    """What runs in a Spark task."""
+    """What runs in a Spark task without rows."""
 
     def __call__(self, *, task: int, attempt: int) -> T_co: ...
 
 
-def run_in_task(session: SparkSession, function: InTask[T]) -> T:
-    """Calls `function(task=.., attempt=..)` in one task of a Spark job and returns what it returns.
+def run_tasks(frame: DataFrame, function: OverRows[T]) -> list[T]:
+    """Call `function(rows, task=.., attempt=..)` for each of the frame's partitions, in a Spark task each.
 
-    Function and result must pickle. Raises its TilthError as it was; any other error as TaskFailedError with the text.
+    Returns the answers in the order of the partitions. Function and answers must pickle. Raises the TilthError of the
+    first task that failed as it was, any other error as TaskFailedError with its text, and Spark's own errors of
+    computing the rows.
     """
+    names = frame.columns
+    is_plain = len(set(names)) == len(names) and all(map(str.isidentifier, names))
+    # PySpark would look for a field where a column's name has a dot, and takes no name twice.
+    numbered = frame if is_plain else frame.toDF(*map(str, range(len(names))))
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
         from pyspark import TaskContext
 
-        for _ in batches:
-            pass
+        is_waiting = False
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            nonlocal is_waiting
+            is_waiting = True
+            for batch in batches:
+                is_waiting = False
+                yield batch.rename_columns(names)
+                is_waiting = True
+            is_waiting = False
+
         place = TaskContext.get()
         assert place is not None
-        is_error, answer = False, b""
+        answer: object
         try:
-            answer = pickle.dumps(function(task=place.partitionId(), attempt=place.attemptNumber()))
-        except TilthError as error:
-            is_error, answer = True, pickle.dumps(error)
+            answer = function(rows(), task=place.partitionId(), attempt=place.attemptNumber())
         except Exception as error:
-            story = "".join(traceback.format_exception(error)[-3:])
-            failed = TaskFailedError("the task failed", reason=f"{type(error).__name__}: {error}", at=story)
-            is_error, answer = True, pickle.dumps(failed)
-        columns = [pyarrow.array([is_error]), pyarrow.array([answer], pyarrow.binary())]
-        yield pyarrow.RecordBatch.from_arrays(columns, names=["is_error", "answer"])
+            if is_waiting:
+                # Whatever makes the rows has failed, and Spark says why.
+                raise
+            # As a row, it keeps its type and its facts; Spark would make text of it.
+            answer = error if isinstance(error, TilthError) else _failed(error)
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([pack(answer)], pyarrow.binary())], names=["answer"])
 
-    row = session.range(0, 1, 1, 1).mapInArrow(call, _ANSWER).collect()[0]
-    answer = pickle.loads(bytes(row["answer"]))
-    if row["is_error"]:
-        raise answer
-    result: T = answer
-    return result
+    return [unpack(bytes(row["answer"])) for row in numbered.mapInArrow(call, _ANSWER).collect()]
+
+
+def _failed(error: Exception) -> TaskFailedError:
+    story = "".join(traceback.format_exception(error)[-3:])
+    return TaskFailedError("the task failed", reason=f"{type(error).__name__}: {error}", at=story)
+
+
+def run_in_task(session: SparkSession, function: InTask[T]) -> T:
+    """Call `function(task=.., attempt=..)` in one task of a Spark job; returns and raises as `run_tasks`."""
+
+    def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> T:
+        for _ in rows:
+            pass
+        return function(task=task, attempt=attempt)
+
+    [answer] = run_tasks(session.range(0, 1, 1, 1), call)
+    return answer
+
+
+def mailbox(session: SparkSession) -> AbstractContextManager[Mailbox]:
+    """A mailbox for tasks in the middle of a plan, whose rows go to other tasks; below Spark's temporary folder."""
+    return mailbox_in(str(session.sparkContext._temp_dir))
 
 
 def warm(session: SparkSession, *, tasks: int) -> int:
     """Starts Python workers and imports what tasks need; returns how many processes there are."""
 
-    def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def hold(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
         import gc
         import os
         import threading
 
         import confluent_kafka  # noqa: F401
-        import pyarrow
 
-        for _ in batches:
+        for _ in rows:
             pass
         # The worker collects garbage after each task; modules are none.
         gc.freeze()
         threading.Event().wait(_WARM_SECONDS)
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([os.getpid()], pyarrow.int64())], names=["pid"])
+        return os.getpid()
 
-    rows = session.range(0, tasks, 1, tasks).mapInArrow(hold, "pid long").collect()
-    return len({row["pid"] for row in rows})
+    return len(set(run_tasks(session.range(0, tasks, 1, tasks), hold)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
 from tilth.sql import SqlEngine
 from tilth.sql.spark import QueryRunner
-from tilth.storage import arrow_schema, data_folder, read_source, sources_of
+from tilth.storage import arrow_schema, clean_transaction, data_folder, read_source, sources_of
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 WAIT_SECONDS_MAX = 90.0
@@ -48,7 +49,14 @@ class IngestWorld:
         #: Where Kafka tables read, and where `send` sends.
         self.bootstrap = self.send_to = bootstrap
         self.clock = SystemClock()
-        self.catalog = Catalog(RocksKV(str(folder / "catalog")), self.clock, "s1", random_id, is_checking=True)
+        self.catalog = Catalog(
+            RocksKV(str(folder / "catalog")),
+            self.clock,
+            "s1",
+            random_id,
+            is_checking=True,
+            sweep=partial(clean_transaction, str(folder / "tables")),
+        )
         self.worker = EmbeddedWorker(self.clock, session, name="w1", memory_bytes=1 << 40)
         workers = {QUERY_WAREHOUSE: [self.worker], WRITE_WAREHOUSE: [self.worker]}
         self.dispatcher = Dispatcher(self.clock, random_id, workers, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,9 @@ class RoundWorld:
     def __init__(self, folder: Path, spark: WorkerSession, **settings: str) -> None:
         self.root = str(folder / "tables")
         self.topic = FileTopic(folder / "topic")
-        self.catalog = Catalog(MemoryKV(), SystemClock(), "s1", random_id, is_checking=True)
+        self.catalog = Catalog(
+            MemoryKV(), SystemClock(), "s1", random_id, is_checking=True, sweep=partial(clean_transaction, self.root)
+        )
         self.events = EventLog(events_max=1000)
         self._spark = spark
         given = {"kafka_broker_list": "none:1", "kafka_topic_list": "topic", "kafka_format": "JSONEachRow"}

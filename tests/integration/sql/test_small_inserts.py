@@ -91,7 +91,7 @@ def test_the_last_row_of_a_key_is_what_a_query_sees(
     day, other = "2026-01-01", "2026-01-02"
     insert(client, "users", *({"id": each, "day": day, "name": f"u{each}", "n": 1} for each in range(5)))
     # From here on a worker looks for the older rows.
-    monkeypatch.setattr(upserts, "HERE_BYTES_MAX", 0)
+    monkeypatch.setattr(upserts, "UPSERT_HERE_BYTES_MAX", 0)
     insert(
         client,
         "users",

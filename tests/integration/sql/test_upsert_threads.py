@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
 from tilth.model.table import TableDef
 from tilth.sql import SqlEngine
-from tilth.storage import data_folder, read_source, sources_of
+from tilth.storage import clean_transaction, data_folder, read_source, sources_of
 
 pytestmark = pytest.mark.integration
 
@@ -28,8 +29,10 @@ KEYS = 8
 
 
 @pytest.fixture
-def catalog() -> Catalog:
-    return Catalog(MemoryKV(), SystemClock(), "s1", random_id, is_checking=True)
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(
+        MemoryKV(), SystemClock(), "s1", random_id, is_checking=True, sweep=partial(clean_transaction, str(tmp_path))
+    )
 
 
 @pytest.fixture

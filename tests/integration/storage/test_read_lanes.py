@@ -47,6 +47,7 @@ from tilth.storage import (
     write_updates,
 )
 from tilth.storage.spark import file_error, located_snapshot, read_snapshot
+from tilth.warehouse import mailbox
 
 pytestmark = pytest.mark.integration
 _MIDNIGHT = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
@@ -296,10 +297,12 @@ def _plan(frame: DataFrame) -> str:
     return plan
 
 
-def _error_of(frame: DataFrame) -> TilthError | None:
-    with pytest.raises((PySparkException, Py4JError)) as raised:
-        frame.collect()
-    return file_error(raised.value)
+def _error_of(session: SparkSession, snapshot: Snapshot, root: str) -> TilthError | None:
+    with mailbox(session) as letters:
+        frame = read_snapshot(session, snapshot, root, mailbox=letters)
+        with pytest.raises((PySparkException, Py4JError)) as raised:
+            frame.collect()
+        return file_error(raised.value, letters)
 
 
 def test_all_lanes_together_are_what_the_model_says(session: SparkSession, world: World) -> None:
@@ -445,17 +448,18 @@ def test_damaged_and_missing_files_are_named(session: SparkSession, world: World
         alone = Snapshot(table=TABLE, ts=1, version=1, parts=(part,), deltas=(delta,) if delta else ())
         whole = world.path(name).read_bytes()
         world.path(name).write_bytes(whole[:-9] + bytes(9))
-        found = _error_of(read_snapshot(session, alone, world.root))
+        found = _error_of(session, alone, world.root)
         assert type(found) is corrupt
         assert f"{world.root}/" in found.message
         assert name in found.message
         world.path(name).unlink()
-        found = _error_of(read_snapshot(session, alone, world.root))
+        found = _error_of(session, alone, world.root)
         assert type(found) is missing
         assert found.facts["file"] == str(world.path(name))
         world.path(name).write_bytes(whole)
 
 
-def test_words_that_look_like_a_task_s_are_no_error_of_a_file() -> None:
-    for text in ("<tilth:{}:tilth>", '<tilth:{"code":"X","facts":{},"hint":""}:tilth>'):
-        assert file_error(ValueError(text)) is None
+def test_an_error_that_no_task_sent_is_no_error_of_a_file(session: SparkSession) -> None:
+    with mailbox(session) as letters:
+        for text in ("something else", '<tilth:{"code":"X","facts":{},"hint":""}:tilth>'):
+            assert file_error(ValueError(text), letters) is None

@@ -92,7 +92,7 @@ def test_a_late_commit_is_refused_before_anybody_hears_of_it(server: Server) -> 
     assert (caught.value.facts["epoch"], caught.value.facts["now_epoch"]) == ("1", "2")
     # The task that runs is not the one that wanted to commit.
     assert server.dispatcher.committed == []
-    assert (server.stored(), server.world.names(), server.consumers.running_txns()) == (0, [], {now})
+    assert (server.stored(), server.world.names(), server.world.catalog.transactions.live()) == (0, [], {now})
 
 
 @pytest.mark.parametrize("call", ["look", "heard"])
@@ -119,7 +119,7 @@ def test_the_round_of_a_replaced_consumer_is_settled_at_once(server: Server) -> 
     replaced(server)
     [left] = server.world.catalog.transactions.unfinished()
     assert (left.id, left.state, left.reason) == (txn, TxnState.ABORTED, "its consumer was replaced")
-    assert server.consumers.running_txns() == set()
+    assert server.world.catalog.transactions.live() == set()
 
 
 def test_a_round_that_is_begun_again_settles_the_one_before(server: Server) -> None:
@@ -146,7 +146,7 @@ def test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled(
         begin(server, server.fence)
     [left] = transactions.unfinished()
     assert left.state is TxnState.ABORTED
-    assert server.consumers.running_txns() == set()
+    assert server.world.catalog.transactions.live() == set()
 
 
 # --- another server has replaced it, and this one does not know ---

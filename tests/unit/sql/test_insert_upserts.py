@@ -228,7 +228,7 @@ def test_a_key_that_wanders_between_partitions(world: SqlWorld, tmp_path: Path, 
 def test_who_is_always_late_gives_up_in_the_end(
     world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upserts, "TRIES_MAX", 3)
+    monkeypatch.setattr(upserts, "UPSERT_TRIES_MAX", 3)
     rival(monkeypatch, world, "INSERT INTO t (id, p, s, n) VALUES (1, 0, 'between', 1)", times=100)
     error = refused(world, "INSERT INTO t (id, p, s, n) VALUES (1, 0, 'last', 1)")
     assert (error.kind, error.code) == (ErrorKind.RETRY, "TOO_MANY_CONFLICTS")
@@ -275,7 +275,7 @@ def test_a_query_and_large_tables_are_resolved_by_a_worker(
     world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.run("INSERT INTO t (id, p, s, n) VALUES (1, 0, 'a', 1), (2, 0, 'b', 1), (3, 0, 'c', 1)")
-    monkeypatch.setattr(upserts, "HERE_BYTES_MAX", 0)
+    monkeypatch.setattr(upserts, "UPSERT_HERE_BYTES_MAX", 0)
     world.dispatch.answer = worker(world, tmp_path)
     assert world.run("INSERT INTO t (id, p, n, s, _op) SELECT 1").rows_written == 2
     assert rows(world, tmp_path) == [(1, "q"), (3, "c")]

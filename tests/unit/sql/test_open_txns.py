@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> SqlWorld:
 
 def cleaner_of(world: SqlWorld, root: Path) -> Cleaner:
     return Cleaner(
-        world.clock, world.catalog, str(root), live_txns=world.engine.running_txns, dropped_kept_ms=86_400_000
+        world.clock, world.catalog, str(root), live_txns=world.catalog.transactions.live, dropped_kept_ms=86_400_000
     )
 
 
@@ -44,7 +44,7 @@ def test_a_statement_that_takes_an_hour_commits_beside_the_cleaner(
     monkeypatch.setattr("tilth.sql.insert_commit.write_parts", slow)
     world.run("INSERT INTO t VALUES (1)")
     assert world.catalog.transactions.unfinished() == []
-    assert world.engine.running_txns() == set()
+    assert world.catalog.transactions.live() == set()
     [table] = [each for each in world.catalog.tables.all() if each.name == "t"]
     assert sum(part.rows for part in world.catalog.parts.snapshot(table.uuid).parts) == 1
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
-from pyspark import TaskContext as SparkTask
 from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSerializer
@@ -26,6 +26,7 @@ from tilth.sql.errors import ResultTooLargeError
 from tilth.sql.protocol import COLUMNS_KEY, QueryTask
 from tilth.sql.results.files import TOO_LARGE_HINT, write_partition, write_schema
 from tilth.storage import valid_texts
+from tilth.warehouse import run_tasks
 
 #: Results that Spark takes for larger are streamed through files; collecting is faster for small ones.
 COLLECTED_BYTES_MAX = 16 * MIB
@@ -67,42 +68,26 @@ def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
     schema = _described(frame)
     frame = _without_voids(frame)
     write_schema(folder, schema)
-    # PySpark would look for a field where a column's name has a dot, and takes no name twice.
-    numbered = frame.toDF(*map(str, range(len(schema))))
-    outcomes = numbered.mapInArrow(_FileWriter(folder, schema, bytes_max), "done boolean").collect()
-    if not all(is_done for (is_done,) in outcomes):
-        raise ResultTooLargeError(bytes_max=bytes_max, hint=TOO_LARGE_HINT)
+    run_tasks(frame, partial(_write_file, folder, schema, bytes_max))
 
 
-class _FileWriter:
+def _write_file(
+    folder: str, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
+) -> None:
     """Runs in Spark's tasks: rows in, a file out."""
+    # Rows of an earlier attempt may be on their way to the client.
+    assert attempt == 0, "a result cannot be written twice"
+    write_partition(folder, task, schema, _checked(rows, schema, bytes_max))
 
-    def __init__(self, folder: str, schema: pa.Schema, bytes_max: int) -> None:
-        self._folder = folder
-        self._schema = schema
-        self._bytes_max = bytes_max
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        place = SparkTask.get()
-        assert place is not None
-        # Rows of an earlier attempt may be on their way to the client.
-        assert place.attemptNumber() == 0, "a result cannot be written twice"
-        is_done = True
-        try:
-            write_partition(self._folder, place.partitionId(), self._schema, self._checked(batches))
-        except ResultTooLargeError:
-            is_done = False
-        yield pa.record_batch([pa.array([is_done], pa.bool_())], names=["done"])
-
-    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        size = 0
-        for batch in batches:
-            size += batch.nbytes
-            if self._bytes_max and size > self._bytes_max:
-                raise ResultTooLargeError
-            plain = self._schema.remove_metadata()
-            table = pa.Table.from_arrays(batch.columns, names=self._schema.names).cast(plain)
-            yield from _readable(table).to_batches()
+def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    size = 0
+    for batch in rows:
+        size += batch.nbytes
+        if bytes_max and size > bytes_max:
+            raise ResultTooLargeError(bytes_max=bytes_max, hint=TOO_LARGE_HINT)
+        table = pa.Table.from_arrays(batch.columns, names=schema.names).cast(schema.remove_metadata())
+        yield from _readable(table).to_batches()
 
 
 def _described(frame: DataFrame) -> pa.Schema:

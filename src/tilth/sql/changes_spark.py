@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from tilth.base.mailbox import Mailbox
 from tilth.model.delta import WrittenDelta
 from tilth.model.table import Column
 from tilth.model.types import spark_name
 from tilth.sql.protocol import ChangeTask
-from tilth.sql.writing.spark import written_in_tasks
+from tilth.sql.writing_spark import written_in_tasks
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
@@ -31,10 +32,13 @@ from tilth.storage import (
 from tilth.storage.spark import FILE_COLUMN, ROW_COLUMN, located_snapshot
 
 
-def changed_rows(session: SparkSession, task: ChangeTask, check: Callable[[], None]) -> list[WrittenDelta]:
+def changed_rows(
+    session: SparkSession, task: ChangeTask, mailbox: Mailbox, check: Callable[[], None]
+) -> list[WrittenDelta]:
     """The segments of the rows for which the predicate is true; none where it is true for none.
 
-    `check` raises when the task was cancelled. Raises what the first failed Spark task met, and Spark's own errors.
+    `mailbox`: for errors of reading; `check` raises when the task was cancelled. Raises what the first failed Spark
+    task met, and Spark's own errors.
     """
     for name, value in _conf(task).items():
         session.conf.set(name, value)
@@ -47,7 +51,7 @@ def changed_rows(session: SparkSession, task: ChangeTask, check: Callable[[], No
         txn=task.txn,
         first_task=task.first_task,
     )
-    found = _matching(session, task, columns)
+    found = _matching(session, task, columns, mailbox)
     # By file: then two segments of this job never change one part. Spark makes few tasks of few rows.
     return written_in_tasks(found.repartition(FILE_COLUMN), writer, check)
 
@@ -65,14 +69,14 @@ def _conf(task: ChangeTask) -> dict[str, str]:
     }
 
 
-def _matching(session: SparkSession, task: ChangeTask, columns: Sequence[Column]) -> DataFrame:
+def _matching(session: SparkSession, task: ChangeTask, columns: Sequence[Column], mailbox: Mailbox) -> DataFrame:
     """File and row of what changes, then the new values; all expressions see the old ones."""
-    rows = located_snapshot(session, task.snapshot, task.root, task.columns).where(f.expr(task.predicate))
+    rows = located_snapshot(session, task.snapshot, task.root, task.columns, mailbox=mailbox)
     values = [
         f.expr(f"CAST(({text}) AS {spark_name(column.type)})").alias(value_name(column.id))
         for column, (_, text) in zip(columns, task.assignments, strict=True)
     ]
-    return rows.select(f.col(FILE_COLUMN), f.col(ROW_COLUMN), *values)
+    return rows.where(f.expr(task.predicate)).select(f.col(FILE_COLUMN), f.col(ROW_COLUMN), *values)
 
 
 class _ChangeWriter:

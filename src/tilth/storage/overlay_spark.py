@@ -1,14 +1,16 @@
-"""Frames of rows that Python reads in Spark's tasks.
+"""What Spark's tasks read of a snapshot in Python: parts with new values, row segments, which rows are deleted.
 
-Covers: live rows of parts and segments, blocks of deleted rows, errors on the way from a task to the driver. Does not
-cover: what happens to the rows then (storage/spark.py).
-Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time.
+Covers: the functions that are shipped to executors, and the frames of what they give. Does not cover: which parts are
+read so (lanes.py), the native scan (spark.py).
+Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time; several small files
+share a task; an error of a file goes to the mailbox, from which the driver has its type and facts. See also:
+sources.py, masks.py.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,17 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tilth.base.errors import TilthError
+from tilth.base.mailbox import Mailbox
 from tilth.model.delta import PartSource
 from tilth.model.table import Schema
 from tilth.storage.arrow import arrow_schema, nullable
 from tilth.storage.deltas import read_deletes
-from tilth.storage.errors import (
-    DeltaFileCorruptError,
-    DeltaFileNotFoundError,
-    PartFileCorruptError,
-    PartFileNotFoundError,
-    StoreAwayError,
-)
 from tilth.storage.lanes import Masked, read_columns, shared
 from tilth.storage.masks import MASK_DDL, blocks
 from tilth.storage.paths import TableLayout
@@ -40,40 +36,7 @@ FILE_COLUMN, ROW_COLUMN = "__file", "__row"
 #: Rows of a file that a task holds.
 BLOCK_ROWS = 128 * 1024
 _LOCATION = pa.schema([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())])
-_TOLD = re.compile(r"<tilth:(\{.*?\}):tilth>")
-_ERRORS: dict[str, type[TilthError]] = {
-    error.code: error
-    for error in (
-        DeltaFileCorruptError,
-        DeltaFileNotFoundError,
-        PartFileCorruptError,
-        PartFileNotFoundError,
-        StoreAwayError,
-    )
-}
-
 T = TypeVar("T", Masked, PartSource)
-
-
-class FailedTaskError(Exception):
-    """What a task met. Of its type and its facts Spark would leave the text only, so the text has all of them."""
-
-    def __init__(self, error: TilthError) -> None:
-        told = _Told(code=error.code, facts=error.facts, hint=error.hint)
-        super().__init__(f"<tilth:{msgspec.json.encode(told).decode()}:tilth>")
-
-
-def told_by_task(text: str) -> TilthError | None:
-    """The error that a task met, if Spark's text has one."""
-    found = _TOLD.search(text)
-    if found is None:
-        return None
-    try:
-        told = msgspec.json.decode(found[1], type=_Told)
-        return _ERRORS[told.code](hint=told.hint, **told.facts)
-    except (msgspec.DecodeError, KeyError, TypeError):
-        # Words that look like ours, in a message that is not.
-        return None
 
 
 def live_rows(
@@ -84,6 +47,7 @@ def live_rows(
     stored: Schema,
     needed: Collection[int] | None,
     is_located: bool,
+    mailbox: Mailbox | None = None,
 ) -> DataFrame:
     """The rows that the sources have now, in those of the stored columns that are needed; located: and where each is.
 
@@ -92,7 +56,7 @@ def live_rows(
     columns = read_columns(stored, needed)
     schema = spark_schema(columns, is_located=is_located)
     tasks = _chunks(session, sources, [source.bytes for source in sources])
-    reader = _RowReader(folder=folder, tasks=tasks, columns=columns, is_located=is_located)
+    reader = _RowReader(folder=folder, tasks=tasks, columns=columns, is_located=is_located, mailbox=mailbox)
     return _in_tasks(session, len(tasks)).mapInArrow(reader, schema)
 
 
@@ -104,6 +68,7 @@ def ordered_rows(
     stored: Schema,
     file_column: str,
     row_column: str,
+    mailbox: Mailbox | None = None,
 ) -> DataFrame:
     """The rows that the sources have now, in the stored columns and in the order of the layout's sort key: a Spark
     partition for each source, where a row is in the columns of these names behind the others.
@@ -111,15 +76,17 @@ def ordered_rows(
     location = [StructField(file_column, StringType()), StructField(row_column, LongType())]
     schema = StructType([*spark_schema(stored).fields, *location])
     tasks = tuple(msgspec.msgpack.encode(source) for source in sources)
-    return _in_tasks(session, len(tasks)).mapInArrow(
-        _OrderedReader(layout=layout, tasks=tasks, file_column=file_column, row_column=row_column), schema
-    )
+    reader = _OrderedReader(layout=layout, tasks=tasks, file_column=file_column, row_column=row_column, mailbox=mailbox)
+    return _in_tasks(session, len(tasks)).mapInArrow(reader, schema)
 
 
-def mask_blocks(session: SparkSession, *, folder: str, parts: Sequence[Masked]) -> DataFrame:
+def mask_blocks(
+    session: SparkSession, *, folder: str, parts: Sequence[Masked], mailbox: Mailbox | None = None
+) -> DataFrame:
     """The blocks of the parts' deleted rows."""
     tasks = _chunks(session, parts, [part.bytes for part in parts])
-    return _in_tasks(session, len(tasks)).mapInArrow(_MaskReader(folder=folder, tasks=tasks), MASK_DDL)
+    reader = _MaskReader(folder=folder, tasks=tasks, mailbox=mailbox)
+    return _in_tasks(session, len(tasks)).mapInArrow(reader, MASK_DDL)
 
 
 def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
@@ -130,12 +97,6 @@ def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
     if is_located:
         fields += [StructField(FILE_COLUMN, StringType()), StructField(ROW_COLUMN, LongType())]
     return StructType(fields)
-
-
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    code: str
-    facts: dict[str, str]
-    hint: str
 
 
 def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
@@ -158,11 +119,12 @@ class _RowReader:
     tasks: tuple[bytes, ...]
     columns: Schema
     is_located: bool
+    mailbox: Mailbox | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _guarded(_numbers(batches), self._read)
+        yield from _read(batches, self._of, self.mailbox)
 
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+    def _of(self, number: int) -> Iterator[pa.RecordBatch]:
         for source in msgspec.msgpack.decode(self.tasks[number], type=list[PartSource]):
             yield from self._rows_of(source)
 
@@ -195,11 +157,12 @@ class _OrderedReader:
     tasks: tuple[bytes, ...]
     file_column: str
     row_column: str
+    mailbox: Mailbox | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _guarded(_numbers(batches), self._read)
+        yield from _read(batches, self._of, self.mailbox)
 
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+    def _of(self, number: int) -> Iterator[pa.RecordBatch]:
         source = msgspec.msgpack.decode(self.tasks[number], type=PartSource)
         for table, rows in ordered_source(self.layout, source):
             table = table.append_column(self.file_column, pa.repeat(pa.scalar(source.file.name), len(rows)))
@@ -213,25 +176,29 @@ class _MaskReader:
     folder: str
     #: Lists of Masked.
     tasks: tuple[bytes, ...]
+    mailbox: Mailbox | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _guarded(_numbers(batches), self._read)
+        yield from _read(batches, self._of, self.mailbox)
 
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+    def _of(self, number: int) -> Iterator[pa.RecordBatch]:
         for part in msgspec.msgpack.decode(self.tasks[number], type=list[Masked]):
             deleted = [read_deletes(self.folder, delta, part.file) for delta in part.deltas]
             if any(len(rows) for rows in deleted):
                 yield blocks(part.number, deleted)
 
 
-def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+def _read(
+    batches: Iterator[pa.RecordBatch], of: Callable[[int], Iterator[pa.RecordBatch]], mailbox: Mailbox | None
+) -> Iterator[pa.RecordBatch]:
+    """What `of` gives for each number in the batches; an error goes to the mailbox too."""
     for batch in batches:
-        yield from batch.column(0).to_pylist()
-
-
-def _guarded(numbers: Iterator[int], read: Callable[[int], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    try:
-        for number in numbers:
-            yield from read(number)
-    except TilthError as error:
-        raise FailedTaskError(error) from error
+        for number in batch.column(0).to_pylist():
+            try:
+                yield from of(number)
+            except TilthError as error:
+                if mailbox is not None:
+                    # Without a letter, Spark's words say what is wrong.
+                    with suppress(OSError):
+                        mailbox.send(error, key=number, attempt=0)
+                raise

@@ -1,0 +1,48 @@
+"""Writes the rows of a DataFrame to files in the tasks of one Spark job.
+
+Covers: holding rows up to a bound. Does not cover: the files, how facts come back (warehouse/spark.py).
+Always holds: what a task holds in memory is bounded; files are written, nothing is committed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from tilth.storage import stretches
+from tilth.warehouse import run_tasks
+
+#: Bytes of rows that a task holds before it writes them.
+BUFFER_BYTES = 256 * 1024 * 1024
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class WriteRows(Protocol[T_co]):
+    """Writes rows to files named after the task and its attempt, numbered from `first_n` on. Must pickle."""
+
+    def __call__(self, rows: pa.Table, *, task: int, attempt: int, first_n: int) -> Sequence[T_co]: ...
+
+
+def written_in_tasks(rows: DataFrame, write: WriteRows[T], check: Callable[[], None]) -> list[T]:
+    """What `write` returned for all rows; raises the first TilthError of a task, and Spark's own errors.
+
+    `check` raises when the work was cancelled.
+    """
+    try:
+        answers = run_tasks(rows, partial(_write_all, write))
+    finally:
+        check()
+    return [fact for facts in answers for fact in facts]
+
+
+def _write_all(write: WriteRows[T], rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[T]:
+    written: list[T] = []
+    for held in stretches(rows, bytes_max=BUFFER_BYTES):
+        written += write(held, task=task, attempt=attempt, first_n=len(written))
+    return written

@@ -1,0 +1,386 @@
+"""A transaction as a context: what each outcome leaves, also where the answer of a commit is lost, and trying again."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Sequence
+
+import pytest
+
+from tests.catalog_world import World
+from tilth.base.errors import ErrorKind, FencedError, RetryError, TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.rand import new_rng
+from tilth.catalog import (
+    Catalog,
+    Committed,
+    InsertPart,
+    MemoryKV,
+    PartsChangedError,
+    PartsGoneError,
+    ReplaceParts,
+    Requirement,
+    SchemaChangedError,
+    SchemaIs,
+    TxnAbortedError,
+    TxnFinishedError,
+    Update,
+    Work,
+    rebase,
+)
+from tilth.catalog.work import REASON_MAX
+from tilth.model.lease import Fence
+from tilth.model.part import WrittenPart
+from tilth.model.txn import Txn, TxnOutput, TxnState
+from tilth.testing import Fault, FaultyKV
+
+
+class Files:
+    """What the storage is asked to remove: by transaction the names that stay."""
+
+    def __init__(self) -> None:
+        self.swept: list[tuple[int, frozenset[str]]] = []
+        self.error: OSError | None = None
+
+    def sweep(self, txn: Txn, *, keep: Collection[str]) -> None:
+        self.swept.append((txn.id, frozenset(keep)))
+        if self.error is not None:
+            raise self.error
+
+
+class WorkWorld(World):
+    """A catalog whose store fails by plan, beside a storage that remembers what it is asked."""
+
+    def __init__(self) -> None:
+        self.faulty = FaultyKV(MemoryKV(), new_rng(1))
+        super().__init__(self.faulty)
+        self.disk = Files()
+        self.catalog = Catalog(self.faulty, self.clock, "s1", self.new_id, is_checking=True, sweep=self.disk.sweep)
+
+    def work(self, *, may_retry: bool = False, fences: Collection[Fence] = ()) -> Work:
+        outputs = [TxnOutput(table=self.t, tasks=2)]
+        return self.catalog.transactions.work("test", outputs=outputs, fences=tuple(fences), may_retry=may_retry)
+
+    def one_part(self) -> tuple[WrittenPart, list[Update]]:
+        written = self.written()
+        return written, [InsertPart(table=self.t, written=written)]
+
+    def state(self, work: Work) -> TxnState | None:
+        return self.catalog.transactions.resolve(work.id)
+
+    def live(self) -> set[int]:
+        return self.catalog.transactions.live()
+
+    def parts(self) -> int:
+        return len(self.catalog.parts.snapshot(self.t).parts)
+
+
+@pytest.fixture
+def world() -> WorkWorld:
+    return WorkWorld()
+
+
+def lost(count: int, fault: Fault) -> list[Fault | None]:
+    return [fault] * count
+
+
+def fail_in(work: Work, error: BaseException, updates: Sequence[Update] = ()) -> None:
+    """Ends the context with the error, behind a commit where there are updates."""
+    with work:
+        if updates:
+            work.commit(updates)
+        raise error
+
+
+def commit_in(work: Work, updates: Sequence[Update], *requirements: Requirement) -> None:
+    with work:
+        work.commit(updates, requirements)
+
+
+# --- outcomes ---
+
+
+def test_it_is_live_until_it_lands_and_nothing_is_swept_after_a_first_try(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    with world.work() as work:
+        assert world.live() == {work.id}
+        committed = work.commit(updates)
+        assert world.live() == set()
+    assert (world.state(work), world.parts(), world.disk.swept) == (TxnState.FINISHED, 1, [])
+    # Asked again, it gives the same answer.
+    assert work.commit(updates) == committed
+
+
+def test_files_that_a_commit_did_not_name_go_where_tasks_may_have_been_tried_again(world: WorkWorld) -> None:
+    written, updates = world.one_part()
+    with world.work(may_retry=True) as work:
+        work.commit(updates)
+    assert world.disk.swept == [(work.id, frozenset({written.file.name}))]
+
+
+def test_an_error_aborts_it_with_its_reason_and_removes_its_files(world: WorkWorld) -> None:
+    work = world.work()
+    with pytest.raises(RuntimeError, match="the reason"):
+        fail_in(work, RuntimeError("the reason" + "x" * 2 * REASON_MAX))
+    [txn] = world.catalog.transactions.unfinished()
+    assert (txn.id, txn.state, txn.reason[:24]) == (work.id, TxnState.ABORTED, "RuntimeError: the reason")
+    assert len(txn.reason) == REASON_MAX
+    assert (world.disk.swept, world.live()) == ([(work.id, frozenset())], set())
+    _, updates = world.one_part()
+    with pytest.raises(TxnAbortedError):
+        work.commit(updates)
+
+
+def test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner(world: WorkWorld) -> None:
+    work = world.work(may_retry=True)
+    with pytest.raises(KeyboardInterrupt):
+        fail_in(work, KeyboardInterrupt())
+    assert (world.state(work), world.disk.swept) == (TxnState.ABORTED, [])
+
+
+def test_work_that_ends_without_a_commit_is_aborted(world: WorkWorld) -> None:
+    with world.work() as work:
+        pass
+    [txn] = world.catalog.transactions.unfinished()
+    assert (txn.id, txn.state, txn.reason) == (work.id, TxnState.ABORTED, "nothing was committed")
+
+
+def test_a_refused_commit_aborts_it_and_says_why(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    work = world.work()
+    with pytest.raises(SchemaChangedError):
+        commit_in(work, updates, SchemaIs(table=world.t, schema_version=9))
+    assert (world.state(work), world.parts()) == (TxnState.ABORTED, 0)
+    assert world.disk.swept == [(work.id, frozenset())]
+
+
+def test_a_fenced_actor_begins_nothing(world: WorkWorld) -> None:
+    with pytest.raises(FencedError):
+        world.work(fences=[Fence("nobody/has/it", 1)])
+    assert (world.catalog.transactions.unfinished(), world.live()) == ([], set())
+
+
+def test_updates_without_files_are_one_call(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    txn = world.catalog.transactions.apply("test", updates)
+    assert world.catalog.transactions.resolve(txn) is TxnState.FINISHED
+    with pytest.raises(TilthError):
+        world.catalog.transactions.apply("test", [InsertPart(table="0" * 32, written=world.written())])
+    [left] = world.catalog.transactions.unfinished()
+    assert left.state is TxnState.ABORTED
+
+
+# --- lost answers ---
+
+
+def test_an_answer_that_was_lost_once_is_found_out(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    with world.work() as work:
+        world.faulty.plan_commits(Fault.ANSWER_LOST)
+        work.commit(updates)
+    assert (world.state(work), world.parts(), world.disk.swept) == (TxnState.FINISHED, 1, [])
+
+
+@pytest.mark.parametrize("may_retry", [False, True])
+def test_an_unknown_outcome_is_neither_aborted_nor_swept(world: WorkWorld, may_retry: bool) -> None:
+    _, updates = world.one_part()
+    work = world.work(may_retry=may_retry)
+    cut_off(world, Fault.ANSWER_LOST)
+    with pytest.raises(UnknownOutcomeError) as caught:
+        commit_in(work, updates)
+    heal(world)
+    assert caught.value.kind is ErrorKind.UNKNOWN_OUTCOME
+    # It had landed; had it been aborted or swept its part would be lost.
+    assert (world.state(work), world.parts(), world.disk.swept) == (TxnState.FINISHED, 1, [])
+    # The cleaner may look at it from now on.
+    assert world.live() == set()
+
+
+def test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    work = world.work()
+    cut_off(world, Fault.REQUEST_LOST)
+    with pytest.raises(UnknownOutcomeError):
+        work.commit(updates)
+    heal(world)
+    with pytest.raises(RuntimeError):
+        fail_in(work, RuntimeError("something else"))
+    assert (world.state(work), world.disk.swept) == (TxnState.RUNNING, [])
+
+
+def test_the_same_commit_is_asked_for_again_until_it_is_known(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    work = world.work()
+    cut_off(world, Fault.REQUEST_LOST)
+    with pytest.raises(UnknownOutcomeError):
+        work.commit(updates)
+    # Its owner has it still.
+    assert world.live() == {work.id}
+    heal(world)
+    assert isinstance(work.commit(updates), Committed)
+    assert (world.state(work), world.parts(), world.live()) == (TxnState.FINISHED, 1, set())
+
+
+def test_an_unknown_commit_that_is_refused_when_asked_again_is_known(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    work = world.work()
+    cut_off(world, Fault.REQUEST_LOST)
+    with pytest.raises(UnknownOutcomeError):
+        work.commit(updates)
+    heal(world)
+    with pytest.raises(SchemaChangedError):
+        commit_in(work, updates, SchemaIs(table=world.t, schema_version=9))
+    assert (world.state(work), world.parts()) == (TxnState.ABORTED, 0)
+
+
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
+def test_settling_finds_out_what_became_of_it(world: WorkWorld, fault: Fault) -> None:
+    """The owner that did not hear the answer bars the commit; it deletes nothing where that comes too late."""
+    _, updates = world.one_part()
+    work = world.work()
+    cut_off(world, fault)
+    with pytest.raises(UnknownOutcomeError):
+        work.commit(updates)
+    heal(world)
+    has_landed = fault is Fault.ANSWER_LOST
+    work.give_up("nobody waits for it", is_settled=True)
+    assert world.state(work) is (TxnState.FINISHED if has_landed else TxnState.ABORTED)
+    assert world.disk.swept == ([] if has_landed else [(work.id, frozenset())])
+    assert not work.settle("twice")
+
+
+# --- what fails besides ---
+
+
+def test_settling_says_when_the_catalog_is_away_and_does_it_later(world: WorkWorld) -> None:
+    work = world.work()
+    world.faulty.read_rate = 1.0
+    with pytest.raises(UnavailableError):
+        work.settle("its owner was replaced")
+    world.faulty.read_rate = 0.0
+    assert world.live() == {work.id}
+    assert work.settle("its owner was replaced")
+    assert (world.state(work), world.live()) == (TxnState.ABORTED, set())
+
+
+def test_an_abort_that_fails_hides_no_error_and_removes_nothing(world: WorkWorld) -> None:
+    work = world.work()
+    world.faulty.read_rate = 1.0
+    with pytest.raises(RuntimeError, match="the reason"):
+        fail_in(work, RuntimeError("the reason"))
+    world.faulty.read_rate = 0.0
+    # Left to the cleaner, which looks at what nobody works on.
+    assert (world.state(work), world.disk.swept, world.live()) == (TxnState.RUNNING, [], set())
+
+
+def test_files_that_cannot_be_removed_fail_nothing(world: WorkWorld) -> None:
+    world.disk.error = OSError("read-only")
+    _, updates = world.one_part()
+    with world.work(may_retry=True) as work:
+        work.commit(updates)
+    assert (world.state(work), len(world.disk.swept)) == (TxnState.FINISHED, 1)
+
+
+def test_an_error_behind_the_commit_aborts_nothing(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    work = world.work()
+    with pytest.raises(RuntimeError):
+        fail_in(work, RuntimeError("too late"), updates)
+    assert (world.state(work), world.disk.swept) == (TxnState.FINISHED, [])
+
+
+def test_an_error_inside_the_commit_that_says_nothing_of_the_outcome(
+    world: WorkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a failpoint behind the landed batch: its abort comes too late, and its files stay."""
+    _, updates = world.one_part()
+    transactions = world.catalog.transactions
+    commit = transactions.commit_or_raise
+
+    def broken(*given: object) -> Committed:
+        commit(*given)  # type: ignore[arg-type]  # as it was called
+        raise RuntimeError("between the commit and its answer")
+
+    monkeypatch.setattr(transactions, "commit_or_raise", broken)
+    work = world.work()
+    with pytest.raises(RuntimeError):
+        commit_in(work, updates)
+    assert (world.state(work), world.disk.swept) == (TxnState.FINISHED, [])
+    with pytest.raises(TxnFinishedError):
+        transactions.abort(work.id, "it is there")
+
+
+def test_work_that_is_forgotten_is_left_to_the_cleaner(world: WorkWorld) -> None:
+    work = world.work()
+    assert world.live() == {work.id}
+    del work
+    gc.collect()
+    assert world.live() == set()
+
+
+# --- rebase ---
+
+
+def refusing(times: int, error: TilthError) -> Callable[[int], str]:
+    def attempt(number: int) -> str:
+        if number < times:
+            raise error
+        return f"try {number}"
+
+    return attempt
+
+
+@pytest.mark.parametrize("error", [PartsChangedError(), PartsGoneError()])
+def test_what_others_changed_is_tried_again(error: TilthError) -> None:
+    busy = RetryError("always late")
+    assert rebase(7, refusing(2, error), tries=3, busy=busy) == "try 2"
+    with pytest.raises(RetryError, match="always late") as caught:
+        rebase(7, refusing(3, error), tries=3, busy=busy)
+    assert caught.value.__cause__ is error
+
+
+def test_who_cannot_go_on_without_its_parts_says_so() -> None:
+    attempt = refusing(1, PartsGoneError())
+    with pytest.raises(PartsGoneError):
+        rebase(7, attempt, tries=3, busy=RetryError("always late"), moved=(PartsChangedError,))
+
+
+@pytest.mark.parametrize("error", [UnknownOutcomeError(), FencedError(), SchemaChangedError()])
+def test_nothing_else_is_tried_again(error: TilthError) -> None:
+    with pytest.raises(type(error)):
+        rebase(7, refusing(1, error), tries=3, busy=RetryError("always late"))
+
+
+def test_files_of_tries_that_were_refused_go_with_the_commit_that_lands(world: WorkWorld) -> None:
+    [part] = world.insert()
+    lands, _ = world.one_part()
+
+    def attempt(work: Work, number: int) -> None:
+        updates: list[Update] = [InsertPart(table=world.t, written=lands if number else world.written())]
+        if not number:
+            # Somebody else replaces what this try is about.
+            updates.append(ReplaceParts(table=world.t, sources=(part.name,), written=None))
+            world.merge([part])
+        work.commit(updates)
+
+    with world.work() as work:
+        rebase(work.id, lambda number: attempt(work, number), tries=2, busy=RetryError("always late"))
+    assert world.disk.swept == [(work.id, frozenset({lands.file.name}))]
+    assert world.parts() == 2
+
+
+def cut_off(world: WorkWorld, fault: Fault) -> None:
+    """The next commit meets the fault, then nothing can be read: what became of it cannot be found out."""
+    world.faulty.plan_commits(fault)
+    landing = world.faulty.commit
+
+    def commit(*given: object) -> object:
+        outcome = landing(*given)  # type: ignore[arg-type]  # as it was called
+        world.faulty.read_rate = 1.0
+        return outcome
+
+    world.faulty.commit = commit  # type: ignore[method-assign,assignment]  # until `heal`
+
+
+def heal(world: WorkWorld) -> None:
+    del world.faulty.commit
+    world.faulty.read_rate = 0.0
