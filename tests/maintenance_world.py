@@ -12,7 +12,6 @@ from tilth.base.errors import TilthError
 from tilth.base.rand import new_rng
 from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, manager_settings
-from tilth.maintenance.ops.attempt import Input, Translating
 from tilth.maintenance.spark import (
     MergeFacts,
     MergeTask,
@@ -25,6 +24,7 @@ from tilth.maintenance.spark import (
     encode_facts,
     encode_mutate_facts,
 )
+from tilth.maintenance.work.recipe import Input, Translating
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.part import DataFile, Part, WrittenPart

@@ -105,7 +105,7 @@ class Life:
             for part in parts
             if part.name.partition == chosen.name.partition and part.is_segment == chosen.is_segment
         ]
-        names = self.world.manager._registry.get(self.world.t).watch.taken.now()
+        names = self.world.manager._registry.get(self.world.t).watch.reserved.now()
         if not any(str(part.name) in names for part in alike):
             self.world.merged(*alike)
 

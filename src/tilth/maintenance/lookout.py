@@ -17,8 +17,9 @@ from dataclasses import replace
 from tilth.base.clock import Clock
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.op import Op, OpKind, OpStats, OpView
-from tilth.maintenance.registry import TableOps
-from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.tables import TableOps
+from tilth.maintenance.watch import TableWatch
 from tilth.maintenance.workload import WorkloadSettings, flush_score, merge_score
 
 #: How long one turn looks at tables before it chooses; the others come in the next turn.
@@ -183,7 +184,7 @@ class Lookout:
         failure = self._looks.failure(op)
         if failure is not None:
             return failure.until_ms
-        if watch.is_on(op.service, now_ms):
+        if op.has_unknown or watch.is_on(op.service, now_ms):
             return op.due_ms
         switch = watch.switch(op.service, now_ms)
         return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms

@@ -26,20 +26,12 @@ from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.lookout import Lookout
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.memory import MemoryMeter, ProcessMemory, limit_of
-from tilth.maintenance.op import Choice, ChoiceRule, NotPrepared, Op, OpKind, OpView, Prepared, op_name
-from tilth.maintenance.ops.attempt import Translator, translation_of
-from tilth.maintenance.ops.build import Surroundings, delta_ops, gc_ops
-from tilth.maintenance.ops.flush import FlushOp
-from tilth.maintenance.ops.gc_op import GcOp
-from tilth.maintenance.ops.gc_round import joined
-from tilth.maintenance.ops.merge import MergeOp
-from tilth.maintenance.ops.mutate import MutateOp
+from tilth.maintenance.op import Choice, ChoiceRule, NotPrepared, Op, OpKind, OpView, Prepared
 from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.maintenance.optimize import optimize_table
 from tilth.maintenance.owner import Owner
-from tilth.maintenance.places import REWRITES, RewritePlaces
 from tilth.maintenance.record import Record
-from tilth.maintenance.registry import Registry, TableOps
+from tilth.maintenance.registry import Registry
 from tilth.maintenance.runs import Runs, Slot
 from tilth.maintenance.scheduler import choose, passed_over
 from tilth.maintenance.stats import (
@@ -55,9 +47,13 @@ from tilth.maintenance.stats import (
     OpRun,
     OptimizeReport,
 )
+from tilth.maintenance.tables import TableOps, ops_of
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.tell import op_row, service_stats
 from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.work.context import ServerContext, TableContext
+from tilth.maintenance.work.places import REWRITES, RewritePlaces
+from tilth.maintenance.work.recipe import Translator, translation_of
 from tilth.model.service import ServiceStats
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 
@@ -89,7 +85,7 @@ class MaintenanceManager:
         server: str,
         *,
         live_txns: Callable[[], Collection[int]] = frozenset,
-        build: Callable[[TableWatch], tuple[Op, ...]] | None = None,
+        build: Callable[[TableWatch], TableOps] | None = None,
         memory: Callable[[], int] | None = None,
         translator: Translator = translation_of,
     ) -> None:
@@ -100,12 +96,10 @@ class MaintenanceManager:
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
-        self._root = root
         self._settings = settings
         self._rng = rng
         self._server = server
         self._others_live_txns = live_txns
-        self._translator = translator
         self._owner = Owner(clock, catalog, server)
         self._tally = Tally(clock)
         #: Files of tables that cannot be read.
@@ -131,6 +125,7 @@ class MaintenanceManager:
             read=memory or ProcessMemory(clock),
         )
         self._record = Record(clock)
+        self._context = self._new_context(root, translator)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
         self._woken: set[str] = set()
@@ -262,7 +257,7 @@ class MaintenanceManager:
         one = None if table_uuid is None else self._registry.find(table_uuid)
         found = self._registry.all() if table_uuid is None else [one] if one is not None else []
         tables = [table for table in found if table.watch.mutations]
-        return [progress for table in tables for progress in table.op(MutateOp).progress()]
+        return [progress for table in tables for progress in table.command().mutations.progress()]
 
     # --- doors of commands ---
 
@@ -271,7 +266,7 @@ class MaintenanceManager:
 
         Raises TableNotFoundError.
         """
-        return self._registry.get(table_uuid).op(MergeOp).explain(policy)
+        return self._registry.get(table_uuid).command().merges.explain(policy)
 
     def explain_gc(self, table_uuid: str) -> list[GcRow]:
         """What is kept and what goes, and what holds it. Raises TableNotFoundError."""
@@ -282,7 +277,7 @@ class MaintenanceManager:
 
         Raises TableNotFoundError, what a flush failed with, and UnavailableError where other work holds segments.
         """
-        return self._registry.get(table_uuid).op(FlushOp).flush_now(partition)
+        return self._registry.get(table_uuid).command().flushes.flush_now(partition)
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
         """Flushes and merges what the partition has, or all have, as far as the limits allow; returns when it is done.
@@ -290,15 +285,7 @@ class MaintenanceManager:
         Raises TableNotFoundError, NotFoundError for a partition without parts, and what a merge failed with.
         """
         table = self._registry.get(table_uuid)
-        return optimize_table(
-            self._clock,
-            self._catalog,
-            table.op(MergeOp),
-            table.op(FlushOp),
-            table.watch,
-            partition,
-            is_final=final,
-        )
+        return optimize_table(self._context, table, partition, is_final=final)
 
     def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
         """Both phases of collecting for the table, or one partition, at once. Raises TableNotFoundError.
@@ -306,12 +293,8 @@ class MaintenanceManager:
         `is_forced` takes the lifetimes for 0; readers with a lease and running transactions are still waited for.
         """
         table = self._registry.get(table_uuid)
-        parts = table.op(PartGcOp)
-        parts.check_partition(partition)
-        # Segments first: what hid them is ended then. What changed rows of parts last, when they are gone.
-        order = (OpKind.DELETED_PART_GC, OpKind.LOG_GC, OpKind.PART_GC, OpKind.HISTORY_GC)
-        found = {op.kind: op for op in table.ops if isinstance(op, GcOp | PartGcOp)}
-        return joined(found[kind].run_now(partition, is_forced=is_forced) for kind in order if kind in found)
+        table.op(PartGcOp).check_partition(partition)
+        return table.gc_now(partition, is_forced=is_forced)
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
         """Asks what runs in the partition, or anywhere in the table, to end; returns how many runs.
@@ -487,75 +470,28 @@ class MaintenanceManager:
 
     # --- what the ops are given ---
 
-    def _build(self, watch: TableWatch) -> tuple[Op, ...]:
-        def told(kind: OpKind) -> Callable[[str, str], None]:
-            return lambda partition, reason: self._record.refused(
-                op_name(kind, watch.name), watch.name, f"{partition}: {reason}"
-            )
-
-        watch.damaged.follow(self.damage, watch.uuid)
-        around = self._surroundings()
-        return (
-            MergeOp(
-                self._clock,
-                self._catalog,
-                self._dispatcher,
-                self._root,
-                self._rng,
-                watch=watch,
-                owner=self._owner,
-                cleaner=self._cleaner,
-                workers=self._workers,
-                places=self._places,
-                told=told(OpKind.MERGE),
-                tally=self._tally,
-                translator=self._translator,
-            ),
-            MutateOp(
-                self._clock,
-                self._catalog,
-                self._dispatcher,
-                self._root,
-                watch=watch,
-                owner=self._owner,
-                cleaner=self._cleaner,
-                tally=self._tally,
-                workers=self._workers,
-                told=told(OpKind.MUTATE),
-                translator=self._translator,
-            ),
-            FlushOp(
-                self._clock,
-                self._catalog,
-                self._dispatcher,
-                self._root,
-                settings=self._settings.flush,
-                switched_off_by=self._settings.switched_off.get(OpKind.FLUSH, ""),
-                watch=watch,
-                owner=self._owner,
-                cleaner=self._cleaner,
-                told=told(OpKind.FLUSH),
-                tally=self._tally,
-                translator=self._translator,
-            ),
-            *delta_ops(around, watch, told),
-            *gc_ops(around, watch),
-        )
-
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _new_context(self, root: str, translator: Translator) -> ServerContext:
+        return ServerContext(
             clock=self._clock,
             catalog=self._catalog,
             dispatcher=self._dispatcher,
-            root=self._root,
+            root=root,
             rng=self._rng,
             settings=self._settings,
             owner=self._owner,
             cleaner=self._cleaner,
             tally=self._tally,
+            places=self._places,
+            translator=translator,
+            refused=self._record.refused,
             table_count=self._registry.count,
+            workers=self._workers,
             used_percent=self._used_under_pressure,
         )
+
+    def _build(self, watch: TableWatch) -> TableOps:
+        watch.damaged.follow(self.damage, watch.uuid)
+        return ops_of(TableContext(self._context, watch))
 
     def _used_under_pressure(self) -> float:
         """Percent of the memory in use where that presses, else 0."""

@@ -146,6 +146,10 @@ class Op(Protocol):
         """Runs under way, commands among them."""
 
     @property
+    def has_unknown(self) -> bool:
+        """Whether the outcome of a commit is to be found out yet: it is asked for while the service is stopped too."""
+
+    @property
     def due_ms(self) -> int:
         """When `stats` may say something new, if nothing is noticed before; FAR_MS: never."""
 

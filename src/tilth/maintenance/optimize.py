@@ -5,34 +5,25 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from tilth.base.cancel import carried
-from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.catalog import Catalog
-from tilth.maintenance.ops.flush import DamagedSegmentsError, FlushOp
-from tilth.maintenance.ops.merge import MergeOp
+from tilth.maintenance.flush.commands import DamagedSegmentsError
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.stats import OptimizeReport
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.tables import TableOps
+from tilth.maintenance.work.context import ServerContext
 
 #: Partitions at once; the warehouse's slots bound it further.
 OPTIMIZE_THREADS = 4
 OPTIMIZE_WAIT_MS = 600_000
 
 
-def optimize_table(
-    clock: Clock,
-    catalog: Catalog,
-    op: MergeOp,
-    flush: FlushOp,
-    watch: TableWatch,
-    partition: str | None,
-    *,
-    is_final: bool,
-) -> OptimizeReport:
+def optimize_table(server: ServerContext, table: TableOps, partition: str | None, *, is_final: bool) -> OptimizeReport:
     """Makes parts of the segments of the partition, or of all, and merges the parts as far as the limits allow.
 
     Raises NotFoundError for a partition without parts, and what a flush or a merge failed with.
     """
+    clock, catalog, watch, command = server.clock, server.catalog, table.watch, table.command()
     started = clock.monotonic()
     known = catalog.parts.partitions(watch.uuid)
     if partition is not None and partition not in known:
@@ -44,13 +35,13 @@ def optimize_table(
     merges: list[tuple[int, int, int]] = []
     notes: list[str] = []
     try:
-        flush.flush_now(partition)
+        command.flushes.flush_now(partition)
     except DamagedSegmentsError as error:
         # All others are flushed, and merges go around damaged parts anyway.
         notes.append(str(error))
 
     def merged(name: str) -> list[tuple[int, int, int]]:
-        return op.optimize(name, effort, deadline_ms=deadline_ms)
+        return command.merges.optimize(name, effort, deadline_ms=deadline_ms)
 
     if partitions:
         with ThreadPoolExecutor(min(OPTIMIZE_THREADS, len(partitions)), thread_name_prefix="tilth-optimize") as pool:
@@ -64,7 +55,7 @@ def optimize_table(
         rows_merged=sum(rows for _, rows, _ in merges),
         bytes_read=sum(size for _, _, size in merges),
         seconds=clock.monotonic() - started,
-        note="; ".join(filter(None, [*notes, op.separated(partitions)])),
+        note="; ".join(filter(None, [*notes, command.merges.separated(partitions)])),
     )
 
 

@@ -10,37 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from tilth.base.errors import TilthError
 from tilth.catalog import Catalog, TableNotFoundError
-from tilth.maintenance.op import Op
+from tilth.maintenance.tables import TableOps
 from tilth.maintenance.watch import TableWatch
 from tilth.model.mutation import Mutation, MutationState
-from tilth.model.service import ALL_TABLES, ServiceKind, Switch
+from tilth.model.service import ALL_TABLES, Switch
 from tilth.model.table import TableDef, full_name
-
-OpT = TypeVar("OpT", bound=Op)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TableOps:
-    """What is registered of one table."""
-
-    watch: TableWatch
-    ops: tuple[Op, ...]
-
-    def op(self, kind: type[OpT]) -> OpT:
-        """The op of this class. Every table has one of each."""
-        return next(op for op in self.ops if isinstance(op, kind))
-
-    def by_service(self) -> list[list[Op]]:
-        """The ops, those of one service together."""
-        found: dict[ServiceKind, list[Op]] = {}
-        for op in self.ops:
-            found.setdefault(op.service, []).append(op)
-        return list(found.values())
 
 
 class Registry:
@@ -49,7 +27,7 @@ class Registry:
     def __init__(
         self,
         catalog: Catalog,
-        build: Callable[[TableWatch], tuple[Op, ...]],
+        build: Callable[[TableWatch], TableOps],
         *,
         refused: Callable[[str, str], None],
         woken: Callable[[str], None],
@@ -162,8 +140,7 @@ class Registry:
         with self._lock:
             if definition.uuid in self._leaving:
                 return None
-        watch = TableWatch(definition)
-        made = TableOps(watch, self._build(watch))
+        made = self._build(TableWatch(definition))
         with self._lock:
             if definition.uuid in self._leaving:
                 return None

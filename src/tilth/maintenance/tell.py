@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tilth.maintenance.op import Op, OpKind, OpStats
 from tilth.maintenance.scheduler import SchedulerSettings, adjusted_score
-from tilth.maintenance.state import Failure, ServiceState, newest
+from tilth.maintenance.state import FAR_MS, Failure, ServiceState, newest
 from tilth.maintenance.stats import OpRow
-from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.maintenance.watch import TableWatch
 from tilth.model.service import ServiceStats, SwitchState
 
 #: Of the states of a service's ops the one that is told.
@@ -50,7 +50,9 @@ def service_stats(
 ) -> ServiceStats:
     """Of the ops of one service; `unseen`: a failure to look at an op, of which the op itself does not know."""
     told = [_state_of(op, unseen(op), now_ms) for op in ops]
-    state, reason, _ = min(told, key=lambda each: _MOST_TELLING.index(each[0]))
+    # It is stopped where all its ops are: a setting may turn off one of them.
+    going = [each for each in told if each[0] is not ServiceState.STOPPED]
+    state, reason, _ = min(going or told, key=lambda each: _MOST_TELLING.index(each[0]))
     if state is ServiceState.IDLE and len(told) > 1:
         reason = "; ".join(f"{op.kind}: {why}" for op, (_, why, _) in zip(ops, told, strict=True) if why)
     failures = [failure for _, _, failure in told if failure is not None]

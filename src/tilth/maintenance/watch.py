@@ -23,15 +23,12 @@ from tilth.maintenance.knobs import (
 from tilth.maintenance.policy import GcSettings, MergeSettings, MutateSettings, PartitionSettings, PartitionStats
 from tilth.maintenance.policy.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS
 from tilth.maintenance.state import is_on
-from tilth.maintenance.taken import TakenParts
+from tilth.maintenance.work.reserve import ReservedParts
 from tilth.maintenance.workload import Workload
 from tilth.model.mutation import Mutation
 from tilth.model.part import PartEvent, parse_part_name
 from tilth.model.service import ServiceKind, Switch, switches_in_force
 from tilth.model.table import TableDef, full_name
-
-#: Later than any time.
-FAR_MS = 1 << 62
 
 _NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
 
@@ -68,7 +65,7 @@ def _knobs(given: frozenset[tuple[str, str]]) -> TableKnobs:
 
 
 class TableWatch:
-    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `taken`,
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `reserved`,
     `damaged` and `mutations`."""
 
     def __init__(self, definition: TableDef) -> None:
@@ -77,7 +74,7 @@ class TableWatch:
         self.knobs = knobs_of(definition)
         self.lock = threading.RLock()
         #: The parts that waiting or running work has for itself.
-        self.taken = TakenParts(self.lock)
+        self.reserved = ReservedParts(self.lock)
         #: Parts that merges and compactions of deltas leave out.
         self.damaged = DamagedParts(self.lock)
         #: Entries that some part may still need, oldest first; replaced as a whole.

@@ -10,8 +10,9 @@ from tilth.maintenance import lookout
 from tilth.maintenance.lookout import Lookout
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.op import OpKind, OpStats
-from tilth.maintenance.registry import TableOps
-from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.tables import TableOps
+from tilth.maintenance.watch import TableWatch
 from tilth.maintenance.workload import WorkloadSettings
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef
@@ -31,6 +32,7 @@ class CountedOp:
     kind: OpKind = OpKind.MERGE
     service: ServiceKind = ServiceKind.MERGE
     error: Exception | None = None
+    has_unknown: bool = False
 
     def stats(self) -> OpStats:
         self.asked += 1

@@ -489,7 +489,7 @@ def test_merges_of_a_partition_can_be_cancelled(world: MaintenanceWorld) -> None
     assert world.visible_count() == 20
     service = world.service(ServiceKind.MERGE)
     assert (service.state, service.failures) != ("failed", 1)
-    assert any("the merge was cancelled" in row.reason for row in world.manager.choices())
+    assert any("the task was cancelled" in row.reason for row in world.manager.choices())
     world.worker.is_holding = False
     world.work(2)
     world.work(2)

@@ -113,7 +113,7 @@ class DeletedPartGc:
     def _hide(self, done: Round, partition: str, parts: Sequence[tuple[Part, int]]) -> None:
         """Those that nothing works on; the others are left to what does."""
         watch = self._table.watch
-        names = watch.taken.take_free(str(part.name) for part, _ in parts)
+        names = watch.reserved.reserve_free(str(part.name) for part, _ in parts)
         free = [(part, newest) for part, newest in parts if str(part.name) in names]
         if len(free) < len(parts):
             self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
@@ -127,7 +127,7 @@ class DeletedPartGc:
             self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
             done.reason = str(error)
         finally:
-            watch.taken.give_back(names)
+            watch.reserved.release(names)
             watch.is_woken = True
 
     def _commit(self, parts: Sequence[tuple[Part, int]]) -> None:

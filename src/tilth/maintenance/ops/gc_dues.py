@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tilth.maintenance.ops.gc_round import GcTable, Round
-from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.watch import TableWatch
 
 
 class Dues:

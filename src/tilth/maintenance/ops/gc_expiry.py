@@ -15,7 +15,7 @@ from tilth.base.logs import Log
 from tilth.catalog import ExpirePartition, visibility
 from tilth.maintenance.ops.gc_round import GcTable, Round
 from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_end, ttl_of
-from tilth.maintenance.watch import FAR_MS
+from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Entry, Part
 from tilth.model.table import TableDef
 from tilth.model.ttl import ends_ms

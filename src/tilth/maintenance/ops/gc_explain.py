@@ -87,7 +87,7 @@ def _now(table: GcTable) -> _Now:
     except InvalidInputError:
         # The service tells it; nothing expires meanwhile.
         ttl = None
-    taken = table.watch.taken.now()
+    taken = table.watch.reserved.now()
     leases = sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts)
     return _Now(
         table=table,

@@ -26,7 +26,7 @@ from tilth.maintenance.policy.gc import (
     move_pause,
     plan_moves,
 )
-from tilth.maintenance.watch import FAR_MS
+from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Entry, Part
 
 #: All partitions are looked at this often even if nothing was told of them.

@@ -8,19 +8,25 @@ Always holds: one round at a time, of the background or of a command; what faile
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
-from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.base.retry import Retry
 from tilth.maintenance.op import IoUsage, NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.gc_round import GcTable, Round
-from tilth.maintenance.state import Failure, ServiceState, ServiceWork, failed_again, is_failure, rule_of, service_told
+from tilth.maintenance.state import (
+    FAR_MS,
+    Failure,
+    ServiceState,
+    ServiceWork,
+    failed_again,
+    is_failure,
+    rule_of,
+    service_status,
+)
 from tilth.maintenance.stats import GcReport
-from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import FAR_MS
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceKind
 
@@ -66,25 +72,17 @@ class GcOp:
     """`tilth.maintenance.op.Op` for one duty."""
 
     service = ServiceKind.GC
+    #: A round's commits are decided by the round.
+    has_unknown = False
 
-    def __init__(
-        self,
-        clock: Clock,
-        duty: GcDuty,
-        table: GcTable,
-        *,
-        switched_off_by: str,
-        tally: Tally,
-        table_count: Callable[[], int],
-    ) -> None:
-        """`switched_off_by`: the setting that is off, empty: none."""
+    def __init__(self, duty: GcDuty, table: GcTable) -> None:
         self.kind = duty.kind
-        self._clock = clock
+        self._clock = table.clock
         self._duty = duty
         self._table = table
-        self._switched_off_by = switched_off_by
-        self._tally = tally
-        self._table_count = table_count
+        self._switched_off_by = table.context.switched_off_by(duty.kind)
+        self._tally = table.context.server.tally
+        self._table_count = table.context.server.table_count
         self._has_begun = False
         self._round = threading.Lock()
         self._running = 0
@@ -211,9 +209,11 @@ class GcOp:
             failure=self._failure,
             running_reason="a round is running",
             waiting_reason="a round is due and waits for a free thread",
-            idle_reason=f"{self._switched_off_by} is off" if self._switched_off_by else idle,
+            idle_reason=idle,
         )
-        return service_told(self._table.watch.switch(self.service, now_ms), work, now_ms=now_ms)
+        if self._switched_off_by:
+            return ServiceState.STOPPED, f"{self._switched_off_by} is off", self._failure
+        return service_status(self._table.watch.switch(self.service, now_ms), work, now_ms=now_ms)
 
     def run_now(self, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
         """A round over the table or one partition at once, as far as readers and transactions allow.

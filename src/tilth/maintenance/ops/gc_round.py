@@ -1,4 +1,4 @@
-"""What the phases of collecting share: the table and its surroundings, and what one round has done so far."""
+"""What the phases of collecting share: the table, and what one round has done so far."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
 from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.work.context import TableContext
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 
@@ -23,15 +24,34 @@ from tilth.model.lease import ReaderLease
 class GcTable:
     """One table as collecting sees it."""
 
-    clock: Clock
-    catalog: Catalog
-    root: str
-    rng: Rng
-    watch: TableWatch
-    owner: Owner
+    context: TableContext
     #: Told of each failure; what failed is tried again, what else there is goes on.
     failed: Callable[[Exception], None]
     is_cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def clock(self) -> Clock:
+        return self.context.server.clock
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.context.server.catalog
+
+    @property
+    def root(self) -> str:
+        return self.context.server.root
+
+    @property
+    def rng(self) -> Rng:
+        return self.context.server.rng
+
+    @property
+    def watch(self) -> TableWatch:
+        return self.context.watch
+
+    @property
+    def owner(self) -> Owner:
+        return self.context.server.owner
 
     @property
     def uuid(self) -> str:

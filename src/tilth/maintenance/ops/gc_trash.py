@@ -26,7 +26,7 @@ from tilth.maintenance.policy.gc import (
     trash_limit,
     trash_pause,
 )
-from tilth.maintenance.watch import FAR_MS
+from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Part
 from tilth.storage import remove_file
 

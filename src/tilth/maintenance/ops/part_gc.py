@@ -14,23 +14,27 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.base.logs import Log
-from tilth.base.rand import Rng
 from tilth.base.retry import Retry
-from tilth.catalog import Catalog
 from tilth.maintenance.op import IoUsage, NotPrepared, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.ops.gc_expiry import ExpiryPhase
 from tilth.maintenance.ops.gc_explain import explain_table
 from tilth.maintenance.ops.gc_move import MovePhase
 from tilth.maintenance.ops.gc_round import GcTable, Round
 from tilth.maintenance.ops.gc_trash import TrashPhase
-from tilth.maintenance.owner import Owner
-from tilth.maintenance.state import Failure, ServiceState, ServiceWork, failed_again, is_failure, rule_of, service_told
+from tilth.maintenance.state import (
+    FAR_MS,
+    Failure,
+    ServiceState,
+    ServiceWork,
+    failed_again,
+    is_failure,
+    rule_of,
+    service_status,
+)
 from tilth.maintenance.stats import GcReport, GcRow
-from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.maintenance.work.context import TableContext
 from tilth.model.part import Part, PartEvent
 from tilth.model.service import ServiceKind
 
@@ -50,26 +54,14 @@ class PartGcOp:
     kind = OpKind.PART_GC
     service = ServiceKind.GC
 
-    def __init__(
-        self,
-        clock: Clock,
-        catalog: Catalog,
-        root: str,
-        rng: Rng,
-        *,
-        watch: TableWatch,
-        owner: Owner,
-        tally: Tally,
-        table_count: Callable[[], int],
-    ) -> None:
-        self._clock = clock
-        self._watch = watch
-        self._table_count = table_count
-        self._owner = owner
-        self._tally = tally
-        self._table = GcTable(
-            clock=clock, catalog=catalog, root=root, rng=rng, watch=watch, owner=owner, failed=self._failed
-        )
+    def __init__(self, context: TableContext) -> None:
+        server = context.server
+        self._clock = server.clock
+        self._watch = context.watch
+        self._table_count = server.table_count
+        self._owner = server.owner
+        self._tally = server.tally
+        self._table = GcTable(context=context, failed=self._failed)
         self._expiry = ExpiryPhase(self._table)
         self._trash = TrashPhase(self._table)
         self._moves = MovePhase(
@@ -103,6 +95,9 @@ class PartGcOp:
         """When `stats` may say something new, if nothing is noticed before."""
         due_ms = min(self._moves.due_ms(), self._trash.due_ms())
         return max(due_ms, self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
+
+    #: A round's commits are decided by the round.
+    has_unknown = False
 
     @property
     def running(self) -> int:
@@ -231,7 +226,7 @@ class PartGcOp:
             waiting_reason="a round is due and waits for a free thread",
             idle_reason=self._idle_reason(now_ms),
         )
-        return service_told(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
+        return service_status(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
 
     def _idle_reason(self, now_ms: int) -> str:
         if self._last_reason:

@@ -1,48 +1,70 @@
-"""A rewrite for a mutation as work for a worker: its task, what its commit changes, what is told of it.
+"""What one rewrite is: its parts, its task, what its commit changes, what is reported of it.
 
-Covers: what is particular to a rewrite. Does not cover: which parts are rewritten (mutate.py), the way from files to
-commit (attempt.py), how a part is rewritten (spark.py).
+Does not cover: which parts are rewritten (op.py), the way from files to commit (maintenance/work), how a part is
+rewritten in Spark.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from tilth.catalog import AcceptMutation, RewritePart, Update
-from tilth.maintenance.ops.attempt import Input, Job, Output
-from tilth.maintenance.ops.sources import ChangesOf, read_bytes, sources_of
+from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy.mutate import MutateSpec
 from tilth.maintenance.spark import MutateFacts, MutateSource, MutateTask, decode_mutate_facts, encode_mutate_task
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.recipe import Input, Job, Output
+from tilth.maintenance.work.sources import ChangesOf, read_bytes, sources_of
 from tilth.model.delta import Seen
 from tilth.model.part import Part
+from tilth.model.service import ServiceKind
 from tilth.model.task import TaskKind
 from tilth.storage import layout_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """A spec whose parts are taken."""
+    """Parts that one task brings to what a mutation asks for."""
 
     spec: MutateSpec
-    #: Those of the spec's parts that are still there and still need it.
-    sources: tuple[Part, ...]
-    #: Of the sources, as it was then.
+    #: Those of the spec's parts that are still there and still need it; filled in when it is loaded.
+    sources: tuple[Part, ...] = ()
     changes: ChangesOf = field(default_factory=dict)
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [str(part.name) for part in self.sources] or self.spec.parts
+
+    @property
+    def partitions(self) -> Collection[str]:
+        return self.spec.partitions
+
+    @property
+    def subject(self) -> str:
+        return f"mutation {self.spec.mutation.id}"
 
 
 class RewriteRecipe:
-    """`tilth.maintenance.ops.attempt.Recipe` for the rewrites of one table."""
+    """`tilth.maintenance.work.recipe.Recipe` for the rewrites of one table."""
 
+    kind = OpKind.MUTATE
+    service = ServiceKind.MUTATE
     verb = "mutate"
     noun = "mutation"
     task_kind = TaskKind.MUTATE
+    is_divisible = True
+    overtaken = ()
 
-    def __init__(self, root: str, *, watch: TableWatch) -> None:
-        self._root = root
-        self._watch = watch
+    def __init__(self, context: TableContext) -> None:
+        self._root = context.server.root
+        self._watch = context.watch
+
+    def about(self, works: Sequence[Rewrite]) -> str:
+        [rewrite] = works
+        return rewrite.spec.reason
 
     def job(self, work: Rewrite) -> Job:
         definition, mutation = self._watch.definition, work.spec.mutation
@@ -101,7 +123,10 @@ class RewriteRecipe:
             updates.append(AcceptMutation(table=self._watch.uuid, parts=untouched, mutation=mutation))
         return updates
 
-    def told(self, work: Rewrite, facts: MutateFacts, duration_ms: int) -> str:
+    def report(self, work: Rewrite, facts: MutateFacts, duration_ms: int) -> str:
         untouched = sum(result.is_untouched for result in facts.results)
         rewritten = len(facts.results) - untouched
         return f"{rewritten} parts rewritten, {untouched} without a match, in {duration_ms} ms"
+
+    def summary(self, works: Sequence[Rewrite], reports: Sequence[str]) -> str:
+        return reports[0]

@@ -1,6 +1,6 @@
 """The failures of one op's work that still stand, by partition: what has failed waits, longer each time.
 
-Does not cover: how long (state.py), mutations, whose failures are those of parts (mutate.py).
+Does not cover: how long (state.py), mutations, whose failures are those of parts (mutate/failures.py).
 """
 
 from __future__ import annotations
@@ -11,30 +11,37 @@ from tilth.base.logs import Log
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import Failure, failed_again, newest
 from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.work.chooser import Work
 
 _log = Log("maintenance")
 
 
 class PartitionFailures:
-    """Of one op of one table. For any thread."""
+    """Of one op of one table; `tilth.maintenance.work.chooser.Failures`. Where a file of one part is damaged, that part
+    alone waits."""
 
     def __init__(self, kind: OpKind, watch: TableWatch) -> None:
         self._kind = kind
         self._watch = watch
         self._failures: dict[str, Failure] = {}
 
-    def failed(self, partition: str, error: Exception, now_ms: int) -> None:
-        """Work of the partition has failed, perhaps once more; the log tells it."""
+    def landed(self, work: Work) -> None:
         with self._watch.lock:
-            before = self._failures.get(partition)
-            self._failures[partition] = failed_again(before, error, now_ms=now_ms, about=partition)
-        action = f"{self._kind.value.lower()}_failed"
-        _log.warning(action, table=self._watch.name, partition=partition, reason=error)
+            for partition in work.partitions:
+                self._failures.pop(partition, None)
+        self._watch.damaged.read(work.names)
 
-    def succeeded(self, partition: str) -> None:
-        """What had failed there is over."""
-        with self._watch.lock:
-            self._failures.pop(partition, None)
+    def missed(self, work: Work, error: Exception, now_ms: int) -> str:
+        name = self._watch.damaged.found(error, work.sources, work.changes, now_ms)
+        if name is not None:
+            return f"part {name} is left out: {error}"
+        for partition in work.partitions:
+            with self._watch.lock:
+                before = self._failures.get(partition)
+                self._failures[partition] = failed_again(before, error, now_ms=now_ms, about=partition)
+            action = f"{self._kind.value.lower()}_failed"
+            _log.warning(action, table=self._watch.name, partition=partition, reason=error)
+        return ""
 
     def keep(self, is_kept: Callable[[str, Failure], bool]) -> None:
         """Forgets all others: there is nothing left to do that could fail."""

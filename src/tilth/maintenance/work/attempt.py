@@ -1,8 +1,8 @@
 """One piece of work: begin, let a worker write the files, commit; and what follows from each outcome.
 
 Covers: the three outcomes of the commit, changes that came to the sources meanwhile, failed and cancelled tasks, for
-every kind of work that writes parts. Does not cover: what the work is (merge_work.py, mutate_work.py, flush_work.py),
-how a worker does it (spark.py), bringing changes over (tilth.storage).
+every kind of work that writes parts. Does not cover: what the work is (recipe.py), which work is done (op.py), bringing
+changes over (tilth.storage).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
@@ -21,17 +21,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, assert_never
+from typing import Generic, assert_never
 
 from tilth.base.cancel import reaching
-from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.catalog import (
     AddDelta,
-    Catalog,
     CommitOutcome,
     Committed,
     Conflicted,
@@ -42,18 +40,15 @@ from tilth.catalog import (
     Unknown,
     Update,
 )
-from tilth.maintenance.cleaner import Cleaner
-from tilth.maintenance.ops.sources import newer
-from tilth.maintenance.owner import Owner
-from tilth.maintenance.watch import TableWatch
-from tilth.model.delta import PartSource, Seen, WrittenDelta, seen_of
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.recipe import FactsT, Input, Job, Output, Recipe, Translating, WorkT
+from tilth.maintenance.work.sources import newer
+from tilth.model.delta import PartSource, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
-from tilth.model.task import TaskKind
 from tilth.model.txn import Txn, TxnOutput
-from tilth.storage import TableLayout, Translation, clean_transaction, remove_row_map
+from tilth.storage import clean_transaction, remove_row_map
 from tilth.warehouse import (
     WRITE_WAREHOUSE,
-    Dispatcher,
     Handle,
     SparkRestartingError,
     TaskCancelledError,
@@ -66,90 +61,10 @@ _MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkResta
 
 _log = Log("maintenance")
 
-WorkT = TypeVar("WorkT")
-WorkT_contra = TypeVar("WorkT_contra", contravariant=True)
-FactsT = TypeVar("FactsT")
-
 #: Of one commit. Changes of one round are named so that they apply in the order of the rounds: by one digit.
 TRANSLATIONS_MAX = 10
 #: Rounds while others commit.
 TRANSLATIONS_BESIDE = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """What one part is made of."""
-
-    #: Of the part.
-    layout: TableLayout
-    partition: str
-    #: As they are read, in the order of the part's row map.
-    sources: tuple[PartSource, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """A part that was made."""
-
-    #: By which its files are named.
-    task: int
-    #: None: no row was left.
-    written: WrittenPart | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What a worker is asked to do."""
-
-    #: The payload of its task, for a transaction.
-    payload: Callable[[int], bytes]
-    #: Numbers of tasks in the names of the files that it may write.
-    tasks: int
-    #: What it reads.
-    input_bytes: int
-    rows: int
-    #: One for each part that it may make, at the place of the part's task; none where it makes none.
-    inputs: tuple[Input, ...] = ()
-
-
-class Translating(Protocol):
-    """Brings changes of the sources of one part onto it; tilth.storage.Translation."""
-
-    def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None: ...
-
-
-#: Makes one for a part that was made of that input.
-Translator = Callable[[Input, WrittenPart], Translating]
-
-
-def translation_of(of: Input, written: WrittenPart) -> Translating:
-    """By the files."""
-    return Translation(of.layout, of.partition, written.file)
-
-
-class Recipe(Protocol[WorkT_contra, FactsT]):
-    """What is particular to one kind of work."""
-
-    #: Of its transactions and failpoints: `merge`.
-    verb: str
-    #: Of its lines in the log: `merge`, `mutation`.
-    noun: str
-    task_kind: TaskKind
-
-    def job(self, work: WorkT_contra) -> Job:
-        """Raises TilthError where it cannot be done now; nothing has begun then."""
-
-    def facts(self, payload: bytes) -> FactsT:
-        """What the worker reports."""
-
-    def outputs(self, work: WorkT_contra, facts: FactsT) -> list[Output]:
-        """The parts that replace others; not those that stay as they are."""
-
-    def updates(self, work: WorkT_contra, facts: FactsT, duration_ms: int, seen: Seen) -> list[Update]:
-        """What the commit makes true; `seen` are the changes of all sources that are in it, or are brought over."""
-
-    def told(self, work: WorkT_contra, facts: FactsT, duration_ms: int) -> str:
-        """What was done; asked once, when it has landed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,31 +114,20 @@ class _Live(Generic[WorkT]):
 class Attempts(Generic[WorkT, FactsT]):
     """The work of one kind that is under way for one table."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        catalog: Catalog,
-        dispatcher: Dispatcher,
-        root: str,
-        recipe: Recipe[WorkT, FactsT],
-        *,
-        watch: TableWatch,
-        owner: Owner,
-        cleaner: Cleaner,
-        translator: Translator = translation_of,
-    ) -> None:
-        self._clock = clock
-        self._catalog = catalog
-        self._dispatcher = dispatcher
-        self._root = root
+    def __init__(self, context: TableContext, recipe: Recipe[WorkT, FactsT]) -> None:
+        server = context.server
+        self._clock = server.clock
+        self._catalog = server.catalog
+        self._dispatcher = server.dispatcher
+        self._root = server.root
         self._recipe = recipe
-        self._watch = watch
-        self._owner = owner
-        self._cleaner = cleaner
-        self._translator = translator
+        self._watch = context.watch
+        self._owner = server.owner
+        self._cleaner = server.cleaner
+        self._translator = server.translator
         self._lock = threading.Lock()
         self._live: set[_Live[WorkT]] = set()
-        #: Commits of which nobody knows; their parts stay taken.
+        #: Commits of which nobody knows; their parts stay reserved.
         self._unknown: list[_Written[WorkT, FactsT]] = []
         self._is_cancelled = False
 
@@ -264,7 +168,7 @@ class Attempts(Generic[WorkT, FactsT]):
         known: list[tuple[WorkT, TilthError | None]] = []
         for written in unknown:
             try:
-                told = self._commit(written)
+                report = self._commit(written)
             except UnknownOutcomeError:
                 # It is in the list again.
                 continue
@@ -277,7 +181,7 @@ class Attempts(Generic[WorkT, FactsT]):
                     self._unknown.append(written)
             else:
                 action = f"{self._recipe.noun}_outcome_known"
-                _log.info(action, cause_id=str(written.txn.id), table=self._watch.name, done=told)
+                _log.info(action, cause_id=str(written.txn.id), table=self._watch.name, done=report)
                 known.append((written.work, None))
         return known
 
@@ -316,9 +220,9 @@ class Attempts(Generic[WorkT, FactsT]):
             seen=dict(seen_of(source for each in arrived for source in each.input.sources)),
             arrived=arrived,
         )
-        told = self._commit(written)
+        report = self._commit(written)
         hit(f"{verb}.after_commit")
-        return told
+        return report
 
     def _begin(self, job: Job) -> Txn:
         try:
@@ -388,7 +292,7 @@ class Attempts(Generic[WorkT, FactsT]):
         match outcome:
             case Committed():
                 self._sweep(written)
-                return self._told(written)
+                return self._report(written)
             case Conflicted(error=error):
                 self._give_up(txn, error, is_settled=True)
                 if isinstance(error, FencedError):
@@ -411,12 +315,12 @@ class Attempts(Generic[WorkT, FactsT]):
         # Behind the parts that they change.
         return [*updates, *(AddDelta(table=self._watch.uuid, written=delta) for delta in written.deltas)]
 
-    def _told(self, written: _Written[WorkT, FactsT]) -> str:
-        told = self._recipe.told(written.work, written.facts, written.duration_ms)
+    def _report(self, written: _Written[WorkT, FactsT]) -> str:
+        report = self._recipe.report(written.work, written.facts, written.duration_ms)
         if not written.rounds:
-            return told
+            return report
         rows = sum(target.deleted + target.updated for delta in written.deltas for target in delta.targets)
-        return f"{told}; {rows} rows had changed meanwhile, brought over in {written.rounds} rounds"
+        return f"{report}; {rows} rows had changed meanwhile, brought over in {written.rounds} rounds"
 
     # --- what changed meanwhile ---
 

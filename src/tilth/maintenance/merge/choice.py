@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
-from tilth.maintenance.ops.sources import ChangesOf, delta_bytes
 from tilth.maintenance.policy import (
     AskPolicy,
     CandidatePart,
@@ -31,6 +30,7 @@ from tilth.maintenance.policy import (
 from tilth.maintenance.policy.expiry import TableTtl, has_expired_rows, is_expired, judge_rows, ttl_of
 from tilth.maintenance.policy.settings import MERGE_POLICY
 from tilth.maintenance.watch import TableWatch, share_of
+from tilth.maintenance.work.sources import ChangesOf, delta_bytes
 from tilth.model.mutation import Mutation, first_needed
 from tilth.model.part import Part, PartEvent
 from tilth.model.table import TableDef

@@ -1,69 +1,27 @@
 """What the catalog says of a table's open deltas, read once for all ops that ask.
 
-Covers: reading, and reading again only what has changed. Does not cover: what is made of it (flush_deltas.py,
-minor_delta.py, major_delta.py, deleted_part_gc.py).
+Covers: reading, and reading again only what has changed. Does not cover: what is made of it (policy.py).
 Always holds: a table without deltas costs one read of nothing after each change of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 from tilth.base.clock import Clock
 from tilth.catalog import Catalog
-from tilth.maintenance.watch import FAR_MS, TableWatch
-from tilth.model.delta import Delta, DeltaKind, applied_order, by_file
-from tilth.model.part import Part, PartEvent
+from tilth.maintenance.deltas.policy import PartitionDeltas
+from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.watch import TableWatch
+from tilth.model.delta import applied_order
+from tilth.model.part import PartEvent
 
 #: Between two looks at a table that changes.
 LOOK_BUSY_MS = 1_000
 #: After these its deltas, or what they change, differ from what the last look saw.
-_TELLING_EVENTS = frozenset(
+_NEWS = frozenset(
     {"delete", "merge", "flush", "mutate", "hide", "undrop", "flush_deltas", "minor_delta", "major_delta"}
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionDeltas:
-    """The open deltas of one partition and the visible parts, segments among them, that they may change."""
-
-    partition: str
-    #: By the names of their data files.
-    parts: Mapping[str, Part]
-    #: In the order in which they apply.
-    deltas: tuple[Delta, ...]
-
-    def apart_from(self, names: Collection[str]) -> PartitionDeltas:
-        """Without the changes of the parts of these names, and without all later changes of parts that have one of
-        those too: of no part a change is left out before one that stays."""
-        blocked = {file for file, part in self.parts.items() if str(part.name) in names}
-        kept = []
-        for delta in self.deltas:
-            files = {target.file for target in delta.targets}
-            if delta.kind is DeltaKind.CHANGES and files & blocked:
-                blocked |= files
-            else:
-                kept.append(delta)
-        return replace(self, deltas=tuple(kept))
-
-    @property
-    def changes(self) -> list[Delta]:
-        """The change segments that readers need, oldest first; of others no target is visible."""
-        return [
-            delta
-            for delta in self.deltas
-            if delta.kind is DeltaKind.CHANGES and any(target.file in self.parts for target in delta.targets)
-        ]
-
-    def of_parts(self) -> list[tuple[Part, tuple[Delta, ...]]]:
-        """The visible parts that are no segments, each with all that changes it."""
-        known = by_file(self.deltas)
-        return [
-            (self.parts[file], deltas)
-            for file, deltas in sorted(known.items())
-            if file in self.parts and not self.parts[file].is_segment
-        ]
 
 
 class DeltaLook:
@@ -84,10 +42,12 @@ class DeltaLook:
         """When the next look is worth it."""
         return self._looked_ms + LOOK_BUSY_MS if self._is_all_stale or self._stale else FAR_MS
 
-    def observe(self, event: PartEvent, partition: str) -> None:
-        """A line of the part log about this table."""
-        if event.event in _TELLING_EVENTS:
+    def observe(self, event: PartEvent, partition: str) -> bool:
+        """A line of the part log about this table; returns whether it is news."""
+        is_news = event.event in _NEWS
+        if is_news:
             self.notice(partition)
+        return is_news
 
     def notice(self, partition: str) -> None:
         """Something of the partition has changed."""
