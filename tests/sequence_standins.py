@@ -21,9 +21,9 @@ from tilth.base.errors import TilthError
 from tilth.catalog import Unknown
 from tilth.catalog.change import UNKNOWNS_MAX
 from tilth.catalog.kv import KVOutcome, Precondition
-from tilth.maintenance.compaction.spark import delta_runner
-from tilth.maintenance.spark import flush_runner, merge_runner
+from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.work import op as op_module
+from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.testing import Fault, FaultyKV
 from tilth.warehouse import Runner, TaskContext, WorkerReports

@@ -12,7 +12,8 @@ from tests.delta_world import DeltaWorld
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng, new_rng
 from tilth.catalog import DropPartition, NothingToUndropError, UndropPartition
-from tilth.maintenance.ops import gc_trash, history_gc
+from tilth.maintenance.gc import history_gc
+from tilth.maintenance.gc import trash as gc_trash
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.model.part import DataFile, Part

@@ -22,9 +22,9 @@ from tilth.catalog import (
     Update,
 )
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
+from tilth.maintenance.gc import trash as gc_trash
+from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.op import Prepared
-from tilth.maintenance.ops import gc_trash
-from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.model.mutation import MutationKind

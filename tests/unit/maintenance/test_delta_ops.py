@@ -7,7 +7,6 @@ import pytest
 from tests.delta_world import DeltaWorld
 from tilth.base.errors import UnavailableError
 from tilth.catalog import DropPartition, UndropPartition
-from tilth.maintenance.compaction.spark import DeltaTask, DeltaWay
 from tilth.maintenance.deltas.policy import (
     FILES_MIN,
     FLUSH_BYTES_MAX,
@@ -17,6 +16,7 @@ from tilth.maintenance.deltas.policy import (
     choose_minor,
     folded,
 )
+from tilth.maintenance.deltas.task_spark import DeltaTask, DeltaWay
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
 from tilth.maintenance.work.op import OVERTAKEN

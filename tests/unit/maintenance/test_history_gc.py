@@ -10,8 +10,8 @@ import pytest
 from tests.delta_world import DELTA_BYTES, DeltaWorld
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import DropPartition, InsertLabel, InsertPart, UndropPartition
+from tilth.maintenance.gc import deleted_part_gc, history_gc, log_gc
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.ops import deleted_part_gc, history_gc, log_gc
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
 

@@ -15,10 +15,10 @@ from tilth.base.rand import new_rng
 from tilth.base.units import GIB
 from tilth.catalog import StartMutation
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, manager_settings
+from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.state import FAR_MS, Failure, ServiceState
-from tilth.maintenance.tables import TableOps
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.work.watch import TableWatch
 from tilth.model.mutation import MutationKind
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceKind

@@ -22,7 +22,7 @@ from tilth.catalog import (
     Unknown,
     Update,
 )
-from tilth.maintenance.spark import MergeTask
+from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.part import ColumnRange
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.snapshot import Snapshot

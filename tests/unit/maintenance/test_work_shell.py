@@ -18,10 +18,10 @@ from tilth.catalog import (
     Unknown,
     Update,
 )
+from tilth.maintenance.manager.runs import Slot
+from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import OpKind, Prepared
-from tilth.maintenance.runs import Slot
 from tilth.maintenance.state import FAR_MS
-from tilth.maintenance.tables import TableOps
 from tilth.maintenance.work.op import PartWorkOp
 from tilth.model.service import ServiceKind, SwitchState
 

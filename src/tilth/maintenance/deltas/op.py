@@ -14,7 +14,6 @@ import msgspec
 
 from tilth.base.units import show_bytes
 from tilth.catalog import DeltasGoneError, PartsGoneError, ReplaceDeltas, Update
-from tilth.maintenance.compaction.spark import DeltaFacts, DeltaTask, DeltaWay, decode_facts, encode_task
 from tilth.maintenance.deltas.look import DeltaLook
 from tilth.maintenance.deltas.policy import (
     DeltaChoice,
@@ -24,24 +23,26 @@ from tilth.maintenance.deltas.policy import (
     choose_major,
     choose_minor,
 )
+from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_facts, encode_task
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.chooser import (
     Busy,
-    Chosen,
+    Chooser,
     Denied,
-    Ended,
-    Moment,
+    OpMoment,
     PartLogged,
     Refused,
     Renewed,
     Status,
+    WorkEnded,
     WorkEvent,
+    Worth,
 )
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
 from tilth.maintenance.work.op import PartWorkOp
-from tilth.maintenance.work.recipe import Job, Output
+from tilth.maintenance.work.recipe import Job, Output, Recipe
 from tilth.maintenance.work.sources import sources_of
 from tilth.model.delta import Seen
 from tilth.model.service import ServiceKind
@@ -59,12 +60,10 @@ _WAYS: Final[dict[OpKind, tuple[DeltaWay, Literal["flush_deltas", "minor_delta",
 }
 
 
-class DeltaChooser:
-    """`tilth.maintenance.work.chooser.Chooser` for one kind of compaction of one table's deltas."""
+class DeltaChooser(Chooser[DeltaWork]):
+    """One kind of compaction of one table's deltas."""
 
-    #: What waits has nothing reserved, and a look refuses nothing.
-    held: Sequence[DeltaWork] = ()
-    refusals: Sequence[tuple[str, str]] = ()
+    failures: PartitionFailures
 
     def __init__(self, context: TableContext, kind: OpKind, choose: ChooseDeltas, look: DeltaLook) -> None:
         """`look` is shared with the table's other compactions."""
@@ -82,33 +81,33 @@ class DeltaChooser:
             case Renewed():
                 self._look.notice_all()
                 return True
-            case Denied(work=work) | Ended(work=work):
+            case Denied(work=work) | WorkEnded(work=work):
                 self._look.notice(work.partition)
                 return True
         return False
 
-    def look_due_ms(self, moment: Moment) -> int:
+    def look_due_ms(self, moment: OpMoment) -> int:
         # It costs nothing: what has not changed is not read again.
         return 0
 
-    def due_ms(self, moment: Moment) -> int:
+    def due_ms(self, moment: OpMoment) -> int:
         retries = [each.until_ms for each in self.failures.waiting(moment.looked_ms).values()]
         return min([self._look.due_ms, self._choice.due_ms, *retries])
 
-    def look(self, moment: Moment, busy: Busy) -> None:
+    def look(self, moment: OpMoment, busy: Busy) -> None:
         partitions = self._look.partitions()
         self._choice = self._chosen(partitions, busy, moment.now_ms)
         there, is_idle = {each.partition for each in partitions}, self._choice.work is None
         # Of where nothing is left that could fail.
         self.failures.keep(lambda name, each: name in there and not (is_idle and each.until_ms <= moment.now_ms))
 
-    def choose(self, moment: Moment) -> Chosen | Refused:
+    def choose(self, moment: OpMoment) -> Worth | Refused:
         work = self._choice.work
         if work is None:
             return Refused(self._choice.about)
-        return Chosen(gain=work.gain, ram_bytes=work.ram_bytes, log_bytes=work.log_bytes, about=work.about)
+        return Worth(gain=work.gain, ram_bytes=work.ram_bytes, log_bytes=work.log_bytes, about=work.about)
 
-    def take(self, moment: Moment, busy: Busy) -> Sequence[DeltaWork] | Refused:
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[DeltaWork] | Refused:
         wanted = self._choice.work
         if wanted is None:
             return Refused("nothing is chosen")
@@ -119,13 +118,7 @@ class DeltaChooser:
         self._choice = DeltaChoice(about=work.about, due_ms=0)
         return [work]
 
-    def load(self, work: DeltaWork, names: Sequence[str]) -> DeltaWork | None:
-        return work
-
-    def is_outdated(self, work: DeltaWork) -> bool:
-        return False
-
-    def status(self, moment: Moment) -> Status:
+    def status(self, moment: OpMoment) -> Status:
         work = self._choice.work
         return Status(
             waiting=int(work is not None),
@@ -147,12 +140,11 @@ class DeltaChooser:
         return DeltaChoice(about=about, due_ms=due_ms)
 
 
-class DeltaRecipe:
-    """`tilth.maintenance.work.recipe.Recipe` for one kind of compaction of one table."""
+class DeltaRecipe(Recipe[DeltaWork, DeltaFacts]):
+    """What a compaction is, of one kind."""
 
     service = ServiceKind.DELTA
     task_kind = TaskKind.DELTA
-    is_divisible = False
     overtaken = (PartsGoneError, DeltasGoneError)
 
     def __init__(self, context: TableContext, kind: OpKind) -> None:
@@ -212,9 +204,6 @@ class DeltaRecipe:
         size = show_bytes(sum(delta.file.size for delta in facts.written))
         became = f"{len(work.deltas)} deltas of {work.partition} became {len(facts.written)} with {size}"
         return f"{became} for {len(work.parts)} parts in {duration_ms} ms"
-
-    def summary(self, works: Sequence[DeltaWork], reports: Sequence[str]) -> str:
-        return reports[0]
 
 
 def delta_ops(context: TableContext) -> list[PartWorkOp[DeltaWork, DeltaFacts]]:

@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 from tilth.base.cancel import raise_if_cancelled
 from tilth.base.errors import CorruptError, UnavailableError
-from tilth.maintenance.damage import CURE
 from tilth.maintenance.flush.op import Flush, FlushChooser, FlushRecipe
-from tilth.maintenance.spark import MergeFacts
 from tilth.maintenance.state import is_failure
 from tilth.maintenance.stats import FlushReport
 from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.damage import CURE
 from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.task_spark import MergeFacts
 
 FLUSH_WAIT_MS = 600_000
 
@@ -29,7 +29,7 @@ class FlushStuckError(UnavailableError):
     code = "FLUSH_STUCK"
 
 
-class Flushes:
+class FlushCommands:
     """The op of one table's row segments, and SYSTEM FLUSH. For any thread."""
 
     def __init__(self, context: TableContext) -> None:

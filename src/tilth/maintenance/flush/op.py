@@ -1,6 +1,6 @@
 """FLUSH of one table: row segments are sorted into parts, all that are there at once.
 
-Covers: looks, which flushes one run has, the recipe. Does not cover: which segments go together (policy/flush_runs.py),
+Covers: looks, which flushes one run has, the recipe. Does not cover: which segments go together (flush/policy.py),
 what it is worth (policy/flush_scores.py), reserving, running, failures (maintenance/work), SYSTEM FLUSH (commands.py).
 Always holds: age is that of the oldest row that waits, whenever the last flush was.
 """
@@ -14,27 +14,28 @@ import msgspec
 
 from tilth.base.units import show_bytes
 from tilth.catalog import ReplaceParts, Update
+from tilth.maintenance.flush.policy import FlushSpec, flush_runs
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.flush_runs import FlushSpec, flush_runs
 from tilth.maintenance.policy.flush_scores import flush_gain
-from tilth.maintenance.spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.maintenance.state import FAR_MS, newest
 from tilth.maintenance.work.chooser import (
     Busy,
-    Chosen,
+    Chooser,
     Denied,
-    Ended,
-    Moment,
+    OpMoment,
     PartLogged,
     Refused,
     Renewed,
     Status,
+    WorkEnded,
     WorkEvent,
+    Worth,
 )
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
-from tilth.maintenance.work.recipe import Input, Job, Output
+from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
 from tilth.maintenance.work.sources import ChangesOf, PartsNow, changes_of, delta_bytes, parts_now, sources_of
+from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.model.delta import Seen, deleted_rows
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind
@@ -105,12 +106,10 @@ class _Waiting:
         return f"{self.segments} segments are taken by other work, or wait after a failure"
 
 
-class FlushChooser:
-    """`tilth.maintenance.work.chooser.Chooser` for the row segments of one table."""
+class FlushChooser(Chooser[Flush]):
+    """The row segments of one table that are worth flushing."""
 
-    #: What waits has nothing reserved, and a look refuses nothing.
-    held: Sequence[Flush] = ()
-    refusals: Sequence[tuple[str, str]] = ()
+    failures: PartitionFailures
 
     def __init__(self, context: TableContext) -> None:
         self._catalog = context.server.catalog
@@ -129,7 +128,7 @@ class FlushChooser:
         match event:
             case PartLogged():
                 return event.event.event in _NEWS
-            case Denied() | Ended():
+            case Denied() | WorkEnded():
                 # What is known ends with a flush; the next look follows at once.
                 self._has_ended = True
                 return True
@@ -137,12 +136,12 @@ class FlushChooser:
                 return True
         return False
 
-    def look_due_ms(self, moment: Moment) -> int:
+    def look_due_ms(self, moment: OpMoment) -> int:
         if not moment.has_news:
             return self._retry_ms
         return min(self._retry_ms, 0 if self._has_ended else moment.looked_ms + LOOK_BUSY_MS)
 
-    def due_ms(self, moment: Moment) -> int:
+    def due_ms(self, moment: OpMoment) -> int:
         if moment.has_news:
             return self.look_due_ms(moment)
         if moment.running or not self._waiting.specs:
@@ -153,7 +152,7 @@ class FlushChooser:
             return min(waiting.oldest_ms + self._settings.threshold_secs * 1000, self._retry_ms)
         return min((failure.until_ms for failure in self.failures.all().values()), default=0)
 
-    def look(self, moment: Moment, busy: Busy) -> None:
+    def look(self, moment: OpMoment, busy: Busy) -> None:
         self._has_ended = False
         self._retry_ms = FAR_MS
         there = self.read(None)
@@ -170,7 +169,7 @@ class FlushChooser:
             bytes=sum(part.bytes + delta_bytes(part, there.changes) for part in segments),
         )
 
-    def choose(self, moment: Moment) -> Chosen | Refused:
+    def choose(self, moment: OpMoment) -> Worth | Refused:
         waiting = self._open(moment.now_ms)
         if not waiting.specs:
             return Refused(waiting.why_nothing())
@@ -178,9 +177,9 @@ class FlushChooser:
             return Refused(f"{moment.running} flushes are running")
         gain = self._gain(waiting, moment.now_ms)
         about = waiting.about(moment.now_ms, gain)
-        return Chosen(gain=gain, ram_bytes=waiting.bytes, log_bytes=waiting.bytes, about=about)
+        return Worth(gain=gain, ram_bytes=waiting.bytes, log_bytes=waiting.bytes, about=about)
 
-    def take(self, moment: Moment, busy: Busy) -> Sequence[Flush] | Refused:
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Flush] | Refused:
         failing = self.failures.waiting(moment.now_ms)
         works = [each for each in self.works(self.read(None), busy) if each.spec.partition not in failing]
         if works:
@@ -190,13 +189,7 @@ class FlushChooser:
         self._has_ended = True
         return Refused("no segment can be flushed now")
 
-    def load(self, work: Flush, names: Sequence[str]) -> Flush | None:
-        return work
-
-    def is_outdated(self, work: Flush) -> bool:
-        return False
-
-    def status(self, moment: Moment) -> Status:
+    def status(self, moment: OpMoment) -> Status:
         known = self._watch.damaged.all()
         waiting = self._open(moment.now_ms)
         gain = self._gain(waiting, moment.now_ms)
@@ -240,15 +233,13 @@ class FlushChooser:
         return flush_gain(waiting.bytes, max(0, now_ms - waiting.oldest_ms), self._settings)
 
 
-class FlushRecipe:
-    """`tilth.maintenance.work.recipe.Recipe` for the flushes of one table."""
+class FlushRecipe(Recipe[Flush, MergeFacts]):
+    """What a flush is."""
 
     kind = OpKind.FLUSH
     service = ServiceKind.FLUSH
     verb = noun = "flush"
     task_kind = TaskKind.FLUSH
-    is_divisible = False
-    overtaken = ()
 
     def __init__(self, context: TableContext) -> None:
         self._root = context.server.root

@@ -12,25 +12,24 @@ from dataclasses import replace
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
+from tilth.maintenance.merge.policy.explain import explain_merges
+from tilth.maintenance.merge.policy.key_bytes import key_bounds
+from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
+from tilth.maintenance.merge.policy.replay import AskPolicy
+from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges
 from tilth.maintenance.policy import (
-    AskPolicy,
     CandidatePart,
     Effort,
-    KeyRangePolicy,
     MergeCandidate,
     MergePolicy,
     MergeSelection,
     MergeSpec,
     PartitionStats,
-    explain_merges,
-    key_bounds,
-    read_gain,
-    select_merges,
 )
 from tilth.maintenance.policy.expiry import TableTtl, has_expired_rows, is_expired, judge_rows, ttl_of
 from tilth.maintenance.policy.settings import MERGE_POLICY
-from tilth.maintenance.watch import TableWatch, share_of
 from tilth.maintenance.work.sources import ChangesOf, delta_bytes
+from tilth.maintenance.work.watch import TableWatch, share_of
 from tilth.model.mutation import Mutation, first_needed
 from tilth.model.part import Part, PartEvent
 from tilth.model.table import TableDef

@@ -19,8 +19,9 @@ from tilth.maintenance.merge.explain import (
     policy_named,
 )
 from tilth.maintenance.merge.op import DISABLED, PARTS_MAX, Merge, MergeChooser, MergeOp, MergeRecipe
+from tilth.maintenance.merge.policy.replay import EVENTS_MAX, replay
 from tilth.maintenance.op import Prepared
-from tilth.maintenance.policy import EVENTS_MAX, Effort, MergeSpec, replay
+from tilth.maintenance.policy import Effort, MergeSpec
 from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.op import PartWorkOp
@@ -28,7 +29,7 @@ from tilth.maintenance.work.sources import PartsNow, parts_by_partition, parts_n
 from tilth.model.service import ServiceKind
 
 
-class Merges:
+class MergeCommands:
     """The op of one table's merges, and the commands about them. For any thread."""
 
     def __init__(self, context: TableContext) -> None:

@@ -12,17 +12,11 @@ from itertools import groupby
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.units import show_bytes
-from tilth.maintenance.damage import CURE
-from tilth.maintenance.policy import (
-    CandidateState,
-    HistorySums,
-    MergeCandidate,
-    MergePolicy,
-    Replay,
-    ReplayedMerge,
-)
+from tilth.maintenance.merge.policy.replay import HistorySums, Replay, ReplayedMerge
+from tilth.maintenance.policy import CandidateState, MergeCandidate, MergePolicy
 from tilth.maintenance.state import Failure
 from tilth.maintenance.stats import MergeCandidateRow
+from tilth.maintenance.work.damage import CURE
 from tilth.model.part import Part
 
 #: Lines about the present.

@@ -16,6 +16,7 @@ from tilth.base.retry import Retry
 from tilth.base.units import show_bytes
 from tilth.catalog import ReplaceParts, Update
 from tilth.maintenance.merge.choice import MergeChoice
+from tilth.maintenance.merge.policy.size_tiered import submittable
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy import (
     BackOff,
@@ -28,30 +29,30 @@ from tilth.maintenance.policy import (
     Rotation,
     postpone,
     select_for_merge,
-    submittable,
 )
-from tilth.maintenance.spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.maintenance.state import FAR_MS, newest, rule_of
 from tilth.maintenance.work.chooser import (
     Busy,
     Cancelled,
-    Chosen,
+    Chooser,
     Denied,
-    Ended,
-    Moment,
+    OpMoment,
     PartLogged,
     Refused,
     Renewed,
     Status,
     Stopped,
+    WorkEnded,
     WorkEvent,
+    Worth,
     is_left_alone,
 )
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
 from tilth.maintenance.work.op import PartWorkOp
-from tilth.maintenance.work.recipe import Input, Job, Output
+from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
 from tilth.maintenance.work.sources import ChangesOf, changes_of, parts_by_partition, parts_now, read_bytes, sources_of
+from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.model.delta import Delta, Seen
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind
@@ -94,8 +95,10 @@ class Merge:
         return self.spec.partition
 
 
-class MergeChooser:
-    """`tilth.maintenance.work.chooser.Chooser` for the merges of one table."""
+class MergeChooser(Chooser[Merge]):
+    """The merges of one table that are worth doing."""
+
+    failures: PartitionFailures
 
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
         server = context.server
@@ -141,7 +144,7 @@ class MergeChooser:
             case Denied(work=work):
                 self._waiting = [each for each in self._waiting if each != work]
                 return self._heard(now_ms)
-            case Ended(error=error):
+            case WorkEnded(error=error):
                 if error is not None and is_left_alone(error):
                     # What we know of the table is old: no haste.
                     self._is_fruitful = False
@@ -150,7 +153,7 @@ class MergeChooser:
                 return self._heard(now_ms)
         return False
 
-    def look_due_ms(self, moment: Moment) -> int:
+    def look_due_ms(self, moment: OpMoment) -> int:
         if self._watch.knobs.merge.is_disabled:
             return FAR_MS
         if self._is_fruitful and not self._waiting:
@@ -160,14 +163,14 @@ class MergeChooser:
             return moment.looked_ms + LOOK_BUSY_MS
         return FAR_MS if self._waiting else self.next_look_ms
 
-    def due_ms(self, moment: Moment) -> int:
+    def due_ms(self, moment: OpMoment) -> int:
         if self._waiting:
             return 0
         if self._watch.knobs.merge.is_disabled:
             return FAR_MS
         return moment.looked_ms + LOOK_BUSY_MS if moment.has_news else self.next_look_ms
 
-    def look(self, moment: Moment, busy: Busy) -> None:
+    def look(self, moment: OpMoment, busy: Busy) -> None:
         """One round of selection; what it finds waits in order."""
         now_ms = moment.now_ms
         # Older choices give way: with more parts there are better ranges.
@@ -208,7 +211,7 @@ class MergeChooser:
         self._waiting = [Merge(spec=spec) for spec in selection.specs[: self._room(moment)]]
         self._is_fruitful = bool(self._waiting)
 
-    def choose(self, moment: Moment) -> Chosen | Refused:
+    def choose(self, moment: OpMoment) -> Worth | Refused:
         if self._watch.knobs.merge.is_disabled:
             self._waiting = []
             return Refused(DISABLED)
@@ -224,12 +227,12 @@ class MergeChooser:
         if self._room(moment) == 0:
             return Refused(f"{moment.running} merges are running, more are not allowed")
         spec = self._next.spec
-        return Chosen(
+        return Worth(
             gain=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=moment.now_ms / 1000),
             about=f"{spec.partition}: {spec.reason}",
         )
 
-    def take(self, moment: Moment, busy: Busy) -> Sequence[Merge] | Refused:
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Merge] | Refused:
         merge, self._next = self._next, None
         if merge is None or merge not in self._waiting:
             return Refused("no merge is waiting")
@@ -243,10 +246,7 @@ class MergeChooser:
             return None
         return Merge(spec=work.spec, sources=found, changes=changes_of(found, there.changes))
 
-    def is_outdated(self, work: Merge) -> bool:
-        return False
-
-    def status(self, moment: Moment) -> Status:
+    def status(self, moment: OpMoment) -> Status:
         failures = (self.failures.newest(), self._watch.damaged.newest())
         first = next(iter(self._refusals.values()), None)
         idle = "nothing worth merging" if first is None else f"{first.partition}: {first.reason}"
@@ -269,7 +269,7 @@ class MergeChooser:
         self._news_ms = max(self._news_ms, at_ms)
         return True
 
-    def _room(self, moment: Moment) -> int:
+    def _room(self, moment: OpMoment) -> int:
         return submittable(workers=self._workers(), pending=0, running=moment.running, settings=self._watch.knobs.merge)
 
     def _read(
@@ -323,15 +323,13 @@ class MergeChooser:
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
 
 
-class MergeRecipe:
-    """`tilth.maintenance.work.recipe.Recipe` for the merges of one table."""
+class MergeRecipe(Recipe[Merge, MergeFacts]):
+    """What a merge is."""
 
     kind = OpKind.MERGE
     service = ServiceKind.MERGE
     verb = noun = "merge"
     task_kind = TaskKind.MERGE
-    is_divisible = False
-    overtaken = ()
 
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
         self._clock = context.server.clock
@@ -374,9 +372,6 @@ class MergeRecipe:
         left_out = ((facts.rows_deleted, "deleted"), (facts.rows_expired, "expired"))
         without = "".join(f", {rows} {why} rows left out" for rows, why in left_out if rows)
         return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{without}"
-
-    def summary(self, works: Sequence[Merge], reports: Sequence[str]) -> str:
-        return reports[0]
 
     def _task(self, work: Merge) -> MergeTask:
         """What is to be done, for a transaction to come; the result has the columns of its sources."""

@@ -13,13 +13,13 @@ from tilth.base.retry import Retry
 from tilth.maintenance.mutate.work import Rewrite
 from tilth.maintenance.policy.mutate import blame, failed_once_more
 from tilth.maintenance.state import Failure, failed_again, newest, rule_of
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.work.watch import TableWatch
 
 _log = Log("maintenance")
 
 
 class EntryFailures:
-    """`tilth.maintenance.work.chooser.Failures` for the rewrites of one table. For any thread."""
+    """`tilth.maintenance.work.chooser.WorkFailures` for the rewrites of one table. For any thread."""
 
     def __init__(self, watch: TableWatch) -> None:
         self._watch = watch

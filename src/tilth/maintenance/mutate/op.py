@@ -1,7 +1,8 @@
 """MUTATE of one table: bring the parts to what ALTER asked for, entry by entry, a batch of parts a task.
 
-Covers: looks, the end of an entry, how far entries are. Does not cover: which parts are next (policy/mutate.py), what a
-rewrite is (work.py), whose fault a failure is (failures.py), reserving and running (maintenance/work).
+Covers: looks, the end of an entry. Does not cover: which parts are next (policy/mutate.py), what a rewrite is
+(work.py), whose fault a failure is (failures.py), how far entries are (commands.py), reserving and running
+(maintenance/work).
 Always holds: entries are read after parts (docs/policies/mutations.md#inputs); an entry is begun when the one before it
 has ended. Parts of batches that wait are not reserved, so that merges go on.
 """
@@ -11,44 +12,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
 from tilth.base.logs import Log
 from tilth.base.retry import Retry
 from tilth.maintenance.mutate.failures import EntryFailures
-from tilth.maintenance.mutate.work import Rewrite, RewriteRecipe
+from tilth.maintenance.mutate.work import Rewrite
 from tilth.maintenance.policy.mutate import (
     MutateSelection,
     MutateView,
     mutation_gain,
     select_mutations,
 )
-from tilth.maintenance.spark import MutateFacts
-from tilth.maintenance.state import FAR_MS, newest, rule_of
-from tilth.maintenance.stats import MutationProgress
+from tilth.maintenance.state import FAR_MS, rule_of
 from tilth.maintenance.work.chooser import (
     Busy,
     Cancelled,
-    Chosen,
+    Chooser,
     Denied,
-    Ended,
-    Moment,
+    OpMoment,
     PartLogged,
     Refused,
     Renewed,
     Status,
     Stopped,
+    WorkEnded,
     WorkEvent,
+    Worth,
     is_left_alone,
 )
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.op import PartWorkOp
 from tilth.maintenance.work.sources import changes_of, parts_now
 from tilth.model.history import ancient_mark
 from tilth.model.mutation import Mutation, needs
 from tilth.model.part import parse_part_name
-from tilth.model.service import ServiceKind
 
 #: Between two looks at a table whose parts change, also after a task was lost; while nothing does; and while batches
 #: wait for their turn.
@@ -61,11 +58,10 @@ _NEWS = frozenset({"merge", "flush", "hide", "undrop", "mutate"})
 _log = Log("maintenance")
 
 
-class MutateChooser:
-    """`tilth.maintenance.work.chooser.Chooser` for the mutations of one table."""
+class MutateChooser(Chooser[Rewrite]):
+    """The batches of parts that the oldest mutation of one table has left to do."""
 
-    #: What waits has nothing reserved.
-    held: Sequence[Rewrite] = ()
+    failures: EntryFailures
 
     def __init__(self, context: TableContext) -> None:
         self._catalog = context.server.catalog
@@ -75,10 +71,14 @@ class MutateChooser:
         self._waiting: list[Rewrite] = []
         #: Parts that the oldest entry has left to do.
         self._to_do: frozenset[str] = frozenset()
-        self.refusals: Sequence[tuple[str, str]] = ()
+        self._refusals: Sequence[tuple[str, str]] = ()
         #: Whether the last look found a batch.
         self._is_fruitful = False
         self._next_look_ms = 0
+
+    @property
+    def refusals(self) -> Sequence[tuple[str, str]]:
+        return self._refusals
 
     def observe(self, event: WorkEvent[Rewrite], now_ms: int) -> bool:
         match event:
@@ -96,7 +96,7 @@ class MutateChooser:
                 return False
             case Denied():
                 return True
-            case Ended(work=work, error=error):
+            case WorkEnded(work=work, error=error):
                 if error is None:
                     self._landed(work, now_ms)
                 elif is_left_alone(error) or self.failures.loss is not None:
@@ -106,18 +106,18 @@ class MutateChooser:
                         self._waiting = []
                 return True
 
-    def look_due_ms(self, moment: Moment) -> int:
+    def look_due_ms(self, moment: OpMoment) -> int:
         if not self._watch.mutations:
             return FAR_MS
         loss = self.failures.loss
         return max(self._next_due_ms(moment), 0 if loss is None else loss.until_ms)
 
-    def due_ms(self, moment: Moment) -> int:
+    def due_ms(self, moment: OpMoment) -> int:
         if self._waiting and self._watch.mutations and moment.running < self._watch.knobs.mutate.running_max:
             return 0
         return self.look_due_ms(moment)
 
-    def look(self, moment: Moment, busy: Busy) -> None:
+    def look(self, moment: OpMoment, busy: Busy) -> None:
         """One round of selection; ends the entries that have nothing left to do."""
         self._next_look_ms = moment.now_ms + LOOK_QUIET_MS
         selection, is_stale = self._select(moment, busy)
@@ -127,9 +127,9 @@ class MutateChooser:
         if selection.next_try_ms:
             self._next_look_ms = min(self._next_look_ms, selection.next_try_ms)
         self._waiting = [Rewrite(spec=spec) for spec in selection.specs]
-        self.refusals = [(_named(refusal.mutation), refusal.reason) for refusal in selection.refusals]
+        self._refusals = [(_named(refusal.mutation), refusal.reason) for refusal in selection.refusals]
 
-    def choose(self, moment: Moment) -> Chosen | Refused:
+    def choose(self, moment: OpMoment) -> Worth | Refused:
         if not self._watch.mutations:
             self._forget()
             return Refused("no mutation is pending")
@@ -138,9 +138,9 @@ class MutateChooser:
         if moment.running >= self._watch.knobs.mutate.running_max:
             return Refused(f"{moment.running} rewrites are running, more are not allowed")
         spec = self._waiting[0].spec
-        return Chosen(gain=mutation_gain(spec.mutation, now_ms=moment.now_ms), about=spec.reason)
+        return Worth(gain=mutation_gain(spec.mutation, now_ms=moment.now_ms), about=spec.reason)
 
-    def take(self, moment: Moment, busy: Busy) -> Sequence[Rewrite] | Refused:
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Rewrite] | Refused:
         if not self._waiting:
             return Refused("no rewrite is waiting")
         return [self._waiting.pop(0)]
@@ -153,7 +153,7 @@ class MutateChooser:
     def is_outdated(self, work: Rewrite) -> bool:
         return work.spec.mutation.id not in {entry.id for entry in self._watch.mutations}
 
-    def status(self, moment: Moment) -> Status:
+    def status(self, moment: OpMoment) -> Status:
         waiting = len(self._waiting)
         return Status(
             waiting=waiting,
@@ -163,7 +163,7 @@ class MutateChooser:
             idle_reason=self._idle_reason("no mutation is pending"),
         )
 
-    def view(self, moment: Moment, busy: Busy) -> tuple[MutateView, tuple[Mutation, ...]]:
+    def view(self, moment: OpMoment, busy: Busy) -> tuple[MutateView, tuple[Mutation, ...]]:
         """What is there, and apart from it the entries that are pending, oldest first."""
         failures, suspects = self.failures.by_part()
         parts = self._catalog.parts.snapshot(self._watch.uuid).parts
@@ -183,7 +183,7 @@ class MutateChooser:
         )
         return view, pending
 
-    def _next_due_ms(self, moment: Moment) -> int:
+    def _next_due_ms(self, moment: OpMoment) -> int:
         if not moment.has_news:
             return self._next_look_ms
         if self._waiting:
@@ -191,7 +191,7 @@ class MutateChooser:
         # While looks lead to work, the next one follows the last task at once.
         return 0 if self._is_fruitful else moment.looked_ms + LOOK_BUSY_MS
 
-    def _select(self, moment: Moment, busy: Busy) -> tuple[MutateSelection, bool]:
+    def _select(self, moment: OpMoment, busy: Busy) -> tuple[MutateSelection, bool]:
         """The selection of the oldest entry that is not done; whether what it stands on is out of date already."""
         view, pending = self.view(moment, busy)
         is_stale = False
@@ -239,63 +239,10 @@ class MutateChooser:
         self._waiting = []
         self.failures.forget()
         self._to_do = frozenset()
-        self.refusals = ()
+        self._refusals = ()
 
     def _idle_reason(self, otherwise: str) -> str:
-        return self.refusals[0][1] if self.refusals else otherwise
-
-
-class Mutations:
-    """The op of one table's mutations, and how far they are. For any thread."""
-
-    def __init__(self, context: TableContext) -> None:
-        self._clock: Clock = context.server.clock
-        self._watch = context.watch
-        self._chooser = MutateChooser(context)
-        self.op: PartWorkOp[Rewrite, MutateFacts] = PartWorkOp(context, self._chooser, RewriteRecipe(context))
-
-    def progress(self) -> list[MutationProgress]:
-        """How far each pending entry is, oldest first, as of now."""
-        failing = self._chooser.failures.entry
-        moment = self.op.moment()
-        view, pending = self._chooser.view(moment, self.op.busy(moment.now_ms))
-        if not pending:
-            return []
-        view = replace(view, pending=pending)
-        if pending[0].id != failing:
-            # What has failed of the one before is nothing of this one.
-            view = replace(view, failures={}, suspects=frozenset())
-        selection = select_mutations(view, self._watch.knobs.mutate)
-        return [self._progress_of(entry, view, selection) for entry in pending]
-
-    def _progress_of(self, entry: Mutation, view: MutateView, selection: MutateSelection) -> MutationProgress:
-        is_head = selection.head is not None and entry.id == selection.head.id
-        failed = max(view.failures.items(), key=lambda item: item[1].at_ms, default=None) if is_head else None
-        lasting = newest(failure for failure in view.failures.values() if failure.is_lasting)
-        reasons = [refusal.reason for refusal in selection.refusals if refusal.mutation == entry.id]
-        if is_head and not self._watch.is_on(ServiceKind.MUTATE, view.now_ms):
-            switch = self._watch.switch(ServiceKind.MUTATE, view.now_ms)
-            because = switch.because if switch is not None else ""
-            reason = f"stopped by the user: {because}" if because else "stopped by the user"
-        elif is_head and view.running:
-            reason = f"{view.running} rewrites are running"
-        else:
-            reason = "; ".join(reasons[:3]) or "waits for a free thread"
-            if lasting is not None and not is_head:
-                reason = f"{reason}, where part {lasting.reason}"
-        return MutationProgress(
-            uuid=self._watch.uuid,
-            id=entry.id,
-            parts_to_do=sum(needs(part, entry) for part in view.parts),
-            parts_done=entry.parts_done,
-            running=view.running if is_head else 0,
-            latest_failed_part="" if failed is None else failed[0],
-            latest_fail_ms=0 if failed is None else failed[1].at_ms,
-            latest_fail_reason="" if failed is None else failed[1].reason.removeprefix(f"{failed[0]}: "),
-            next_attempt_ms=0 if failed is None or failed[1].until_ms <= view.now_ms else failed[1].until_ms,
-            state_reason=reason,
-            lasting_failure=f"part {lasting.reason}" if is_head and lasting is not None else "",
-        )
+        return self._refusals[0][1] if self._refusals else otherwise
 
 
 def _named(entry: int) -> str:

@@ -12,11 +12,17 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tilth.catalog import AcceptMutation, RewritePart, Update
+from tilth.maintenance.mutate.task_spark import (
+    MutateFacts,
+    MutateSource,
+    MutateTask,
+    decode_mutate_facts,
+    encode_mutate_task,
+)
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy.mutate import MutateSpec
-from tilth.maintenance.spark import MutateFacts, MutateSource, MutateTask, decode_mutate_facts, encode_mutate_task
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.recipe import Input, Job, Output
+from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
 from tilth.maintenance.work.sources import ChangesOf, read_bytes, sources_of
 from tilth.model.delta import Seen
 from tilth.model.part import Part
@@ -47,8 +53,8 @@ class Rewrite:
         return f"mutation {self.spec.mutation.id}"
 
 
-class RewriteRecipe:
-    """`tilth.maintenance.work.recipe.Recipe` for the rewrites of one table."""
+class RewriteRecipe(Recipe[Rewrite, MutateFacts]):
+    """What a rewrite is."""
 
     kind = OpKind.MUTATE
     service = ServiceKind.MUTATE
@@ -56,7 +62,6 @@ class RewriteRecipe:
     noun = "mutation"
     task_kind = TaskKind.MUTATE
     is_divisible = True
-    overtaken = ()
 
     def __init__(self, context: TableContext) -> None:
         self._root = context.server.root
@@ -127,6 +132,3 @@ class RewriteRecipe:
         untouched = sum(result.is_untouched for result in facts.results)
         rewritten = len(facts.results) - untouched
         return f"{rewritten} parts rewritten, {untouched} without a match, in {duration_ms} ms"
-
-    def summary(self, works: Sequence[Rewrite], reports: Sequence[str]) -> str:
-        return reports[0]

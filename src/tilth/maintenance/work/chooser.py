@@ -81,18 +81,18 @@ class Denied(Generic[WorkT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Generic[WorkT]):
+class WorkEnded(Generic[WorkT]):
     """A run ended. With UnknownOutcomeError it is heard of once more when its outcome is known."""
 
     work: WorkT
     error: Exception | None
 
 
-WorkEvent: TypeAlias = PartLogged | Renewed | Stopped | Cancelled | Denied[WorkT] | Ended[WorkT]
+WorkEvent: TypeAlias = PartLogged | Renewed | Stopped | Cancelled | Denied[WorkT] | WorkEnded[WorkT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class OpMoment:
     """The op at one moment."""
 
     now_ms: int
@@ -119,7 +119,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Worth:
     """What the next run would gain."""
 
     gain: float
@@ -152,7 +152,7 @@ def is_left_alone(error: Exception) -> bool:
     return isinstance(error, TaskCancelledError) or not is_failure(error)
 
 
-class Failures(Protocol[WorkT_contra]):
+class WorkFailures(Protocol[WorkT_contra]):
     """What has failed waits, longer each time; it stands in `system.bg_threads` until it is over. For any thread."""
 
     def landed(self, work: WorkT_contra) -> None:
@@ -163,42 +163,45 @@ class Failures(Protocol[WorkT_contra]):
 
 
 class Chooser(Protocol[WorkT]):
-    """The choice of one kind of work in one table."""
+    """The choice of one kind of work in one table. What has an answer here is what most kinds say."""
 
-    @property
-    def failures(self) -> Failures[WorkT]: ...
+    failures: WorkFailures[WorkT]
 
     @property
     def held(self) -> Sequence[WorkT]:
-        """Work that waits for its turn with its parts reserved; of most kinds nothing is reserved so early."""
+        """Work that waits for its turn with its parts reserved already."""
+        return ()
 
     @property
     def refusals(self) -> Sequence[tuple[str, str]]:
         """What the last look left alone, each with the reason."""
+        return ()
 
     def observe(self, event: WorkEvent[WorkT], now_ms: int) -> bool:
         """Hears an event; returns whether something else may be chosen now."""
 
-    def look_due_ms(self, moment: Moment) -> int:
+    def look_due_ms(self, moment: OpMoment) -> int:
         """When the next look is worth it; FAR_MS: something has to happen first."""
 
-    def due_ms(self, moment: Moment) -> int:
+    def due_ms(self, moment: OpMoment) -> int:
         """When `choose` may say something new, if nothing is heard before."""
 
-    def look(self, moment: Moment, busy: Busy) -> None:
+    def look(self, moment: OpMoment, busy: Busy) -> None:
         """Reads what there is."""
 
-    def choose(self, moment: Moment) -> Chosen | Refused:
+    def choose(self, moment: OpMoment) -> Worth | Refused:
         """Says what the next run would be, from what the last look saw."""
 
-    def take(self, moment: Moment, busy: Busy) -> Sequence[WorkT] | Refused:
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[WorkT] | Refused:
         """Returns the work of one run; it waits no more."""
 
     def load(self, work: WorkT, names: Sequence[str]) -> WorkT | None:
         """Returns the work with these of its parts, which are reserved now, as the catalog has them; None where that is
-        nothing that can be done."""
+        nothing that can be done. For work that was read when it was taken this is the work."""
+        return work
 
     def is_outdated(self, work: WorkT) -> bool:
         """Whether running work is asked to end, because nobody wants it any more."""
+        return False
 
-    def status(self, moment: Moment) -> Status: ...
+    def status(self, moment: OpMoment) -> Status: ...

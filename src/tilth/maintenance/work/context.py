@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from tilth.base.clock import Clock
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
-from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.owner import Owner
 from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import TableWatch
+from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.work.owner import Owner
 from tilth.maintenance.work.places import RewritePlaces
 from tilth.maintenance.work.recipe import Translator
+from tilth.maintenance.work.watch import TableWatch
 from tilth.warehouse import Dispatcher
 
 

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from tilth.base.logs import Log
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import Failure, failed_again, newest
-from tilth.maintenance.watch import TableWatch
 from tilth.maintenance.work.chooser import Work
+from tilth.maintenance.work.watch import TableWatch
 
 _log = Log("maintenance")
 
 
 class PartitionFailures:
-    """Of one op of one table; `tilth.maintenance.work.chooser.Failures`. Where a file of one part is damaged, that part
-    alone waits."""
+    """Of one op of one table; `tilth.maintenance.work.chooser.WorkFailures`. Where a file of one part is damaged, that
+    part alone waits."""
 
     def __init__(self, kind: OpKind, watch: TableWatch) -> None:
         self._kind = kind

@@ -21,26 +21,26 @@ from tilth.base.errors import UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.maintenance.op import NotPrepared, OpStats, Prepared, op_name
 from tilth.maintenance.state import FAR_MS, Failure, ServiceState, ServiceWork, service_status
-from tilth.maintenance.watch import TableWatch
 from tilth.maintenance.work.attempt import Attempts
 from tilth.maintenance.work.chooser import (
     Busy,
     Cancelled,
     Chooser,
     Denied,
-    Ended,
-    Moment,
+    OpMoment,
     PartLogged,
     Refused,
     Renewed,
     Stopped,
     Work,
+    WorkEnded,
     WorkEvent,
     WorkT,
     is_left_alone,
 )
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.recipe import FactsT, Recipe
+from tilth.maintenance.work.watch import TableWatch
 from tilth.model.part import PartEvent
 
 #: Pieces of work of one run at once; the warehouse's slots bound it further.
@@ -201,9 +201,9 @@ class PartWorkOp(Generic[WorkT, FactsT]):
 
     # --- for commands ---
 
-    def moment(self) -> Moment:
+    def moment(self) -> OpMoment:
         """The op now."""
-        return Moment(
+        return OpMoment(
             now_ms=self._clock.now_ms(),
             running=self._running,
             has_news=self._has_news,
@@ -250,7 +250,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         for work, error in self._attempts.resolve():
             self._judge(work, error)
             self._release(work)
-            self._hear(Ended(work, error))
+            self._hear(WorkEnded(work, error))
 
     # --- looking ---
 
@@ -286,8 +286,8 @@ class PartWorkOp(Generic[WorkT, FactsT]):
 
     def _hold(self) -> None:
         """Reserves the parts of what waits now, releases those of what waits no more. Hold the lock."""
-        wanted = self._chooser.held
-        if not wanted and not self._held:
+        wanted = list(self._chooser.held)
+        if wanted == self._held:
             return
         before, self._held = self._held, []
         # As one step, so that nothing else gets in between.
@@ -344,7 +344,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             # Its parts stay reserved.
             with self._lock:
                 self._running -= 1
-            self._hear(Ended(work, error))
+            self._hear(WorkEnded(work, error))
             return error
         # Whatever it was, it is remembered and waits before the next try.
         except Exception as error:
@@ -362,7 +362,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             self._judge(work, error)
         finally:
             self._let_go(work)
-            self._hear(Ended(work, error))
+            self._hear(WorkEnded(work, error))
 
     def _judge(self, work: WorkT, error: Exception | None) -> None:
         """What is remembered of the end of a run; a failure stands in `system.bg_threads` and waits."""

@@ -74,7 +74,7 @@ def translation_of(of: Input, written: WrittenPart) -> Translating:
 
 
 class Recipe(Protocol[WorkT_contra, FactsT]):
-    """What is particular to one kind of work."""
+    """What is particular to one kind of work. What has an answer here is what most kinds say."""
 
     kind: OpKind
     #: Whose switch stops it.
@@ -85,11 +85,9 @@ class Recipe(Protocol[WorkT_contra, FactsT]):
     noun: str
     task_kind: TaskKind
     #: Whether it may be done for some of its parts, where others are not free.
-    is_divisible: bool
-
-    @property
-    def overtaken(self) -> tuple[type[Exception], ...]:
-        """Errors that say that other work was faster: such a run is done, and no failure."""
+    is_divisible: bool = False
+    #: Errors that say that other work was faster: such a run is done, and no failure.
+    overtaken: tuple[type[Exception], ...] = ()
 
     def about(self, works: Sequence[WorkT_contra]) -> str:
         """What one run of these will do."""
@@ -111,3 +109,4 @@ class Recipe(Protocol[WorkT_contra, FactsT]):
 
     def summary(self, works: Sequence[WorkT_contra], reports: Sequence[str]) -> str:
         """What one run of these has done."""
+        return reports[0]
