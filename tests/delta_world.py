@@ -9,7 +9,7 @@ from tests.maintenance_world import MaintenanceWorld, MergeWorker
 from tilth.base.errors import TilthError
 from tilth.catalog import AddDelta, InsertPart, ReplaceParts
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, OpRow, manager_settings
-from tilth.maintenance.compaction.spark import DeltaFacts, DeltaTask, DeltaWay, decode_task, encode_facts
+from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_task, encode_facts
 from tilth.maintenance.op import OpKind
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta, by_file
 from tilth.model.part import DataFile, Part

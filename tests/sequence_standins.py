@@ -21,9 +21,9 @@ from tilth.base.errors import TilthError
 from tilth.catalog import Unknown
 from tilth.catalog.change import UNKNOWNS_MAX
 from tilth.catalog.kv import KVOutcome, Precondition
-from tilth.maintenance.compaction.spark import delta_runner
-from tilth.maintenance.ops import flush as flush_module
-from tilth.maintenance.spark import flush_runner, merge_runner
+from tilth.maintenance.deltas.task_spark import delta_runner
+from tilth.maintenance.work import op as op_module
+from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.testing import Fault, FaultyKV
 from tilth.warehouse import Runner, TaskContext, WorkerReports
@@ -107,15 +107,15 @@ def failpoints_to(told: Callable[[str], None]) -> Iterator[None]:
     real = failpoints.hit
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("tilth.")]
     places = [module for module in modules if getattr(module, "hit", None) is real]
-    threads = flush_module.FLUSH_THREADS
+    threads = op_module.RUN_THREADS
     # One after the other, so that a run can be repeated.
-    flush_module.FLUSH_THREADS = 1
+    op_module.RUN_THREADS = 1
     for module in places:
         setattr(module, "hit", told)  # noqa: B010
     try:
         yield
     finally:
-        flush_module.FLUSH_THREADS = threads
+        op_module.RUN_THREADS = threads
         for module in places:
             setattr(module, "hit", real)  # noqa: B010
 

@@ -41,7 +41,6 @@ from tilth.catalog import (
 )
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
 from tilth.maintenance.op import Op, OpKind, Prepared
-from tilth.maintenance.ops.merge import MergeOp
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
 from tilth.model.delta import PartSource, seen_of
@@ -358,13 +357,12 @@ class SequenceWorld:
     def merge_all(self) -> int:
         """Merges all parts of each partition; returns how many merges that took."""
         self.step_time()
-        op = self.op(OpKind.MERGE)
-        assert isinstance(op, MergeOp)
+        command = self.manager._registry.get(self.uuid).command()
         merges = 0
         for partition in self.catalog.parts.partitions(self.uuid):
             # 0: parts that others have taken are not waited for.
             try:
-                merges += len(op.optimize(partition, Effort.FINAL, deadline_ms=0))
+                merges += len(command.merges.optimize(partition, Effort.FINAL, deadline_ms=0))
             except UnknownOutcomeError:
                 self.counts["outcome unknown"] += 1
             finally:

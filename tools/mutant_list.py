@@ -55,7 +55,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="trash-without-claim",
         breaks="files of the trash go without being claimed",
-        path="src/tilth/maintenance/ops/gc_trash.py",
+        path="src/tilth/maintenance/gc/trash.py",
         old="self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))",
         new="self._remove([item for item in items if self._goes(item, snapshots, done, now_ms)])",
         tests=(
@@ -65,7 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="segments-without-claim",
         breaks="files of flushed segments go without being claimed",
-        path="src/tilth/maintenance/ops/gc_trash.py",
+        path="src/tilth/maintenance/gc/trash.py",
         old="self._remove(self._claimed(going))",
         new="self._remove(going)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
@@ -73,7 +73,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="orphans-in-the-trash",
         breaks="changes of a part in the trash are taken for orphans",
-        path="src/tilth/maintenance/ops/history_gc.py",
+        path="src/tilth/maintenance/gc/history_gc.py",
         old="        unknown = _without_parts(unknown, self._trashed())\n",
         new="",
         tests=(
@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="orphans-that-come-back",
         breaks="changes of a part that an UNDROP brings back meanwhile are taken for orphans",
-        path="src/tilth/maintenance/ops/history_gc.py",
+        path="src/tilth/maintenance/gc/history_gc.py",
         old="        unknown = _without_parts(unknown, self._files(partition))\n        return",
         new="        return",
         tests=(
@@ -94,7 +94,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="versions-of-parts",
         breaks="versions stay whose parts go",
-        path="src/tilth/maintenance/ops/gc_move.py",
+        path="src/tilth/maintenance/gc/move.py",
         old="        table.forget_versions([end_ts for _, end_ts in moves])\n",
         new="",
         tests=(
@@ -104,7 +104,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="versions-of-segments",
         breaks="versions stay whose segments go",
-        path="src/tilth/maintenance/ops/log_gc.py",
+        path="src/tilth/maintenance/gc/log_gc.py",
         old="        table.forget_versions([end_ts for _, end_ts in going])\n",
         new="",
         tests=(
@@ -114,7 +114,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="versions-of-deltas",
         breaks="versions stay whose changes go",
-        path="src/tilth/maintenance/ops/history_gc.py",
+        path="src/tilth/maintenance/gc/history_gc.py",
         old="        table.forget_versions([delta.end_ts for delta in going])\n",
         new="",
         tests=(
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="versions-up-to-the-first",
         breaks="versions are forgotten up to the first of the files only",
-        path="src/tilth/maintenance/ops/gc_round.py",
+        path="src/tilth/maintenance/gc/round.py",
         old="self.catalog.history.trim(self.uuid, max(ends))",
         new="self.catalog.history.trim(self.uuid, min(ends))",
         tests=(
@@ -134,7 +134,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="moves-without-a-fence",
         breaks="a server that has lost the table moves its parts to the trash",
-        path="src/tilth/maintenance/ops/gc_move.py",
+        path="src/tilth/maintenance/gc/move.py",
         old="                fence=table.owner.fence(table.uuid),\n",
         new="",
         tests=(
@@ -144,7 +144,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="segments-without-a-fence",
         breaks="a server that has lost the table moves its segments to the trash",
-        path="src/tilth/maintenance/ops/log_gc.py",
+        path="src/tilth/maintenance/gc/log_gc.py",
         old="moves, fence=fence, now_ms=now_ms",
         new="moves, now_ms=now_ms",
         tests=(
@@ -154,7 +154,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claims-without-a-fence",
         breaks="a server that has lost the table removes files of its trash",
-        path="src/tilth/maintenance/ops/gc_trash.py",
+        path="src/tilth/maintenance/gc/trash.py",
         old="items, fence=table.owner.fence(table.uuid))",
         new="items)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
@@ -162,7 +162,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="deltas-without-a-look",
         breaks="a server that has lost the table removes files of its deltas",
-        path="src/tilth/maintenance/ops/history_gc.py",
+        path="src/tilth/maintenance/gc/history_gc.py",
         old="        table.catalog.leases.check(fence)\n",
         new="",
         tests=(
@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="deltas-without-a-fence",
         breaks="a server that loses the table forgets its deltas",
-        path="src/tilth/maintenance/ops/history_gc.py",
+        path="src/tilth/maintenance/gc/history_gc.py",
         old="gone, fence=fence)",
         new="gone)",
         tests=(
@@ -182,7 +182,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="expiry-without-a-fence",
         breaks="a server that has lost the table drops its expired partitions",
-        path="src/tilth/maintenance/ops/gc_expiry.py",
+        path="src/tilth/maintenance/gc/expiry.py",
         old=", fences=(table.owner.fence(table.uuid),))",
         new=")",
         tests=(
@@ -193,7 +193,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="empty-parts-without-a-fence",
         breaks="a server that has lost the table hides its parts without rows",
-        path="src/tilth/maintenance/ops/deleted_part_gc.py",
+        path="src/tilth/maintenance/gc/deleted_part_gc.py",
         old=", fences=(table.owner.fence(table.uuid),))",
         new=")",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",),
@@ -201,7 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="expired-leases-hold-files",
         breaks="a reader that died holds its files for ever",
-        path="src/tilth/maintenance/ops/gc_round.py",
+        path="src/tilth/maintenance/gc/round.py",
         old=" and lease.expires_ms > now_ms",
         new="",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
@@ -494,7 +494,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="keys-by-their-beginning",
         breaks="keys that begin alike are compared by their first eight bytes",
-        path="src/tilth/maintenance/policy/key_shares.py",
+        path="src/tilth/maintenance/merge/policy/key_shares.py",
         old="by_prefix.setdefault(_common(lows[part], highs[part]), [])",
         new="by_prefix.setdefault(0, [])",
         tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
@@ -502,7 +502,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="digits-by-their-beginning",
         breaks="what follows the common beginning of keys is not looked at",
-        path="src/tilth/maintenance/policy/key_shares.py",
+        path="src/tilth/maintenance/merge/policy/key_shares.py",
         old="key[prefix : prefix + DIGITS]",
         new="key[:DIGITS]",
         tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),

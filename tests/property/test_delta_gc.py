@@ -12,7 +12,8 @@ from tests.delta_world import DeltaWorld
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng, new_rng
 from tilth.catalog import DropPartition, NothingToUndropError, UndropPartition
-from tilth.maintenance.ops import gc_trash, history_gc
+from tilth.maintenance.gc import history_gc
+from tilth.maintenance.gc import trash as gc_trash
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.model.part import DataFile, Part
@@ -105,7 +106,7 @@ class Life:
             for part in parts
             if part.name.partition == chosen.name.partition and part.is_segment == chosen.is_segment
         ]
-        names = self.world.manager._registry.get(self.world.t).watch.taken.now()
+        names = self.world.manager._registry.get(self.world.t).watch.reserved.now()
         if not any(str(part.name) in names for part in alike):
             self.world.merged(*alike)
 

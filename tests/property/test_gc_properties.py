@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.catalog_world import World
+from tests.maintenance_world import ROOT, MergeWorker
 from tilth.base.hybrid import pack
 from tilth.base.rand import new_rng
 from tilth.catalog import (
@@ -20,18 +21,16 @@ from tilth.catalog import (
     UndropPartition,
     Update,
 )
+from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
+from tilth.maintenance.gc import trash as gc_trash
+from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.op import Prepared
-from tilth.maintenance.ops import gc_trash
-from tilth.maintenance.ops.part_gc import PartGcOp
-from tilth.maintenance.owner import Owner
-from tilth.maintenance.tally import Tally
-from tilth.maintenance.watch import TableWatch
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.model.mutation import MutationKind
 from tilth.model.part import DataFile, Part, PartName
-from tilth.model.table import TableDef
 from tilth.model.txn import Txn
+from tilth.warehouse import Dispatcher
 
 HISTORY_SECONDS = 3600.0
 #: Much longer than any history that is tried.
@@ -54,18 +53,10 @@ class GcWorld(World):
 
     def __init__(self) -> None:
         super().__init__()
-        definition = self.catalog.tables.by_id(self.t)
-        assert isinstance(definition, TableDef)
-        self.op = PartGcOp(
-            self.clock,
-            self.catalog,
-            "/nonexistent",
-            new_rng(3),
-            watch=TableWatch(definition),
-            owner=Owner(self.clock, self.catalog, "s1"),
-            tally=Tally(self.clock),
-            table_count=lambda: 1,
-        )
+        dispatcher = Dispatcher(self.clock, self.new_id, {"write": [MergeWorker()]}, slots={"write": 8})
+        settings = manager_settings(NODE_SETTINGS.read({}))
+        manager = MaintenanceManager(self.clock, self.catalog, dispatcher, ROOT, settings, new_rng(3), "s1")
+        self.op = manager._registry.get(self.t).op(PartGcOp)
         self.gone: set[str] = set()
         self.past: dict[int, list[Part]] = {}
         self.held: list[tuple[ReaderLease, list[Part]]] = []

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
-from tilth.maintenance.policy import knapsack
+from tilth.maintenance.merge.policy import knapsack
+from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
+from tilth.maintenance.merge.policy.key_shares import key_shares
+from tilth.maintenance.merge.policy.knapsack import EXACT_ITEMS_MAX, Items, choose
 from tilth.maintenance.policy.candidates import CandidatePart, KeyRangeSettings, MergeSettings, MergeSpec
-from tilth.maintenance.policy.key_range import KeyRangePolicy
-from tilth.maintenance.policy.key_shares import key_shares
-from tilth.maintenance.policy.knapsack import EXACT_ITEMS_MAX, Items, choose
 
 KEYS = 1 << 32
 RATIO = 1.05
@@ -89,7 +89,7 @@ def test_many_items_give_nearly_what_all_borders_would(seed: int, monkeypatch: p
     weights = rng.integers(1, 30, count)
     items = Items(low=low, high=high, values=high - low, weights=weights)
     rough = choose(items, budget=256, gain_min=0.01, ratio=RATIO)
-    monkeypatch.setattr("tilth.maintenance.policy.knapsack.EXACT_ITEMS_MAX", count)
+    monkeypatch.setattr("tilth.maintenance.merge.policy.knapsack.EXACT_ITEMS_MAX", count)
     exact = choose(items, budget=256, gain_min=0.01, ratio=RATIO)
     assert rough.gain >= exact.gain / (RATIO * 1.03)
     assert int(weights[list(rough.items)].sum()) <= 256

@@ -14,7 +14,7 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld
 from tilth.catalog import Catalog, InsertPart
-from tilth.maintenance.spark import MergeFacts, decode_task, encode_facts
+from tilth.maintenance.work.task_spark import MergeFacts, decode_task, encode_facts
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskSpec

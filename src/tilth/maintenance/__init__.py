@@ -7,15 +7,14 @@ deleted that a reader or a running transaction may need; every choice and every 
 See also: docs/policies; docs/operate for tuning.
 """
 
-from tilth.maintenance.compaction.spark import delta_runner
-from tilth.maintenance.damage import CURE, DamageBook, DamagedFile, unreadable
+from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.knobs import ManagerSettings, check_table_settings, gc_settings, manager_settings
-from tilth.maintenance.manager import MaintenanceManager
+from tilth.maintenance.manager.manager import MaintenanceManager
+from tilth.maintenance.mutate.task_spark import mutate_runner
 from tilth.maintenance.policy.expiry import is_expired, ttl_of
 from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.settings import TABLE_SETTINGS
 from tilth.maintenance.settings import NODE_SETTINGS
-from tilth.maintenance.spark import flush_runner, merge_runner, mutate_runner
 from tilth.maintenance.stats import (
     RUN_MILLISECONDS,
     ChoiceRow,
@@ -31,6 +30,8 @@ from tilth.maintenance.stats import (
     OpRun,
     OptimizeReport,
 )
+from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
+from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 
 __all__ = [
     "CURE",

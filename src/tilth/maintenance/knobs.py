@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tilth.base.settings import BadSettingError, value_of
 from tilth.maintenance import settings as given
+from tilth.maintenance.manager.scheduler import SchedulerSettings
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy import settings as of_table
 from tilth.maintenance.policy.candidates import KeyRangeSettings, MergeSettings
@@ -18,8 +19,7 @@ from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
 from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
-from tilth.maintenance.scheduler import SchedulerSettings
-from tilth.maintenance.workload import WorkloadSettings
+from tilth.maintenance.work.workload import WorkloadSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

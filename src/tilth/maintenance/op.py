@@ -1,7 +1,7 @@
 """A maintenance operation as the manager sees it: what it would gain, and how it is done.
 
 Covers: the kinds of ops, their statistics, the choice of one, the protocol they follow. Does not cover: how one is
-chosen (scheduler.py), the ops (ops).
+chosen (manager/scheduler.py), the ops (the folders of their kinds).
 Always holds: statistics are a value of one look; a choice and a refusal to choose both carry their reason.
 """
 
@@ -144,6 +144,10 @@ class Op(Protocol):
     @property
     def running(self) -> int:
         """Runs under way, commands among them."""
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the outcome of a commit is to be found out yet: it is asked for while the service is stopped too."""
 
     @property
     def due_ms(self) -> int:

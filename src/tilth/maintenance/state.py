@@ -16,6 +16,8 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.retry import Retry, backoff_ms, retry_rule
 from tilth.model.service import Switch, SwitchState
 
+#: Later than any time.
+FAR_MS = 1 << 62
 #: 1 s, 2 s, 4 s ... 256 s.
 FAILURE_BACKOFF_BASE_MS = 1000
 FAILURE_BACKOFF_DOUBLINGS_MAX = 8
@@ -98,8 +100,10 @@ class ServiceWork:
     idle_reason: str
 
 
-def service_told(switch: Switch | None, work: ServiceWork, *, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-    """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
+def service_status(
+    switch: Switch | None, work: ServiceWork, *, now_ms: int
+) -> tuple[ServiceState, str, Failure | None]:
+    """What `system.bg_threads` says: the state, why, and the last failure that still stands."""
     failure = work.failure
     state = service_state(
         is_switched_on=is_on(switch, now_ms=now_ms), running=work.running, failure=failure, waiting=work.waiting

@@ -1,7 +1,7 @@
 """Writing a part anew from its own rows, changed, as a mutation does.
 
 Covers: rows of one file in, one new file with its row map out; the rows of a changed part or segment in the order of
-the sort key. Does not cover: what a mutation changes (maintenance/spark.py).
+the sort key. Does not cover: what a mutation changes (maintenance/mutate/task_spark.py).
 Always holds: the new file has the rows in the order in which they came, and that is the order of the sort key; memory
 is bounded by one batch and one row group, and by the segment where the source is one.
 """

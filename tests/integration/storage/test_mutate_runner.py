@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.part_sources import as_delta, plain_source
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.maintenance import mutate_runner
-from tilth.maintenance.spark import (
+from tilth.maintenance.mutate.task_spark import (
     MutateResult,
     MutateSource,
     MutateTask,

@@ -7,14 +7,19 @@ import pytest
 from tests.delta_world import DeltaWorld
 from tilth.base.errors import UnavailableError
 from tilth.catalog import DropPartition, UndropPartition
-from tilth.maintenance.compaction.spark import DeltaTask, DeltaWay
+from tilth.maintenance.deltas.policy import (
+    FILES_MIN,
+    FLUSH_BYTES_MAX,
+    PartitionDeltas,
+    choose_flush,
+    choose_major,
+    choose_minor,
+    folded,
+)
+from tilth.maintenance.deltas.task_spark import DeltaTask, DeltaWay
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.ops.delta_look import PartitionDeltas
-from tilth.maintenance.ops.delta_op import MERGED_MEANWHILE
-from tilth.maintenance.ops.flush_deltas import FILES_MIN, FLUSH_BYTES_MAX, choose_flush
-from tilth.maintenance.ops.major_delta import choose_major, folded
-from tilth.maintenance.ops.minor_delta import choose_minor
 from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
+from tilth.maintenance.work.op import OVERTAKEN
 from tilth.model.delta import Delta, DeltaKind, Target, applied_order
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, SwitchState
@@ -79,7 +84,7 @@ def test_changes_are_flushed_when_the_oldest_is_old() -> None:
     assert "the oldest 119 s old; flush_threshold_secs=120" in young.about
     assert young.due_ms == NOW_MS + 1_001
     old = flush(partition([one], [delta(1, one, age=180), delta(2, one, age=5)])).work
-    assert [each.file.name for each in old.sources] == ["d1", "d2"]
+    assert [each.file.name for each in old.deltas] == ["d1", "d2"]
     assert old.gain == pytest.approx(0.05)
     assert "2 of 2 change segments with 2.0 KiB, the oldest 180 s old" in old.reason
 
@@ -106,7 +111,7 @@ def test_what_changes_unflushed_rows_or_busy_parts_goes_on_as_changes() -> None:
     deltas = [delta(1, segment, age=300), delta(2, one, segment, age=200), delta(3, one, busy, age=100)]
     work = flush(partition(everything, deltas), busy=frozenset({str(busy.name)})).work
     # The oldest changes nothing that could be flushed.
-    assert [each.file.name for each in work.sources] == ["d2", "d3"]
+    assert [each.file.name for each in work.deltas] == ["d2", "d3"]
     assert [each.file.name for each in work.parts] == ["p1"]
     assert {each.file.name for each in work.kept} == {"p2", "p3"}
     none = flush(partition([segment], [delta(1, segment, age=300)]))
@@ -122,9 +127,9 @@ def test_a_run_is_bounded_and_takes_whole_commits() -> None:
     one = part(1)
     deltas = [delta(n, one, age=300 - n, size=FLUSH_BYTES_MAX // 2) for n in range(4)]
     work = flush(partition([one], deltas)).work
-    assert [each.file.name for each in work.sources] == ["d0", "d1"]
+    assert [each.file.name for each in work.deltas] == ["d0", "d1"]
     same = [delta(7, one, age=300, size=FLUSH_BYTES_MAX) for _ in range(2)]
-    assert len(flush(partition([one], same)).work.sources) == 2
+    assert len(flush(partition([one], same)).work.deltas) == 2
 
 
 def test_scores_of_minor_and_major_with_low_thresholds() -> None:
@@ -165,7 +170,7 @@ def test_each_kind_is_counted_for_itself() -> None:
     more = [*deltas, delta(3, one, kind=DeltaKind.DELETE)]
     work = choose_minor([partition([one], more)], busy=(), settings=DeltaSettings()).work
     assert work is not None
-    assert [each.file.name for each in work.sources] == ["d1", "d3"]
+    assert [each.file.name for each in work.deltas] == ["d1", "d3"]
     assert choose_minor([partition([one], more)], busy={str(one.name)}, settings=DeltaSettings()).work is None
 
 
@@ -246,7 +251,7 @@ def test_a_part_that_is_merged_meanwhile_is_no_failure(world: DeltaWorld) -> Non
     assert (service.state, service.failures) == ("idle", 0)
     assert [run.about for run in world.manager.runs() if run.name.startswith("FLUSH_DELTAS")]
     refusals = [row.reason for row in world.manager.choices() if row.rule == "refused"]
-    assert any(MERGED_MEANWHILE in reason for reason in refusals)
+    assert any(OVERTAKEN in reason for reason in refusals)
 
 
 def test_what_changes_unflushed_rows_stays_a_change_segment(world: DeltaWorld) -> None:

@@ -13,10 +13,10 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import UnavailableError
 from tilth.catalog import CommitOutcome, DropPartition, Requirement, Unknown, Update
 from tilth.maintenance import NODE_SETTINGS, manager_settings
+from tilth.maintenance.flush.policy import flush_runs
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.flush_runs import flush_runs
-from tilth.maintenance.spark import MergeTask
 from tilth.maintenance.stats import OpRow
+from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, Switch, SwitchState

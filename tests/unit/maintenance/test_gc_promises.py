@@ -14,10 +14,12 @@ import pytest
 from tests.delta_world import DeltaWorld
 from tilth.base.errors import FencedError
 from tilth.catalog import DropPartition, TrashedPart, UndropPartition
+from tilth.maintenance.gc import history_gc, log_gc
+from tilth.maintenance.gc import move as gc_move
+from tilth.maintenance.gc import trash as gc_trash
+from tilth.maintenance.gc.op import GcOp
+from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.ops import gc_move, gc_trash, history_gc, log_gc
-from tilth.maintenance.ops.gc_op import GcOp
-from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.maintenance.stats import GcReport
 from tilth.model.lease import ReaderLease
 from tilth.model.part import DataFile, Part

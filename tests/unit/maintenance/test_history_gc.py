@@ -10,8 +10,8 @@ import pytest
 from tests.delta_world import DELTA_BYTES, DeltaWorld
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import DropPartition, InsertLabel, InsertPart, UndropPartition
+from tilth.maintenance.gc import deleted_part_gc, history_gc, log_gc
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.ops import deleted_part_gc, history_gc, log_gc
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
 
@@ -245,10 +245,10 @@ def test_a_part_that_something_works_on_is_left_to_that(world: DeltaWorld) -> No
     world.change((one, 10))
     world.work()
     watch = world.manager._registry.get(world.t).watch
-    assert watch.taken.take([str(one.name)])
+    assert watch.reserved.reserve([str(one.name)])
     world.work(HISTORY_SECONDS + 1)
     assert world.visible_count() == 1
-    watch.taken.give_back([str(one.name)])
+    watch.reserved.release([str(one.name)])
     world.work(31)
     assert world.visible_count() == 0
 

@@ -7,9 +7,9 @@ import pytest
 from tests.delta_world import DeltaWorld
 from tilth.base.errors import UnavailableError
 from tilth.catalog import DropPartition, InsertPart, UndropPartition
+from tilth.maintenance.gc import trash as gc_trash
+from tilth.maintenance.gc.op import GcOp
 from tilth.maintenance.op import IoUsage, OpKind
-from tilth.maintenance.ops import gc_trash
-from tilth.maintenance.ops.gc_op import GcOp
 from tilth.model.part import DataFile, Entry, Part
 from tilth.model.service import ServiceKind
 

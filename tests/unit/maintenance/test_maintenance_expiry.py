@@ -8,7 +8,7 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import ConflictError, FencedError
 from tilth.catalog import ExpirePartition, InsertPart, PartsGoneError, UndropPartition
-from tilth.maintenance.ops.gc_expiry import ExpiryPhase
+from tilth.maintenance.gc.expiry import ExpiryPhase
 from tilth.model.part import ColumnRange, Part
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind

@@ -9,7 +9,9 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import NotFoundError
 from tilth.catalog import DropPartition, NothingToUndropError, TruncateTable, UndropPartition
-from tilth.maintenance.ops import gc_explain, gc_move, gc_trash
+from tilth.maintenance.gc import explain as gc_explain
+from tilth.maintenance.gc import move as gc_move
+from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.policy.gc import Cutoff, GcEntry, GcSettings, Hold, Verdict, plan_moves
 from tilth.model.part import DataFile
 from tilth.model.service import ServiceKind, Switch, SwitchState

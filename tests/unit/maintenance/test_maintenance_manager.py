@@ -15,9 +15,10 @@ from tilth.base.rand import new_rng
 from tilth.base.units import GIB
 from tilth.catalog import StartMutation
 from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, manager_settings
+from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.state import Failure, ServiceState
-from tilth.maintenance.watch import FAR_MS, TableWatch
+from tilth.maintenance.state import FAR_MS, Failure, ServiceState
+from tilth.maintenance.work.watch import TableWatch
 from tilth.model.mutation import MutationKind
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceKind
@@ -38,6 +39,7 @@ class SayingOp:
     live_txns: Collection[int] = ()
     wakeups: int = 0
     last_wakeup_ms: int = 0
+    has_unknown: bool = False
     is_cancelled: bool = False
     notices: int = 0
     events: list[str] = field(default_factory=list)
@@ -124,10 +126,10 @@ class Saying(MaintenanceWorld):
             memory=lambda: self.used,
         )
 
-    def build(self, watch: TableWatch) -> tuple[Op, ...]:
+    def build(self, watch: TableWatch) -> TableOps:
         op = self.ops.setdefault(watch.uuid, SayingOp(watch))
         op.watch = watch
-        return (op,)
+        return TableOps(watch, (op,))
 
     @property
     def op(self) -> SayingOp:

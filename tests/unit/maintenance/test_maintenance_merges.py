@@ -22,7 +22,7 @@ from tilth.catalog import (
     Unknown,
     Update,
 )
-from tilth.maintenance.spark import MergeTask
+from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.part import ColumnRange
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.snapshot import Snapshot
@@ -489,7 +489,7 @@ def test_merges_of_a_partition_can_be_cancelled(world: MaintenanceWorld) -> None
     assert world.visible_count() == 20
     service = world.service(ServiceKind.MERGE)
     assert (service.state, service.failures) != ("failed", 1)
-    assert any("the merge was cancelled" in row.reason for row in world.manager.choices())
+    assert any("the task was cancelled" in row.reason for row in world.manager.choices())
     world.worker.is_holding = False
     world.work(2)
     world.work(2)

@@ -10,9 +10,10 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import UnavailableError
 from tilth.catalog import BadMergeError, CommitOutcome, DropPartition, Requirement, Unknown, Update
 from tilth.maintenance import MutationProgress
-from tilth.maintenance.cleaner import GRACE_MS
-from tilth.maintenance.manager import CLEAN_PERIOD_MS
-from tilth.maintenance.spark import MergeTask, MutateTask
+from tilth.maintenance.manager.manager import CLEAN_PERIOD_MS
+from tilth.maintenance.mutate.task_spark import MutateTask
+from tilth.maintenance.work.cleaner import GRACE_MS
+from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.mutation import MutationKind, MutationState
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema

@@ -13,11 +13,11 @@ from tilth.maintenance.knobs import (
     merge_partition_settings,
     merge_settings,
 )
+from tilth.maintenance.manager.scheduler import SchedulerSettings
 from tilth.maintenance.policy.candidates import MergeSettings
 from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
 from tilth.maintenance.policy.settings import TABLE_SETTINGS
-from tilth.maintenance.scheduler import SchedulerSettings
 from tilth.maintenance.settings import NODE_SETTINGS
 
 

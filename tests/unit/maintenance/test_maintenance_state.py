@@ -16,7 +16,7 @@ from tilth.base.errors import (
     UnknownOutcomeError,
 )
 from tilth.base.retry import Retry
-from tilth.maintenance.feed import PartFeed
+from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.state import ServiceState, failed_again, is_failure, is_on, newest, rule_of, service_state
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.storage import PartFileNotFoundError

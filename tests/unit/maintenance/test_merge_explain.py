@@ -11,12 +11,10 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import InvalidInputError
 from tilth.base.units import GIB, MIB
 from tilth.maintenance import MergeCandidateRow
-from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, MergeSelection, MergeSettings
-from tilth.maintenance.policy.explain import explain_merges
-from tilth.maintenance.policy.key_bytes import HIGHEST
-from tilth.maintenance.policy.key_range import KeyRangePolicy
-from tilth.maintenance.policy.partitions import PartitionStats
-from tilth.maintenance.policy.replay import (
+from tilth.maintenance.merge.policy.explain import explain_merges
+from tilth.maintenance.merge.policy.key_bytes import HIGHEST
+from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
+from tilth.maintenance.merge.policy.replay import (
     EVENTS_MAX,
     MERGES_MAX,
     QUESTIONS_MAX,
@@ -25,7 +23,9 @@ from tilth.maintenance.policy.replay import (
     real_sums,
     replay,
 )
-from tilth.maintenance.policy.size_tiered import select_merges
+from tilth.maintenance.merge.policy.size_tiered import select_merges
+from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, MergeSelection, MergeSettings
+from tilth.maintenance.policy.partitions import PartitionStats
 from tilth.model.part import PartEvent
 
 PLAIN = MergeSettings(expected_parts=-1)

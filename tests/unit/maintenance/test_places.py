@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.maintenance.places import LAST_PLACE_BYTES, merge_bytes_max
+from tilth.maintenance.work.places import LAST_PLACE_BYTES, merge_bytes_max
 
 
 @pytest.mark.parametrize(

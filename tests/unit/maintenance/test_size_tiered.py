@@ -9,6 +9,8 @@ import pytest
 
 from tests.oracle import Row, number, numbers, oracle
 from tilth.base.units import GIB, KIB, MIB
+from tilth.maintenance.merge.policy.scoring import Limits, RunScores
+from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges, submittable
 from tilth.maintenance.policy.candidates import (
     CandidatePart,
     Effort,
@@ -17,8 +19,6 @@ from tilth.maintenance.policy.candidates import (
     MergeSpec,
     split_runs,
 )
-from tilth.maintenance.policy.scoring import Limits, RunScores
-from tilth.maintenance.policy.size_tiered import read_gain, select_merges, submittable
 
 DAY = 86_400.0
 #: Without the controller.

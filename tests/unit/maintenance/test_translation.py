@@ -12,8 +12,9 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import UnavailableError
 from tilth.catalog import AddDelta, CommitOutcome, ReplaceParts, Requirement, RewritePart, Unknown, Update
-from tilth.maintenance.ops.attempt import TRANSLATIONS_MAX, Input
-from tilth.maintenance.ops.sources import newer
+from tilth.maintenance.work.attempt import TRANSLATIONS_MAX
+from tilth.maintenance.work.recipe import Input
+from tilth.maintenance.work.sources import newer
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, Switch, SwitchState

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.units import GIB
-from tilth.maintenance.memory import LIMIT_SHARE, MemoryMeter, ProcessMemory, limit_of, machine_bytes
-from tilth.maintenance.workload import Rates, Workload, WorkloadSettings, flush_score, merge_score
+from tilth.maintenance.manager.memory import LIMIT_SHARE, MemoryMeter, ProcessMemory, limit_of, machine_bytes
+from tilth.maintenance.work.workload import Rates, Workload, WorkloadSettings, flush_score, merge_score
 from tilth.testing import ManualClock
 
 ON = WorkloadSettings(is_enabled=True)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError, UnavailableError
-from tilth.maintenance.cleaner import GRACE_MS, LOST_AFTER_MS, Cleaner
+from tilth.maintenance.work.cleaner import GRACE_MS, LOST_AFTER_MS, Cleaner
 from tilth.model.part import WrittenPart
 from tilth.model.txn import TxnState
 from tilth.storage import write_rows

@@ -1,7 +1,8 @@
-"""What to keep in shape, decided purely: views in, specs and verdicts out.
+"""What the settings of tables and the rules of several ops are about, decided purely: views in, specs and verdicts out.
 
-Covers: partitions of a round, merges by size and by key, what another policy would have done, mutations, garbage
-collection. Does not cover: when an op runs (scheduler.py), how it runs (ops).
+Covers: the nouns of merges, partitions of a round, mutations, garbage collection, expiry, scores of flushes. Does not
+cover: merges by size and by key (merge/policy), which segments go together (flush/policy.py), which deltas are
+compacted (deltas/policy.py), when an op runs (manager/scheduler.py), how it runs.
 Always holds: no clock, no I/O, no settings read here; each decision and each refusal has its reason.
 See also: docs/policies/README.md.
 """
@@ -18,10 +19,7 @@ from tilth.maintenance.policy.candidates import (
     MergeSpec,
     Refusal,
 )
-from tilth.maintenance.policy.explain import explain_merges
 from tilth.maintenance.policy.gc import GcSettings
-from tilth.maintenance.policy.key_bytes import key_bounds
-from tilth.maintenance.policy.key_range import KeyRangePolicy
 from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import (
     BackOff,
@@ -34,19 +32,13 @@ from tilth.maintenance.policy.partitions import (
     select_for_gc,
     select_for_merge,
 )
-from tilth.maintenance.policy.replay import EVENTS_MAX, AskPolicy, HistorySums, Replay, ReplayedMerge, replay
-from tilth.maintenance.policy.size_tiered import read_gain, select_merges, submittable
 
 __all__ = [
-    "EVENTS_MAX",
-    "AskPolicy",
     "BackOff",
     "CandidatePart",
     "CandidateState",
     "Effort",
     "GcSettings",
-    "HistorySums",
-    "KeyRangePolicy",
     "KeyRangeSettings",
     "MergeCandidate",
     "MergePolicy",
@@ -59,16 +51,8 @@ __all__ = [
     "PartitionStats",
     "PartitionStrategy",
     "Refusal",
-    "Replay",
-    "ReplayedMerge",
     "Rotation",
-    "explain_merges",
-    "key_bounds",
     "postpone",
-    "read_gain",
-    "replay",
     "select_for_gc",
     "select_for_merge",
-    "select_merges",
-    "submittable",
 ]

@@ -1,6 +1,6 @@
 """What a flush and a compaction of deltas are worth. Pure. docs/policies/flush.md, docs/policies/delta-compaction.md.
 
-Covers: the scores. Does not cover: memory tables and deltas themselves, what may go of segments (ops/log_gc.py).
+Covers: the scores. Does not cover: memory tables and deltas themselves, what may go of segments (gc/log_gc.py).
 Always holds: time is asked of the oldest change that is not flushed, never of the last flush.
 """
 

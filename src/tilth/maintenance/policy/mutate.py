@@ -1,7 +1,7 @@
 """Which parts are rewritten next for which mutation (docs/policies/mutations.md). Pure.
 
 Covers: the strict order of entries, batches, back-off of parts that fail, when an entry is through. Does not cover:
-doing it (ops/mutate.py), what a part needs (tilth.model.mutation.needs).
+doing it (mutate/op.py), what a part needs (tilth.model.mutation.needs).
 Always holds: only the oldest pending entry is worked on; a part that fails holds up no other; a part that fails again
 and again is tried alone; every part that waits has its reason.
 

@@ -1,0 +1,102 @@
+"""What the catalog says of a table's open deltas, read once for all ops that ask.
+
+Covers: reading, and reading again only what has changed. Does not cover: what is made of it (policy.py).
+Always holds: a table without deltas costs one read of nothing after each change of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilth.base.clock import Clock
+from tilth.catalog import Catalog
+from tilth.maintenance.deltas.policy import PartitionDeltas
+from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.delta import applied_order
+from tilth.model.part import PartEvent
+
+#: Between two looks at a table that changes.
+LOOK_BUSY_MS = 1_000
+#: After these its deltas, or what they change, differ from what the last look saw.
+_NEWS = frozenset(
+    {"delete", "merge", "flush", "mutate", "hide", "undrop", "flush_deltas", "minor_delta", "major_delta"}
+)
+
+
+class DeltaLook:
+    """The last look at one table's deltas. For the manager's thread, but for `notice`."""
+
+    def __init__(self, clock: Clock, catalog: Catalog, watch: TableWatch) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._watch = watch
+        self._known: dict[str, PartitionDeltas] = {}
+        #: Partitions to be read again; all of them at first.
+        self._stale: set[str] = set()
+        self._is_all_stale = True
+        self._looked_ms = -LOOK_BUSY_MS
+
+    @property
+    def due_ms(self) -> int:
+        """When the next look is worth it."""
+        return self._looked_ms + LOOK_BUSY_MS if self._is_all_stale or self._stale else FAR_MS
+
+    def observe(self, event: PartEvent, partition: str) -> bool:
+        """A line of the part log about this table; returns whether it is news."""
+        is_news = event.event in _NEWS
+        if is_news:
+            self.notice(partition)
+        return is_news
+
+    def notice(self, partition: str) -> None:
+        """Something of the partition has changed."""
+        with self._watch.lock:
+            self._stale.add(partition)
+        self._watch.is_woken = True
+
+    def notice_all(self) -> None:
+        """News were lost, or the definition has changed."""
+        self._is_all_stale = True
+        self._watch.is_woken = True
+
+    def partitions(self) -> Sequence[PartitionDeltas]:
+        """Those with open deltas, as of at most `LOOK_BUSY_MS` ago."""
+        now_ms = self._clock.now_ms()
+        if self.due_ms <= now_ms:
+            self._looked_ms = now_ms
+            self._read()
+        return list(self._known.values())
+
+    def fresh(self, partition: str) -> PartitionDeltas:
+        """The partition as it is now."""
+        uuid = self._watch.uuid
+        deltas = self._catalog.parts.deltas(uuid, partition)
+        parts = self._catalog.parts.visible(uuid, partition) if deltas else []
+        found = PartitionDeltas(
+            partition=partition,
+            parts={part.file.name: part for part in parts},
+            deltas=tuple(applied_order(deltas)),
+        )
+        if deltas:
+            self._known[partition] = found
+        else:
+            self._known.pop(partition, None)
+        return found
+
+    def _read(self) -> None:
+        with self._watch.lock:
+            stale, self._stale = self._stale, set()
+        is_all, self._is_all_stale = self._is_all_stale, False
+        try:
+            if is_all:
+                stale = set(self._known)
+                # Never used, or one read of nothing.
+                if self._catalog.parts.version(self._watch.uuid).counter:
+                    stale |= {delta.partition for delta in self._catalog.parts.deltas(self._watch.uuid)}
+            for partition in sorted(stale):
+                self.fresh(partition)
+        except Exception:
+            # What was not read is still news.
+            self._is_all_stale = True
+            raise

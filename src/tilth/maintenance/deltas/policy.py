@@ -1,0 +1,313 @@
+"""Which deltas of a table are compacted next. Pure.
+
+Rules: docs/policies/flush.md, docs/policies/delta-compaction.md.
+
+Covers: FLUSH_DELTAS, by which change segments of a partition become deltas of their parts; MINOR_DELTA, by which the
+delta files of a kind of a part become one; MAJOR_DELTA, by which updated columns of a part are written anew. Does not
+cover: reading what there is (look.py), the run (op.py, maintenance/work).
+Always holds:
+- FLUSH_DELTAS takes of a part all changes up to a time, with no hole, so that what is written applies where they did.
+  Changes of rows that are not flushed, and of parts that something works on, go on as one new change segment.
+- MINOR_DELTA makes one of all deltas of a kind, none is left between; base data is not read.
+- MAJOR_DELTA takes all updates of the part, with the columns' earlier versions that they are laid over; so no update is
+  older than a column, and no column has two versions. Deletes stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilth.base.hybrid import milliseconds
+from tilth.base.units import show_bytes
+from tilth.maintenance.op import OpKind
+from tilth.maintenance.policy.flush_scores import (
+    DeltaSettings,
+    DeltaStore,
+    FlushSettings,
+    best_delta_store,
+    flush_gain,
+    major_gain,
+    minor_gain,
+)
+from tilth.maintenance.state import FAR_MS
+from tilth.model.delta import Delta, DeltaKind, by_file
+from tilth.model.part import Part
+
+#: Of change segments in one run, and how many: what the worker holds at once.
+FLUSH_BYTES_MAX = 64 << 20
+FLUSH_FILES_MAX = 2_000
+#: A reader opens each of them, so from so many of one partition on their number is a reason too; so many count fully.
+FILES_MIN = 32
+FILES_FULL = 1_000
+#: What is laid over a part row by row. Rows do not merge with values: each kind for itself.
+_KINDS = (DeltaKind.DELETE, DeltaKind.UPDATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDeltas:
+    """The open deltas of one partition and the visible parts, segments among them, that they may change."""
+
+    partition: str
+    #: By the names of their data files.
+    parts: Mapping[str, Part]
+    #: In the order in which they apply.
+    deltas: tuple[Delta, ...]
+
+    def apart_from(self, names: Collection[str]) -> PartitionDeltas:
+        """Without the changes of the parts of these names, and without all later changes of parts that have one of
+        those too: of no part a change is left out before one that stays."""
+        blocked = {file for file, part in self.parts.items() if str(part.name) in names}
+        kept = []
+        for delta in self.deltas:
+            files = {target.file for target in delta.targets}
+            if delta.kind is DeltaKind.CHANGES and files & blocked:
+                blocked |= files
+            else:
+                kept.append(delta)
+        return replace(self, deltas=tuple(kept))
+
+    @property
+    def changes(self) -> list[Delta]:
+        """The change segments that readers need, oldest first; of others no target is visible."""
+        return [
+            delta
+            for delta in self.deltas
+            if delta.kind is DeltaKind.CHANGES and any(target.file in self.parts for target in delta.targets)
+        ]
+
+    def of_parts(self) -> list[tuple[Part, tuple[Delta, ...]]]:
+        """The visible parts that are no segments, each with all that changes it."""
+        known = by_file(self.deltas)
+        return [
+            (self.parts[file], deltas)
+            for file, deltas in sorted(known.items())
+            if file in self.parts and not self.parts[file].is_segment
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaWork:
+    """Deltas of one partition that become fewer."""
+
+    kind: OpKind
+    partition: str
+    #: In the order in which they apply.
+    deltas: tuple[Delta, ...]
+    #: The parts that get new deltas; reserved, so that nothing else works on them.
+    parts: tuple[Part, ...]
+    #: Parts and segments whose changes become a change segment again.
+    kept: tuple[Part, ...] = ()
+    #: What readers gain.
+    gain: float
+    #: Bytes that a reader must keep at hand until it is done, and those of all that is younger too.
+    ram_bytes: int = 0
+    log_bytes: int = 0
+    reason: str
+
+    @property
+    def names(self) -> list[str]:
+        return [str(part.name) for part in self.parts]
+
+    @property
+    def partitions(self) -> Collection[str]:
+        return (self.partition,)
+
+    @property
+    def subject(self) -> str:
+        return self.partition
+
+    @property
+    def sources(self) -> tuple[Part, ...]:
+        """The parts whose changes are read."""
+        return (*self.parts, *self.kept)
+
+    @property
+    def changes(self) -> Mapping[str, tuple[Delta, ...]]:
+        """By the names of the parts' files."""
+        return by_file(self.deltas)
+
+    @property
+    def bytes(self) -> int:
+        return sum(delta.bytes for delta in self.deltas)
+
+    @property
+    def about(self) -> str:
+        return f"{self.partition}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaChoice:
+    """What is worth doing now, or why nothing is."""
+
+    work: DeltaWork | None = None
+    about: str = ""
+    #: When something may be worth it by time alone.
+    due_ms: int = FAR_MS
+
+
+def choose_flush(
+    partitions: Sequence[PartitionDeltas],
+    *,
+    busy: Collection[str],
+    now_ms: int,
+    settings: FlushSettings,
+    used_percent: float = 0.0,
+) -> DeltaChoice:
+    """The work that is worth most, whatever its gain, and why there is none or why it waits.
+
+    `busy`: names of parts that something works on; `used_percent` is that of memory under pressure, else 0.
+    """
+    found = [(each, _ready(each, busy)) for each in partitions]
+    stores = [(each, delta) for each, changes in found for delta in changes]
+    if not stores:
+        waiting = sum(len(each.changes) for each in partitions)
+        return DeltaChoice(about=f"{waiting} change segments wait for their parts" if waiting else "no change segments")
+    # Like a log: what is kept for one change is kept for all younger ones too.
+    order = sorted(range(len(stores)), key=lambda place: -stores[place][1].change_ts)
+    replay = 0
+    weighed: list[DeltaStore] = [DeltaStore(bytes=0, replay_bytes=0)] * len(stores)
+    for place in order:
+        replay += stores[place][1].bytes
+        weighed[place] = DeltaStore(bytes=stores[place][1].bytes, replay_bytes=replay)
+    best = best_delta_store(weighed, used_percent=used_percent)
+    assert best is not None
+    chosen = stores[best][0]
+    oldest_ms = min(milliseconds(delta.change_ts) for _, delta in stores)
+    sources = _oldest(_ready(chosen, busy))
+    elapsed_ms = max(0, now_ms - oldest_ms)
+    ram = sum(delta.bytes for delta in sources)
+    gain = max(flush_gain(ram, elapsed_ms, settings), _files_gain(len(sources)))
+    parts, kept = _targets(chosen, sources, busy)
+    waits = f"{len(stores)} change segments with {show_bytes(sum(delta.bytes for _, delta in stores))}"
+    told = f"{waits}, the oldest {elapsed_ms / 1000:.0f} s old"
+    if not gain:
+        due_ms = oldest_ms + settings.threshold_secs * 1000 + 1
+        return DeltaChoice(about=f"{told}; flush_threshold_secs={settings.threshold_secs}", due_ms=due_ms)
+    work = DeltaWork(
+        kind=OpKind.FLUSH_DELTAS,
+        partition=chosen.partition,
+        deltas=tuple(sources),
+        parts=tuple(parts),
+        kept=tuple(kept),
+        gain=gain,
+        ram_bytes=ram,
+        log_bytes=weighed[best].replay_bytes,
+        reason=f"{len(sources)} of {told}",
+    )
+    return DeltaChoice(work=work)
+
+
+def choose_minor(
+    partitions: Sequence[PartitionDeltas], *, busy: Collection[str], settings: DeltaSettings
+) -> DeltaChoice:
+    """The part that gains most, or why there is none."""
+    best: DeltaWork | None = None
+    for partition in partitions:
+        for part, deltas in partition.of_parts():
+            if str(part.name) in busy:
+                continue
+            files = {kind.value: len(_of_kind(deltas, kind)) for kind in _KINDS}
+            gain = minor_gain(files, settings)
+            if gain and (best is None or gain > best.gain):
+                told = " and ".join(f"{count} {kind} deltas" for kind, count in files.items() if count > 1)
+                best = DeltaWork(
+                    kind=OpKind.MINOR_DELTA,
+                    partition=partition.partition,
+                    deltas=tuple(delta for kind in _KINDS if files[kind.value] > 1 for delta in _of_kind(deltas, kind)),
+                    parts=(part,),
+                    gain=gain,
+                    reason=f"{told} of {part.name}, of {settings.minor_files_max} that count fully",
+                )
+    return DeltaChoice(work=best, about="" if best is not None else "no part has more than one delta of a kind")
+
+
+def choose_major(
+    partitions: Sequence[PartitionDeltas], *, busy: Collection[str], settings: DeltaSettings
+) -> DeltaChoice:
+    """The part that gains most, or why there is none."""
+    best: DeltaWork | None = None
+    highest = 0.0
+    updated = 0
+    for partition in partitions:
+        for part, deltas in partition.of_parts():
+            updates = [delta for delta in deltas if delta.kind is DeltaKind.UPDATE]
+            updated += bool(updates)
+            if str(part.name) in busy or not updates or not part.bytes:
+                continue
+            sparse = sum(delta.bytes for delta in deltas if delta.kind in _KINDS)
+            highest = max(highest, sparse / part.bytes)
+            gain = major_gain(update_files=len(updates), delta_bytes=sparse, base_bytes=part.bytes, settings=settings)
+            if gain and (best is None or gain > best.gain):
+                sources = folded(deltas)
+                columns = {column for delta in sources for column in delta.columns}
+                best = DeltaWork(
+                    kind=OpKind.MAJOR_DELTA,
+                    partition=partition.partition,
+                    deltas=tuple(sources),
+                    parts=(part,),
+                    gain=gain,
+                    reason=f"deltas of {part.name} have {sparse / part.bytes:.3f} of its bytes, {len(columns)} columns",
+                )
+    if best is not None:
+        return DeltaChoice(work=best)
+    if not updated:
+        return DeltaChoice(about="no part has updates")
+    wanted = f"{settings.major_ratio_min} are needed"
+    return DeltaChoice(about=f"the deltas of a part have at most {highest:.3f} of its bytes, {wanted}")
+
+
+def folded(deltas: Sequence[Delta]) -> list[Delta]:
+    """The updates of a part and those of its column deltas that have columns of theirs, in their order."""
+    updated = {column for delta in deltas if delta.kind is DeltaKind.UPDATE for column in delta.columns}
+    return [
+        delta
+        for delta in deltas
+        if delta.kind is DeltaKind.UPDATE or (delta.kind is DeltaKind.COLUMN and not updated.isdisjoint(delta.columns))
+    ]
+
+
+def _ready(deltas: PartitionDeltas, busy: Collection[str]) -> list[Delta]:
+    """Change segments, oldest first, without those at the beginning that change nothing but rows that stay theirs."""
+    changes = deltas.changes
+    for place, delta in enumerate(changes):
+        if any(_can_take(deltas.parts.get(target.file), busy) for target in delta.targets):
+            return changes[place:]
+    return []
+
+
+def _oldest(changes: Sequence[Delta]) -> list[Delta]:
+    """The oldest within the bounds, all of one commit or none."""
+    taken: list[Delta] = []
+    size = 0
+    for delta in changes:
+        is_new_commit = not taken or delta.change_ts > taken[-1].change_ts
+        is_full = size + delta.bytes > FLUSH_BYTES_MAX or len(taken) >= FLUSH_FILES_MAX
+        if taken and is_new_commit and is_full:
+            break
+        taken.append(delta)
+        size += delta.bytes
+    return taken
+
+
+def _targets(deltas: PartitionDeltas, sources: Sequence[Delta], busy: Collection[str]) -> tuple[list[Part], list[Part]]:
+    """What gets deltas of its own, and what stays with a change segment. What is hidden gets neither: readers of later
+    times do not see it, those of earlier ones read what they read before, and no UNDROP brings back parts without all
+    that was visible together with them.
+    """
+    files = dict.fromkeys(target.file for delta in sources for target in delta.targets)
+    visible = [deltas.parts[file] for file in files if file in deltas.parts]
+    parts = [part for part in visible if _can_take(part, busy)]
+    return parts, [part for part in visible if not _can_take(part, busy)]
+
+
+def _can_take(part: Part | None, busy: Collection[str]) -> bool:
+    return part is not None and not part.is_segment and str(part.name) not in busy
+
+
+def _files_gain(files: int) -> float:
+    return min(1.0, files / FILES_FULL) if files >= FILES_MIN else 0.0
+
+
+def _of_kind(deltas: Sequence[Delta], kind: DeltaKind) -> list[Delta]:
+    return [delta for delta in deltas if delta.kind is kind]

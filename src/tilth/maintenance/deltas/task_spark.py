@@ -1,0 +1,104 @@
+"""Compactions of deltas as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
+
+Covers: the messages and their runner. Does not cover: choice and commit (op.py), the bytes (tilth.storage).
+Always holds: a file is on the disk before anybody hears its name.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from typing import assert_never
+
+import msgspec
+
+from tilth.model.delta import Delta, PartSource, WrittenDelta
+from tilth.model.task import Cost
+from tilth.storage import TableLayout, compact_changes, compact_major, compact_minor
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
+
+
+class DeltaWay(StrEnum):
+    """What becomes of the deltas."""
+
+    #: Change segments become deltas of their parts.
+    FLUSH = "flush"
+    #: The deltas of one part become one of each kind.
+    MINOR = "minor"
+    #: The updates of one part become columns.
+    MAJOR = "major"
+
+
+class DeltaTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker must know to compact deltas of one partition."""
+
+    #: With the table's present columns; parts may have others.
+    layout: TableLayout
+    way: DeltaWay
+    partition: str
+    #: In the order in which they apply.
+    sources: tuple[Delta, ...]
+    #: The parts, each with those of the sources that change it; of MINOR and MAJOR one.
+    targets: tuple[PartSource, ...]
+    #: Names of data files of those targets whose changes become a change segment again.
+    kept: tuple[str, ...] = ()
+    txn: int
+
+
+class DeltaFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker reports of a compaction that it did."""
+
+    written: tuple[WrittenDelta, ...]
+    bytes_in: int
+
+
+_TASKS = msgspec.msgpack.Decoder(DeltaTask)
+_FACTS = msgspec.msgpack.Decoder(DeltaFacts)
+
+
+def encode_task(task: DeltaTask) -> bytes:
+    return msgspec.msgpack.encode(task)
+
+
+def decode_task(payload: bytes) -> DeltaTask:
+    return _TASKS.decode(payload)
+
+
+def encode_facts(facts: DeltaFacts) -> bytes:
+    return msgspec.msgpack.encode(facts)
+
+
+def decode_facts(payload: bytes) -> DeltaFacts:
+    return _FACTS.decode(payload)
+
+
+def delta_runner() -> Runner:
+    """The runner of TaskKind.DELTA: one Spark task reads, folds, writes; the files are on the disk when it returns."""
+    return _compact
+
+
+def _compact(context: TaskContext) -> TaskResult:
+    task = decode_task(context.spec.payload)
+    bytes_in = sum(delta.bytes for delta in task.sources)
+    match task.way:
+        case DeltaWay.FLUSH:
+            kernel = partial(
+                compact_changes,
+                task.layout,
+                task.partition,
+                task.sources,
+                task.targets,
+                kept=frozenset(task.kept),
+                txn=task.txn,
+            )
+        case DeltaWay.MINOR:
+            kernel = partial(compact_minor, task.layout, task.targets[0], txn=task.txn)
+        case DeltaWay.MAJOR:
+            kernel = partial(compact_major, task.layout, task.targets[0], txn=task.txn)
+            bytes_in = task.targets[0].bytes
+        case _:
+            assert_never(task.way)
+    written = run_in_task(context.session, kernel)
+    facts = DeltaFacts(written=tuple(written), bytes_in=bytes_in)
+    output_bytes = sum(delta.file.size for delta in written)
+    return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=bytes_in, output_bytes=output_bytes))

@@ -1,0 +1,1 @@
+"""FLUSH: row segments are sorted into parts. See also: docs/policies/flush.md."""

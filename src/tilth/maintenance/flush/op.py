@@ -1,0 +1,297 @@
+"""FLUSH of one table: row segments are sorted into parts, all that are there at once.
+
+Covers: looks, which flushes one run has, the recipe. Does not cover: which segments go together (flush/policy.py),
+what it is worth (policy/flush_scores.py), reserving, running, failures (maintenance/work), SYSTEM FLUSH (commands.py).
+Always holds: age is that of the oldest row that waits, whenever the last flush was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from tilth.base.units import show_bytes
+from tilth.catalog import ReplaceParts, Update
+from tilth.maintenance.flush.policy import FlushSpec, flush_runs
+from tilth.maintenance.op import OpKind
+from tilth.maintenance.policy.flush_scores import flush_gain
+from tilth.maintenance.state import FAR_MS, newest
+from tilth.maintenance.work.chooser import (
+    Busy,
+    Chooser,
+    Denied,
+    OpMoment,
+    PartLogged,
+    Refused,
+    Renewed,
+    Status,
+    WorkEnded,
+    WorkEvent,
+    Worth,
+)
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.failures import PartitionFailures
+from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
+from tilth.maintenance.work.sources import ChangesOf, PartsNow, changes_of, delta_bytes, parts_now, sources_of
+from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
+from tilth.model.delta import Seen, deleted_rows
+from tilth.model.part import Part
+from tilth.model.service import ServiceKind
+from tilth.model.task import TaskKind
+from tilth.storage import layout_of
+
+#: Between two looks at a table that changes.
+LOOK_BUSY_MS = 1_000
+#: After these there may be other segments than the last look saw.
+_NEWS = frozenset({"new", "flush", "hide", "undrop", "mutate"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flush:
+    """Segments of one partition that become a part."""
+
+    spec: FlushSpec
+    #: The segments, and what changes them.
+    sources: tuple[Part, ...]
+    changes: ChangesOf
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.spec.segments
+
+    @property
+    def partitions(self) -> Collection[str]:
+        return (self.spec.partition,)
+
+    @property
+    def subject(self) -> str:
+        return self.spec.partition
+
+    @property
+    def rows(self) -> int:
+        """Without those that were deleted by then."""
+        deleted = sum(deleted_rows(file, deltas) for file, deltas in self.changes.items())
+        return sum(part.rows for part in self.sources) - deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """What the last look saw."""
+
+    specs: tuple[FlushSpec, ...] = ()
+    #: Of all visible segments with their changes, those that are reserved too.
+    segments: int = 0
+    bytes: int = 0
+
+    @property
+    def oldest_ms(self) -> int:
+        """Since when rows wait that could be flushed; 0 where there are none."""
+        return self.specs[0].oldest_ms if self.specs else 0
+
+    def without(self, partitions: Collection[str]) -> _Waiting:
+        """Where nothing of these partitions can be flushed for now."""
+        return replace(self, specs=tuple(spec for spec in self.specs if spec.partition not in partitions))
+
+    def about(self, now_ms: int, gain: float) -> str:
+        age = max(0, now_ms - self.oldest_ms) / 1000
+        partitions = len({spec.partition for spec in self.specs})
+        size = f"{self.segments} segments with {show_bytes(self.bytes)} in {partitions} partitions"
+        return f"{size}, the oldest {age:.0f} s old, score {gain:g}"
+
+    def why_nothing(self) -> str:
+        if not self.segments:
+            return "no segments"
+        return f"{self.segments} segments are taken by other work, or wait after a failure"
+
+
+class FlushChooser(Chooser[Flush]):
+    """The row segments of one table that are worth flushing."""
+
+    failures: PartitionFailures
+
+    def __init__(self, context: TableContext) -> None:
+        self._catalog = context.server.catalog
+        self._settings = context.server.settings.flush
+        self._watch = context.watch
+        self.failures = PartitionFailures(OpKind.FLUSH, context.watch)
+        self._waiting = _Waiting()
+        #: When segments that are left out are tried again.
+        self._retry_ms = FAR_MS
+        #: Segments that the last look left out.
+        self._out: frozenset[str] = frozenset()
+        #: Whether a flush has ended since the last look.
+        self._has_ended = False
+
+    def observe(self, event: WorkEvent[Flush], now_ms: int) -> bool:
+        match event:
+            case PartLogged():
+                return event.event.event in _NEWS
+            case Denied() | WorkEnded():
+                # What is known ends with a flush; the next look follows at once.
+                self._has_ended = True
+                return True
+            case Renewed():
+                return True
+        return False
+
+    def look_due_ms(self, moment: OpMoment) -> int:
+        if not moment.has_news:
+            return self._retry_ms
+        return min(self._retry_ms, 0 if self._has_ended else moment.looked_ms + LOOK_BUSY_MS)
+
+    def due_ms(self, moment: OpMoment) -> int:
+        if moment.has_news:
+            return self.look_due_ms(moment)
+        if moment.running or not self._waiting.specs:
+            # The end of a flush is heard of.
+            return self._retry_ms
+        waiting = self._open(moment.now_ms)
+        if waiting.specs:
+            return min(waiting.oldest_ms + self._settings.threshold_secs * 1000, self._retry_ms)
+        return min((failure.until_ms for failure in self.failures.all().values()), default=0)
+
+    def look(self, moment: OpMoment, busy: Busy) -> None:
+        self._has_ended = False
+        self._retry_ms = FAR_MS
+        there = self.read(None)
+        segments = [part for part in there.parts if part.is_segment]
+        self._out = frozenset(str(part.name) for part in segments) & busy.damaged
+        if self._out:
+            retries = self._watch.damaged.next_try_ms(moment.now_ms)
+            self._retry_ms = min(retries, default=moment.now_ms + LOOK_BUSY_MS)
+        partitions = {part.name.partition for part in segments}
+        self.failures.keep(lambda name, _: name in partitions)
+        self._waiting = _Waiting(
+            specs=tuple(each.spec for each in self.works(there, busy)),
+            segments=len(segments),
+            bytes=sum(part.bytes + delta_bytes(part, there.changes) for part in segments),
+        )
+
+    def choose(self, moment: OpMoment) -> Worth | Refused:
+        waiting = self._open(moment.now_ms)
+        if not waiting.specs:
+            return Refused(waiting.why_nothing())
+        if moment.running:
+            return Refused(f"{moment.running} flushes are running")
+        gain = self._gain(waiting, moment.now_ms)
+        about = waiting.about(moment.now_ms, gain)
+        return Worth(gain=gain, ram_bytes=waiting.bytes, log_bytes=waiting.bytes, about=about)
+
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Flush] | Refused:
+        failing = self.failures.waiting(moment.now_ms)
+        works = [each for each in self.works(self.read(None), busy) if each.spec.partition not in failing]
+        if works:
+            return works
+        # What the last look saw is old.
+        self._waiting = replace(self._waiting, specs=())
+        self._has_ended = True
+        return Refused("no segment can be flushed now")
+
+    def status(self, moment: OpMoment) -> Status:
+        known = self._watch.damaged.all()
+        waiting = self._open(moment.now_ms)
+        gain = self._gain(waiting, moment.now_ms)
+        about = waiting.about(moment.now_ms, gain)
+        return Status(
+            waiting=len(waiting.specs) if gain > 0 else 0,
+            failure=newest([*self.failures.all().values(), *(known[name] for name in self._out if name in known)]),
+            running_reason=f"{moment.running} flushes are running",
+            waiting_reason=f"waits for a free thread: {about}",
+            idle_reason=f"not worth it yet: {about}" if waiting.specs else waiting.why_nothing(),
+        )
+
+    def read(self, partition: str | None) -> PartsNow:
+        """What is visible of the partition, or of all; nothing where there are no segments."""
+        if not self._catalog.parts.version(self._watch.uuid).segments:
+            return PartsNow(parts=(), changes={})
+        return parts_now(self._catalog, self._watch.uuid, None if partition is None else [partition])
+
+    def works(self, there: PartsNow, busy: Busy, *, only: Collection[str] | None = None) -> list[Flush]:
+        """What could be flushed of it; of the segments none but those named, if some are."""
+        wanted = [part for part in there.parts if only is None or not part.is_segment or str(part.name) in only]
+        specs = flush_runs(
+            wanted,
+            size_of=lambda part: part.bytes + delta_bytes(part, there.changes),
+            taken=busy.all,
+            # Read after the parts, so that none is missing which stands between two of them.
+            mutations=self._catalog.mutations.pending(self._watch.uuid) if wanted else (),
+        )
+        found = [(spec, there.named(spec.segments)) for spec in specs]
+        return [
+            Flush(spec=spec, sources=sources, changes=changes_of(sources, there.changes)) for spec, sources in found
+        ]
+
+    def _open(self, now_ms: int) -> _Waiting:
+        """What the last look saw, without what has failed a moment ago."""
+        return self._waiting.without(self.failures.waiting(now_ms))
+
+    def _gain(self, waiting: _Waiting, now_ms: int) -> float:
+        if not waiting.specs:
+            return 0.0
+        return flush_gain(waiting.bytes, max(0, now_ms - waiting.oldest_ms), self._settings)
+
+
+class FlushRecipe(Recipe[Flush, MergeFacts]):
+    """What a flush is."""
+
+    kind = OpKind.FLUSH
+    service = ServiceKind.FLUSH
+    verb = noun = "flush"
+    task_kind = TaskKind.FLUSH
+
+    def __init__(self, context: TableContext) -> None:
+        self._root = context.server.root
+        self._watch = context.watch
+        self._flushed = context.server.tally.flushed
+
+    def about(self, works: Sequence[Flush]) -> str:
+        size, count = sum(each.spec.size for each in works), sum(len(each.sources) for each in works)
+        return f"{count} segments with {show_bytes(size)} into {len(works)} parts"
+
+    def job(self, work: Flush) -> Job:
+        definition = self._watch.definition
+        sources = sources_of(definition, work.sources, work.changes)
+        task = MergeTask(
+            layout=layout_of(definition, self._root, sources[0].schema),
+            sources=sources,
+            partition=work.spec.partition,
+            values=work.sources[0].values,
+            txn=0,
+        )
+        return Job(
+            payload=lambda txn: encode_task(msgspec.structs.replace(task, txn=txn)),
+            tasks=1,
+            inputs=(Input(layout=task.layout, partition=task.partition, sources=sources),),
+            input_bytes=work.spec.size,
+            rows=work.spec.rows,
+        )
+
+    def facts(self, payload: bytes) -> MergeFacts:
+        return decode_facts(payload)
+
+    def outputs(self, work: Flush, facts: MergeFacts) -> list[Output]:
+        return [Output(task=0, written=facts.written)]
+
+    def updates(self, work: Flush, facts: MergeFacts, duration_ms: int, seen: Seen) -> list[Update]:
+        replaced = ReplaceParts(
+            table=self._watch.uuid,
+            sources=tuple(part.name for part in work.sources),
+            written=facts.written,
+            duration_ms=duration_ms,
+            reason=work.spec.about,
+            seen=seen,
+            event="flush",
+        )
+        return [replaced]
+
+    def report(self, work: Flush, facts: MergeFacts, duration_ms: int) -> str:
+        if facts.written is not None:
+            self._flushed(facts.written.file.size)
+        deleted = f", {facts.rows_deleted} deleted rows left out" if facts.rows_deleted else ""
+        return f"{len(work.sources)} segments of {work.spec.partition} in {duration_ms} ms{deleted}"
+
+    def summary(self, works: Sequence[Flush], reports: Sequence[str]) -> str:
+        segments, rows = sum(len(each.sources) for each in works), sum(each.rows for each in works)
+        return f"{segments} segments, {rows} rows into {len(works)} parts"

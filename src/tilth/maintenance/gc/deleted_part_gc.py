@@ -1,0 +1,169 @@
+"""DELETED_PART_GC: parts whose rows are all deleted are hidden when the newest delete is ancient.
+
+Rule: docs/policies/history.md#deleted_part_gc.
+
+Covers: which parts, and the transaction that hides them by marks, all at once. Does not cover: their files, which go as
+those of merged parts do (part_gc.py); parts of which a few rows are left, which are left to merges.
+Always holds: a part that gets a change meanwhile, or that is merged, stays; nothing works on a part that is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tilth.base.errors import TilthError
+from tilth.base.failpoints import hit
+from tilth.base.hybrid import milliseconds
+from tilth.base.logs import Log
+from tilth.base.units import show_bytes
+from tilth.catalog import PartsChangedError, PartsGoneError, ReplaceParts, Update
+from tilth.maintenance.gc.dues import Dues
+from tilth.maintenance.gc.round import GcTable, Round, promised_ms
+from tilth.maintenance.op import IoUsage, OpKind
+from tilth.model.delta import Delta, by_file, deleted_rows
+from tilth.model.part import Part, PartEvent
+
+#: With these a part may lose its last row.
+_DELETING_EVENTS = frozenset({"delete", "flush_deltas", "minor_delta"})
+#: Parts hidden in one transaction.
+HIDE_BATCH = 1_000
+
+_log = Log("maintenance")
+
+
+class DeletedPartGc:
+    """`tilth.maintenance.gc.op.GcDuty` for parts without rows."""
+
+    kind = OpKind.DELETED_PART_GC
+    io = IoUsage.HIGH
+
+    def __init__(self, table: GcTable) -> None:
+        self._table = table
+        self._dues = Dues(table.watch)
+        #: By partition: bytes of parts without rows that were found to wait.
+        self._waiting: dict[str, int] = {}
+        self._txn: int | None = None
+
+    def due_ms(self) -> int:
+        return self._dues.first_ms()
+
+    def observe(self, event: PartEvent, partition: str) -> bool:
+        if event.event not in _DELETING_EVENTS:
+            return False
+        self._dues.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
+        return True
+
+    def ask(self, at_ms: int) -> None:
+        self._dues.ask(at_ms)
+
+    def look(self, now_ms: int) -> None:
+        self._dues.answer(now_ms, self._with_deltas)
+
+    def _with_deltas(self) -> set[str]:
+        return {delta.partition for delta in self._table.catalog.parts.deltas(self._table.uuid)}
+
+    def retained(self) -> int:
+        return sum(list(self._waiting.values()))
+
+    def live_txns(self) -> Collection[int]:
+        return () if self._txn is None else (self._txn,)
+
+    def waits(self) -> str:
+        size = self.retained()
+        return f"parts without rows, with {show_bytes(size)}, wait until their past is over" if size else ""
+
+    def run(self, done: Round) -> str:
+        self._dues.each(done, self._table, self._collect)
+        return f"{done.moved} parts without rows hidden, {show_bytes(done.removed_bytes)}, {done.kept} stay"
+
+    def _collect(self, done: Round, partition: str, now_ms: int) -> None:
+        table = self._table
+        found = self._without_rows(partition)
+        limit = table.ancient_limit(now_ms, done.settings)
+        ancient = [(part, newest) for part, newest in found if newest < limit.before_ts]
+        young = [(part, newest) for part, newest in found if newest >= limit.before_ts]
+        done.kept += len(young)
+        if young and not done.reason:
+            done.reason = f"{young[0][0].name}: its last rows were deleted after {limit.hold}"
+        for first in range(0, len(ancient), HIDE_BATCH):
+            self._hide(done, partition, ancient[first : first + HIDE_BATCH])
+        with table.watch.lock:
+            if young:
+                self._waiting[partition] = sum(part.bytes for part, _ in young)
+            else:
+                self._waiting.pop(partition, None)
+        if young:
+            due_ms = min(milliseconds(newest) for _, newest in young) + promised_ms(table.settings) + 1
+            self._dues.note_ended(partition, due_ms, now_ms, pause=table.settings.pause)
+
+    def _without_rows(self, partition: str) -> list[tuple[Part, int]]:
+        """Visible parts, segments not among them, all of whose rows are deleted, with the time of the last change."""
+        parts = self._table.catalog.parts
+        changes = by_file(parts.deltas(self._table.uuid, partition))
+        if not changes:
+            return []
+        return [
+            (part, _newest(changes[part.file.name]))
+            for part in parts.visible(self._table.uuid, partition)
+            if not part.is_segment
+            and part.file.name in changes
+            and deleted_rows(part.file.name, changes[part.file.name]) >= part.rows
+        ]
+
+    def _hide(self, done: Round, partition: str, parts: Sequence[tuple[Part, int]]) -> None:
+        """Those that nothing works on; the others are left to what does."""
+        watch = self._table.watch
+        names = watch.reserved.reserve_free(str(part.name) for part, _ in parts)
+        free = [(part, newest) for part, newest in parts if str(part.name) in names]
+        if len(free) < len(parts):
+            self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
+        try:
+            if free:
+                self._commit(free)
+                done.moved += len(free)
+                done.removed_bytes += sum(part.bytes for part, _ in free)
+        except (PartsGoneError, PartsChangedError) as error:
+            # Looked at again; what changed them brought no rows back.
+            self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
+            done.reason = str(error)
+        finally:
+            watch.reserved.release(names)
+            watch.is_woken = True
+
+    def _commit(self, parts: Sequence[tuple[Part, int]]) -> None:
+        table = self._table
+        transactions = table.catalog.transactions
+        txn = transactions.begin(f"deleted_part_gc {table.watch.name}", fences=(table.owner.fence(table.uuid),))
+        self._txn = txn.id
+        updates: list[Update] = [
+            ReplaceParts(
+                table=table.uuid,
+                sources=(part.name,),
+                written=None,
+                seen=((part.file.name, newest),),
+                event="remove_deleted",
+                reason="all its rows were deleted long ago",
+            )
+            for part, newest in parts
+        ]
+        try:
+            hit("deleted_part_gc.before_commit")
+            transactions.commit_or_raise(txn.id, updates)
+            hit("deleted_part_gc.after_commit")
+        except TilthError as error:
+            self._give_up(txn.id, error)
+            raise
+        finally:
+            self._txn = None
+        _log.info("deleted_parts_hidden", cause_id=str(txn.id), table=table.watch.name, parts=len(parts))
+
+    def _give_up(self, txn: int, error: TilthError) -> None:
+        """It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do."""
+        try:
+            self._table.catalog.transactions.abort(txn, str(error)[:1000])
+        except TilthError as refused:
+            _log.info("abort_failed", cause_id=str(txn), table=self._table.watch.name, reason=refused)
+
+
+def _newest(deltas: Sequence[Delta]) -> int:
+    return max(delta.change_ts for delta in deltas)

@@ -1,0 +1,111 @@
+"""Step 2 of collecting: a partition whose last row has expired is dropped as a whole, by a range.
+
+Covers: when which partition expires, and the transaction that hides it. Does not cover: the verdict (policy/expiry.py).
+Always holds: what is hidden is what was judged; a part that came meanwhile, or a TTL that was changed, refuses the
+commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilth.base.errors import FencedError, InvalidInputError, TilthError
+from tilth.base.failpoints import hit
+from tilth.base.logs import Log
+from tilth.catalog import ExpirePartition, visibility
+from tilth.maintenance.gc.round import GcTable, Round
+from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_end, ttl_of
+from tilth.maintenance.state import FAR_MS
+from tilth.model.part import Entry, Part
+from tilth.model.table import TableDef
+from tilth.model.ttl import ends_ms
+
+_log = Log("maintenance")
+
+
+class ExpiryPhase:
+    """Which partitions of one table expire when. Lives on the op's thread; `known_ms` may be asked on any."""
+
+    def __init__(self, table: GcTable) -> None:
+        self._table = table
+        self._definition: TableDef | None = None
+        self._ttl: TableTtl | None = None
+        #: When each partition that was looked at expires, FAR_MS where that is not known.
+        self._ends_ms: dict[str, int] = {}
+        #: The transaction under way.
+        self.txn: int | None = None
+
+    def known_ms(self, partition: str) -> int | None:
+        """When the partition expires; None: it has to be looked at. FAR_MS without TTL."""
+        if self._table.watch.definition.ttl is None:
+            return FAR_MS
+        return self._ends_ms.get(partition)
+
+    def forget(self) -> None:
+        """Everything is looked at again."""
+        self._ends_ms = {}
+        self._definition = None
+
+    def look(self, done: Round, partition: str, entries: Sequence[Entry], now_ms: int) -> None:
+        """Drops the partition if it has expired. Its entries end with that, so that a later round takes them."""
+        ttl = self._known_ttl()
+        if ttl is None:
+            return
+        parts = visibility.visible(entries)
+        end = partition_end(ttl, parts, settings=done.settings)
+        self._ends_ms[partition] = FAR_MS if end.last is None else ends_ms(ttl.ttl, end.last, ttl.column.type)
+        verdict = judge_expiry(partition, end, ttl, now_ms=now_ms)
+        if not verdict.goes:
+            return
+        try:
+            self._drop(partition, parts, ttl, verdict.reason)
+        except FencedError:
+            raise
+        except TilthError as error:
+            # Most often a part that came meanwhile: looked at again soon.
+            self._table.failed(error)
+            return
+        done.expired += 1
+        self._ends_ms.pop(partition, None)
+
+    def _known_ttl(self) -> TableTtl | None:
+        """The table's TTL, read once for each definition."""
+        definition = self._table.watch.definition
+        if definition is not self._definition:
+            self._definition, self._ttl = definition, None
+            try:
+                self._ttl = ttl_of(definition)
+            except InvalidInputError as error:
+                self._table.failed(error)
+        return self._ttl
+
+    def _drop(self, partition: str, parts: Sequence[Part], ttl: TableTtl, reason: str) -> None:
+        table = self._table
+        transactions = table.catalog.transactions
+        txn = transactions.begin(f"ttl {table.watch.name}", fences=(table.owner.fence(table.uuid),))
+        self.txn = txn.id
+        update = ExpirePartition(
+            table=table.uuid,
+            partition=partition,
+            parts=tuple(part.name for part in parts),
+            ttl=ttl.text,
+            reason=f"TTL {ttl.text}: {reason}",
+        )
+        try:
+            hit("expire.before_commit")
+            transactions.commit_or_raise(txn.id, [update])
+            hit("expire.after_commit")
+        except TilthError as error:
+            self._give_up(txn.id, error)
+            raise
+        finally:
+            self.txn = None
+        rows = sum(part.rows for part in parts)
+        _log.info("partition_expired", cause_id=str(txn.id), table=table.watch.name, partition=partition, rows=rows)
+
+    def _give_up(self, txn: int, error: TilthError) -> None:
+        """It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do."""
+        try:
+            self._table.catalog.transactions.abort(txn, str(error)[:1000])
+        except TilthError as refused:
+            _log.info("abort_failed", cause_id=str(txn), table=self._table.watch.name, reason=refused)

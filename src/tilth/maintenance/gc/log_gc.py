@@ -1,0 +1,159 @@
+"""LOG_GC: row segments that were flushed go when no allowed read needs them any more.
+
+Rule: docs/policies/log-gc.md.
+
+Covers: which segments go when. Does not cover: marks and drop ranges over them, and segments that a drop hid, which
+UNDROP may bring back (part_gc.py).
+Always holds: a segment that is hidden by nothing stays, for its rows are nowhere else; one that a reader, a running
+transaction or an allowed read of the past may need stays too. What a flush replaced never comes back, so it does not
+wait in the trash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from tilth.base.errors import TilthError
+from tilth.base.failpoints import hit
+from tilth.base.hybrid import milliseconds
+from tilth.base.units import show_bytes
+from tilth.catalog import visibility
+from tilth.maintenance.gc.dues import Dues
+from tilth.maintenance.gc.round import GcTable, Round, promised_ms
+from tilth.maintenance.gc.trash import TrashPhase
+from tilth.maintenance.op import IoUsage, OpKind
+from tilth.maintenance.policy.gc import GcEntry, judge_ended
+from tilth.model.part import Entry, Part, PartEvent
+
+
+class Marks(Protocol):
+    """What collects the marks over segments, and those segments that stay in the trash for a while."""
+
+    def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
+        """Segments have left the partition; these, with their ends, wait in the trash."""
+
+
+class LogGc:
+    """`tilth.maintenance.gc.op.GcDuty` for flushed segments."""
+
+    kind = OpKind.LOG_GC
+    io = IoUsage.LOW
+
+    def __init__(self, table: GcTable, trash: TrashPhase, marks: Marks) -> None:
+        self._table = table
+        self._trash = trash
+        self._marks = marks
+        self._dues = Dues(table.watch)
+        #: Partitions where segments wait, with the bytes of those that were found.
+        self._waiting: dict[str, int] = {}
+
+    def due_ms(self) -> int:
+        return self._dues.first_ms()
+
+    def observe(self, event: PartEvent, partition: str) -> bool:
+        # Drops and mutations end segments too, which is not as common: PART_GC tells of them.
+        if event.event != "flush":
+            return False
+        with self._table.watch.lock:
+            self._waiting.setdefault(partition, 0)
+        self._dues.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
+        return True
+
+    def found(self, partition: str, ended: Sequence[tuple[Part, int]]) -> None:
+        """PART_GC has seen these segments, each with its end."""
+        if ended:
+            self._plan(partition, ended, self._table.clock.now_ms())
+
+    def ask(self, at_ms: int) -> None:
+        """Of where segments are known to wait; PART_GC looks at everything else and tells what it found."""
+        with self._table.watch.lock:
+            partitions = list(self._waiting)
+        for partition in partitions:
+            self._dues.note(partition, at_ms)
+
+    def look(self, now_ms: int) -> None:
+        """Nothing: what is asked is known."""
+
+    def retained(self) -> int:
+        return sum(list(self._waiting.values()))
+
+    def live_txns(self) -> Collection[int]:
+        return ()
+
+    def waits(self) -> str:
+        size, partitions = self.retained(), self._dues.count()
+        if not size and not partitions:
+            return ""
+        # What has ended since the last look is not weighed yet.
+        told = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
+        return f"flushed segments{told} wait until nothing needs them"
+
+    def run(self, done: Round) -> str:
+        self._dues.each(done, self._table, self._collect)
+        return f"{done.removed} flushed segments removed, {show_bytes(done.removed_bytes)}, {done.kept} stay"
+
+    def _collect(self, done: Round, partition: str, now_ms: int) -> None:
+        table = self._table
+        entries = table.catalog.parts.entries(table.uuid, partition)
+        ended = {str(part.name): (part, end_ts) for part, end_ts in ended_segments(entries)}
+        limit = table.ancient_limit(now_ms, done.settings)
+        snapshots = sorted(lease.snapshot_ts for lease in table.leases(now_ms)) if ended else []
+        verdicts = [
+            judge_ended(GcEntry(name=name, commit_ts=part.commit_ts, end_ts=end), limit, snapshots)
+            for name, (part, end) in ended.items()
+        ]
+        going = [ended[verdict.name] for verdict in verdicts if verdict.goes]
+        staying = [verdict for verdict in verdicts if not verdict.goes]
+        done.kept += len(staying)
+        if staying and not done.reason:
+            done.reason = f"{staying[0].name}: {staying[0].reason}"
+        left: list[tuple[Part, int]] = []
+        for first in range(0, len(going), done.settings.move_batch):
+            left += self._move(done, partition, going[first : first + done.settings.move_batch], now_ms)
+        if going:
+            self._marks.segments_moved(partition, left)
+        self._plan(partition, [ended[verdict.name] for verdict in staying], now_ms)
+
+    def _move(
+        self, done: Round, partition: str, going: Sequence[tuple[Part, int]], now_ms: int
+    ) -> list[tuple[Part, int]]:
+        """Through the trash to nothing; returns what has to stay in the trash."""
+        table = self._table
+        table.forget_versions([end_ts for _, end_ts in going])
+        hit("log_gc.before_trash")
+        moves: list[tuple[Entry, int]] = list(going)
+        fence = table.owner.fence(table.uuid)
+        done.moved += table.catalog.parts.move_to_trash(table.uuid, moves, fence=fence, now_ms=now_ms)
+        hit("log_gc.after_trash")
+        items = table.catalog.trash.find(table.uuid, [part.name for part, _ in going])
+        try:
+            removed = self._trash.remove_now(done, [item for item in items if not item.item.is_dropped])
+        except TilthError:
+            # They have left the table whatever becomes of their files.
+            self._marks.segments_moved(partition, going)
+            raise
+        keys = {item.key for item in removed}
+        # What a drop hid an UNDROP may ask for.
+        return [(item.item.part, item.item.end_ts) for item in items if item.key not in keys]
+
+    def _plan(self, partition: str, ended: Sequence[tuple[Part, int]], now_ms: int) -> None:
+        """When the partition is looked at again for these segments."""
+        with self._table.watch.lock:
+            if ended:
+                self._waiting[partition] = sum(part.bytes for part, _ in ended)
+            else:
+                self._waiting.pop(partition, None)
+        if ended:
+            promised = promised_ms(self._table.settings)
+            due_ms = min(milliseconds(end_ts) for _, end_ts in ended) + promised + 1
+            self._dues.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
+
+
+def ended_segments(entries: Sequence[Entry]) -> list[tuple[Part, int]]:
+    """The segments that no reader at or after the time beside them needs."""
+    return [
+        (entry, end_ts)
+        for entry, end_ts in visibility.end_times(entries)
+        if isinstance(entry, Part) and entry.is_segment
+    ]

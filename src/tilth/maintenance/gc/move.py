@@ -1,0 +1,266 @@
+"""Phase 1 of collecting: records that nobody needs any more leave the table for the trash.
+
+Covers: which partitions are looked at when, what moves, partitions that are empty. Does not cover: the verdicts
+(policy/gc.py), end times (catalog).
+Always holds: a partition that nothing was told of costs nothing but a look now and then; data moves before the mark
+that hides it, because the catalog ends a mark only when nothing is left under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilth.base.failpoints import hit
+from tilth.base.hybrid import milliseconds
+from tilth.catalog import visibility
+from tilth.maintenance.gc.expiry import ExpiryPhase
+from tilth.maintenance.gc.round import GcTable, Round
+from tilth.maintenance.gc.trash import TrashPhase
+from tilth.maintenance.policy import Rotation, select_for_gc
+from tilth.maintenance.policy.gc import (
+    Cutoff,
+    GcEntry,
+    is_round_due,
+    judge_empty_partition,
+    kept_ms,
+    move_pause,
+    plan_moves,
+)
+from tilth.maintenance.state import FAR_MS
+from tilth.model.part import Entry, Part
+
+#: All partitions are looked at this often even if nothing was told of them.
+LOOK_ALL_MS = 3_600_000
+
+
+class MovePhase:
+    """Phase 1 of one table."""
+
+    def __init__(
+        self,
+        table: GcTable,
+        expiry: ExpiryPhase,
+        trash: TrashPhase,
+        *,
+        found: Callable[[str, Sequence[tuple[Part, int]]], None],
+    ) -> None:
+        """`found(partition, ended)` is told of segments that have ended, which are not moved here."""
+        self._table = table
+        self._expiry = expiry
+        self._trash = trash
+        self._found = found
+        #: Under the watch's lock: when each partition may have something to move; those not in it have nothing.
+        self._due_ms: dict[str, int] = {}
+        self._pushed: set[str] = set()
+        #: Partitions where something had ended and nothing could move, with how far collection might go then.
+        self._held: dict[str, int] = {}
+        #: Partitions where something has ended and waits, with when it may go.
+        self._ended: dict[str, int] = {}
+        #: When everything is looked at; none for a table that was never used.
+        self._due_all_ms: int | None = None
+        #: Whether everything was looked at once.
+        self._has_looked = False
+        self._pause_until_ms = 0
+        self._rotation = Rotation(last_time=table.clock.now_ms() / 1000)
+        self._empty_since: dict[str, float] = {}
+
+    def due_ms(self) -> int:
+        """When the next round is."""
+        with self._table.watch.lock:
+            dues = list(self._due_ms.values())
+        if self._due_all_ms is not None:
+            dues.append(self._due_all_ms)
+        return max(min(dues), self._pause_until_ms) if dues else FAR_MS
+
+    def look_first(self, at_ms: int) -> None:
+        """The table was used before this server began: everything is looked at then, if not before."""
+        with self._table.watch.lock:
+            self._due_all_ms = at_ms if self._due_all_ms is None else min(at_ms, self._due_all_ms)
+
+    def has_ended(self, partition: str, at_ms: int) -> None:
+        """Something of the partition was hidden at that time."""
+        due_ms = at_ms + kept_ms(self._table.settings)
+        with self._table.watch.lock:
+            self._note(partition, due_ms, at_ms)
+            self._ended[partition] = min(self._ended.get(partition, due_ms), due_ms)
+            self._pushed.add(partition)
+            self._held.pop(partition, None)
+
+    def data_moved(self, partition: str) -> None:
+        """Segments have left the partition: what hid them has nothing to hide any more."""
+        now_ms = self._table.clock.now_ms()
+        with self._table.watch.lock:
+            self._note(partition, now_ms, now_ms)
+            self._held.pop(partition, None)
+        self._table.watch.is_woken = True
+
+    def waits(self) -> tuple[int, int]:
+        """In how many partitions something that has ended waits, and when the first of it may go."""
+        with self._table.watch.lock:
+            return len(self._ended), min(self._ended.values(), default=FAR_MS)
+
+    def is_unread(self) -> bool:
+        """Whether partitions may have something of before this server began that nobody has looked at."""
+        return not self._has_looked and self._due_all_ms is not None
+
+    def has_grown(self, partition: str, at_ms: int) -> None:
+        """The partition has new rows, which may expire."""
+        ends_ms = self._expiry.known_ms(partition)
+        if ends_ms == FAR_MS:
+            return
+        with self._table.watch.lock:
+            self._note(partition, max(at_ms, ends_ms or 0), at_ms)
+
+    def notice_all(self, now_ms: int) -> None:
+        """Everything is looked at again."""
+        with self._table.watch.lock:
+            self._due_all_ms = now_ms
+            self._held.clear()
+
+    def run(self, done: Round) -> None:
+        """One round over the partitions whose time has come, or as many of them as a round takes."""
+        table, now_ms = self._table, self._table.clock.now_ms()
+        everything = table.catalog.parts.partitions(table.uuid)
+        with table.watch.lock:
+            if self._due_all_ms is not None and self._due_all_ms <= now_ms:
+                self._due_ms |= dict.fromkeys(everything, now_ms)
+                self._due_all_ms = now_ms + LOOK_ALL_MS
+                self._has_looked = True
+            stats = dict(table.watch.stats)
+            there = set(everything)
+            # Those whose record is gone have nothing left.
+            self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
+            due = [name for name in everything if self._due_ms.get(name, FAR_MS) <= now_ms]
+            pushed = [name for name in self._pushed if self._due_ms.get(name, FAR_MS) <= now_ms]
+            pushed = pushed[: table.watch.knobs.gc_partitions.number]
+            self._pushed.difference_update(pushed)
+        chosen = select_for_gc(
+            stats,
+            all_partitions=due,
+            pushed=pushed,
+            rotation=self._rotation,
+            is_ready=True,
+            settings=table.watch.knobs.gc_partitions,
+            now=now_ms / 1000,
+            rng=table.rng,
+        )
+        self._rotation = chosen.rotation
+        self.collect(done, chosen.partitions)
+        # Each partition that was held back waits by itself, so the table only spreads its rounds out.
+        pause = move_pause(has_moved=True, settings=done.settings, rng=table.rng)
+        self._pause_until_ms = now_ms + int(pause * 1000)
+
+    def collect(self, done: Round, partitions: Sequence[str]) -> None:
+        """Moves what can move in these partitions."""
+        now_ms = self._table.clock.now_ms()
+        limit = self._table.limit(now_ms, done.settings)
+        done.partitions = len(partitions)
+        for partition in partitions:
+            if self._table.is_cancelled.is_set():
+                return
+            self._look_at(done, partition, limit, now_ms)
+
+    def _look_at(self, done: Round, partition: str, limit: Cutoff, now_ms: int) -> None:
+        held_ts = None if done.is_command else self._held.get(partition)
+        may_expire = (self._expiry.known_ms(partition) or 0) <= now_ms
+        if held_ts is not None and not may_expire and not is_round_due(limit, last_gc_ts=held_ts):
+            # As far as before: not worth reading the entries for.
+            done.reason = done.reason or f"{partition}: held back by {limit.hold}"
+            self._plan(partition, now_ms + int(done.settings.pause * 1000))
+            return
+        entries = self._table.catalog.parts.entries(self._table.uuid, partition)
+        if not entries:
+            with self._table.watch.lock:
+                self._ended.pop(partition, None)
+            self._look_at_empty(done, partition, now_ms)
+            return
+        self._empty_since.pop(partition, None)
+        self._expiry.look(done, partition, entries, now_ms)
+        self._move(done, partition, entries, limit, now_ms)
+
+    def _move(self, done: Round, partition: str, entries: Sequence[Entry], limit: Cutoff, now_ms: int) -> None:
+        table, settings = self._table, done.settings
+        ends_of = visibility.end_times(entries)
+        self._found(partition, [(e, end) for e, end in ends_of if isinstance(e, Part) and e.is_segment])
+        # Segments go by a rule of their own.
+        ended = {str(e.name): (e, end) for e, end in ends_of if not (isinstance(e, Part) and e.is_segment)}
+        verdicts = plan_moves(
+            [GcEntry(name=name, commit_ts=e.commit_ts, end_ts=end_ts) for name, (e, end_ts) in ended.items()],
+            limit,
+            settings=settings,
+        )
+        moves = [ended[verdict.name] for verdict in verdicts if verdict.goes]
+        table.forget_versions([end_ts for _, end_ts in moves])
+        staying = [verdict for verdict in verdicts if not verdict.goes]
+        for first in range(0, len(moves), settings.move_batch):
+            hit("gc.before_trash")
+            done.moved += table.catalog.parts.move_to_trash(
+                table.uuid,
+                moves[first : first + settings.move_batch],
+                fence=table.owner.fence(table.uuid),
+                now_ms=now_ms,
+            )
+            hit("gc.after_trash")
+        done.kept += len(staying)
+        if staying and not done.reason:
+            done.reason = f"{staying[0].name}: {staying[0].reason}"
+        with table.watch.lock:
+            if staying and not moves:
+                self._held[partition] = limit.gc_ts
+            else:
+                self._held.pop(partition, None)
+        ends = [milliseconds(ended[verdict.name][1]) for verdict in staying]
+        self._trash.expect([(entry, end_ts) for entry, end_ts in moves if isinstance(entry, Part)], settings)
+        self._plan_next(done, partition, ends, has_moved=bool(moves), now_ms=now_ms)
+
+    def _plan_next(self, done: Round, partition: str, ends: Sequence[int], *, has_moved: bool, now_ms: int) -> None:
+        """When the partition is looked at again."""
+        dues = []
+        ends_ms = self._expiry.known_ms(partition)
+        if ends_ms is None:
+            # It was dropped just now.
+            dues.append(now_ms + kept_ms(done.settings))
+        elif ends_ms != FAR_MS:
+            # One that has expired and is still there was refused.
+            dues.append(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
+        if has_moved:
+            # What hid these is ended now.
+            dues.append(now_ms)
+        elif ends:
+            dues.append(max(min(ends) + kept_ms(done.settings) + 1, now_ms + int(done.settings.pause * 1000)))
+        with self._table.watch.lock:
+            if has_moved or ends:
+                self._ended[partition] = dues[-1]
+            else:
+                self._ended.pop(partition, None)
+        self._plan(partition, min(dues, default=None))
+
+    def _plan(self, partition: str, due_ms: int | None) -> None:
+        with self._table.watch.lock:
+            if due_ms is None:
+                self._due_ms.pop(partition, None)
+            else:
+                self._due_ms[partition] = due_ms
+
+    def _note(self, partition: str, due_ms: int, at_ms: int) -> None:
+        """Under the lock."""
+        self._due_ms[partition] = min(self._due_ms.get(partition, due_ms), due_ms)
+        if self._due_all_ms is None:
+            self._due_all_ms = at_ms + LOOK_ALL_MS
+
+    def _look_at_empty(self, done: Round, partition: str, now_ms: int) -> None:
+        since = self._empty_since.setdefault(partition, now_ms / 1000)
+        verdict = judge_empty_partition(
+            partition, empty_since=since, has_trash=False, now=now_ms / 1000, settings=done.settings
+        )
+        # The catalog refuses while there is trash.
+        is_gone = verdict.goes and self._table.catalog.parts.drop_partition_record(self._table.uuid, partition)
+        if not is_gone:
+            self._plan(partition, now_ms + int(done.settings.pause_max * 1000))
+            return
+        self._plan(partition, None)
+        self._empty_since.pop(partition, None)
+        with self._table.watch.lock:
+            self._held.pop(partition, None)
+            self._ended.pop(partition, None)
+            self._table.watch.stats.pop(partition, None)

@@ -1,0 +1,143 @@
+"""What the phases of collecting share: the table, and what one round has done so far."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tilth.base.clock import Clock
+from tilth.base.hybrid import pack
+from tilth.base.rand import Rng
+from tilth.catalog import Catalog
+from tilth.maintenance.policy import GcSettings
+from tilth.maintenance.policy.gc import Cutoff, cutoff
+from tilth.maintenance.stats import GcReport
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.history import ancient_mark
+from tilth.model.lease import ReaderLease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcTable:
+    """One table as collecting sees it."""
+
+    context: TableContext
+    #: Told of each failure; what failed is tried again, what else there is goes on.
+    failed: Callable[[Exception], None]
+    is_cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def clock(self) -> Clock:
+        return self.context.server.clock
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.context.server.catalog
+
+    @property
+    def root(self) -> str:
+        return self.context.server.root
+
+    @property
+    def rng(self) -> Rng:
+        return self.context.server.rng
+
+    @property
+    def watch(self) -> TableWatch:
+        return self.context.watch
+
+    @property
+    def owner(self) -> Owner:
+        return self.context.server.owner
+
+    @property
+    def uuid(self) -> str:
+        return self.watch.uuid
+
+    @property
+    def settings(self) -> GcSettings:
+        return self.watch.knobs.gc
+
+    def leases(self, now_ms: int) -> list[ReaderLease]:
+        """Those that hold snapshots of the table now."""
+        everything = self.catalog.readers.list()
+        return [lease for lease in everything if lease.table == self.uuid and lease.expires_ms > now_ms]
+
+    def limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
+        """How far phase 1 may go now."""
+        return cutoff(
+            now_ms=now_ms,
+            oldest_txn=self.catalog.transactions.oldest_running(),
+            oldest_reader=self.catalog.readers.oldest(self.uuid, now_ms),
+            ahm=ancient_mark(pack(now_ms), settings.history),
+            settings=settings,
+        )
+
+    def ancient_limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
+        """How far files may go that nobody brings back: no lifetime holds them where history is kept."""
+        if settings.history >= 0:
+            settings = replace(settings, old_parts_lifetime=0.0)
+        return self.limit(now_ms, settings)
+
+    def forget_versions(self, ends: Sequence[int]) -> None:
+        """Before files go that readers needed until these times: from then on no read finds the versions before."""
+        if ends:
+            self.catalog.history.trim(self.uuid, max(ends))
+
+
+def promised_ms(settings: GcSettings) -> int:
+    """How long after its end reads of the past may need a file at least."""
+    return round((settings.old_parts_lifetime if settings.history < 0 else settings.history) * 1000)
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """What one round has done so far."""
+
+    #: Of a command: the settings in force for it, and the only partition; none: all.
+    settings: GcSettings
+    partition: str | None = None
+    is_command: bool = False
+    partitions: int = 0
+    expired: int = 0
+    moved: int = 0
+    kept: int = 0
+    removed: int = 0
+    removed_bytes: int = 0
+    in_trash: int = 0
+    reason: str = ""
+
+    def report(self) -> GcReport:
+        return GcReport(
+            partitions=self.partitions,
+            expired=self.expired,
+            moved=self.moved,
+            kept=self.kept,
+            removed=self.removed,
+            removed_bytes=self.removed_bytes,
+            in_trash=self.in_trash,
+            reason=self.reason,
+        )
+
+
+def raised(error: Exception) -> None:
+    """For rounds that end with the first failure."""
+    raise error
+
+
+def joined(reports: Iterable[GcReport]) -> GcReport:
+    """Of several rounds as of one."""
+    found = list(reports)
+    return GcReport(
+        partitions=max((report.partitions for report in found), default=0),
+        expired=sum(report.expired for report in found),
+        moved=sum(report.moved for report in found),
+        kept=sum(report.kept for report in found),
+        removed=sum(report.removed for report in found),
+        removed_bytes=sum(report.removed_bytes for report in found),
+        in_trash=sum(report.in_trash for report in found),
+        reason=next((report.reason for report in found if report.reason), ""),
+    )

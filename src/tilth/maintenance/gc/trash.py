@@ -1,0 +1,199 @@
+"""Phase 2 of collecting: files of what lies in the trash for long enough are removed.
+
+Covers: when the trash is looked at, which files go, the place where the next round goes on. Does not cover: the
+verdicts (policy/gc.py).
+Always holds: the table's storage is never listed; a file that cannot be removed stays in the trash and stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.failpoints import hit
+from tilth.base.hybrid import milliseconds
+from tilth.catalog import TrashedPart
+from tilth.maintenance.gc.round import GcTable, Round
+from tilth.maintenance.policy import GcSettings
+from tilth.maintenance.policy.gc import (
+    TrashItem,
+    TrashState,
+    after_trash_round,
+    deleters,
+    judge_snapshots,
+    judge_trash,
+    trash_limit,
+    trash_pause,
+)
+from tilth.maintenance.state import FAR_MS
+from tilth.model.part import Part
+from tilth.storage import remove_file
+
+
+class TrashPhase:
+    """Phase 2 of one table."""
+
+    def __init__(self, table: GcTable) -> None:
+        self._table = table
+        #: When the trash is looked at; none for a table that was never used.
+        self._due_ms: int | None = None
+        #: Where it goes on; none before it was read, so that it goes on after a restart too.
+        self._state: TrashState | None = None
+        #: When what the present pass left is worth another one.
+        self._pass_due_ms: int | None = None
+        #: What is known to wait for removal.
+        self.bytes = 0
+
+    def look_first(self, at_ms: int) -> None:
+        """The table was used before this server began: its trash is looked at then, if not before."""
+        self._due_ms = at_ms if self._due_ms is None else min(at_ms, self._due_ms)
+
+    def due_ms(self) -> int:
+        """When the next round is."""
+        return FAR_MS if self._due_ms is None else self._due_ms
+
+    def notice_all(self, now_ms: int) -> None:
+        """Everything is looked at again."""
+        self._due_ms = now_ms
+
+    def expect(self, parts: Sequence[tuple[Part, int]], settings: GcSettings) -> None:
+        """These parts, each with its end, have come into the trash."""
+        if not parts:
+            return
+        at_ms = min(milliseconds(end_ts) for _, end_ts in parts) + int(settings.trash_lifetime * 1000) + 1
+        self._due_ms = at_ms if self._due_ms is None else min(self._due_ms, at_ms)
+        self.bytes += sum(part.bytes for part, _ in parts)
+
+    def collect_all(self, done: Round) -> None:
+        """One pass over the whole trash of the table."""
+        self._state = TrashState()
+        self._pass_due_ms = None
+        done.in_trash = 0
+        while True:
+            self.run(done)
+            if self._known.cursor is None or self._table.is_cancelled.is_set():
+                break
+
+    def run(self, done: Round) -> None:
+        """One round: so many items from where the last one ended."""
+        table, now_ms = self._table, self._table.clock.now_ms()
+        before = self._known
+        items, cursor = table.catalog.trash.items(
+            table.uuid,
+            after=None if before.cursor is None else bytes.fromhex(before.cursor),
+            limit=trash_limit(before.hits, settings=done.settings),
+        )
+        snapshots = sorted(lease.snapshot_ts for lease in table.leases(now_ms)) if items else []
+        removed = self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))
+        if removed:
+            hit("gc.before_forget")
+            table.catalog.trash.remove(table.uuid, removed)
+            hit("gc.after_remove")
+        size = sum(item.item.part.bytes for item in removed)
+        done.removed += len(removed)
+        done.removed_bytes += size
+        self.bytes = max(0, self.bytes - size)
+        self._state = after_trash_round(
+            before,
+            last_seen=None if cursor is None else cursor.hex(),
+            is_at_end=cursor is None,
+            had_work=bool(removed),
+        )
+        if self._state.cursor != before.cursor:
+            table.catalog.state.put(self._cursor_name, (self._state.cursor or "").encode())
+        self._plan(self._state, done, has_removed=bool(removed), now_ms=now_ms)
+
+    def remove_now(self, done: Round, items: Sequence[TrashedPart]) -> list[TrashedPart]:
+        """Removes the files of these items, however short they have been here, unless a snapshot is read that needs
+        one; returns those that are gone. What cannot be removed stays for a round.
+        """
+        if not items:
+            return []
+        table = self._table
+        snapshots = sorted(lease.snapshot_ts for lease in table.leases(table.clock.now_ms()))
+        going = [item for item in items if not _is_read(item, snapshots)]
+        removed = self._remove(self._claimed(going))
+        if removed:
+            table.catalog.trash.remove(table.uuid, removed)
+        done.removed += len(removed)
+        done.removed_bytes += sum(item.item.part.bytes for item in removed)
+        return removed
+
+    @property
+    def _cursor_name(self) -> str:
+        return f"maintenance/trash/{self._table.uuid}"
+
+    @property
+    def _known(self) -> TrashState:
+        if self._state is None:
+            saved = self._table.catalog.state.get(self._cursor_name)
+            self._state = TrashState(cursor=saved.decode() if saved else None)
+        return self._state
+
+    def _goes(self, item: TrashedPart, snapshots: Sequence[int], done: Round, now_ms: int) -> bool:
+        part, end_ts = item.item.part, item.item.end_ts
+        if done.partition is not None and part.name.partition != done.partition:
+            return False
+        verdict = judge_trash(
+            TrashItem(name=str(part.name), commit_ts=part.commit_ts, end_ts=end_ts),
+            now_ms=now_ms,
+            snapshots=snapshots,
+            settings=done.settings,
+        )
+        if verdict.goes:
+            return True
+        done.in_trash += 1
+        done.reason = done.reason or f"{verdict.name}: {verdict.reason}"
+        ends_ms = milliseconds(end_ts) + int(done.settings.trash_lifetime * 1000) + 1
+        self._note_due(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
+        return False
+
+    def _note_due(self, at_ms: int) -> None:
+        self._pass_due_ms = at_ms if self._pass_due_ms is None else min(self._pass_due_ms, at_ms)
+
+    def _claimed(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
+        """Those that UNDROP PARTITION has not brought back and cannot bring back any more."""
+        if not items:
+            return []
+        table = self._table
+        return table.catalog.trash.claim(table.uuid, items, fence=table.owner.fence(table.uuid))
+
+    def _remove(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
+        """Those whose file is gone now. One that cannot be removed stays in the trash and is told."""
+        if not items:
+            return []
+        hit("gc.before_remove")
+        count = deleters(self._known.hits, deleters_max=self._table.settings.deleters_max)
+        with ThreadPoolExecutor(min(count, len(items)), thread_name_prefix="tilth-gc") as pool:
+            errors = list(pool.map(self._remove_one, items))
+        failed = [(item, error) for item, error in zip(items, errors, strict=True) if error]
+        for item, error in failed[:1]:
+            self._table.failed(
+                UnavailableError("a file cannot be removed", file=item.item.part.file.name, reason=error)
+            )
+            self._note_due(self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
+        return [item for item, error in zip(items, errors, strict=True) if not error]
+
+    def _remove_one(self, item: TrashedPart) -> str:
+        """Why it failed, or nothing."""
+        try:
+            remove_file(self._table.root, item.table, item.item.part.file)
+        except (TilthError, OSError) as error:
+            return str(error)
+        return ""
+
+    def _plan(self, state: TrashState, done: Round, *, has_removed: bool, now_ms: int) -> None:
+        if state.cursor is not None:
+            pause = trash_pause(state, has_removed=has_removed, settings=done.settings, rng=self._table.rng)
+            self._due_ms = now_ms + int(pause * 1000)
+            return
+        # The end of a pass: what stays tells when the next one is worth it.
+        self._due_ms, self._pass_due_ms = self._pass_due_ms, None
+
+
+def _is_read(item: TrashedPart, snapshots: Sequence[int]) -> bool:
+    """Whether a snapshot that somebody reads needs it."""
+    part = item.item.part
+    held = judge_snapshots(str(part.name), commit_ts=part.commit_ts, end_ts=item.item.end_ts, snapshots=snapshots)
+    return held is not None

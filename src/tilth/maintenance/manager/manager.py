@@ -1,0 +1,509 @@
+"""The maintenance manager of a server: one thread looks, chooses and starts; as many work as the settings allow.
+
+Covers: the loop (docs/policies/scheduling.md#the-loop), the record of choices, what is told, the doors of commands,
+the cleaner's turns. Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs
+(runs.py), the ops (ops).
+Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
+here can be lost.
+See also: watch.py for what is remembered of a table, cleaner.py for what did not land.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.base.pressure import MemoryReading
+from tilth.base.rand import Rng
+from tilth.catalog import Catalog
+from tilth.maintenance.gc.part_gc import PartGcOp
+from tilth.maintenance.knobs import ManagerSettings
+from tilth.maintenance.manager.feed import PartFeed
+from tilth.maintenance.manager.looks import Looks
+from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
+from tilth.maintenance.manager.optimize import optimize_table
+from tilth.maintenance.manager.poller import Poller
+from tilth.maintenance.manager.record import Record
+from tilth.maintenance.manager.registry import Registry
+from tilth.maintenance.manager.runs import Runs, Slot
+from tilth.maintenance.manager.scheduler import choose, passed_over
+from tilth.maintenance.manager.status import op_row, service_stats
+from tilth.maintenance.manager.tables import TableOps, ops_of
+from tilth.maintenance.op import Choice, ChoiceRule, NotPrepared, Op, OpKind, OpView, Prepared
+from tilth.maintenance.stats import (
+    ChoiceRow,
+    FlushReport,
+    GcReport,
+    GcRow,
+    MaintenanceNumbers,
+    ManagerStatus,
+    MergeCandidateRow,
+    MutationProgress,
+    OpRow,
+    OpRun,
+    OptimizeReport,
+)
+from tilth.maintenance.tally import Tally
+from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.work.context import ServerContext, TableContext
+from tilth.maintenance.work.damage import DamageBook
+from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.places import REWRITES, RewritePlaces
+from tilth.maintenance.work.recipe import Translator, translation_of
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.service import ServiceStats
+from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
+
+#: Between two looks at the list of tables and the switches, when nobody wakes the manager.
+REFRESH_MS = 30_000
+#: Of the time at most one part in so many goes into such looks, however often the manager is woken.
+REFRESH_SHARE = 10
+CLEAN_PERIOD_MS = 5_000
+STOP_SECONDS_MAX = 30.0
+#: While it is disabled, the log says so this often.
+DISABLED_LOG_SECONDS = 300.0
+#: Ops whose waiting bytes are told as numbers.
+_TOLD_WAITING = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
+
+_log = Log("maintenance")
+
+
+class MaintenanceManager:
+    """Keeps the tables of this server in shape; `start` it once, `stop` it at the end."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        dispatcher: Dispatcher,
+        root: str,
+        settings: ManagerSettings,
+        rng: Rng,
+        server: str,
+        *,
+        live_txns: Callable[[], Collection[int]] = frozenset,
+        build: Callable[[TableWatch], TableOps] | None = None,
+        memory: Callable[[], int] | None = None,
+        translator: Translator = translation_of,
+    ) -> None:
+        """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
+        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` tells the bytes
+        in use, none: asks the system; `translator` brings over what changes in parts while they are made anew.
+        """
+        self._clock = clock
+        self._catalog = catalog
+        self._dispatcher = dispatcher
+        self._settings = settings
+        self._rng = rng
+        self._server = server
+        self._others_live_txns = live_txns
+        self._owner = Owner(clock, catalog, server)
+        self._tally = Tally(clock)
+        #: Files of tables that cannot be read.
+        self.damage = DamageBook(clock, catalog, root)
+        self._looks = Looks(clock)
+        self._feed = PartFeed(catalog)
+        kept_ms = int(settings.dropped_table_keep * 1000)
+        self._cleaner = Cleaner(clock, catalog, root, live_txns=self._live_txns, dropped_kept_ms=kept_ms)
+        self._registry = Registry(
+            catalog,
+            build or self._build,
+            refused=lambda table, reason: self._record.refused("", table, reason),
+            woken=lambda uuid: self._poller.woken(uuid),
+        )
+        self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
+        places = dispatcher.yielding_places(WRITE_WAREHOUSE)
+        self._places = RewritePlaces(clock, places=places, running=lambda: self._runs.of_kinds(REWRITES))
+        self._poller = Poller(clock, self._looks, settings.workload, self._registry.find)
+        self._memory = MemoryMeter(
+            clock,
+            hard_limit=limit_of(settings.memory_limit_hard),
+            warn_percentage=settings.memory_limit_warn_percentage,
+            read=memory or ProcessMemory(clock),
+        )
+        self._record = Record(clock)
+        self._context = self._new_context(root, translator)
+        self._lock = threading.Lock()
+        #: Tables about which something is to be read anew.
+        self._woken: set[str] = set()
+        self._must_refresh = True
+        #: Of the manager's thread alone: the choices by table, and the times of its other duties.
+        self._served: dict[str, int] = {}
+        self._turns = 0
+        self._refreshed_ms = 0
+        self._may_refresh_at = 0.0
+        self._cleaned_ms = 0
+        self._told_disabled: float | None = None
+        self._awake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Cleans up after an earlier run on this catalog, then begins to work."""
+        left = self._cleaner.start()
+        if left:
+            _log.info("transactions_of_earlier_run_cleaned", count=left)
+        self._thread = threading.Thread(target=self._loop, name="tilth-maintenance", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks running work to end, waits for it, gives the tables back."""
+        self._stopping.set()
+        self._awake.set()
+        # All are asked before any is waited for.
+        for table in self._registry.all():
+            self._runs.forbid(table.watch.uuid)
+            for op in table.ops:
+                op.cancel()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS_MAX)
+        if not self._runs.wait_until_idle(STOP_SECONDS_MAX):
+            _log.warning("maintenance_runs_left", count=self._runs.count)
+        self._owner.release_all()
+
+    def wake(self, table_uuid: str | None = None) -> None:
+        """Something has changed, a table, a switch, a setting, a mutation: looked at now instead of a little later."""
+        with self._lock:
+            if table_uuid is None or self._registry.find(table_uuid) is None:
+                self._must_refresh = True
+            else:
+                self._woken.add(table_uuid)
+        self._awake.set()
+
+    def scanned(self, table_uuids: Iterable[str]) -> None:
+        """A query begins to read these tables: the more are read, the more it is worth to merge them."""
+        for uuid in table_uuids:
+            table = self._registry.find(uuid)
+            if table is not None:
+                with table.watch.lock:
+                    table.watch.workload.add(scans=1)
+
+    def step(self) -> Choice:
+        """One turn of the loop: news, registration, at most one start. The thread calls it; tests may."""
+        now_ms = self._clock.now_ms()
+        self._refresh(now_ms)
+        self._take_news(now_ms)
+        self._see_off()
+        if now_ms - self._cleaned_ms >= CLEAN_PERIOD_MS:
+            self._cleaned_ms = now_ms
+            self._cleaner.tick()
+            self.damage.look(now_ms)
+        return self._start_one()
+
+    # --- what is told ---
+
+    def stats(self) -> list[ServiceStats]:
+        """A row for each service of every table."""
+        now_ms = self._clock.now_ms()
+        return [
+            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._looks.failure)
+            for table in self._registry.all()
+            for ops in table.by_service()
+        ]
+
+    def numbers(self) -> MaintenanceNumbers:
+        """What was done since the start, and what waits now."""
+        waiting: dict[OpKind, int] = {}
+        for table in self._registry.all():
+            for op in table.ops:
+                if op.kind in _TOLD_WAITING:
+                    said = self._looks.said(op)
+                    size = said.ram_anchored_bytes if op.kind is OpKind.FLUSH else said.data_retained_bytes
+                    waiting[op.kind] = waiting.get(op.kind, 0) + size
+        return self._tally.numbers(waiting)
+
+    def ops(self) -> list[OpRow]:
+        """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
+        return [
+            op_row(table.watch, op, self._looks.said(op), self._settings.scheduler)
+            for table in self._registry.all()
+            for op in table.ops
+        ]
+
+    def runs(self) -> list[OpRun]:
+        """Runs under way, then the last that ended, newest first."""
+        return self._runs.listing()
+
+    def choices(self) -> list[ChoiceRow]:
+        """The last thousand choices and refusals, newest first."""
+        return self._record.rows()
+
+    def memory(self) -> MemoryReading:
+        """Memory in use, as of at most 50 ms ago, and the limits: what writers are slowed and refused by."""
+        use = self._memory.use()
+        soft = int((use.hard_limit or 0) * self._settings.scheduler.memory_limit_soft_percentage / 100)
+        return MemoryReading(used=use.consumption, hard=use.hard_limit, soft=soft)
+
+    def status(self) -> ManagerStatus:
+        """Ops, runs and slots at this moment."""
+        runs = self._runs.listing()
+        memory = self._memory.last
+        return ManagerStatus(
+            is_enabled=self._settings.is_enabled,
+            threads=self._settings.workers,
+            busy=self._runs.count,
+            memory_used=memory.consumption,
+            memory_limit=memory.hard_limit,
+            registered=tuple(self.ops()),
+            running=tuple(run for run in runs if not run.ended_ms),
+            completed=tuple(run for run in runs if run.ended_ms),
+        )
+
+    def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]:
+        """How far the pending mutations of the table are, or of all; those of one table oldest first."""
+        one = None if table_uuid is None else self._registry.find(table_uuid)
+        found = self._registry.all() if table_uuid is None else [one] if one is not None else []
+        tables = [table for table in found if table.watch.mutations]
+        return [progress for table in tables for progress in table.command().mutations.progress()]
+
+    # --- doors of commands ---
+
+    def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]:
+        """What would be merged now and what not, with reasons; by another policy, if one is named.
+
+        Raises TableNotFoundError.
+        """
+        return self._registry.get(table_uuid).command().merges.explain(policy)
+
+    def explain_gc(self, table_uuid: str) -> list[GcRow]:
+        """What is kept and what goes, and what holds it. Raises TableNotFoundError."""
+        return self._registry.get(table_uuid).op(PartGcOp).explain()
+
+    def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport:
+        """Makes parts of all row segments that are visible now, of the partition or of all; returns when it is done.
+
+        Raises TableNotFoundError, what a flush failed with, and UnavailableError where other work holds segments.
+        """
+        return self._registry.get(table_uuid).command().flushes.flush_now(partition)
+
+    def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
+        """Flushes and merges what the partition has, or all have, as far as the limits allow; returns when it is done.
+
+        Raises TableNotFoundError, NotFoundError for a partition without parts, and what a merge failed with.
+        """
+        table = self._registry.get(table_uuid)
+        return optimize_table(self._context, table, partition, is_final=final)
+
+    def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
+        """Both phases of collecting for the table, or one partition, at once. Raises TableNotFoundError.
+
+        `is_forced` takes the lifetimes for 0; readers with a lease and running transactions are still waited for.
+        """
+        table = self._registry.get(table_uuid)
+        table.op(PartGcOp).check_partition(partition)
+        return table.gc_now(partition, is_forced=is_forced)
+
+    def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
+        """Asks what runs in the partition, or anywhere in the table, to end; returns how many runs.
+
+        Raises TableNotFoundError.
+        """
+        return sum(op.cancel_partition(partition) for op in self._registry.get(table_uuid).ops)
+
+    # --- the loop ---
+
+    def _loop(self) -> None:
+        interval = self._settings.polling_interval
+        while not self._stopping.is_set():
+            # Cleared first: what happens during the turn leads to another one.
+            self._awake.clear()
+            has_started = False
+            try:
+                has_started = self.step().op_name is not None
+            # The outermost loop: whatever happens, tables are looked at again.
+            except Exception as error:
+                _log.error("maintenance_turn_failed", error=error)
+            if not has_started:
+                # Half of the time is left to others while there is much to look at.
+                self._clock.wait(self._awake, min(interval, self._poller.behind_seconds or interval))
+
+    def _refresh(self, now_ms: int) -> None:
+        """Tables that come and go, and what has changed of those that stay."""
+        started = self._clock.monotonic()
+        is_wanted = self._must_refresh and started >= self._may_refresh_at
+        if is_wanted or now_ms - self._refreshed_ms >= REFRESH_MS:
+            with self._lock:
+                self._must_refresh = False
+                self._woken.clear()
+            self._refreshed_ms = now_ms
+            try:
+                gone = self._registry.refresh()
+            except TilthError:
+                # What was not read is still news.
+                self._must_refresh = True
+                raise
+            ended = self._clock.monotonic()
+            self._may_refresh_at = ended + (ended - started) * (REFRESH_SHARE - 1)
+            for table in gone:
+                self._leave(table)
+            return
+        while self._woken:
+            with self._lock:
+                uuid = self._woken.pop()
+            left = self._registry.refresh_one(uuid)
+            if left is not None:
+                self._leave(left)
+
+    def _leave(self, table: TableOps) -> None:
+        """Its ops are asked to end; the table is given back when they have."""
+        self._runs.forbid(table.watch.uuid)
+        self._poller.forget(table)
+        self._registry.leave(table)
+
+    def _see_off(self) -> None:
+        for table in self._registry.leaving():
+            uuid = table.watch.uuid
+            if self._runs.of_table(uuid) or any(op.running for op in table.ops):
+                continue
+            for op in table.ops:
+                self._looks.forget(op)
+            self._served.pop(table.watch.name, None)
+            self._owner.release(uuid)
+            self._registry.forget(uuid)
+            self._runs.allow(uuid)
+            # It may have come back meanwhile, by UNDROP.
+            self._must_refresh = True
+
+    def _take_news(self, now_ms: int) -> None:
+        is_first = not self._feed.has_begun
+        events, is_all = self._feed.news(now_ms)
+        for event in events:
+            self._places.observe(event)
+            table = self._registry.find(event.table)
+            if table is None:
+                # A table that nobody told of, or one that was dropped.
+                self._must_refresh = True
+                continue
+            partition = table.watch.observe(event)
+            for op in table.ops:
+                op.observe(event, partition)
+            if not is_first:
+                self._poller.urge(table)
+        # Of a start, older events miss in the statistics only: everything is looked at anyway.
+        if not is_all and not is_first:
+            for table in self._registry.all():
+                for op in table.ops:
+                    op.notice_all()
+
+    def _start_one(self) -> Choice:
+        started = self._clock.monotonic()
+        free = self._free_slots()
+        views: list[OpView] = []
+        if free > 0:
+            self._poller.look()
+            views = self._startable(self._poller.views())
+        choice = choose(
+            views,
+            free_workers=free,
+            memory=self._memory.use(),
+            settings=self._settings.scheduler,
+            rng=self._rng,
+            last_served=self._served,
+        )
+        self._tally.chose(self._clock.monotonic() - started)
+        if choice.op_name is None:
+            self._record.idle(choice)
+            return choice
+        table, op = self._poller.found(choice.op_name)
+        slot = self._runs.take(table.watch.uuid, op)
+        if slot is None:
+            # It was cancelled while it was chosen.
+            self._record.idle(choice)
+            return Choice(op_name=None, rule=ChoiceRule.NOTHING_TO_GAIN, reason=f"{op.name} was cancelled")
+        prepared = self._prepare(op, slot)
+        table.watch.is_woken = True
+        if isinstance(prepared, NotPrepared):
+            self._tally.prepare_failed()
+            self._record.refused(op.name, table.watch.name, prepared.reason)
+            return choice
+        self._turns += 1
+        self._served[table.watch.name] = self._turns
+        self._record.chose(
+            choice,
+            table.watch.name,
+            about=prepared.about,
+            runnable=len(views),
+            others=passed_over(views, choice, self._settings.scheduler),
+        )
+        self._runs.begin(slot, prepared)
+        return choice
+
+    def _startable(self, views: list[OpView]) -> list[OpView]:
+        """Those whose work would not only wait for a place at the warehouse."""
+        if self._places.is_free():
+            return views
+        return [view for view in views if self._poller.found(view.name)[1].kind not in REWRITES]
+
+    def _free_slots(self) -> int:
+        if self._stopping.is_set():
+            return 0
+        if self._settings.is_enabled:
+            return self._settings.workers - self._runs.count
+        now = self._clock.monotonic()
+        if self._told_disabled is None or now - self._told_disabled >= DISABLED_LOG_SECONDS:
+            self._told_disabled = now
+            _log.warning("maintenance_is_disabled", setting="enable_maintenance_manager")
+        return 0
+
+    def _prepare(self, op: Op, slot: Slot) -> Prepared | NotPrepared:
+        """The slot is given back unless there is something to run."""
+        prepared: Prepared | NotPrepared | None = None
+        try:
+            prepared = op.prepare()
+        except TilthError as error:
+            return NotPrepared(f"not prepared: {self._looks.failed(op, error).reason}")
+        finally:
+            if not isinstance(prepared, Prepared):
+                self._runs.give_back(slot)
+        self._looks.recovered(op)
+        return prepared
+
+    def _run_ended(self, slot: Slot) -> None:
+        if slot.op.kind is OpKind.MUTATE:
+            # The entry may be done, and the next one's turn.
+            with self._lock:
+                self._woken.add(slot.uuid)
+        self._awake.set()
+
+    # --- what the ops are given ---
+
+    def _new_context(self, root: str, translator: Translator) -> ServerContext:
+        return ServerContext(
+            clock=self._clock,
+            catalog=self._catalog,
+            dispatcher=self._dispatcher,
+            root=root,
+            rng=self._rng,
+            settings=self._settings,
+            owner=self._owner,
+            cleaner=self._cleaner,
+            tally=self._tally,
+            places=self._places,
+            translator=translator,
+            refused=self._record.refused,
+            table_count=self._registry.count,
+            workers=self._workers,
+            used_percent=self._used_under_pressure,
+        )
+
+    def _build(self, watch: TableWatch) -> TableOps:
+        watch.damaged.follow(self.damage, watch.uuid)
+        return ops_of(TableContext(self._context, watch))
+
+    def _used_under_pressure(self) -> float:
+        """Percent of the memory in use where that presses, else 0."""
+        used = self._memory.last.percent
+        return used if used >= self._settings.scheduler.memory_pressure_percentage else 0.0
+
+    def _live_txns(self) -> set[int]:
+        live = {task.txn for task in self._dispatcher.tasks() if task.ended_ms == 0}
+        for table in (*self._registry.all(), *self._registry.leaving()):
+            for op in table.ops:
+                live.update(op.live_txns)
+        return live.union(self._others_live_txns())
+
+    def _workers(self) -> int:
+        return max(1, sum(each.workers for each in self._dispatcher.warehouses() if each.name == WRITE_WAREHOUSE))

@@ -1,0 +1,117 @@
+"""How much memory the node uses, against its limit.
+
+Covers: sampling, the limit. Does not cover: what follows from it (scheduler.py).
+Always holds: counted are the resident bytes of this process and of all below it: in local mode Spark's JVM and its
+Python workers are its children, and where Spark is elsewhere they are none of its. Pages that children share count
+for each of them, so the number is rather too high than too low.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from tilth.base.clock import Clock
+from tilth.base.logs import Log
+from tilth.base.units import show_bytes
+from tilth.maintenance.manager.scheduler import MemoryUse
+
+#: A sample is good for so long.
+SAMPLE_SECONDS = 0.05
+#: New children are looked for this often: it takes a walk over all processes of the machine.
+CHILDREN_SECONDS = 5.0
+#: Of the machine's memory, where no limit is set.
+LIMIT_SHARE = 0.8
+
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+_log = Log("maintenance")
+
+
+class MemoryMeter:
+    """What the manager asks before each choice, and who slows writers; from any thread."""
+
+    def __init__(
+        self, clock: Clock, *, hard_limit: int | None, warn_percentage: float, read: Callable[[], int]
+    ) -> None:
+        """`hard_limit`: none means that memory is never scarce, and is not looked at; `read` takes a sample."""
+        self._clock = clock
+        self._hard_limit = hard_limit
+        self._warn_percentage = warn_percentage
+        self._read = read
+        self._use = MemoryUse(consumption=0, hard_limit=hard_limit)
+        self._lock = threading.Lock()
+        self._sampled: float | None = None
+        self._has_warned = False
+
+    @property
+    def last(self) -> MemoryUse:
+        """The last sample, from any thread."""
+        return self._use
+
+    def use(self) -> MemoryUse:
+        """As of at most `SAMPLE_SECONDS` ago."""
+        if self._hard_limit is None:
+            return self._use
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._sampled is None or now - self._sampled >= SAMPLE_SECONDS:
+                self._sampled = now
+                self._use = MemoryUse(consumption=self._read(), hard_limit=self._hard_limit)
+                self._warn()
+            return self._use
+
+    def _warn(self) -> None:
+        """Once for each time that it comes so near."""
+        is_near = self._use.percent >= self._warn_percentage
+        if is_near and not self._has_warned:
+            used, limit = show_bytes(self._use.consumption), show_bytes(self._hard_limit or 0)
+            _log.warning("memory_near_limit", used=used, limit=limit, percent=f"{self._use.percent:.1f}")
+        self._has_warned = is_near
+
+
+class ProcessMemory:
+    """Resident bytes of this process and of all below it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._own = psutil.Process(os.getpid())
+        self._children: list[psutil.Process] = []
+        self._looked: float | None = None
+
+    def __call__(self) -> int:
+        now = self._clock.monotonic()
+        if self._looked is None or now - self._looked >= CHILDREN_SECONDS:
+            self._looked = now
+            self._children = self._own.children(recursive=True)
+        return _resident(self._own) + sum(map(_resident, self._children))
+
+
+def limit_of(hard_bytes: int) -> int | None:
+    """From the setting: 0 is four fifths of what the machine, or the container, has; negative is no limit."""
+    if hard_bytes < 0:
+        return None
+    return hard_bytes or int(machine_bytes() * LIMIT_SHARE)
+
+
+def machine_bytes() -> int:
+    """What this process can have at most."""
+    total = int(psutil.virtual_memory().total)
+    try:
+        text = _CGROUP_LIMIT.read_text().strip()
+    except OSError:
+        # Not in a container, or one of another kind.
+        return total
+    return min(total, int(text)) if text.isdigit() else total
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:
+        # It ended since it was found.
+        return 0

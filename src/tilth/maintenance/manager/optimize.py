@@ -1,0 +1,63 @@
+"""OPTIMIZE: the flush and the merges of a table at a user's word, waited for."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tilth.base.cancel import carried
+from tilth.base.errors import NotFoundError
+from tilth.catalog import Catalog
+from tilth.maintenance.flush.commands import DamagedSegmentsError
+from tilth.maintenance.manager.tables import TableOps
+from tilth.maintenance.policy import Effort
+from tilth.maintenance.stats import OptimizeReport
+from tilth.maintenance.work.context import ServerContext
+
+#: Partitions at once; the warehouse's slots bound it further.
+OPTIMIZE_THREADS = 4
+OPTIMIZE_WAIT_MS = 600_000
+
+
+def optimize_table(server: ServerContext, table: TableOps, partition: str | None, *, is_final: bool) -> OptimizeReport:
+    """Makes parts of the segments of the partition, or of all, and merges the parts as far as the limits allow.
+
+    Raises NotFoundError for a partition without parts, and what a flush or a merge failed with.
+    """
+    clock, catalog, watch, command = server.clock, server.catalog, table.watch, table.command()
+    started = clock.monotonic()
+    known = catalog.parts.partitions(watch.uuid)
+    if partition is not None and partition not in known:
+        raise NotFoundError("no such partition", table=watch.name, partition=partition)
+    partitions = known if partition is None else [partition]
+    effort = Effort.FINAL if is_final else Effort.AGGRESSIVE
+    deadline_ms = clock.now_ms() + OPTIMIZE_WAIT_MS
+    before = _count_parts(catalog, watch.uuid, partitions)
+    merges: list[tuple[int, int, int]] = []
+    notes: list[str] = []
+    try:
+        command.flushes.flush_now(partition)
+    except DamagedSegmentsError as error:
+        # All others are flushed, and merges go around damaged parts anyway.
+        notes.append(str(error))
+
+    def merged(name: str) -> list[tuple[int, int, int]]:
+        return command.merges.optimize(name, effort, deadline_ms=deadline_ms)
+
+    if partitions:
+        with ThreadPoolExecutor(min(OPTIMIZE_THREADS, len(partitions)), thread_name_prefix="tilth-optimize") as pool:
+            for done in pool.map(carried(merged), partitions):
+                merges += done
+    return OptimizeReport(
+        partitions=len(partitions),
+        merges=len(merges),
+        parts_before=before,
+        parts_after=_count_parts(catalog, watch.uuid, partitions),
+        rows_merged=sum(rows for _, rows, _ in merges),
+        bytes_read=sum(size for _, _, size in merges),
+        seconds=clock.monotonic() - started,
+        note="; ".join(filter(None, [*notes, command.merges.separated(partitions)])),
+    )
+
+
+def _count_parts(catalog: Catalog, uuid: str, partitions: list[str]) -> int:
+    return sum(len(catalog.parts.visible(uuid, partition)) for partition in partitions)

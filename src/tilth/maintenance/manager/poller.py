@@ -1,0 +1,194 @@
+"""Which ops could run: tables are looked at when something changed or is due, never all of them.
+
+Covers: when an op is asked, what it answered, with the workload of its table. Does not cover: the choice
+(scheduler.py), what an op answers (ops).
+Always holds: a table where nothing is due costs nothing; a turn looks for a bounded time and the next one goes on
+where it ended, so that busy tables hide no others.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from tilth.base.clock import Clock
+from tilth.maintenance.manager.looks import Looks
+from tilth.maintenance.manager.tables import TableOps
+from tilth.maintenance.op import Op, OpKind, OpStats, OpView
+from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.work.workload import WorkloadSettings, flush_score, merge_score
+
+#: How long one turn looks at tables before it chooses; the others come in the next turn.
+LOOK_SECONDS_MAX = 0.01
+#: What an op that waits for its turn says of itself is asked anew after this, or when something has changed.
+LOOK_AGAIN_MS = 1_000
+#: So many times of tables are kept before old ones are left out.
+TIMES_MIN = 10_000
+
+_FLUSHES = (OpKind.FLUSH, OpKind.FLUSH_DELTAS)
+_MERGES = (OpKind.MERGE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
+
+
+class Poller:
+    """For the manager's thread alone."""
+
+    def __init__(
+        self, clock: Clock, looks: Looks, workload: WorkloadSettings, find: Callable[[str], TableOps | None]
+    ) -> None:
+        """`find` gives a table by its uuid, while it is there."""
+        self._clock = clock
+        self._looks = looks
+        self._workload = workload
+        #: The ops that could run, by table and by the names of their views.
+        self._runnable: dict[str, list[OpView]] = {}
+        self._found: dict[str, tuple[TableOps, Op]] = {}
+        #: Tables that go first, in the order in which something happened to them.
+        self._urgent: dict[str, TableOps] = {}
+        self._find = find
+        #: Tables that were woken since the last turn; other threads add to it.
+        self._woken: deque[str] = deque()
+        #: When tables are due, the earliest first; some times are old and wake a table that is not due.
+        self._due: list[tuple[int, str]] = []
+        self._due_max = TIMES_MIN
+        #: Tables to be looked at, in their order; those that a turn has no time for wait for the next one.
+        self._ready: dict[str, None] = {}
+        #: Seconds that the last turn looked, if it did not come to the end of what is due; else 0.
+        self.behind_seconds = 0.0
+
+    def urge(self, table: TableOps) -> None:
+        """Something has just happened to the table: it goes before those of which nothing is known yet."""
+        self._urgent.setdefault(table.watch.uuid, table)
+
+    def woken(self, uuid: str) -> None:
+        """Something has changed in the table, or it is new: it is looked at in the next turn. For any thread."""
+        self._woken.append(uuid)
+
+    def look(self) -> None:
+        """Brings up to date which ops could run."""
+        now_ms = self._clock.now_ms()
+        began = self._clock.monotonic()
+        self.behind_seconds = 0.0
+        while self._urgent:
+            if self._is_over(began):
+                return
+            table = self._urgent.pop(next(iter(self._urgent)))
+            if _is_due(table, now_ms):
+                self._look_at(table, now_ms)
+        self._gather(now_ms)
+        # No table twice in one turn, also where it is due again at once.
+        for _ in range(len(self._ready)):
+            if self._is_over(began):
+                return
+            uuid = next(iter(self._ready))
+            del self._ready[uuid]
+            found = self._find(uuid)
+            if found is None:
+                continue
+            if not _is_due(found, now_ms):
+                # It was looked at meanwhile, or the clock was put back.
+                self._is_due_at(found, found.watch.due_ms)
+                continue
+            try:
+                self._look_at(found, now_ms)
+            except BaseException:
+                # It waits behind the others.
+                found.watch.is_woken = True
+                raise
+
+    def _gather(self, now_ms: int) -> None:
+        """Put the tables that were woken, and those that have become due, behind those that wait from earlier turns."""
+        while self._woken:
+            self._ready.setdefault(self._woken.popleft())
+        while self._due and self._due[0][0] <= now_ms:
+            self._ready.setdefault(heapq.heappop(self._due)[1])
+
+    def _is_due_at(self, table: TableOps, due_ms: int) -> None:
+        """The table is looked at then, if nothing happens before."""
+        table.watch.due_ms = due_ms
+        if due_ms >= FAR_MS:
+            return
+        heapq.heappush(self._due, (due_ms, table.watch.uuid))
+        if len(self._due) > self._due_max:
+            self._forget_old_times()
+
+    def _forget_old_times(self) -> None:
+        """Each look adds a time, and those of earlier looks stay until they come: leave the newest of each table."""
+        tables = {uuid: self._find(uuid) for _, uuid in self._due}
+        times = [(found.watch.due_ms, uuid) for uuid, found in tables.items() if found is not None]
+        self._due = [each for each in times if each[0] < FAR_MS]
+        heapq.heapify(self._due)
+        self._due_max = 2 * len(self._due) + TIMES_MIN
+
+    def views(self) -> list[OpView]:
+        """Those that could run, for the choice."""
+        return list(itertools.chain.from_iterable(self._runnable.values()))
+
+    def found(self, name: str) -> tuple[TableOps, Op]:
+        """The op of a view."""
+        return self._found[name]
+
+    def forget(self, table: TableOps) -> None:
+        """The table is gone."""
+        self._urgent.pop(table.watch.uuid, None)
+        self._ready.pop(table.watch.uuid, None)
+        self._drop(table)
+
+    def _is_over(self, began: float) -> bool:
+        spent = self._clock.monotonic() - began
+        if spent <= LOOK_SECONDS_MAX:
+            return False
+        self.behind_seconds = spent
+        return True
+
+    def _drop(self, table: TableOps) -> None:
+        for view in self._runnable.pop(table.watch.uuid, ()):
+            self._found.pop(view.name, None)
+
+    def _look_at(self, table: TableOps, now_ms: int) -> None:
+        watch = table.watch
+        # Lowered first: what is noticed from here on leads to another look.
+        watch.is_woken = False
+        asked = [(op, self._with_workload(watch, op, self._looks.ask(op), now_ms)) for op in table.ops]
+        self._drop(table)
+        runnable = [(op, stats) for op, stats in asked if stats.is_runnable]
+        if not runnable:
+            self._is_due_at(table, min((self._due_ms(watch, op, now_ms) for op in table.ops), default=FAR_MS))
+            return
+        views = [OpView(name=op.name, table=watch.name, stats=stats) for op, stats in runnable]
+        self._runnable[watch.uuid] = views
+        self._found |= {view.name: (table, op) for view, (op, _) in zip(views, runnable, strict=True)}
+        self._is_due_at(table, now_ms + LOOK_AGAIN_MS)
+
+    def _with_workload(self, watch: TableWatch, op: Op, stats: OpStats, now_ms: int) -> OpStats:
+        if not self._workload.is_enabled:
+            return stats
+        with watch.lock:
+            rates = watch.workload.rates(now_ms)
+        if op.kind in _FLUSHES:
+            score = flush_score(rates, self._workload)
+        elif op.kind in _MERGES:
+            score = merge_score(rates, self._workload)
+        else:
+            score = 0.0
+        if not score:
+            return stats
+        weighed = replace(stats, workload_score=score)
+        self._looks.note(op, weighed)
+        return weighed
+
+    def _due_ms(self, watch: TableWatch, op: Op, now_ms: int) -> int:
+        failure = self._looks.failure(op)
+        if failure is not None:
+            return failure.until_ms
+        if op.has_unknown or watch.is_on(op.service, now_ms):
+            return op.due_ms
+        switch = watch.switch(op.service, now_ms)
+        return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms
+
+
+def _is_due(table: TableOps, now_ms: int) -> bool:
+    return table.watch.is_woken or table.watch.due_ms <= now_ms

@@ -1,0 +1,178 @@
+"""Which tables are maintained: each with its ops and what is remembered of it.
+
+Covers: tables that come, change and go; their switches, settings and pending mutations. Does not cover: the ops, when
+they are looked at (manager.py).
+Always holds: to register never waits for a table; a table that goes is cancelled first and forgotten when nothing of it
+runs any more, and until then it is not registered again, so that no two ops believe that its parts are theirs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from tilth.base.errors import TilthError
+from tilth.catalog import Catalog, TableNotFoundError
+from tilth.maintenance.manager.tables import TableOps
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.mutation import Mutation, MutationState
+from tilth.model.service import ALL_TABLES, Switch
+from tilth.model.table import TableDef, full_name
+
+
+class Registry:
+    """The tables of one manager. Any thread may ask; `refresh` and what it finds belong to the manager's thread."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        build: Callable[[TableWatch], TableOps],
+        *,
+        refused: Callable[[str, str], None],
+        woken: Callable[[str], None],
+    ) -> None:
+        """`build` makes a table's ops; `refused(table, reason)` is told of a table that cannot be registered, `woken`
+        is called with the uuid of each new table and of each in which something has changed.
+        """
+        self._catalog = catalog
+        self._build = build
+        self._refused = refused
+        self._woken = woken
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableOps] = {}
+        self._leaving: dict[str, TableOps] = {}
+
+    def all(self) -> list[TableOps]:
+        with self._lock:
+            return list(self._tables.values())
+
+    def count(self) -> int:
+        return len(self._tables)
+
+    def find(self, uuid: str) -> TableOps | None:
+        with self._lock:
+            return self._tables.get(uuid)
+
+    def get(self, uuid: str) -> TableOps:
+        """Also one that nobody has told of yet. Raises TableNotFoundError."""
+        found = self.find(uuid)
+        if found is not None:
+            return found
+        relation = self._catalog.tables.by_id(uuid)
+        if not isinstance(relation, TableDef):
+            raise TableNotFoundError("no such table of rows", uuid=uuid)
+        table = self._add(relation)
+        if table is None:
+            raise TableNotFoundError(table=full_name(relation), hint="it is on its way out, try again in a moment")
+        self._look_at(table)
+        return table
+
+    def refresh(self) -> list[TableOps]:
+        """Takes in new tables, what has changed of known ones, their switches and mutations.
+
+        Returns those that are gone: they leave with `leave`.
+        """
+        # Three reads of the catalog, whatever the number of tables.
+        there = {each.uuid: each for each in self._catalog.tables.all() if isinstance(each, TableDef)}
+        switches = _by_table(self._catalog.services.all(), lambda switch: switch.table)
+        pending = _by_table(
+            (each for each in self._catalog.mutations.all() if each.state is MutationState.PENDING),
+            lambda mutation: mutation.table,
+        )
+        for_all = switches.get(ALL_TABLES, [])
+        with self._lock:
+            gone = [table for uuid, table in self._tables.items() if uuid not in there]
+        for uuid, definition in there.items():
+            table = self._known(uuid, definition)
+            if table is not None:
+                table.watch.set_switches([*for_all, *switches.get(uuid, ())])
+                _set_mutations(table, pending.get(uuid, ()))
+        return gone
+
+    def refresh_one(self, uuid: str) -> TableOps | None:
+        """Like `refresh`, for one table that is known. Returns it when it is gone."""
+        table = self.find(uuid)
+        if table is None:
+            return None
+        relation = self._catalog.tables.by_id(uuid)
+        if not isinstance(relation, TableDef):
+            return table
+        if self._known(uuid, relation) is not None:
+            self._look_at(table)
+        return None
+
+    def leave(self, table: TableOps) -> None:
+        """The table is not looked at any more; its ops are asked to end."""
+        with self._lock:
+            self._tables.pop(table.watch.uuid, None)
+            self._leaving[table.watch.uuid] = table
+        for op in table.ops:
+            op.cancel()
+
+    def leaving(self) -> list[TableOps]:
+        """Those whose ops may still run."""
+        with self._lock:
+            return list(self._leaving.values())
+
+    def forget(self, uuid: str) -> None:
+        """Nothing of the table runs any more."""
+        with self._lock:
+            self._leaving.pop(uuid, None)
+
+    def _known(self, uuid: str, definition: TableDef) -> TableOps | None:
+        """The table, its definition up to date; none while it is leaving or cannot be registered."""
+        known = self.find(uuid)
+        try:
+            if known is None:
+                return self._add(definition)
+            if known.watch.definition is not definition and known.watch.definition != definition:
+                known.watch.redefine(definition)
+                _notice_all(known)
+        except TilthError as error:
+            # A setting that an older version allowed, for one: this table waits, the others do not.
+            self._refused(full_name(definition), str(error))
+            return None
+        return known
+
+    def _add(self, definition: TableDef) -> TableOps | None:
+        """Made without the lock; of two threads that make one the first wins. None while it is leaving."""
+        with self._lock:
+            if definition.uuid in self._leaving:
+                return None
+        made = self._build(TableWatch(definition))
+        with self._lock:
+            if definition.uuid in self._leaving:
+                return None
+            added = self._tables.setdefault(definition.uuid, made)
+        added.watch.woken = self._woken
+        self._woken(definition.uuid)
+        return added
+
+    def _look_at(self, table: TableOps) -> None:
+        """Reads what belongs to one table."""
+        uuid = table.watch.uuid
+        services = sorted({op.service for op in table.ops})
+        found = [self._catalog.services.switch(of, service) for of in (ALL_TABLES, uuid) for service in services]
+        table.watch.set_switches(switch for switch in found if switch is not None)
+        _set_mutations(table, self._catalog.mutations.pending(uuid))
+
+
+def _set_mutations(table: TableOps, pending: Iterable[Mutation]) -> None:
+    if table.watch.set_mutations(pending):
+        _notice_all(table)
+
+
+def _notice_all(table: TableOps) -> None:
+    for op in table.ops:
+        op.notice_all()
+
+
+T = TypeVar("T", Switch, Mutation)
+
+
+def _by_table(found: Iterable[T], table_of: Callable[[T], str]) -> dict[str, list[T]]:
+    grouped: dict[str, list[T]] = {}
+    for each in found:
+        grouped.setdefault(table_of(each), []).append(each)
+    return grouped

@@ -1,0 +1,96 @@
+"""What is told of ops: the row of one among the ops, and the row of a service. Values in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilth.maintenance.manager.scheduler import SchedulerSettings, adjusted_score
+from tilth.maintenance.op import Op, OpKind, OpStats
+from tilth.maintenance.state import FAR_MS, Failure, ServiceState, newest
+from tilth.maintenance.stats import OpRow
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.service import ServiceStats, SwitchState
+
+#: Of the states of a service's ops the one that is told.
+_MOST_TELLING = (
+    ServiceState.STOPPED,
+    ServiceState.RUNNING,
+    ServiceState.FAILED,
+    ServiceState.WAITING,
+    ServiceState.IDLE,
+)
+#: Ops that leave out parts which cannot be read.
+_GO_AROUND = (OpKind.MERGE, OpKind.MUTATE, OpKind.FLUSH, OpKind.FLUSH_DELTAS, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
+
+
+def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
+    """With what the op said of itself last."""
+    return OpRow(
+        name=op.name,
+        kind=op.kind,
+        database=watch.definition.database,
+        table=watch.definition.name,
+        uuid=watch.uuid,
+        is_runnable=stats.is_runnable,
+        running=op.running,
+        logs_retained_bytes=stats.logs_retained_bytes,
+        ram_anchored_bytes=stats.ram_anchored_bytes,
+        data_retained_bytes=stats.data_retained_bytes,
+        perf_improvement=stats.perf_improvement,
+        workload_score=stats.workload_score,
+        priority=watch.knobs.priority,
+        score=adjusted_score(stats, settings),
+        about=stats.about,
+        damaged=watch.damaged.about() if op.kind in _GO_AROUND else "",
+    )
+
+
+def service_stats(
+    watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: str, unseen: Callable[[Op], Failure | None]
+) -> ServiceStats:
+    """Of the ops of one service; `unseen`: a failure to look at an op, of which the op itself does not know."""
+    told = [_state_of(op, unseen(op), now_ms) for op in ops]
+    # It is stopped where all its ops are: a setting may turn off one of them.
+    going = [each for each in told if each[0] is not ServiceState.STOPPED]
+    state, reason, _ = min(going or told, key=lambda each: _MOST_TELLING.index(each[0]))
+    if state is ServiceState.IDLE and len(told) > 1:
+        reason = "; ".join(f"{op.kind}: {why}" for op, (_, why, _) in zip(ops, told, strict=True) if why)
+    failures = [failure for _, _, failure in told if failure is not None]
+    last = newest(failures)
+    service = ops[0].service
+    switch = watch.switch(service, now_ms)
+    # A service that is stopped neither looks nor tries before its switch is over.
+    starts_ms = 0 if watch.is_on(service, now_ms) else FAR_MS if switch is None else switch.until_ms or FAR_MS
+    wakeup_ms = max(now_ms, starts_ms, min(op.due_ms for op in ops))
+    retries_ms = [failure.until_ms for failure in failures if failure.until_ms > now_ms]
+    attempt_ms = max(starts_ms, min(retries_ms, default=FAR_MS))
+    return ServiceStats(
+        database=watch.definition.database,
+        table=watch.definition.name,
+        uuid=watch.uuid,
+        service=service,
+        switch=SwitchState.RUNNING if switch is None else switch.state,
+        because="" if switch is None else switch.because,
+        state=state.value,
+        reason=reason,
+        wakeups=sum(op.wakeups for op in ops),
+        last_wakeup_ms=max(op.last_wakeup_ms for op in ops),
+        running_tasks=sum(op.running for op in ops),
+        failures=sum(failure.count for failure in failures),
+        last_exception="" if last is None else last.reason,
+        last_exception_ms=0 if last is None else last.at_ms,
+        server=server,
+        until_ms=0 if switch is None else switch.until_ms,
+        asked_by="" if switch is None else switch.query_id,
+        next_wakeup_ms=0 if wakeup_ms >= FAR_MS else wakeup_ms,
+        next_attempt_ms=0 if attempt_ms >= FAR_MS else attempt_ms,
+    )
+
+
+def _state_of(op: Op, unseen: Failure | None, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+    state, reason, failure = op.state(now_ms)
+    if unseen is not None and state is not ServiceState.STOPPED:
+        wait = max(0, unseen.until_ms - now_ms) / 1000
+        told = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
+        return ServiceState.FAILED, told, unseen
+    return state, reason, failure

@@ -1,0 +1,1 @@
+"""MERGE: ranges of parts become one part. See also: docs/policies/size-tiered.md, docs/policies/key-range.md."""

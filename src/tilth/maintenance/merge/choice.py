@@ -1,0 +1,230 @@
+"""What a table's merge policy is asked, and by which of its parts.
+
+Covers: parts as candidates, the policy in force, expired partitions, what a merge is worth to readers. Does not cover:
+the policies (policy), which parts are read and when (merge.py).
+Always holds: the answer follows from the parts, the table's definition, its pending mutations and statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from tilth.base.errors import InvalidInputError
+from tilth.base.hybrid import milliseconds
+from tilth.maintenance.merge.policy.explain import explain_merges
+from tilth.maintenance.merge.policy.key_bytes import key_bounds
+from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
+from tilth.maintenance.merge.policy.replay import AskPolicy
+from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges
+from tilth.maintenance.policy import (
+    CandidatePart,
+    Effort,
+    MergeCandidate,
+    MergePolicy,
+    MergeSelection,
+    MergeSpec,
+    PartitionStats,
+)
+from tilth.maintenance.policy.expiry import TableTtl, has_expired_rows, is_expired, judge_rows, ttl_of
+from tilth.maintenance.policy.settings import MERGE_POLICY
+from tilth.maintenance.work.sources import ChangesOf, delta_bytes
+from tilth.maintenance.work.watch import TableWatch, share_of
+from tilth.model.mutation import Mutation, first_needed
+from tilth.model.part import Part, PartEvent
+from tilth.model.table import TableDef
+
+
+class MergeChoice:
+    """The merge policy of one table, with its memory."""
+
+    def __init__(self, watch: TableWatch, workers: Callable[[], int]) -> None:
+        """`workers`: how many there are now."""
+        self._watch = watch
+        self._workers = workers
+        self._key_range = KeyRangePolicy()
+        self._ttl_of: TableDef | None = None
+        self._ttl: TableTtl | None = None
+
+    @property
+    def policy(self) -> MergePolicy:
+        """The table's own, which follows from its key where none is set."""
+        definition = self._watch.definition
+        if definition.unique_key and MERGE_POLICY.name not in definition.settings:
+            return MergePolicy.KEY_RANGE
+        return self._watch.knobs.merge.policy
+
+    def select(
+        self, parts: Sequence[Part], changes: ChangesOf, *, being_merged: Collection[str], effort: Effort, now_ms: int
+    ) -> MergeSelection:
+        """The merges worth doing among these parts, none of them with a segment."""
+        policy = self._policy_for(effort)
+        candidates = self._candidates(parts, changes, policy, now_ms)
+        if effort is Effort.FINAL and self.ttl is not None:
+            expired = {str(part.name) for part in parts if has_expired_rows(self.ttl, part, now_ms)}
+            candidates = [replace(each, has_expired_rows=each.name in expired) for each in candidates]
+        # What is remembered is for the looks of one thread; an OPTIMIZE asks on threads of its own.
+        key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
+        return self._ask(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
+
+    def explain(
+        self,
+        parts: Sequence[Part],
+        changes: ChangesOf,
+        *,
+        being_merged: Collection[str],
+        policy: MergePolicy,
+        now_ms: int,
+    ) -> tuple[MergeCandidate, ...]:
+        """Every candidate among these parts, with the verdict of the policy."""
+        candidates = self._candidates(parts, changes, policy, now_ms)
+        settings = self._watch.knobs.merge
+        by_name = {str(part.name): part for part in parts}
+        match policy:
+            case MergePolicy.KEY_RANGE:
+                found = KeyRangePolicy().explain(candidates, being_merged=being_merged, settings=settings)
+            case MergePolicy.SIZE_TIERED:
+                found = explain_merges(
+                    candidates,
+                    being_merged=being_merged,
+                    stats=self._stats(),
+                    workers=self._workers(),
+                    now=now_ms / 1000,
+                    settings=settings,
+                )
+        return tuple(self._with_ttl(each, by_name, now_ms) for each in found)
+
+    def _with_ttl(self, candidate: MergeCandidate, parts: Mapping[str, Part], now_ms: int) -> MergeCandidate:
+        """Of a part alone also when rows of it expire: no merge is there to leave them out."""
+        if self.ttl is None or len(candidate.parts) != 1:
+            return candidate
+        told = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
+        return replace(candidate, reason=f"{candidate.reason}; {told}") if told else candidate
+
+    def asking(self, policy: MergePolicy) -> AskPolicy:
+        """The policy alone, for a history of its own, whose parts may have names that others have."""
+        key_range = KeyRangePolicy()
+
+        def ask(candidates: Sequence[CandidatePart], stats: Mapping[str, PartitionStats], now: float) -> MergeSelection:
+            return self._ask(policy, key_range, candidates, (), stats, now, Effort.NORMAL)
+
+        return ask
+
+    def keys_of(self, event: PartEvent) -> tuple[bytes, bytes]:
+        """The bounds of the sort key that the part log knows of a new part."""
+        definition = self._watch.definition
+        first = definition.order_by[:1]
+        ranges = {} if event.key is None else dict.fromkeys(first, event.key)
+        return key_bounds(ranges, order_by=first, schema=definition.schema, rows=event.rows)
+
+    def is_expired(self, parts: Sequence[Part], now_ms: int) -> bool:
+        """Whether the partition of these parts is about to be dropped by its TTL."""
+        ttl = self.ttl
+        return ttl is not None and is_expired(ttl, parts, now_ms=now_ms, settings=self._watch.knobs.gc)
+
+    @property
+    def ttl(self) -> TableTtl | None:
+        """Read once for each definition; none also where it is not understood, which GC tells."""
+        definition = self._watch.definition
+        if self._ttl_of is not definition:
+            try:
+                self._ttl = ttl_of(definition)
+            except InvalidInputError:
+                self._ttl = None
+            self._ttl_of = definition
+        return self._ttl
+
+    def is_separated(self, parts: Sequence[Part], now_ms: int) -> bool:
+        """Whether some of these parts wait for a mutation that others do not need."""
+        found = self._candidates(parts, {}, MergePolicy.SIZE_TIERED, now_ms)
+        return len({each.first_needed_mutation for each in found}) > 1
+
+    def gain(self, spec: MergeSpec, *, visible_bytes: Mapping[str, float], now: float) -> float:
+        """What the merge saves readers."""
+        if spec.gain is not None:
+            return spec.gain
+        hours = {name: stats.hour.at(now) for name, stats in self._stats().items()}
+        inserted = {name: float(hour.inserted + hour.last_inserted) for name, hour in hours.items()}
+        return read_gain(
+            parts=len(spec.parts),
+            bytes_share=share_of(spec.partition, visible_bytes),
+            inserts_share=share_of(spec.partition, inserted),
+        )
+
+    def with_counts(self, stats: Mapping[str, PartitionStats], counts: Mapping[str, int]) -> dict[str, PartitionStats]:
+        """The statistics with the number of visible parts, for the strategy that ranks by it."""
+        return {name: replace(known, visible_parts=counts.get(name, 0)) for name, known in stats.items()}
+
+    def _policy_for(self, effort: Effort) -> MergePolicy:
+        """OPTIMIZE FINAL wants one part, whatever the keys."""
+        return MergePolicy.SIZE_TIERED if effort is Effort.FINAL else self.policy
+
+    def _ask(
+        self,
+        policy: MergePolicy,
+        key_range: KeyRangePolicy,
+        candidates: Sequence[CandidatePart],
+        being_merged: Collection[str],
+        stats: Mapping[str, PartitionStats],
+        now: float,
+        effort: Effort,
+    ) -> MergeSelection:
+        settings = self._watch.knobs.merge
+        match policy:
+            case MergePolicy.KEY_RANGE:
+                return key_range.select(candidates, being_merged=being_merged, settings=settings, effort=effort)
+            case MergePolicy.SIZE_TIERED:
+                return select_merges(
+                    candidates,
+                    being_merged=being_merged,
+                    stats=stats,
+                    workers=self._workers(),
+                    now=now,
+                    settings=settings,
+                    effort=effort,
+                )
+
+    def _candidates(
+        self, parts: Sequence[Part], changes: ChangesOf, policy: MergePolicy, now_ms: int
+    ) -> list[CandidatePart]:
+        definition, mutations = self._watch.definition, self._watch.mutations
+        candidates: list[CandidatePart] = []
+        is_after_segment = False
+        for part in parts:
+            if part.is_segment:
+                is_after_segment = True
+                continue
+            candidate = _candidate(part, changes, definition, mutations, now_ms)
+            if policy is MergePolicy.KEY_RANGE:
+                candidate = _with_keys(candidate, part, definition)
+            candidates.append(replace(candidate, is_after_segment=True) if is_after_segment else candidate)
+            is_after_segment = False
+        return candidates
+
+    def _stats(self) -> dict[str, PartitionStats]:
+        with self._watch.lock:
+            return dict(self._watch.stats)
+
+
+def _candidate(
+    part: Part, changes: ChangesOf, definition: TableDef, mutations: Sequence[Mutation], now_ms: int
+) -> CandidatePart:
+    needed = first_needed(part, mutations)
+    return CandidatePart(
+        name=str(part.name),
+        partition=part.name.partition,
+        size=part.bytes + delta_bytes(part, changes),
+        rows=part.rows,
+        age=max(0.0, (now_ms - milliseconds(part.commit_ts)) / 1000),
+        chain_depth=len(changes.get(part.file.name, ())),
+        # The first columns of a table have no commit; 0 would say that nobody knows it. Schema versions of one time
+        # differ in defaults and comments alone.
+        columns_commit_time=part.columns_commit_ts or 1,
+        mutation_effective_time=max(part.mutation_ts, definition.killed_mutation_ts),
+        first_needed_mutation=None if needed is None else needed.commit_ts,
+    )
+
+
+def _with_keys(candidate: CandidatePart, part: Part, definition: TableDef) -> CandidatePart:
+    low, high = key_bounds(part.ranges, order_by=definition.order_by, schema=definition.schema, rows=part.rows)
+    return replace(candidate, low=low, high=high)

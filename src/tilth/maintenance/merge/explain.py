@@ -1,0 +1,185 @@
+"""The lines of EXPLAIN MERGE.
+
+Covers: candidates with their back-off and next attempt, the history under another policy. Does not cover: verdicts
+(policy). Always holds: a bounded number of lines, the last one saying so where there would be more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from tilth.base.errors import InvalidInputError
+from tilth.base.units import show_bytes
+from tilth.maintenance.merge.policy.replay import HistorySums, Replay, ReplayedMerge
+from tilth.maintenance.policy import CandidateState, MergeCandidate, MergePolicy
+from tilth.maintenance.state import Failure
+from tilth.maintenance.stats import MergeCandidateRow
+from tilth.maintenance.work.damage import CURE
+from tilth.model.part import Part
+
+#: Lines about the present.
+ROWS_MAX = 10_000
+_ALLOWED = frozenset({CandidateState.WOULD_RUN, CandidateState.LOST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeMoment:
+    """What an op knows beside its parts."""
+
+    now_ms: int
+    next_look_ms: int
+    #: Parts of merges that wait for a thread.
+    waiting: frozenset[str]
+    #: By partition.
+    failures: Mapping[str, Failure]
+    #: By part, of those with damaged files.
+    damaged: Mapping[str, Failure] = field(default_factory=dict)
+    #: By partition, the end of its back-off in seconds since 1970.
+    postponed: Mapping[str, float]
+
+
+def policy_named(text: str) -> MergePolicy:
+    """Raises InvalidInputError."""
+    try:
+        return MergePolicy(text.lower())
+    except ValueError as error:
+        known = ", ".join(policy.value for policy in MergePolicy)
+        raise InvalidInputError("no such merge policy", policy=text, hint=f"there are: {known}") from error
+
+
+def explain_now(
+    candidates: Sequence[MergeCandidate], taken: Sequence[Part], moment: MergeMoment
+) -> list[MergeCandidateRow]:
+    """A line for each candidate, then for each partition of which parts are taken by merges or mutations."""
+    rows = [_row(candidate, moment) for candidate in candidates[:ROWS_MAX]]
+    if len(candidates) > ROWS_MAX:
+        told = f"{len(candidates) - ROWS_MAX} more candidates"
+        rows[-1] = replace(rows[-1], reason=f"{rows[-1].reason}; and {told}")
+    for is_waiting in (True, False):
+        mine = [part for part in taken if (str(part.name) in moment.waiting) is is_waiting]
+        for _, members in groupby(mine, key=lambda part: part.name.partition):
+            rows.append(_taken_row(list(members), is_waiting=is_waiting))
+    return rows
+
+
+def explain_held(rows: Sequence[MergeCandidateRow], why: str, until_ms: int) -> list[MergeCandidateRow]:
+    """The lines while no merge may begin; `until_ms`: when that is over, 0: when somebody says so."""
+    return [row if row.state == "running" else _held_row(row, why, until_ms) for row in rows]
+
+
+def explain_damaged(parts: Sequence[Part], moment: MergeMoment) -> list[MergeCandidateRow]:
+    """A line for each part that is left out because a file of it is damaged."""
+    return [_damaged_row(part, moment.damaged[str(part.name)]) for part in parts]
+
+
+def explain_history(found: Replay, policy: MergePolicy) -> list[MergeCandidateRow]:
+    """A line for each merge that the policy would have done, oldest first, then the sums of both histories."""
+    told = f"the newest {found.events} events of the part log"
+    return [
+        *(_replayed(merge) for merge in found.merges),
+        _summary(f"{policy.value}, replayed over {told}", found.replayed),
+        _summary(f"what really happened, in {told}", found.real),
+    ]
+
+
+def _row(candidate: MergeCandidate, moment: MergeMoment) -> MergeCandidateRow:
+    state, reason = candidate.state.value, candidate.reason
+    next_ms = moment.next_look_ms
+    back_off = ""
+    failure = moment.failures.get(candidate.partition)
+    if failure is not None and failure.until_ms > moment.now_ms:
+        state, next_ms = "failed", failure.until_ms
+        back_off = f"failed {failure.count} times: {failure.reason}"
+        reason = f"{failure.reason}; {reason}"
+    elif (until := moment.postponed.get(candidate.partition, 0.0)) * 1000 > moment.now_ms:
+        back_off = f"nothing was worth merging, others go first for {until - moment.now_ms / 1000:.0f} s"
+    return MergeCandidateRow(
+        partition=candidate.partition,
+        parts=len(candidate.parts),
+        rows=candidate.rows,
+        bytes=candidate.size,
+        score=candidate.score or 0.0,
+        state=state,
+        reason=reason,
+        next_attempt_ms=next_ms,
+        is_allowed=candidate.state in _ALLOWED,
+        back_off=back_off,
+        first_part=candidate.parts[0],
+        last_part=candidate.parts[-1],
+    )
+
+
+def _taken_row(parts: Sequence[Part], *, is_waiting: bool) -> MergeCandidateRow:
+    return MergeCandidateRow(
+        partition=parts[0].name.partition,
+        parts=len(parts),
+        rows=sum(part.rows for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        score=0.0,
+        state="waiting" if is_waiting else "running",
+        reason="taken by a merge that waits for a thread" if is_waiting else "taken by a merge or a mutation that runs",
+        next_attempt_ms=0,
+        is_allowed=True,
+        first_part=str(parts[0].name),
+        last_part=str(parts[-1].name),
+    )
+
+
+def _held_row(row: MergeCandidateRow, why: str, until_ms: int) -> MergeCandidateRow:
+    return replace(
+        row,
+        state="stopped" if row.is_allowed else row.state,
+        reason=f"{why}; {row.reason}",
+        next_attempt_ms=max(row.next_attempt_ms, until_ms) if until_ms else 0,
+    )
+
+
+def _damaged_row(part: Part, failure: Failure) -> MergeCandidateRow:
+    return MergeCandidateRow(
+        partition=part.name.partition,
+        parts=1,
+        rows=part.rows,
+        bytes=part.bytes,
+        score=0.0,
+        state="damaged",
+        reason=f"{failure.reason}; others are merged without it: {CURE}",
+        next_attempt_ms=failure.until_ms,
+        back_off=f"failed {failure.count} times: {failure.reason}",
+        first_part=str(part.name),
+        last_part=str(part.name),
+    )
+
+
+def _replayed(merge: ReplayedMerge) -> MergeCandidateRow:
+    return MergeCandidateRow(
+        partition=merge.spec.partition,
+        parts=len(merge.spec.parts),
+        rows=merge.spec.rows,
+        bytes=merge.spec.size,
+        score=merge.spec.score,
+        state="replayed",
+        reason=merge.spec.reason,
+        next_attempt_ms=merge.at_ms,
+        is_allowed=True,
+        first_part=merge.spec.parts[0],
+        last_part=merge.spec.parts[-1],
+    )
+
+
+def _summary(title: str, sums: HistorySums) -> MergeCandidateRow:
+    written = f"{show_bytes(sums.merged_bytes)} written by {sums.merges} merges"
+    return MergeCandidateRow(
+        partition="",
+        parts=sums.parts,
+        rows=sums.inserted_rows,
+        bytes=sums.merged_bytes,
+        score=0.0,
+        state="summary",
+        reason=(
+            f"{title}: {written}, {sums.write_amplification:.2f} times written, {sums.parts} parts at the end, "
+            f"{sums.parts_max} at most in a partition"
+        ),
+        next_attempt_ms=0,
+    )

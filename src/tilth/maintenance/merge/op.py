@@ -1,0 +1,395 @@
+"""MERGE of one table: which ranges of parts wait to be merged, and what one merge is.
+
+Covers: looks, the waiting merges, the recipe. Does not cover: which ranges are worth it (choice.py, policy), reserving,
+running, failures (maintenance/work), OPTIMIZE and EXPLAIN (commands.py).
+Always holds: merges that wait have their parts reserved; with a new look they give way to better ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tilth.base.retry import Retry
+from tilth.base.units import show_bytes
+from tilth.catalog import ReplaceParts, Update
+from tilth.maintenance.merge.choice import MergeChoice
+from tilth.maintenance.merge.policy.size_tiered import submittable
+from tilth.maintenance.op import OpKind
+from tilth.maintenance.policy import (
+    BackOff,
+    Effort,
+    MergeSelection,
+    MergeSpec,
+    PartitionStats,
+    PartitionStrategy,
+    Refusal,
+    Rotation,
+    postpone,
+    select_for_merge,
+)
+from tilth.maintenance.state import FAR_MS, newest, rule_of
+from tilth.maintenance.work.chooser import (
+    Busy,
+    Cancelled,
+    Chooser,
+    Denied,
+    OpMoment,
+    PartLogged,
+    Refused,
+    Renewed,
+    Status,
+    Stopped,
+    WorkEnded,
+    WorkEvent,
+    Worth,
+    is_left_alone,
+)
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.failures import PartitionFailures
+from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
+from tilth.maintenance.work.sources import ChangesOf, changes_of, parts_by_partition, parts_now, read_bytes, sources_of
+from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
+from tilth.model.delta import Delta, Seen
+from tilth.model.part import Part
+from tilth.model.service import ServiceKind
+from tilth.model.task import TaskKind
+from tilth.storage import Expiry, layout_of
+
+#: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
+#: by age too, the more slowly the older they are.
+LOOK_BUSY_MS = 1_000
+LOOK_QUIET_MIN_MS = 10_000
+LOOK_QUIET_MAX_MS = 600_000
+#: The longest wait once all partitions were looked at.
+LOOK_SETTLED_MAX_MS = 6 * 3_600_000
+#: Parts of one partition that are weighed in a look, the oldest; the rest waits until these are fewer.
+PARTS_MAX = 20_000
+#: After these the parts differ from what the last look saw.
+_NEWS = frozenset({"new", "merge", "flush", "remove_deleted", "hide", "undrop", "mutate"})
+DISABLED = "disable_compaction is on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Parts of one partition that become one."""
+
+    spec: MergeSpec
+    #: Filled in when it is loaded.
+    sources: tuple[Part, ...] = ()
+    changes: ChangesOf = field(default_factory=dict)
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.spec.parts
+
+    @property
+    def partitions(self) -> Collection[str]:
+        return (self.spec.partition,)
+
+    @property
+    def subject(self) -> str:
+        return self.spec.partition
+
+
+class MergeChooser(Chooser[Merge]):
+    """The merges of one table that are worth doing."""
+
+    failures: PartitionFailures
+
+    def __init__(self, context: TableContext, choice: MergeChoice) -> None:
+        server = context.server
+        self._catalog = server.catalog
+        self._rng = server.rng
+        self._workers = server.workers
+        self._places = server.places
+        self._watch = context.watch
+        self._choice = choice
+        self.failures = PartitionFailures(OpKind.MERGE, context.watch)
+        self._waiting: list[Merge] = []
+        #: The one of them that the last choice was about.
+        self._next: Merge | None = None
+        self._rotation = Rotation()
+        self._postponed: dict[str, BackOff] = {}
+        self._visible_bytes: dict[str, float] = {}
+        self._refusals: dict[str, Refusal] = {}
+        #: Whether the last look found a merge.
+        self._is_fruitful = False
+        self.next_look_ms = 0
+        self._news_ms = 0
+        #: Partitions that were looked at since the last news.
+        self._seen: set[str] = set()
+
+    @property
+    def held(self) -> Sequence[Merge]:
+        return self._waiting
+
+    @property
+    def refusals(self) -> list[tuple[str, str]]:
+        return [(refusal.partition, refusal.reason) for refusal in self._refusals.values()]
+
+    def observe(self, event: WorkEvent[Merge], now_ms: int) -> bool:
+        match event:
+            case PartLogged():
+                return event.event.event in _NEWS and self._heard(event.event.at_ms)
+            case Renewed():
+                return self._heard(now_ms)
+            case Stopped():
+                self._waiting = []
+            case Cancelled(partition=partition):
+                self._waiting = [each for each in self._waiting if partition not in (None, each.spec.partition)]
+            case Denied(work=work):
+                self._waiting = [each for each in self._waiting if each != work]
+                return self._heard(now_ms)
+            case WorkEnded(error=error):
+                if error is not None and is_left_alone(error):
+                    # What we know of the table is old: no haste.
+                    self._is_fruitful = False
+                    if rule_of(error) is Retry.STOP:
+                        self._waiting = []
+                return self._heard(now_ms)
+        return False
+
+    def look_due_ms(self, moment: OpMoment) -> int:
+        if self._watch.knobs.merge.is_disabled:
+            return FAR_MS
+        if self._is_fruitful and not self._waiting:
+            # While looks lead to merges, the next one follows at once.
+            return 0
+        if moment.has_news:
+            return moment.looked_ms + LOOK_BUSY_MS
+        return FAR_MS if self._waiting else self.next_look_ms
+
+    def due_ms(self, moment: OpMoment) -> int:
+        if self._waiting:
+            return 0
+        if self._watch.knobs.merge.is_disabled:
+            return FAR_MS
+        return moment.looked_ms + LOOK_BUSY_MS if moment.has_news else self.next_look_ms
+
+    def look(self, moment: OpMoment, busy: Busy) -> None:
+        """One round of selection; what it finds waits in order."""
+        now_ms = moment.now_ms
+        # Older choices give way: with more parts there are better ranges.
+        self._waiting = []
+        failing = self.failures.waiting(now_ms)
+        settings = self._watch.knobs.merge_partitions
+        with self._watch.lock:
+            stats = dict(self._watch.stats)
+        counts = self._catalog.parts.counts(self._watch.uuid)
+        everything = list(counts)
+        if settings.strategy is PartitionStrategy.PARTS:
+            stats = self._choice.with_counts(stats, counts)
+        chosen = select_for_merge(
+            stats,
+            all_partitions=everything,
+            expired=failing.keys(),
+            postponed=self._postponed,
+            counts=counts,
+            rotation=self._rotation,
+            is_ready=True,
+            settings=settings,
+            now=now_ms / 1000,
+            rng=self._rng,
+        )
+        self._rotation = chosen.rotation
+        self._seen.update(chosen.partitions)
+        self.next_look_ms = min(
+            [
+                self._quiet_look_ms(now_ms, everything),
+                *(failure.until_ms for failure in failing.values()),
+                *self._watch.damaged.next_try_ms(now_ms),
+            ]
+        )
+        parts, changes, expired = self._read(chosen.partitions, now_ms)
+        found = self._choice.select(parts, changes, being_merged=busy.all, effort=Effort.NORMAL, now_ms=now_ms)
+        selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
+        self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
+        self._waiting = [Merge(spec=spec) for spec in selection.specs[: self._room(moment)]]
+        self._is_fruitful = bool(self._waiting)
+
+    def choose(self, moment: OpMoment) -> Worth | Refused:
+        if self._watch.knobs.merge.is_disabled:
+            self._waiting = []
+            return Refused(DISABLED)
+        if not self._waiting:
+            return Refused("nothing worth merging")
+        # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
+        bytes_max = self._places.merge_bytes_max()
+        self._next = next((each for each in self._waiting if bytes_max is None or each.spec.size <= bytes_max), None)
+        if self._next is None:
+            first = self._waiting[0].spec
+            kept = "the last place is kept for small merges while rows come in"
+            return Refused(f"{first.partition}: {show_bytes(first.size)} are to be merged, {kept}")
+        if self._room(moment) == 0:
+            return Refused(f"{moment.running} merges are running, more are not allowed")
+        spec = self._next.spec
+        return Worth(
+            gain=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=moment.now_ms / 1000),
+            about=f"{spec.partition}: {spec.reason}",
+        )
+
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Merge] | Refused:
+        merge, self._next = self._next, None
+        if merge is None or merge not in self._waiting:
+            return Refused("no merge is waiting")
+        self._waiting = [each for each in self._waiting if each != merge]
+        return [merge]
+
+    def load(self, work: Merge, names: Sequence[str]) -> Merge | None:
+        there = parts_now(self._catalog, self._watch.uuid, [work.spec.partition])
+        found = there.named(names)
+        if len(found) < len(names):
+            return None
+        return Merge(spec=work.spec, sources=found, changes=changes_of(found, there.changes))
+
+    def status(self, moment: OpMoment) -> Status:
+        failures = (self.failures.newest(), self._watch.damaged.newest())
+        first = next(iter(self._refusals.values()), None)
+        idle = "nothing worth merging" if first is None else f"{first.partition}: {first.reason}"
+        return Status(
+            waiting=len(self._waiting),
+            failure=newest(each for each in failures if each is not None),
+            running_reason=f"{moment.running} merges are running, {len(self._waiting)} are waiting",
+            waiting_reason=f"{len(self._waiting)} merges wait for a free thread",
+            idle_reason=DISABLED if self._watch.knobs.merge.is_disabled else idle,
+        )
+
+    def postponed_until(self) -> dict[str, float]:
+        """By partition, the end of its back-off in seconds since 1970."""
+        wait = self._watch.knobs.merge_partitions.postpone_time
+        return {name: each.since + wait for name, each in self._postponed.items()}
+
+    def _heard(self, at_ms: int) -> bool:
+        """Parts of the table came or went, or what may be done with them has changed, at that time or now."""
+        self._seen.clear()
+        self._news_ms = max(self._news_ms, at_ms)
+        return True
+
+    def _room(self, moment: OpMoment) -> int:
+        return submittable(workers=self._workers(), pending=0, running=moment.running, settings=self._watch.knobs.merge)
+
+    def _read(
+        self, partitions: Sequence[str], now_ms: int
+    ) -> tuple[list[Part], dict[str, tuple[Delta, ...]], list[Refusal]]:
+        """The parts of these partitions and what changes them, but of those that expire; by one look at the catalog."""
+        parts: list[Part] = []
+        changes: dict[str, tuple[Delta, ...]] = {}
+        expired: list[Refusal] = []
+        there = parts_by_partition(self._catalog, self._watch.uuid, partitions, parts_max=PARTS_MAX)
+        for partition, members in there.items():
+            self._watch.damaged.keep(partition, {str(part.name) for part in members.parts})
+            self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
+            if self._choice.is_expired(members.parts, now_ms):
+                expired.append(Refusal(partition=partition, reason="all its rows have expired", should_postpone=True))
+            else:
+                parts += members.parts
+                changes |= members.changes
+        return parts, changes, expired
+
+    def _quiet_look_ms(self, now_ms: int, everything: Sequence[str]) -> int:
+        """When the next look is if nothing is heard until then: by then ages have changed noticeably."""
+        quiet_ms = now_ms - self._news_ms
+        if self._seen.issuperset(everything):
+            return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 4, LOOK_SETTLED_MAX_MS))
+        return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 10, LOOK_QUIET_MAX_MS))
+
+    def _remember(
+        self,
+        selection: MergeSelection,
+        *,
+        counts: Mapping[str, int],
+        stats: Mapping[str, PartitionStats],
+        partitions: Sequence[str],
+        parts: Sequence[Part],
+        now_ms: int,
+    ) -> None:
+        there = {part.name.partition for part in parts}
+        empty = [partition for partition in partitions if partition not in there]
+        postponed = [refusal.partition for refusal in selection.refusals if refusal.should_postpone]
+        self._postponed = postpone(
+            self._postponed,
+            [*empty, *postponed],
+            stats=stats,
+            now=now_ms / 1000,
+            postpone_time=self._watch.knobs.merge_partitions.postpone_time,
+        )
+        wanted = {spec.partition for spec in selection.specs}
+        known, looked_at = counts.keys(), set(partitions)
+        self.failures.keep(lambda name, _: name in known and (name not in looked_at or name in wanted))
+        self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
+
+
+class MergeRecipe(Recipe[Merge, MergeFacts]):
+    """What a merge is."""
+
+    kind = OpKind.MERGE
+    service = ServiceKind.MERGE
+    verb = noun = "merge"
+    task_kind = TaskKind.MERGE
+
+    def __init__(self, context: TableContext, choice: MergeChoice) -> None:
+        self._clock = context.server.clock
+        self._root = context.server.root
+        self._watch = context.watch
+        self._choice = choice
+
+    def about(self, works: Sequence[Merge]) -> str:
+        [merge] = works
+        return f"{merge.spec.partition}: {merge.spec.reason}"
+
+    def job(self, work: Merge) -> Job:
+        task = self._task(work)
+        return Job(
+            payload=lambda txn: encode_task(msgspec.structs.replace(task, txn=txn)),
+            tasks=1,
+            inputs=(Input(layout=task.layout, partition=task.partition, sources=task.sources),),
+            input_bytes=read_bytes(work.sources, work.changes),
+            rows=work.spec.rows,
+        )
+
+    def facts(self, payload: bytes) -> MergeFacts:
+        return decode_facts(payload)
+
+    def outputs(self, work: Merge, facts: MergeFacts) -> list[Output]:
+        return [Output(task=0, written=facts.written)]
+
+    def updates(self, work: Merge, facts: MergeFacts, duration_ms: int, seen: Seen) -> list[Update]:
+        replaced = ReplaceParts(
+            table=self._watch.uuid,
+            sources=tuple(part.name for part in work.sources),
+            written=facts.written,
+            duration_ms=duration_ms,
+            reason=work.spec.reason,
+            seen=seen,
+        )
+        return [replaced]
+
+    def report(self, work: Merge, facts: MergeFacts, duration_ms: int) -> str:
+        left_out = ((facts.rows_deleted, "deleted"), (facts.rows_expired, "expired"))
+        without = "".join(f", {rows} {why} rows left out" for rows, why in left_out if rows)
+        return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{without}"
+
+    def _task(self, work: Merge) -> MergeTask:
+        """What is to be done, for a transaction to come; the result has the columns of its sources."""
+        definition = self._watch.definition
+        sources = sources_of(definition, work.sources, work.changes)
+        layout = layout_of(definition, self._root, sources[0].schema)
+        ttl = self._choice.ttl
+        expired: Expiry | None = None
+        if ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns):
+            expired = Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
+        return MergeTask(
+            layout=layout,
+            sources=sources,
+            partition=work.spec.partition,
+            values=work.sources[0].values,
+            txn=0,
+            expired=expired,
+        )
+
+
+MergeOp = PartWorkOp[Merge, MergeFacts]

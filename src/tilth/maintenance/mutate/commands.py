@@ -1,0 +1,68 @@
+"""How far the mutations of one table are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilth.maintenance.mutate.op import MutateChooser
+from tilth.maintenance.mutate.task_spark import MutateFacts
+from tilth.maintenance.mutate.work import Rewrite, RewriteRecipe
+from tilth.maintenance.policy.mutate import MutateSelection, MutateView, select_mutations
+from tilth.maintenance.state import newest
+from tilth.maintenance.stats import MutationProgress
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.op import PartWorkOp
+from tilth.model.mutation import Mutation, needs
+from tilth.model.service import ServiceKind
+
+
+class MutateCommands:
+    """The op of one table's mutations, and how far they are. For any thread."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._watch = context.watch
+        self._chooser = MutateChooser(context)
+        self.op: PartWorkOp[Rewrite, MutateFacts] = PartWorkOp(context, self._chooser, RewriteRecipe(context))
+
+    def progress(self) -> list[MutationProgress]:
+        """How far each pending entry is, oldest first, as of now."""
+        failing = self._chooser.failures.entry
+        moment = self.op.moment()
+        view, pending = self._chooser.view(moment, self.op.busy(moment.now_ms))
+        if not pending:
+            return []
+        view = replace(view, pending=pending)
+        if pending[0].id != failing:
+            # What has failed of the one before is nothing of this one.
+            view = replace(view, failures={}, suspects=frozenset())
+        selection = select_mutations(view, self._watch.knobs.mutate)
+        return [self._progress_of(entry, view, selection) for entry in pending]
+
+    def _progress_of(self, entry: Mutation, view: MutateView, selection: MutateSelection) -> MutationProgress:
+        is_head = selection.head is not None and entry.id == selection.head.id
+        failed = max(view.failures.items(), key=lambda item: item[1].at_ms, default=None) if is_head else None
+        lasting = newest(failure for failure in view.failures.values() if failure.is_lasting)
+        reasons = [refusal.reason for refusal in selection.refusals if refusal.mutation == entry.id]
+        if is_head and not self._watch.is_on(ServiceKind.MUTATE, view.now_ms):
+            switch = self._watch.switch(ServiceKind.MUTATE, view.now_ms)
+            because = switch.because if switch is not None else ""
+            reason = f"stopped by the user: {because}" if because else "stopped by the user"
+        elif is_head and view.running:
+            reason = f"{view.running} rewrites are running"
+        else:
+            reason = "; ".join(reasons[:3]) or "waits for a free thread"
+            if lasting is not None and not is_head:
+                reason = f"{reason}, where part {lasting.reason}"
+        return MutationProgress(
+            uuid=self._watch.uuid,
+            id=entry.id,
+            parts_to_do=sum(needs(part, entry) for part in view.parts),
+            parts_done=entry.parts_done,
+            running=view.running if is_head else 0,
+            latest_failed_part="" if failed is None else failed[0],
+            latest_fail_ms=0 if failed is None else failed[1].at_ms,
+            latest_fail_reason="" if failed is None else failed[1].reason.removeprefix(f"{failed[0]}: "),
+            next_attempt_ms=0 if failed is None or failed[1].until_ms <= view.now_ms else failed[1].until_ms,
+            state_reason=reason,
+            lasting_failure=f"part {lasting.reason}" if is_head and lasting is not None else "",
+        )

@@ -1,0 +1,114 @@
+"""What has failed of a table's oldest mutation: by part, and losses that are no part's fault.
+
+Covers: whose fault the end of a task is, the waits. Does not cover: how long a part waits (policy/mutate.py,
+docs/policies/mutations.md#failures).
+Always holds: what is known of parts is known for one entry; a loss raises the count of no part.
+"""
+
+from __future__ import annotations
+
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.base.retry import Retry
+from tilth.maintenance.mutate.work import Rewrite
+from tilth.maintenance.policy.mutate import blame, failed_once_more
+from tilth.maintenance.state import Failure, failed_again, newest, rule_of
+from tilth.maintenance.work.watch import TableWatch
+
+_log = Log("maintenance")
+
+
+class EntryFailures:
+    """`tilth.maintenance.work.chooser.WorkFailures` for the rewrites of one table. For any thread."""
+
+    def __init__(self, watch: TableWatch) -> None:
+        self._watch = watch
+        #: The entry that parts and suspects are of; 0: none.
+        self._entry = 0
+        self._parts: dict[str, Failure] = {}
+        self._suspects: set[str] = set()
+        #: A worker is gone or something does not answer: until it is over nothing new is chosen.
+        self._loss: Failure | None = None
+
+    @property
+    def entry(self) -> int:
+        return self._entry
+
+    @property
+    def loss(self) -> Failure | None:
+        return self._loss
+
+    def by_part(self) -> tuple[dict[str, Failure], frozenset[str]]:
+        """The failures of parts, and the parts of tasks that failed without naming one."""
+        with self._watch.lock:
+            return dict(self._parts), frozenset(self._suspects)
+
+    def newest(self) -> Failure | None:
+        with self._watch.lock:
+            return newest([*self._parts.values(), *([self._loss] if self._loss else [])])
+
+    def begin(self, entry: int) -> None:
+        """From now on they are this entry's."""
+        with self._watch.lock:
+            if self._entry != entry:
+                self._entry = entry
+                self._parts.clear()
+                self._suspects.clear()
+
+    def forget(self) -> None:
+        """The last entry has ended."""
+        self.begin(0)
+        self._loss = None
+
+    def keep(self, parts: frozenset[str]) -> None:
+        """Forgets all other parts: they are not to be done any more."""
+        with self._watch.lock:
+            self._suspects &= parts
+            self._parts = {name: failure for name, failure in self._parts.items() if name in parts}
+
+    def landed(self, work: Rewrite) -> None:
+        with self._watch.lock:
+            self._loss = None
+            if self._entry == work.spec.mutation.id:
+                for name in work.names:
+                    self._parts.pop(name, None)
+                    self._suspects.discard(name)
+        self._watch.damaged.read(work.names)
+
+    def missed(self, work: Rewrite, error: Exception, now_ms: int) -> str:
+        culprits = _culprits(work, error)
+        if rule_of(error) is Retry.BACK_OFF and not culprits:
+            with self._watch.lock:
+                self._loss = failed_again(self._loss, error, now_ms=now_ms, about=work.subject)
+            return str(error)
+        found = blame(work.names, culprits)
+        with self._watch.lock:
+            if self._entry != work.spec.mutation.id:
+                return ""
+            self._suspects.update(found.suspects)
+            for name in found.failed:
+                self._suspects.discard(name)
+                self._parts[name] = failed_once_more(
+                    self._parts.get(name),
+                    reason=f"{name}: {error}",
+                    now_ms=now_ms,
+                    longest_ms=self._watch.knobs.mutate.postpone_ms_max,
+                    is_lasting=rule_of(error) is Retry.WAIT_LONG,
+                )
+        _log.warning(
+            "mutation_task_failed",
+            cause_id=str(work.spec.mutation.id),
+            table=self._watch.name,
+            parts=len(work.sources),
+            at_fault=",".join(found.failed),
+            reason=error,
+        )
+        return ""
+
+
+def _culprits(work: Rewrite, error: Exception) -> set[str]:
+    """The parts that the error names, by themselves or by their files."""
+    if not isinstance(error, TilthError):
+        return set()
+    named = {error.facts.get("part", ""), error.facts.get("file", "").rsplit("/", 1)[-1]}
+    return {str(part.name) for part in work.sources if str(part.name) in named or part.file.name in named}

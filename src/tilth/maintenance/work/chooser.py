@@ -1,0 +1,207 @@
+"""What the shell asks of each kind of work: a chooser says what is worth doing.
+
+Covers: the protocol of choosers and works, the events that choosers hear, their answers. Does not cover: the shell
+(op.py), how work is done (attempt.py).
+Always holds: a chooser has no thread, no lock and no clock, and reserves nothing: the shell calls it on one thread at a
+time, with the time and with what is reserved; what it wants of the catalog it reads.
+
+                 look                 take, load               Ended
+    nothing  ----------->  waiting  ---------------> running  --------> nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from tilth.maintenance.state import Failure, is_failure
+from tilth.maintenance.work.sources import ChangesOf
+from tilth.model.part import Part, PartEvent
+from tilth.warehouse import TaskCancelledError
+
+
+class Work(Protocol):
+    """Parts of one table that become others."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The parts to be reserved, and those that have been once it is loaded."""
+
+    @property
+    def partitions(self) -> Collection[str]: ...
+
+    @property
+    def subject(self) -> str:
+        """What a refusal is about: a partition or a mutation."""
+
+    @property
+    def sources(self) -> Sequence[Part]:
+        """The parts as they were read; empty until it is loaded."""
+
+    @property
+    def changes(self) -> ChangesOf:
+        """What changes the sources, as it was then."""
+
+
+WorkT = TypeVar("WorkT", bound=Work)
+WorkT_contra = TypeVar("WorkT_contra", bound=Work, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PartLogged:
+    """A line of the part log about the table."""
+
+    event: PartEvent
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """News were lost, or definition, settings or mutations have changed: everything is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The service is switched off: nothing waits for its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What waits in the partition is forgotten; none means everywhere."""
+
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Denied(Generic[WorkT]):
+    """Work that cannot begin: other work has reserved its parts, they are gone, or nobody runs it."""
+
+    work: WorkT
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEnded(Generic[WorkT]):
+    """A run ended. With UnknownOutcomeError it is heard of once more when its outcome is known."""
+
+    work: WorkT
+    error: Exception | None
+
+
+WorkEvent: TypeAlias = PartLogged | Renewed | Stopped | Cancelled | Denied[WorkT] | WorkEnded[WorkT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpMoment:
+    """The op at one moment."""
+
+    now_ms: int
+    #: Pieces of work under way, of the background and of commands.
+    running: int
+    #: Whether something has happened since the last look, and when that was.
+    has_news: bool
+    looked_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """Names of parts that cannot be chosen. Copied before parts are read, so that no part is missed in between."""
+
+    #: By any work, without what waits for its turn in the op that asks.
+    reserved: frozenset[str]
+    #: By running work of the op that asks, and where its outcome is unknown.
+    own: frozenset[str]
+    damaged: frozenset[str]
+
+    @property
+    def all(self) -> frozenset[str]:
+        return self.reserved | self.damaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What the next run would gain."""
+
+    gain: float
+    #: Bytes of memory and of log that it frees.
+    ram_bytes: int = 0
+    log_bytes: int = 0
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why nothing is done now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a chooser says of itself; the reasons for `system.bg_threads`."""
+
+    waiting: int
+    failure: Failure | None
+    running_reason: str
+    waiting_reason: str
+    idle_reason: str
+
+
+def is_left_alone(error: Exception) -> bool:
+    """Whether the end of a run counts as no failure: it was cancelled, or what was planned is out of date."""
+    return isinstance(error, TaskCancelledError) or not is_failure(error)
+
+
+class WorkFailures(Protocol[WorkT_contra]):
+    """What has failed waits, longer each time; it stands in `system.bg_threads` until it is over. For any thread."""
+
+    def landed(self, work: WorkT_contra) -> None:
+        """What had failed there is over."""
+
+    def missed(self, work: WorkT_contra, error: Exception, now_ms: int) -> str:
+        """It failed once more. Returns why it is left alone, where that is a refusal; else it is empty and logged."""
+
+
+class Chooser(Protocol[WorkT]):
+    """The choice of one kind of work in one table. What has an answer here is what most kinds say."""
+
+    failures: WorkFailures[WorkT]
+
+    @property
+    def held(self) -> Sequence[WorkT]:
+        """Work that waits for its turn with its parts reserved already."""
+        return ()
+
+    @property
+    def refusals(self) -> Sequence[tuple[str, str]]:
+        """What the last look left alone, each with the reason."""
+        return ()
+
+    def observe(self, event: WorkEvent[WorkT], now_ms: int) -> bool:
+        """Hears an event; returns whether something else may be chosen now."""
+
+    def look_due_ms(self, moment: OpMoment) -> int:
+        """When the next look is worth it; FAR_MS: something has to happen first."""
+
+    def due_ms(self, moment: OpMoment) -> int:
+        """When `choose` may say something new, if nothing is heard before."""
+
+    def look(self, moment: OpMoment, busy: Busy) -> None:
+        """Reads what there is."""
+
+    def choose(self, moment: OpMoment) -> Worth | Refused:
+        """Says what the next run would be, from what the last look saw."""
+
+    def take(self, moment: OpMoment, busy: Busy) -> Sequence[WorkT] | Refused:
+        """Returns the work of one run; it waits no more."""
+
+    def load(self, work: WorkT, names: Sequence[str]) -> WorkT | None:
+        """Returns the work with these of its parts, which are reserved now, as the catalog has them; None where that is
+        nothing that can be done. For work that was read when it was taken this is the work."""
+        return work
+
+    def is_outdated(self, work: WorkT) -> bool:
+        """Whether running work is asked to end, because nobody wants it any more."""
+        return False
+
+    def status(self, moment: OpMoment) -> Status: ...

@@ -1,0 +1,205 @@
+"""Removes what did not land: files of aborted and lost transactions, folders of dropped tables, old records.
+
+Covers: the end of transactions without a commit, of tables past UNDROP, of finished transactions and part events.
+Does not cover: parts that were replaced (gc/part_gc.py).
+Always holds: a transaction's files go only after its record says that it can never commit; files are found by name;
+a dropped table's record goes before its folder, and a note makes sure that the folder follows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.hybrid import milliseconds, pack
+from tilth.base.logs import Log
+from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
+from tilth.model.table import KafkaDef, full_name
+from tilth.model.txn import Txn, TxnState
+from tilth.storage import clean_transaction, drop_table_folder
+
+#: A running transaction that nobody works on is lost after this.
+LOST_AFTER_MS = 600_000
+#: Between an abort and the removal: a task that is being killed may still write.
+GRACE_MS = 15_000
+#: Dropped tables that one round forgets.
+FORGET_BATCH = 10
+#: Between two rounds of trimming.
+TRIM_PERIOD_MS = 600_000
+FINISHED_KEPT_MS = 86_400_000
+PART_LOG_KEPT_MS = 7 * 86_400_000
+#: So long an insert with the same label is known (docs/policies/part-gc.md#records-that-are-trimmed).
+LABEL_KEPT_MS = 16_800_000
+#: So long, and among so many of its Kafka table, a round has an entry of its own in the ledger; older ones are folded.
+LEDGER_KEPT_MS = 86_400_000
+LEDGER_KEPT_MAX = 10_000
+#: Whatever their number, the newest entries are left alone: who verifies the table has read its version shortly before.
+LEDGER_SETTLED_MS = 600_000
+#: Folders of tables whose records are going or gone.
+_FOLDERS = "maintenance/folders"
+
+_log = Log("maintenance")
+
+
+class Cleaner:
+    """One server's cleaner; `start` once, then `tick` now and then, from one thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        root: str,
+        *,
+        live_txns: Callable[[], set[int]],
+        dropped_kept_ms: int,
+        grace_ms: int = GRACE_MS,
+    ) -> None:
+        """`live_txns`: those that somebody in this process works on."""
+        self._clock = clock
+        self._catalog = catalog
+        self._root = root
+        #: What was begun before belongs to an earlier run: one server at a time has the catalog open.
+        self._began = catalog.clock.now()
+        self._live_txns = live_txns
+        self._dropped_kept_ms = dropped_kept_ms
+        self._grace_ms = grace_ms
+        #: When an aborted transaction was first seen.
+        self._aborted_ms: dict[int, int] = {}
+        self._trimmed_ms = 0
+        #: Dropped tables looked at so far.
+        self._forgotten = 0
+        self._lock = threading.Lock()
+
+    def start(self) -> int:
+        """Ends what an earlier run left; returns how many transactions."""
+        left = [txn for txn in self._catalog.transactions.unfinished() if txn.id < self._began]
+        for txn in left:
+            self._abort(txn.id, "the server ended before it committed")
+            self._remove(txn)
+        return len(left)
+
+    def tick(self) -> None:
+        """One round over transactions, dropped tables and old records. One that fails stops no other."""
+        now_ms = self._clock.now_ms()
+        unfinished = self._catalog.transactions.unfinished()
+        # Of ten thousand tables each is asked; mostly there is nothing to ask for.
+        live = self._live_txns() if unfinished else set()
+        for txn in unfinished:
+            self._guarded("clean_transaction", str(txn.id), partial(self._look_at, txn, live, now_ms))
+        over = [
+            each
+            for each in self._catalog.tables.dropped()
+            if each.is_going or now_ms - each.dropped_ms >= self._dropped_kept_ms
+        ]
+        # Not always the same first ones: one that fails stops no other.
+        turn = self._forgotten % max(1, len(over))
+        for dropped in (over[turn:] + over[:turn])[:FORGET_BATCH]:
+            uuid = dropped.relation.uuid
+            self._guarded("forget_table", uuid, partial(self.forget_table, uuid))
+        self._forgotten += len(over[:FORGET_BATCH])
+        self._guarded("remove_folders", "-", self._remove_folders)
+        if now_ms - self._trimmed_ms >= TRIM_PERIOD_MS:
+            self._trimmed_ms = now_ms
+            self._guarded("trim", "-", partial(self._trim, now_ms))
+            self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
+
+    def give_up(self, txn: Txn, reason: str, *, is_settled: bool) -> None:
+        """Aborts a transaction; its files go now if no task can write any more, else after a grace.
+
+        Raises TxnFinishedError when it had landed.
+        """
+        self._catalog.transactions.abort(txn.id, reason[:1000])
+        if is_settled:
+            self._remove(txn)
+
+    def forget_table(self, uuid: str) -> None:
+        """Ends a dropped table for good: first its records, then its folder."""
+        folders = self._folders()
+        if uuid not in folders:
+            self._put_folders([*folders, uuid])
+        try:
+            self._catalog.tables.forget(uuid)
+        except TableNotFoundError:
+            # Somebody brought it back a moment ago; `_remove_folders` sees that.
+            _log.info("table_not_forgotten", cause_id=uuid)
+        self._remove_folders()
+
+    def _look_at(self, txn: Txn, live: set[int], now_ms: int) -> None:
+        if txn.state is TxnState.RUNNING:
+            if txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
+                self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
+            return
+        since_ms = self._aborted_ms.setdefault(txn.id, now_ms)
+        if now_ms - since_ms >= self._grace_ms:
+            self._remove(txn)
+
+    def _abort(self, txn_id: int, reason: str) -> None:
+        try:
+            self._catalog.transactions.abort(txn_id, reason)
+        except (TxnFinishedError, TxnNotFoundError) as error:
+            # It was ended by its actor between the look and now.
+            _log.info("abort_not_needed", cause_id=str(txn_id), reason=error)
+
+    def _remove(self, txn: Txn) -> None:
+        with self._lock:
+            if self._catalog.transactions.resolve(txn.id) is not TxnState.ABORTED:
+                return
+            files = clean_transaction(self._root, txn)
+            self._catalog.transactions.forget(txn.id)
+            self._aborted_ms.pop(txn.id, None)
+        _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
+
+    def _remove_folders(self) -> None:
+        folders = self._folders()
+        if not folders:
+            return
+        dropped = {each.relation.uuid for each in self._catalog.tables.dropped()}
+        for uuid in folders:
+            if uuid in dropped:
+                continue
+            if self._catalog.tables.by_id(uuid) is None:
+                drop_table_folder(self._root, uuid)
+                _log.info("table_folder_removed", cause_id=uuid)
+            self._put_folders([each for each in self._folders() if each != uuid])
+
+    def _folders(self) -> list[str]:
+        found = self._catalog.state.get(_FOLDERS)
+        return [] if found is None else msgspec.msgpack.decode(found, type=list[str])
+
+    def _put_folders(self, folders: list[str]) -> None:
+        self._catalog.state.put(_FOLDERS, msgspec.msgpack.encode(folders))
+
+    def _trim(self, now_ms: int) -> None:
+        txns = self._catalog.transactions.trim_finished(pack(max(0, now_ms - FINISHED_KEPT_MS)))
+        events = self._catalog.part_log.trim(max(0, now_ms - PART_LOG_KEPT_MS))
+        tables = {mutation.table for mutation in self._catalog.mutations.all()}
+        mutations = sum(self._catalog.mutations.trim(table) for table in tables)
+        labels = self._catalog.labels.trim(pack(max(0, now_ms - LABEL_KEPT_MS)))
+        if txns or events or mutations or labels:
+            _log.info("records_trimmed", transactions=txns, events=events, mutations=mutations, labels=labels)
+
+    def _fold_ledgers(self, now_ms: int) -> None:
+        for relation in self._catalog.tables.all():
+            if isinstance(relation, KafkaDef):
+                self._guarded("fold_ledger", relation.uuid, partial(self._fold_ledger, relation, now_ms))
+
+    def _fold_ledger(self, kafka: KafkaDef, now_ms: int) -> None:
+        count = self._catalog.offsets.fold_ledger(
+            kafka.uuid,
+            before_ts=pack(max(0, now_ms - LEDGER_KEPT_MS)),
+            settled_ts=pack(max(0, now_ms - LEDGER_SETTLED_MS)),
+            kept_max=LEDGER_KEPT_MAX,
+        )
+        if count:
+            _log.info("ledger_folded", cause_id=kafka.uuid, table=full_name(kafka), entries=count)
+
+    def _guarded(self, action: str, cause_id: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (TilthError, OSError) as error:
+            _log.warning(f"{action}_failed", cause_id=cause_id, reason=error)

@@ -1,0 +1,57 @@
+"""What the manager has for all ops of all tables, and what the ops of one table have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilth.base.clock import Clock
+from tilth.base.rand import Rng
+from tilth.catalog import Catalog
+from tilth.maintenance.knobs import ManagerSettings
+from tilth.maintenance.op import OpKind
+from tilth.maintenance.tally import Tally
+from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.places import RewritePlaces
+from tilth.maintenance.work.recipe import Translator
+from tilth.maintenance.work.watch import TableWatch
+from tilth.warehouse import Dispatcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerContext:
+    """Of one server."""
+
+    clock: Clock
+    catalog: Catalog
+    dispatcher: Dispatcher
+    #: The folder below which the tables' folders are.
+    root: str
+    rng: Rng
+    settings: ManagerSettings
+    owner: Owner
+    cleaner: Cleaner
+    tally: Tally
+    places: RewritePlaces
+    #: Brings over what changes in parts while they are made anew.
+    translator: Translator
+    #: Takes an op's name, its table and the reason why something is left alone.
+    refused: Callable[[str, str, str], None]
+    #: How many tables there are, and how many workers that write.
+    table_count: Callable[[], int]
+    workers: Callable[[], int]
+    #: Percent of the memory in use where that presses, else 0.
+    used_percent: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class TableContext:
+    """Of one table."""
+
+    server: ServerContext
+    watch: TableWatch
+
+    def switched_off_by(self, kind: OpKind) -> str:
+        """The setting of the node that turns these ops off, empty: none."""
+        return self.server.settings.switched_off.get(kind, "")

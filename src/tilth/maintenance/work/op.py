@@ -1,0 +1,385 @@
+"""The shell of all work that writes files and commits, as the manager sees it: `PartWorkOp(context, chooser, recipe)`.
+
+Covers: the switch, outcomes that nobody knows, looks, reserving parts, running, what follows from the end of a run,
+status. Does not cover: what is worth doing (the chooser), what the work is (the recipe), one piece of work from files
+to commit (attempt.py), the slot it runs in (the manager).
+Always holds: a part is reserved by one work at a time and released when the outcome is known; the set of reserved parts
+is copied before parts are read (docs/policies/size-tiered.md#inputs). What nobody knows is asked for first of all, also
+while the service is stopped. Who hears of an end finds the parts released and the run counted no more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Generic, cast
+
+from tilth.base.cancel import carried
+from tilth.base.errors import UnknownOutcomeError
+from tilth.base.logs import Log
+from tilth.maintenance.op import NotPrepared, OpStats, Prepared, op_name
+from tilth.maintenance.state import FAR_MS, Failure, ServiceState, ServiceWork, service_status
+from tilth.maintenance.work.attempt import Attempts
+from tilth.maintenance.work.chooser import (
+    Busy,
+    Cancelled,
+    Chooser,
+    Denied,
+    OpMoment,
+    PartLogged,
+    Refused,
+    Renewed,
+    Stopped,
+    Work,
+    WorkEnded,
+    WorkEvent,
+    WorkT,
+    is_left_alone,
+)
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.recipe import FactsT, Recipe
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.part import PartEvent
+
+#: Pieces of work of one run at once; the warehouse's slots bound it further.
+RUN_THREADS = 4
+#: What is reported of work for which other work was faster.
+OVERTAKEN = "its part was merged meanwhile"
+
+_log = Log("maintenance")
+
+
+class PartWorkOp(Generic[WorkT, FactsT]):
+    """`tilth.maintenance.op.Op` for one kind of work in one table. For any thread."""
+
+    def __init__(self, context: TableContext, chooser: Chooser[WorkT], recipe: Recipe[WorkT, FactsT]) -> None:
+        self.kind = recipe.kind
+        self.service = recipe.service
+        self._context = context
+        self._clock = context.server.clock
+        self._watch: TableWatch = context.watch
+        self._chooser = chooser
+        self._recipe = recipe
+        self._attempts = Attempts(context, recipe)
+        self._switched_off_by = context.switched_off_by(recipe.kind)
+        #: Held while the chooser is asked. Before the table's lock, never after it.
+        self._lock = threading.RLock()
+        self._running = 0
+        #: Work that waits with its parts reserved, and the parts of work that runs or whose outcome is unknown.
+        self._held: list[WorkT] = []
+        self._own: set[str] = set()
+        self._refusals: frozenset[tuple[str, str]] = frozenset()
+        self._has_news = True
+        self._is_cancelled = threading.Event()
+        #: Looks so far, and when the last one was.
+        self.wakeups = 0
+        self.last_wakeup_ms = 0
+
+    @property
+    def table(self) -> str:
+        return self._watch.name
+
+    @property
+    def name(self) -> str:
+        return op_name(self.kind, self._watch.name)
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    @property
+    def live_txns(self) -> set[int]:
+        return self._attempts.txns
+
+    @property
+    def has_unknown(self) -> bool:
+        return self._attempts.has_unknown
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the table is gone or the server stops."""
+        return self._is_cancelled.is_set()
+
+    @property
+    def due_ms(self) -> int:
+        if self.has_unknown:
+            return 0
+        if self._switched_off_by:
+            return FAR_MS
+        with self._lock:
+            return self._chooser.due_ms(self.moment())
+
+    def observe(self, event: PartEvent, partition: str) -> None:
+        self._hear(PartLogged(event, partition))
+
+    def notice_all(self) -> None:
+        cancelled = self._attempts.cancel(self._chooser.is_outdated)
+        if cancelled:
+            _log.info(f"{self._recipe.noun}_tasks_cancelled", table=self._watch.name, tasks=cancelled)
+        self._hear(Renewed())
+
+    def cancel(self) -> None:
+        self._is_cancelled.set()
+        self._attempts.cancel_all()
+
+    def cancel_partition(self, partition: str | None) -> int:
+        self._hear(Cancelled(partition))
+        return self._attempts.cancel(lambda work: partition is None or partition in work.partitions)
+
+    def stats(self) -> OpStats | None:
+        if self.is_cancelled:
+            return None
+        self.resolve()
+        moment = self.moment()
+        if not self._watch.is_on(self.service, moment.now_ms):
+            self._hear(Stopped())
+            return OpStats.idle("stopped by the user")
+        if self._switched_off_by:
+            self._hear(Stopped())
+            return OpStats.idle(f"{self._switched_off_by} is off")
+        with self._lock:
+            if moment.now_ms >= self._chooser.look_due_ms(moment):
+                self._look(moment.now_ms)
+            answer = self._chooser.choose(self.moment())
+            self._hold()
+        if isinstance(answer, Refused):
+            return OpStats.idle(answer.reason)
+        return OpStats(
+            is_runnable=True,
+            ram_anchored_bytes=answer.ram_bytes,
+            logs_retained_bytes=answer.log_bytes,
+            perf_improvement=answer.gain,
+            priority=self._watch.knobs.priority,
+            about=answer.about,
+        )
+
+    def prepare(self) -> Prepared | NotPrepared:
+        with self._lock:
+            reason = ""
+            # Each turn has less to take.
+            while True:
+                moment = self.moment()
+                taken = self._chooser.take(moment, self.busy(moment.now_ms))
+                if isinstance(taken, Refused):
+                    self._hold()
+                    return NotPrepared(reason or taken.reason)
+                works = self.begin(taken)
+                self._hold()
+                if works:
+                    return Prepared(about=self._recipe.about(works), work=works)
+                reason = f"{taken[0].subject}: its parts are not free any more"
+
+    def abandon(self, prepared: Prepared) -> None:
+        for work in self._works_of(prepared):
+            self._let_go(work)
+            self._hear(Denied(work))
+
+    def perform(self, prepared: Prepared) -> str:
+        works = self._works_of(prepared)
+        reports = self.run(works)
+        for report in reports:
+            if isinstance(report, Exception):
+                raise report
+        return self._recipe.summary(works, [str(report) for report in reports])
+
+    def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
+        with self._lock:
+            status = self._chooser.status(self.moment())
+        if self._switched_off_by:
+            return ServiceState.STOPPED, f"{self._switched_off_by} is off", status.failure
+        work = ServiceWork(
+            running=self._running,
+            waiting=status.waiting,
+            failure=status.failure,
+            running_reason=status.running_reason,
+            waiting_reason=status.waiting_reason,
+            idle_reason=status.idle_reason,
+        )
+        return service_status(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
+
+    # --- for commands ---
+
+    def moment(self) -> OpMoment:
+        """The op now."""
+        return OpMoment(
+            now_ms=self._clock.now_ms(),
+            running=self._running,
+            has_news=self._has_news,
+            looked_ms=self.last_wakeup_ms,
+        )
+
+    def busy(self, now_ms: int) -> Busy:
+        """What cannot be chosen now. To be asked before parts are read."""
+        with self._lock:
+            return Busy(
+                reserved=self._watch.reserved.now().difference(_names(self._held)),
+                own=frozenset(self._own),
+                damaged=self._watch.damaged.left_out(now_ms),
+            )
+
+    def asking(self) -> AbstractContextManager[object]:
+        """While it is held, nothing is heard or chosen: for questions to the chooser that belong together."""
+        return self._lock
+
+    def begin(self, works: Iterable[WorkT]) -> list[WorkT]:
+        """Reserves and loads them, those that can be; each that is returned has to be given to `run`."""
+        begun: list[WorkT] = []
+        try:
+            for work in works:
+                loaded = self._load(work)
+                if loaded is not None:
+                    begun.append(loaded)
+        except BaseException:
+            for work in begun:
+                self._let_go(work)
+            raise
+        return begun
+
+    def run(self, works: Sequence[WorkT]) -> list[str | Exception]:
+        """From files to commits; returns of each what was done, or why it was not."""
+        with self._context.server.tally.run(self.kind):
+            if len(works) == 1:
+                return [self._run(works[0])]
+            with ThreadPoolExecutor(min(RUN_THREADS, len(works)), thread_name_prefix="tilth-work") as pool:
+                return list(pool.map(carried(self._run), works))
+
+    def resolve(self) -> None:
+        """Asks for the commits of which nobody knows."""
+        for work, error in self._attempts.resolve():
+            self._judge(work, error)
+            self._release(work)
+            self._hear(WorkEnded(work, error))
+
+    # --- looking ---
+
+    def _look(self, now_ms: int) -> None:
+        self.wakeups += 1
+        moment = self.moment()
+        self.last_wakeup_ms = now_ms
+        self._has_news = False
+        try:
+            self._chooser.look(moment, self.busy(now_ms))
+        except BaseException:
+            # What was not read is still news: the next look reads it.
+            self._has_news = True
+            raise
+        self._hold()
+        refusals = self._chooser.refusals
+        for subject, reason in refusals:
+            if (subject, reason) not in self._refusals:
+                self._refused(subject, reason)
+        self._refusals = frozenset(refusals)
+
+    def _hear(self, event: WorkEvent[WorkT]) -> None:
+        with self._lock:
+            if self._chooser.observe(event, self._clock.now_ms()):
+                self._has_news = True
+                self._watch.is_woken = True
+            self._hold()
+
+    def _refused(self, subject: str, reason: str) -> None:
+        self._context.server.refused(self.name, self._watch.name, f"{subject}: {reason}")
+
+    # --- reserving and releasing ---
+
+    def _hold(self) -> None:
+        """Reserves the parts of what waits now, releases those of what waits no more. Hold the lock."""
+        wanted = list(self._chooser.held)
+        if wanted == self._held:
+            return
+        before, self._held = self._held, []
+        # As one step, so that nothing else gets in between.
+        with self._watch.lock:
+            self._watch.reserved.release(_names(before))
+            denied: list[WorkT] = []
+            for work in wanted:
+                (self._held if self._watch.reserved.reserve(work.names) else denied).append(work)
+        for work in denied:
+            self._chooser.observe(Denied(work), self._clock.now_ms())
+
+    def _load(self, work: WorkT) -> WorkT | None:
+        """Those of its parts that are free, counted as running; None where it cannot be done."""
+        with self._lock:
+            if work in self._held:
+                self._held.remove(work)
+                free = list(work.names)
+            else:
+                free = self._watch.reserved.reserve_free(work.names)
+            loaded: WorkT | None = None
+            try:
+                if free and (self._recipe.is_divisible or len(free) == len(work.names)):
+                    loaded = self._chooser.load(work, free)
+            finally:
+                kept = frozenset() if loaded is None else frozenset(loaded.names)
+                self._own |= kept
+                self._watch.reserved.release(name for name in free if name not in kept)
+                if len(kept) < len(work.names):
+                    self._hear(Denied(work))
+            self._running += loaded is not None
+            return loaded
+
+    def _let_go(self, work: WorkT) -> None:
+        """It runs no more."""
+        with self._lock:
+            self._running -= 1
+        self._release(work)
+
+    def _release(self, work: WorkT) -> None:
+        with self._lock:
+            self._own.difference_update(work.names)
+            self._watch.reserved.release(work.names)
+
+    def _works_of(self, prepared: Prepared) -> list[WorkT]:
+        assert isinstance(prepared.work, list)
+        return cast("list[WorkT]", prepared.work)
+
+    # --- doing ---
+
+    def _run(self, work: WorkT) -> str | Exception:
+        try:
+            report: str | Exception = self._attempts.perform(work)
+        except UnknownOutcomeError as error:
+            # Its parts stay reserved.
+            with self._lock:
+                self._running -= 1
+            self._hear(WorkEnded(work, error))
+            return error
+        # Whatever it was, it is remembered and waits before the next try.
+        except Exception as error:
+            report = OVERTAKEN if isinstance(error, self._recipe.overtaken) else error
+            self._ended(work, error)
+        except BaseException:
+            self._let_go(work)
+            raise
+        else:
+            self._ended(work, None)
+        return report
+
+    def _ended(self, work: WorkT, error: Exception | None) -> None:
+        try:
+            self._judge(work, error)
+        finally:
+            self._let_go(work)
+            self._hear(WorkEnded(work, error))
+
+    def _judge(self, work: WorkT, error: Exception | None) -> None:
+        """What is remembered of the end of a run; a failure stands in `system.bg_threads` and waits."""
+        if error is None:
+            self._chooser.failures.landed(work)
+            return
+        if isinstance(error, self._recipe.overtaken):
+            self._refused(work.subject, f"{OVERTAKEN}: {error}")
+            return
+        if is_left_alone(error):
+            # A drop or a stop of the server, or the table went on without us.
+            self._refused(work.subject, str(error))
+            return
+        reason = self._chooser.failures.missed(work, error, self._clock.now_ms())
+        if reason:
+            self._refused(work.subject, reason)
+
+
+def _names(works: Iterable[Work]) -> list[str]:
+    return [name for work in works for name in work.names]

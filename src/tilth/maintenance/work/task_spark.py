@@ -1,0 +1,118 @@
+"""Merges and flushes as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
+
+Covers: the messages, which both share, and the runners. Does not cover: choice and commit (op.py of merge and of
+flush), the bytes (tilth.storage).
+Always holds: a file is on the disk before anybody hears its name, its row map beside it; what was deleted or changed
+in a part before is so in what becomes of it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from tilth.model.delta import PartSource
+from tilth.model.part import Bound, WrittenPart
+from tilth.model.task import Cost
+from tilth.storage import Expiry, TableLayout, flush_segments, merge_parts
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
+
+
+class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker must know to make one part of several, or of segments, of one partition."""
+
+    layout: TableLayout
+    #: In the order of the parts; of a merge no segments, of a flush nothing else.
+    sources: tuple[PartSource, ...]
+    partition: str
+    values: tuple[Bound, ...]
+    txn: int
+    #: Rows that are left out.
+    expired: Expiry | None = None
+
+
+class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker reports of a merge or flush that it did."""
+
+    #: None: no row was left.
+    written: WrittenPart | None
+    rows_in: int
+    bytes_in: int
+    #: Left out because their time had passed.
+    rows_expired: int = 0
+    #: Left out because they were deleted before.
+    rows_deleted: int = 0
+
+
+_TASKS = msgspec.msgpack.Decoder(MergeTask)
+_FACTS = msgspec.msgpack.Decoder(MergeFacts)
+
+
+def encode_task(task: MergeTask) -> bytes:
+    return msgspec.msgpack.encode(task)
+
+
+def decode_task(payload: bytes) -> MergeTask:
+    return _TASKS.decode(payload)
+
+
+def encode_facts(facts: MergeFacts) -> bytes:
+    return msgspec.msgpack.encode(facts)
+
+
+def decode_facts(payload: bytes) -> MergeFacts:
+    return _FACTS.decode(payload)
+
+
+def merge_runner() -> Runner:
+    """The runner of TaskKind.MERGE: one Spark task reads, merges, writes; the file is on the disk when it returns."""
+    return _merge
+
+
+def flush_runner() -> Runner:
+    """The runner of TaskKind.FLUSH: one Spark task reads segments, sorts, writes; else like `merge_runner`."""
+    return _flush
+
+
+def _merge(context: TaskContext) -> TaskResult:
+    task = decode_task(context.spec.payload)
+    merge = partial(
+        merge_parts,
+        task.layout,
+        task.sources,
+        task.partition,
+        task.values,
+        txn=task.txn,
+        expired=task.expired,
+        has_map=True,
+    )
+    result = run_in_task(context.session, merge)
+    return _made(
+        MergeFacts(
+            written=result.written,
+            rows_in=result.rows_in,
+            bytes_in=result.bytes_in,
+            rows_expired=result.rows_expired,
+            rows_deleted=result.rows_deleted,
+        )
+    )
+
+
+def _flush(context: TaskContext) -> TaskResult:
+    task = decode_task(context.spec.payload)
+    flush = partial(flush_segments, task.layout, task.sources, task.partition, task.values, txn=task.txn)
+    result = run_in_task(context.session, flush)
+    return _made(
+        MergeFacts(
+            written=result.written,
+            rows_in=result.rows_in,
+            bytes_in=result.bytes_in,
+            rows_deleted=result.rows_deleted,
+        )
+    )
+
+
+def _made(facts: MergeFacts) -> TaskResult:
+    output_bytes = 0 if facts.written is None else facts.written.file.size
+    return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=facts.bytes_in, output_bytes=output_bytes))

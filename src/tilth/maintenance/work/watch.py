@@ -1,0 +1,165 @@
+"""What maintenance knows of one table between two looks: settings, switches, mutations, statistics, parts at work.
+
+Covers: the memory that the ops of a table share, and the part log as the way by which news come in.
+Does not cover: what is true (catalog). Always holds: all of it can be lost and is found again from the catalog.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tilth.base.settings import value_of
+from tilth.maintenance.knobs import (
+    gc_partition_settings,
+    gc_settings,
+    merge_partition_settings,
+    merge_settings,
+    mutate_settings,
+)
+from tilth.maintenance.policy import GcSettings, MergeSettings, MutateSettings, PartitionSettings, PartitionStats
+from tilth.maintenance.policy.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS
+from tilth.maintenance.state import is_on
+from tilth.maintenance.work.damaged import DamagedParts
+from tilth.maintenance.work.reserve import ReservedParts
+from tilth.maintenance.work.workload import Workload
+from tilth.model.mutation import Mutation
+from tilth.model.part import PartEvent, parse_part_name
+from tilth.model.service import ServiceKind, Switch, switches_in_force
+from tilth.model.table import TableDef, full_name
+
+_NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableKnobs:
+    """A table's settings, read once for each definition."""
+
+    merge: MergeSettings
+    merge_partitions: PartitionSettings
+    mutate: MutateSettings
+    gc: GcSettings
+    gc_partitions: PartitionSettings
+    priority: int
+
+
+def knobs_of(definition: TableDef) -> TableKnobs:
+    """Raises BadSettingError; settings of other rooms are left to them."""
+    return _knobs(frozenset((name, text) for name, text in definition.settings.items() if name in _NAMES))
+
+
+@lru_cache(maxsize=1024)
+def _knobs(given: frozenset[tuple[str, str]]) -> TableKnobs:
+    """Remembered: of ten thousand tables most have the same settings."""
+    values = TABLE_SETTINGS.read(dict(given))
+    return TableKnobs(
+        merge=merge_settings(values),
+        merge_partitions=merge_partition_settings(values),
+        mutate=mutate_settings(values),
+        gc=gc_settings(values),
+        gc_partitions=gc_partition_settings(values),
+        priority=value_of(values, MAINTENANCE_PRIORITY),
+    )
+
+
+class TableWatch:
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `reserved`,
+    `damaged` and `mutations`."""
+
+    def __init__(self, definition: TableDef) -> None:
+        self.uuid = definition.uuid
+        self.definition = definition
+        self.knobs = knobs_of(definition)
+        self.lock = threading.RLock()
+        #: The parts that waiting or running work has for itself.
+        self.reserved = ReservedParts(self.lock)
+        #: Parts that merges and compactions of deltas leave out.
+        self.damaged = DamagedParts(self.lock)
+        #: Entries that some part may still need, oldest first; replaced as a whole.
+        self.mutations: tuple[Mutation, ...] = ()
+        self.stats: dict[str, PartitionStats] = {}
+        self.workload = Workload()
+        #: Is called when `is_woken` is set, on any thread.
+        self.woken: Callable[[str], None] | None = None
+        self._is_woken = True
+        #: When they are looked at otherwise, milliseconds since 1970.
+        self.due_ms = 0
+        self._switches: tuple[Switch, ...] = ()
+
+    @property
+    def is_woken(self) -> bool:
+        """Set when something has changed; the ops are looked at in the next turn."""
+        return self._is_woken
+
+    @is_woken.setter
+    def is_woken(self, is_woken: bool) -> None:
+        was_woken, self._is_woken = self._is_woken, is_woken
+        if is_woken and not was_woken and self.woken is not None:
+            self.woken(self.uuid)
+
+    @property
+    def name(self) -> str:
+        """`database.table`."""
+        return full_name(self.definition)
+
+    def redefine(self, definition: TableDef) -> None:
+        """The table was renamed, or its columns or settings have changed."""
+        if definition != self.definition:
+            self.knobs = knobs_of(definition)
+            self.definition = definition
+            self.is_woken = True
+
+    def set_mutations(self, pending: Iterable[Mutation]) -> bool:
+        """What is pending now, oldest first; True if that is something else than before."""
+        before, self.mutations = self.mutations, tuple(pending)
+        # That one of them has come further is no news.
+        if [entry.id for entry in before] == [entry.id for entry in self.mutations]:
+            return False
+        self.is_woken = True
+        return True
+
+    def set_switches(self, switches: Iterable[Switch]) -> None:
+        """Those of this table and those of all tables."""
+        switched = tuple(switches)
+        if switched != self._switches:
+            self._switches = switched
+            self.is_woken = True
+
+    def switch(self, service: ServiceKind, now_ms: int = 0) -> Switch | None:
+        """What the user said last of the service, unless that is over at `now_ms`."""
+        return switches_in_force(self._switches, now_ms=now_ms).get(service) if self._switches else None
+
+    def is_on(self, service: ServiceKind, now_ms: int) -> bool:
+        """Whether the user lets the service run."""
+        return is_on(self.switch(service, now_ms), now_ms=now_ms)
+
+    def observe(self, event: PartEvent) -> str:
+        """Counts what the part log tells; returns the partition it is about."""
+        partition = parse_part_name(event.part).partition
+        with self.lock:
+            known = self.stats.get(partition, PartitionStats(partition=partition))
+            self.stats[partition] = _counted(known, event)
+            if event.event == "new":
+                self.workload.add(rows=event.rows)
+        return partition
+
+
+def _counted(stats: PartitionStats, event: PartEvent) -> PartitionStats:
+    now = event.at_ms / 1000
+    match event.event:
+        case "new":
+            return stats.with_insert(now=now, parts=1, size=event.bytes)
+        case "merge":
+            return stats.with_merge(now=now, parts=event.sources, size=event.bytes)
+        case "trash":
+            return stats.with_removal(parts=1)
+        case _:
+            return stats
+
+
+def share_of(partition: str, values: Mapping[str, float]) -> float:
+    """The partition's share in the sum; 0 where there is none."""
+    total = sum(values.values())
+    return values.get(partition, 0.0) / total if total else 0.0

@@ -1,0 +1,130 @@
+"""Which tables a turn looks at: those that were woken or are due, each once, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tilth.maintenance.manager import poller
+from tilth.maintenance.manager.looks import Looks
+from tilth.maintenance.manager.poller import Poller
+from tilth.maintenance.manager.tables import TableOps
+from tilth.maintenance.op import OpKind, OpStats
+from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.work.workload import WorkloadSettings
+from tilth.model.service import ServiceKind
+from tilth.model.table import Column, Schema, TableDef
+from tilth.model.types import Kind, Simple
+from tilth.testing.clock import ManualClock
+
+SCHEMA = Schema(columns=(Column(id=1, name="k", type=Simple(Kind.INT64)),))
+
+
+@dataclass(eq=False)
+class CountedOp:
+    """Counts how often it is asked."""
+
+    name: str
+    due_ms: int = FAR_MS
+    asked: int = 0
+    kind: OpKind = OpKind.MERGE
+    service: ServiceKind = ServiceKind.MERGE
+    error: Exception | None = None
+    has_unknown: bool = False
+
+    def stats(self) -> OpStats:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return OpStats.idle("nothing")
+
+
+@dataclass
+class Tables:
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self.tables: dict[str, TableOps] = {}
+        self.ops: dict[str, CountedOp] = {}
+        self.poller = Poller(self.clock, Looks(self.clock), WorkloadSettings(), lambda uuid: self.tables.get(uuid))
+
+    def add(self, uuid: str, due_ms: int = FAR_MS) -> CountedOp:
+        watch = TableWatch(TableDef(uuid=uuid, database="d", name=uuid, schema=SCHEMA))
+        op = self.ops[uuid] = CountedOp(uuid, due_ms)
+        self.tables[uuid] = TableOps(watch, (op,))  # type: ignore[arg-type]  # what a look needs of an op
+        watch.woken = self.poller.woken
+        self.poller.woken(uuid)
+        return op
+
+    def look(self) -> dict[str, int]:
+        """How often each was asked in one turn, those that were."""
+        before = {uuid: op.asked for uuid, op in self.ops.items()}
+        self.poller.look()
+        return {uuid: op.asked - before[uuid] for uuid, op in self.ops.items() if op.asked > before[uuid]}
+
+
+def test_a_turn_looks_at_what_is_new_woken_or_due_and_at_nothing_else() -> None:
+    tables = Tables()
+    now_ms = tables.clock.now_ms()
+    for uuid in "abcdef":
+        tables.add(uuid)
+    tables.ops["c"].due_ms = now_ms + 500
+    assert tables.look() == dict.fromkeys("abcdef", 1)
+    assert tables.look() == {}
+    tables.tables["b"].watch.is_woken = True
+    tables.tables["b"].watch.is_woken = True
+    assert tables.look() == {"b": 1}
+    tables.clock.advance(0.6)
+    tables.ops["c"].due_ms = FAR_MS
+    assert tables.look() == {"c": 1}
+    tables.clock.advance(100_000)
+    assert tables.look() == {}
+
+
+def test_what_is_due_at_once_again_is_looked_at_once_in_a_turn_and_no_time_is_kept_twice_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poller, "TIMES_MIN", 4)
+    tables = Tables()
+    tables.add("a", due_ms=0)
+    other = tables.add("b")
+    for turn in range(1, 200):
+        other.due_ms = tables.clock.now_ms() + 3_600_000
+        tables.tables["b"].watch.is_woken = True
+        assert tables.look() == {"a": 1, "b": 1}
+        assert other.asked == turn
+        tables.clock.advance(1)
+    assert len(tables.poller._due) < 20
+    tables.clock.advance(3_600)
+    assert tables.look() == {"a": 1, "b": 1}
+
+
+def test_a_table_that_cannot_be_looked_at_waits_behind_the_others_and_is_not_lost() -> None:
+    tables = Tables()
+    bad = tables.add("a")
+    bad.error = ValueError("a defect")
+    tables.add("b")
+    with pytest.raises(ValueError, match="a defect"):
+        tables.look()
+    with pytest.raises(ValueError, match="a defect"):
+        tables.look()
+    assert tables.ops["b"].asked == 1
+    bad.error = None
+    assert tables.look() == {"a": 1}
+
+
+def test_a_table_that_is_gone_is_forgotten_and_a_clock_put_back_loses_none() -> None:
+    tables = Tables()
+    now_ms = tables.clock.now_ms()
+    tables.add("a", due_ms=now_ms + 1_000)
+    tables.add("b", due_ms=now_ms + 1_000)
+    tables.look()
+    tables.poller.forget(tables.tables.pop("b"))
+    tables.clock.advance(1)
+    tables.poller._gather(tables.clock.now_ms())
+    tables.tables["a"].watch.due_ms += 5_000
+    assert tables.look() == {}
+    tables.clock.advance(5)
+    assert tables.look() == {"a": 1}
