@@ -181,7 +181,7 @@ def _default(setting: Setting[Any]) -> str:
 
 # Any: as above.
 def _allowed(setting: Setting[Any]) -> str:
-    return setting.allowed or {"str": "text", "bool": "true or false"}.get(setting.kind, "")
+    return {"str": "text"}.get(setting.allowed, setting.allowed)
 
 
 def _errors_page() -> Iterator[str]:

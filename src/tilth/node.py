@@ -15,7 +15,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -28,17 +27,17 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
-from tilth.base.settings import LOG_SETTINGS, SettingGroup, log_settings, value_of
+from tilth.base.settings import SettingGroup, read_settings
 from tilth.base.units import KIB
-from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
+from tilth.catalog import Catalog, CatalogSettings, RocksKV
+from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, IngestSettings, check_view, consume_runner
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import (
     MaintenanceManager,
+    ManagerSettings,
     delta_runner,
     flush_runner,
-    manager_settings,
     merge_runner,
     mutate_runner,
 )
@@ -46,7 +45,7 @@ from tilth.model.service import ServiceStats
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
-from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
+from tilth.server import Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
 from tilth.server import bind as bind
 from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
@@ -73,7 +72,6 @@ NODE_SETTINGS = SettingGroup(
         *INGEST_SETTINGS.all,
         *MAINTENANCE_SETTINGS.all,
         *SERVER_SETTINGS.all,
-        *LOG_SETTINGS.all,
     )
 )
 
@@ -128,7 +126,6 @@ class Node:
 
         Raises PortTakenError.
         """
-        values = _of(SERVER_SETTINGS, self._given)
         doors = Doors(
             clock=self._clock,
             statements=self.engine,
@@ -139,7 +136,7 @@ class Node:
             metrics=self._metrics.text,
             maintenance=self._maintenance.status,
             ids=random_id,
-            settings=server_settings(values),
+            settings=read_settings(ServerSettings, self._given),
             listen_host=host,
             machine_name=socket.gethostname(),
             counters=self._metrics.http,
@@ -219,15 +216,15 @@ class Node:
         _ = self._session.session
 
     def _open_catalog(self, given: Mapping[str, str]) -> None:
-        values = CATALOG_SETTINGS.read(_of(CATALOG_SETTINGS, given))
-        store = RocksKV(str(self._folder / "catalog"), cache_bytes=value_of(values, CACHE_BYTES))
+        settings = read_settings(CatalogSettings, given)
+        store = RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes)
         #: What is true.
         self.catalog = Catalog(
             store,
             self._clock,
             self._server,
             random_id,
-            commit_attempts_max=value_of(values, COMMIT_ATTEMPTS_MAX),
+            commit_attempts_max=settings.commit_attempts_max,
         )
         self._parts.callback(self.catalog.close)
         move_secrets(self.catalog)
@@ -236,7 +233,7 @@ class Node:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
-        settings = replace(warehouse_settings(_of(WAREHOUSE_SETTINGS, given)), logs=log_settings(given))
+        settings = warehouse_settings(given)
         self._session = WorkerSession(
             settings, folder=str(self._folder / "spark"), log_folder=str(self._folder / "log")
         )
@@ -263,7 +260,7 @@ class Node:
             self.catalog,
             self._dispatcher,
             random_id,
-            ingest_settings(_of(INGEST_SETTINGS, given)),
+            read_settings(IngestSettings, given),
             root=root,
             server=self._server,
             memory=lambda: self._maintenance.memory(),
@@ -273,7 +270,7 @@ class Node:
             self.catalog,
             self._dispatcher,
             root=root,
-            settings=manager_settings(MAINTENANCE_SETTINGS.read(_of(MAINTENANCE_SETTINGS, given))),
+            settings=read_settings(ManagerSettings, given),
             rng=new_rng(),
             server=self._server,
             live_txns=lambda: self._consume.running_txns() | self.engine.running_txns(),
@@ -281,7 +278,7 @@ class Node:
 
     def _open_sql(self, given: Mapping[str, str]) -> None:
         root = str(self._folder / "tables")
-        doors = server_settings(_of(SERVER_SETTINGS, given))
+        doors = read_settings(ServerSettings, given)
         self.engine = SqlEngine(
             self._clock,
             random_id,
@@ -414,12 +411,6 @@ def _check_room(folder: Path) -> None:
         full = full_error(error, folder=str(folder))
         if full is not None:
             raise full from error
-
-
-def _of(group: SettingGroup, given: Mapping[str, str]) -> dict[str, str]:
-    """Of what was given, what belongs to one room."""
-    names = {setting.name for setting in group.all}
-    return {name: text for name, text in given.items() if name in names}
 
 
 def _state(look: Callable[[], object]) -> str:

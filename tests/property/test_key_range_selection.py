@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
 from tilth.maintenance.policy import knapsack
-from tilth.maintenance.policy.candidates import CandidatePart, KeyRangeSettings, MergeSettings, MergeSpec
+from tilth.maintenance.policy.candidates import CandidatePart, MergeSpec
 from tilth.maintenance.policy.key_range import KeyRangePolicy
 from tilth.maintenance.policy.key_shares import key_shares
 from tilth.maintenance.policy.knapsack import EXACT_ITEMS_MAX, Items, choose
+from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
 
 KEYS = 1 << 32
 RATIO = 1.05

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.part_sources import plain_source
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, KeyRangeSettings, MergeSelection, MergeSettings
+from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSelection
 from tilth.maintenance.policy.key_bytes import key_bounds
 from tilth.maintenance.policy.key_range import KeyRangePolicy
+from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
 from tilth.maintenance.policy.size_tiered import select_merges
 from tilth.model.part import WrittenPart
 from tilth.model.table import Column, Schema, Transform, TransformKind

@@ -10,8 +10,9 @@ from math import inf, log, log2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSettings, MergeSpec, split_runs
+from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSpec, split_runs
 from tilth.maintenance.policy.scoring import Limits, RunScores
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.policy.size_tiered import select_merges
 
 PLAIN = MergeSettings(expected_parts=-1)

@@ -18,8 +18,9 @@ from tilth.base.clock import Clock
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.op import Op, OpKind, OpStats, OpView
 from tilth.maintenance.registry import TableOps
+from tilth.maintenance.settings import WorkloadSettings
 from tilth.maintenance.watch import FAR_MS, TableWatch
-from tilth.maintenance.workload import WorkloadSettings, flush_score, merge_score
+from tilth.maintenance.workload import flush_score, merge_score
 
 #: How long one turn looks at tables before it chooses; the others come in the next turn.
 LOOK_SECONDS_MAX = 0.01

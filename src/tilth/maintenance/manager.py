@@ -22,7 +22,6 @@ from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
 from tilth.maintenance.damage import DamageBook
 from tilth.maintenance.feed import PartFeed
-from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.lookout import Lookout
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.memory import MemoryMeter, ProcessMemory, limit_of
@@ -42,6 +41,7 @@ from tilth.maintenance.record import Record
 from tilth.maintenance.registry import Registry, TableOps
 from tilth.maintenance.runs import Runs, Slot
 from tilth.maintenance.scheduler import choose, passed_over
+from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.stats import (
     ChoiceRow,
     FlushReport,
@@ -323,7 +323,7 @@ class MaintenanceManager:
     # --- the loop ---
 
     def _loop(self) -> None:
-        interval = self._settings.polling_interval
+        interval = self._settings.polling_ms / 1000
         while not self._stopping.is_set():
             # Cleared first: what happens during the turn leads to another one.
             self._awake.clear()
@@ -530,7 +530,7 @@ class MaintenanceManager:
                 self._dispatcher,
                 self._root,
                 settings=self._settings.flush,
-                switched_off_by=self._settings.switched_off.get(OpKind.FLUSH, ""),
+                switched_off_by=self._settings.switched_off_by(OpKind.FLUSH),
                 watch=watch,
                 owner=self._owner,
                 cleaner=self._cleaner,

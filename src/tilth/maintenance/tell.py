@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilth.maintenance.op import Op, OpKind, OpStats
-from tilth.maintenance.scheduler import SchedulerSettings, adjusted_score
+from tilth.maintenance.scheduler import adjusted_score
+from tilth.maintenance.settings import SchedulerSettings
 from tilth.maintenance.state import Failure, ServiceState, newest
 from tilth.maintenance.stats import OpRow
 from tilth.maintenance.watch import FAR_MS, TableWatch

@@ -8,7 +8,7 @@ that the log knows; health and metrics never wait for statements. See also: docs
 from tilth.server.app import Doors, build_app
 from tilth.server.metrics import METRICS, Metric, Metrics, MetricSources
 from tilth.server.serve import HttpServer, bind
-from tilth.server.settings import SETTINGS, ServerSettings, server_settings
+from tilth.server.settings import SETTINGS, ServerSettings
 from tilth.server.stats import HttpCounters, HttpStats
 
 __all__ = [
@@ -24,5 +24,4 @@ __all__ = [
     "ServerSettings",
     "bind",
     "build_app",
-    "server_settings",
 ]

@@ -8,8 +8,9 @@ import pytest
 
 from tilth.base.units import MIB
 from tilth.maintenance.policy.adaptive import Hold, Pace, pace, write_amplification
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSelection, MergeSettings
+from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSelection
 from tilth.maintenance.policy.partitions import HOUR, SIX_HOURS, PartitionStats, SlotBytes
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.policy.size_tiered import select_merges
 
 NOW = 100 * SIX_HOURS + 10

@@ -14,7 +14,7 @@ from tilth.maintenance.ops.delta_op import MERGED_MEANWHILE
 from tilth.maintenance.ops.flush_deltas import FILES_MIN, FLUSH_BYTES_MAX, choose_flush
 from tilth.maintenance.ops.major_delta import choose_major, folded
 from tilth.maintenance.ops.minor_delta import choose_minor
-from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
+from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
 from tilth.model.delta import Delta, DeltaKind, Target, applied_order
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, SwitchState

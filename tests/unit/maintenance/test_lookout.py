@@ -11,8 +11,8 @@ from tilth.maintenance.lookout import Lookout
 from tilth.maintenance.looks import Looks
 from tilth.maintenance.op import OpKind, OpStats
 from tilth.maintenance.registry import TableOps
+from tilth.maintenance.settings import WorkloadSettings
 from tilth.maintenance.watch import FAR_MS, TableWatch
-from tilth.maintenance.workload import WorkloadSettings
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple

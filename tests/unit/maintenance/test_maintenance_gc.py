@@ -10,7 +10,8 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import NotFoundError
 from tilth.catalog import DropPartition, NothingToUndropError, TruncateTable, UndropPartition
 from tilth.maintenance.ops import gc_explain, gc_move, gc_trash
-from tilth.maintenance.policy.gc import Cutoff, GcEntry, GcSettings, Hold, Verdict, plan_moves
+from tilth.maintenance.policy.gc import Cutoff, GcEntry, Hold, Verdict, plan_moves
+from tilth.maintenance.policy.settings import GcSettings
 from tilth.model.part import DataFile
 from tilth.model.service import ServiceKind, Switch, SwitchState
 

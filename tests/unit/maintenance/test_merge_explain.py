@@ -11,7 +11,7 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import InvalidInputError
 from tilth.base.units import GIB, MIB
 from tilth.maintenance import MergeCandidateRow
-from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, MergeSelection, MergeSettings
+from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, MergeSelection
 from tilth.maintenance.policy.explain import explain_merges
 from tilth.maintenance.policy.key_bytes import HIGHEST
 from tilth.maintenance.policy.key_range import KeyRangePolicy
@@ -25,6 +25,7 @@ from tilth.maintenance.policy.replay import (
     real_sums,
     replay,
 )
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.policy.size_tiered import select_merges
 from tilth.model.part import PartEvent
 

@@ -9,15 +9,9 @@ import pytest
 
 from tests.oracle import Row, number, numbers, oracle
 from tilth.base.units import GIB, KIB, MIB
-from tilth.maintenance.policy.candidates import (
-    CandidatePart,
-    Effort,
-    MergeSelection,
-    MergeSettings,
-    MergeSpec,
-    split_runs,
-)
+from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSelection, MergeSpec, split_runs
 from tilth.maintenance.policy.scoring import Limits, RunScores
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.policy.size_tiered import read_gain, select_merges, submittable
 
 DAY = 86_400.0

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tilth.base import logs
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
-from tilth.base.settings import LogSettings, log_settings
+from tilth.base.settings import LogSettings, read_settings
 from tilth.client.output import console_of, show_error
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def serve(
     console = console_of(sys.stderr)
     try:
         given = _given(settings or [])
-        _set_up_log(log_level, log_file, log_settings(given))
+        _set_up_log(log_level, log_file, read_settings(LogSettings, given))
         host, port = _address(listen)
         # Before Spark is started for nothing.
         door = bind(host, port)

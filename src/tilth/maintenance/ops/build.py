@@ -13,7 +13,6 @@ from tilth.base.clock import Clock
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.cleaner import Cleaner
-from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.op import Op, OpKind
 from tilth.maintenance.ops.deleted_part_gc import DeletedPartGc
 from tilth.maintenance.ops.delta_look import DeltaLook
@@ -28,6 +27,7 @@ from tilth.maintenance.ops.major_delta import choose_major
 from tilth.maintenance.ops.minor_delta import choose_minor
 from tilth.maintenance.ops.part_gc import PartGcOp
 from tilth.maintenance.owner import Owner
+from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.watch import TableWatch
 from tilth.warehouse import Dispatcher
@@ -73,7 +73,7 @@ def delta_ops(
             around.root,
             kind=kind,
             choose=choose,
-            switched_off_by=settings.switched_off.get(kind, ""),
+            switched_off_by=settings.switched_off_by(kind),
             look=look,
             watch=watch,
             owner=around.owner,
@@ -110,7 +110,7 @@ def gc_ops(around: Surroundings, watch: TableWatch) -> list[Op]:
             around.clock,
             duty,
             table,
-            switched_off_by=around.settings.switched_off.get(duty.kind, ""),
+            switched_off_by=around.settings.switched_off_by(duty.kind),
             tally=around.tally,
             table_count=around.table_count,
         )

@@ -28,7 +28,8 @@ from tilth.maintenance.ops.flush_work import Flush, FlushRecipe
 from tilth.maintenance.ops.sources import PartsNow, changes_of, delta_bytes, parts_now
 from tilth.maintenance.owner import Owner
 from tilth.maintenance.policy.flush_runs import FlushSpec, flush_runs
-from tilth.maintenance.policy.flush_scores import FlushSettings, flush_gain
+from tilth.maintenance.policy.flush_scores import flush_gain
+from tilth.maintenance.policy.settings import FlushSettings
 from tilth.maintenance.state import (
     Failure,
     ServiceState,

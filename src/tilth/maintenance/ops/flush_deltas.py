@@ -15,7 +15,8 @@ from tilth.base.units import show_bytes
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.ops.delta_look import PartitionDeltas
 from tilth.maintenance.ops.delta_work import DeltaChoice, DeltaWork
-from tilth.maintenance.policy.flush_scores import DeltaStore, FlushSettings, best_delta_store, flush_gain
+from tilth.maintenance.policy.flush_scores import DeltaStore, best_delta_store, flush_gain
+from tilth.maintenance.policy.settings import FlushSettings
 from tilth.model.delta import Delta
 from tilth.model.part import Part
 

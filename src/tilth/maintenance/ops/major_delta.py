@@ -14,7 +14,8 @@ from collections.abc import Collection, Sequence
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.ops.delta_look import PartitionDeltas
 from tilth.maintenance.ops.delta_work import DeltaChoice, DeltaWork
-from tilth.maintenance.policy.flush_scores import DeltaSettings, major_gain
+from tilth.maintenance.policy.flush_scores import major_gain
+from tilth.maintenance.policy.settings import DeltaSettings
 from tilth.model.delta import Delta, DeltaKind
 
 _SPARSE = (DeltaKind.DELETE, DeltaKind.UPDATE)

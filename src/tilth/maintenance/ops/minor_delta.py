@@ -13,7 +13,8 @@ from collections.abc import Collection, Sequence
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.ops.delta_look import PartitionDeltas
 from tilth.maintenance.ops.delta_work import DeltaChoice, DeltaWork
-from tilth.maintenance.policy.flush_scores import DeltaSettings, minor_gain
+from tilth.maintenance.policy.flush_scores import minor_gain
+from tilth.maintenance.policy.settings import DeltaSettings
 from tilth.model.delta import Delta, DeltaKind
 
 #: Rows do not merge with values: each kind for itself.

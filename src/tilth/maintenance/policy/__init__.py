@@ -10,31 +10,33 @@ from tilth.maintenance.policy.candidates import (
     CandidatePart,
     CandidateState,
     Effort,
-    KeyRangeSettings,
     MergeCandidate,
-    MergePolicy,
     MergeSelection,
-    MergeSettings,
     MergeSpec,
     Refusal,
 )
 from tilth.maintenance.policy.explain import explain_merges
-from tilth.maintenance.policy.gc import GcSettings
 from tilth.maintenance.policy.key_bytes import key_bounds
 from tilth.maintenance.policy.key_range import KeyRangePolicy
-from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import (
     BackOff,
     PartitionSelection,
-    PartitionSettings,
     PartitionStats,
-    PartitionStrategy,
     Rotation,
     postpone,
     select_for_gc,
     select_for_merge,
 )
 from tilth.maintenance.policy.replay import EVENTS_MAX, AskPolicy, HistorySums, Replay, ReplayedMerge, replay
+from tilth.maintenance.policy.settings import (
+    GcSettings,
+    KeyRangeSettings,
+    MergePolicy,
+    MergeSettings,
+    MutateSettings,
+    PartitionSettings,
+    PartitionStrategy,
+)
 from tilth.maintenance.policy.size_tiered import read_gain, select_merges, submittable
 
 __all__ = [

@@ -16,7 +16,6 @@ from tilth.maintenance.policy.candidates import (
     CandidateState,
     Effort,
     MergeCandidate,
-    MergeSettings,
     MergeSpec,
     Run,
     by_partition,
@@ -25,6 +24,7 @@ from tilth.maintenance.policy.candidates import (
 )
 from tilth.maintenance.policy.partitions import PartitionStats
 from tilth.maintenance.policy.scoring import Limits, RangeScore, RunScores, limits_of
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.policy.size_tiered import select_merges
 
 #: With this base every range within the limits is allowed.

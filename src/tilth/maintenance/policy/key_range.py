@@ -21,7 +21,6 @@ from tilth.maintenance.policy.candidates import (
     Effort,
     MergeCandidate,
     MergeSelection,
-    MergeSettings,
     MergeSpec,
     Refusal,
     Run,
@@ -31,6 +30,7 @@ from tilth.maintenance.policy.candidates import (
 )
 from tilth.maintenance.policy.key_shares import Floats, key_shares
 from tilth.maintenance.policy.knapsack import SUPPORT_ADJUST, Items, choose
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.policy.size_tiered import lone_chain
 from tilth.model.part import parse_part_name
 

@@ -17,11 +17,11 @@ def _rows(services: Services) -> Iterator[Row]:
         yield (
             setting.name,
             setting.scope.value,
-            setting.shown(text) if text is not None else str(setting.default),
-            str(setting.default),
+            setting.shown(text) if text is not None else setting.default_text,
+            setting.default_text,
             text is not None,
             setting.unit,
-            setting.allowed or setting.kind,
+            setting.allowed,
             list(setting.aliases),
             setting.doc,
         )

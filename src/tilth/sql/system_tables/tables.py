@@ -46,7 +46,7 @@ def _history(services: Services, relation: Relation) -> tuple[int | None, str | 
     """Since when the table can be read, and the setting that decides it."""
     if not isinstance(relation, TableDef):
         return None, None
-    setting = f"{HISTORY_SETTING.name} = {history_seconds(relation):g}"
+    setting = f"{HISTORY_SETTING} = {history_seconds(relation):g}"
     mark = mark_of(relation, services.clock)
     return (None if mark is None else time_of_ms(max(milliseconds(mark), relation.created_ms))), setting
 
