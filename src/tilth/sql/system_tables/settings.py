@@ -14,16 +14,12 @@ def _rows(services: Services) -> Iterator[Row]:
     given = services.node_settings
     for setting in all_settings(services.upper_settings):
         text = given.get(setting.name) if setting.scope is Scope.NODE else None
-        yield (
-            setting.name,
-            setting.scope.value,
-            setting.shown(text) if text is not None else setting.default_text,
-            setting.default_text,
-            text is not None,
-            setting.unit,
-            setting.allowed,
-            list(setting.aliases),
-            setting.doc,
+        yield Row(
+            setting,
+            value=setting.default_text if text is None else setting.shown(text),
+            default_value=setting.default_text,
+            is_set=text is not None,
+            aliases=list(setting.aliases),
         )
 
 
@@ -40,6 +36,9 @@ TABLE = SystemTable(
         ColumnDoc("allowed", TEXT, "What it may be."),
         ColumnDoc("aliases", TEXTS, "Further names."),
         ColumnDoc("doc", TEXT, "What gets better and what gets worse in each direction."),
+        ColumnDoc(
+            "source", TEXT, "Where the value comes from: `default`, `file`, `environment` or `flag` (or a program)."
+        ),
     ),
     rows=_rows,
 )
