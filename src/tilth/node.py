@@ -28,6 +28,7 @@ from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import SettingGroup, read_settings
+from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import Catalog, CatalogSettings, RocksKV
@@ -100,9 +101,10 @@ class FolderError(UnavailableError):
 class Node:
     """A server and a worker in one process. Use it as a context manager, or close it."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: GivenSettings) -> None:
         """Starts everything but the HTTP door; raises what hinders it, with nothing left running."""
-        given = NODE_SETTINGS.canonical(settings)
+        given = NODE_SETTINGS.canonical(settings.texts)
+        self._given = given
         self._clock = SystemClock()
         self._folder = _prepared(folder)
         self._server = f"{socket.gethostname()}-{os.getpid()}"
@@ -114,11 +116,10 @@ class Node:
             self._open_catalog(given)
             self._open_warehouse(given)
             self._open_flows(given)
-            self._open_sql(given)
+            self._open_sql(GivenSettings(given, settings.sources))
         except BaseException:
             self._parts.close()
             raise
-        self._given = given
         _log.info("node_started", folder=self._folder, server=self._server)
 
     def listen(self, host: str, port: int, door: socket.socket | None = None) -> HttpServer:
@@ -276,9 +277,9 @@ class Node:
             live_txns=lambda: self._consume.running_txns() | self.engine.running_txns(),
         )
 
-    def _open_sql(self, given: Mapping[str, str]) -> None:
+    def _open_sql(self, given: GivenSettings) -> None:
         root = str(self._folder / "tables")
-        doors = read_settings(ServerSettings, given)
+        doors = read_settings(ServerSettings, given.texts)
         self.engine = SqlEngine(
             self._clock,
             random_id,
@@ -348,9 +349,9 @@ class Node:
                 self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
 
 
-def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
+def open_node(folder: Path, settings: GivenSettings | Mapping[str, str]) -> Node:
     """A running node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
-    return Node(folder, settings)
+    return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings))
 
 
 def move_secrets(catalog: Catalog) -> None:

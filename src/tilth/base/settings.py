@@ -35,6 +35,8 @@ class Scope(StrEnum):
     KAFKA = "kafka"
     #: Of one statement or connection.
     SESSION = "session"
+    #: Of the command `tilth serve`: what it needs to start a node.
+    SERVE = "serve"
 
 
 class UnknownSettingError(InvalidInputError):
@@ -57,6 +59,8 @@ class Check(Generic[T]):
     parse: Callable[[str], T]
     allowed: str = ""
     holds: Callable[[T], bool] = lambda _: True
+    #: Of a list, what stands between its items.
+    separator: str = ""
 
 
 def within(parse: Callable[[str], Number], low: float, high: float | None = None, words: str = "") -> Check[Number]:
@@ -103,25 +107,18 @@ class Setting(Generic[T]):
 
     def read(self, text: str) -> T:
         """The value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
+        shown, cause = self.shown(text), None
         try:
             value = self.check.parse(text)
+            if self.check.holds(value):
+                return value
         except ValueError as error:
             # The parser's own message may quote the text.
-            cause = error if self.shown(text) == text else None
-            raise BadSettingError(
-                setting=self.name,
-                value=repr(self.shown(text)),
-                allowed=self.allowed,
-                hint=self._hint(),
-            ) from cause
-        if not self.check.holds(value):
-            raise BadSettingError(
-                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed, hint=self._hint()
-            )
-        return value
-
-    def _hint(self) -> str:
-        return f"SHOW SETTINGS LIKE '{self.name}' describes it"
+            cause = error if shown == text else None
+        described_by = "tilth serve --help" if self.scope is Scope.SERVE else f"SHOW SETTINGS LIKE '{self.name}'"
+        raise BadSettingError(
+            setting=self.name, value=repr(shown), allowed=self.allowed, hint=f"{described_by} describes it"
+        ) from cause
 
     @property
     def default_text(self) -> str:
@@ -163,6 +160,7 @@ node_setting = _Declare(Scope.NODE)
 table_setting = _Declare(Scope.TABLE)
 kafka_setting = _Declare(Scope.KAFKA)
 session_setting = _Declare(Scope.SESSION)
+serve_setting = _Declare(Scope.SERVE)
 
 
 def contained(kind: type[T]) -> T:
@@ -232,6 +230,9 @@ class SettingGroup:
             for name in (setting.name, *setting.aliases):
                 assert name not in self._by_name, name
                 self._by_name[name] = setting
+
+    def has(self, name: str) -> bool:
+        return name in self._by_name
 
     def find(self, name: str) -> Setting[Any]:
         """Raises UnknownSettingError that suggests the nearest names."""

@@ -98,7 +98,7 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = node_setting(
         "server.allowed-hosts",
         (),
-        Check(_hosts, "names of hosts without ports, with commas between"),
+        Check(_hosts, "names of hosts without ports, with commas between", separator=","),
         "",
         "Further names of the node in `Host` headers: that of a proxy in front of it, or its name in DNS. Requests "
         "with other names are refused, as protection against DNS rebinding. Always accepted: `localhost`, the address "
@@ -107,7 +107,7 @@ class ServerSettings:
     allowed_origins: tuple[str, ...] = node_setting(
         "server.allowed-origins",
         (),
-        Check(_origins, "as in https://dash.example.com, with commas between"),
+        Check(_origins, "as in https://dash.example.com, with commas between", separator=","),
         "",
         "Origins of web pages that can call the node from a browser, without any restriction. Pages of other origins "
         "are refused. Programs send no `Origin` and need no entry.",

@@ -145,7 +145,7 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             before = services.catalog.secrets.of(relation.uuid).settings
             others = {name: text for name, text in before.items() if name not in {*reset, *changes}}
             config = read_config(changed, others | secrets)
-            check_library(config, read_settings(IngestSettings, services.node_settings).certificates_folder)
+            check_library(config, read_settings(IngestSettings, services.node_settings.texts).certificates_folder)
             if reads_elsewhere(relation, changed):
                 check_group(changed, services.catalog.tables.list())
             ensure_dead_letters(services, changed, config)

@@ -121,7 +121,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         created_ms=services.clock.now_ms(),
     )
     config = read_config(kafka, secrets)
-    check_library(config, read_settings(IngestSettings, services.node_settings).certificates_folder)
+    check_library(config, read_settings(IngestSettings, services.node_settings.texts).certificates_folder)
     if services.catalog.tables.find(database, name) is not None:
         # Raises, before a dead-letter table is made for nothing.
         services.catalog.tables.create(kafka)

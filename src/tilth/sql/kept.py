@@ -21,7 +21,7 @@ def trash_lifetime_ms(table: TableDef) -> int:
 
 def dropped_keep_ms(services: Services) -> int:
     """How long a dropped table is kept."""
-    return int(read_settings(ManagerSettings, services.node_settings).dropped_table_keep * 1000)
+    return int(read_settings(ManagerSettings, services.node_settings.texts).dropped_table_keep * 1000)
 
 
 def files_of(catalog: Catalog, table: str) -> list[DataFile]:

@@ -331,9 +331,7 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
         hint = "double quotes name columns and tables everywhere: put texts in single quotes"
         raise BadSettingError(setting=_QUOTES, value=spark[_QUOTES], allowed="true", hint=hint)
     check_spark_settings(name for name in spark if name != _QUOTES)
-    settings = {name: text for name, text in given.items() if name not in spark}
-    for name in settings:
-        SESSION_SETTINGS.find(name)
+    settings = SESSION_SETTINGS.canonical({name: text for name, text in given.items() if name not in spark})
     return read_settings(SessionSettings, settings, spark=spark)
 
 

@@ -33,8 +33,11 @@ _SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNOR
 
 
 def _shown_conf(text: str) -> str:
+    """An item that is no pair may be the value of a secret with blanks around its sign."""
     pairs = (item.partition("=") for item in text.split())
-    return " ".join(f"{name}={HIDDEN if _SECRET.search(name) else value}" for name, _, value in pairs)
+    return " ".join(
+        f"{name}={HIDDEN if _SECRET.search(name) else value}" if equals else HIDDEN for name, equals, value in pairs
+    )
 
 
 def _conf_pairs(text: str) -> tuple[tuple[str, str], ...]:
@@ -97,7 +100,7 @@ class WarehouseSettings:
     spark_conf: tuple[tuple[str, str], ...] = node_setting(
         "warehouse.spark-conf",
         (),
-        Check(_conf_pairs, "key=value pairs with blanks between"),
+        Check(_conf_pairs, "key=value pairs with blanks between", separator=" "),
         "",
         "Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them. "
         "Values of properties that look like secrets are not shown.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.base.settings import Scope
+from tilth.base.sources import Source
 from tilth.sql.services import Services
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables.table import FLAG, TEXT, TEXTS, ColumnDoc, Row, SystemTable
@@ -13,13 +14,14 @@ from tilth.sql.system_tables.table import FLAG, TEXT, TEXTS, ColumnDoc, Row, Sys
 def _rows(services: Services) -> Iterator[Row]:
     given = services.node_settings
     for setting in all_settings(services.upper_settings):
-        text = given.get(setting.name) if setting.scope is Scope.NODE else None
+        text = given.texts.get(setting.name) if setting.scope is Scope.NODE else None
         yield Row(
             setting,
             value=setting.default_text if text is None else setting.shown(text),
             default_value=setting.default_text,
             is_set=text is not None,
             aliases=list(setting.aliases),
+            source=(Source.DEFAULT if text is None else given.source(setting.name)).value,
         )
 
 
