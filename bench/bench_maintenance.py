@@ -38,8 +38,9 @@ _STARTED = time.perf_counter()
 from tilth.base.clock import SystemClock  # noqa: E402
 from tilth.base.ids import random_id  # noqa: E402
 from tilth.base.rand import new_rng  # noqa: E402
+from tilth.base.settings import read_settings  # noqa: E402
 from tilth.catalog import Catalog, InsertPart, RocksKV, Update  # noqa: E402
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings  # noqa: E402
+from tilth.maintenance import MaintenanceManager, ManagerSettings  # noqa: E402
 from tilth.model.part import ColumnRange, DataFile, WrittenPart  # noqa: E402
 from tilth.model.table import Column, Schema, TableDef  # noqa: E402
 from tilth.model.types import Kind, Simple  # noqa: E402
@@ -198,7 +199,7 @@ def _manager(clock: MovedClock, catalog: Catalog, folder: str) -> MaintenanceMan
         catalog,
         Dispatcher(clock, random_id, {"write": []}, slots={"write": 1}),
         str(Path(folder) / "tables"),
-        manager_settings(NODE_SETTINGS.read({})),
+        read_settings(ManagerSettings, {}),
         new_rng(7),
         "bench",
     )

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from tests.catalog_world import SCHEMA
 from tests.maintenance_world import MaintenanceWorld, MergeWorker
 from tilth.base.errors import TilthError
+from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, ReplaceParts
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, OpRow, manager_settings
+from tilth.maintenance import MaintenanceManager, ManagerSettings, OpRow
 from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_task, encode_facts
 from tilth.maintenance.op import OpKind
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta, by_file
@@ -80,7 +81,7 @@ class DeltaWorld(MaintenanceWorld):
     def new_manager(
         self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
     ) -> MaintenanceManager:
-        given = settings or manager_settings(NODE_SETTINGS.read(self._given))
+        given = settings or read_settings(ManagerSettings, self._given)
         return super().new_manager(live_txns, settings=given)
 
     def stop(self, service: ServiceKind) -> None:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from tests.catalog_world import World
 from tilth.base.errors import TilthError
 from tilth.base.rand import new_rng
+from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, manager_settings
+from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.mutate.task_spark import (
     MutateFacts,
     MutateResult,
@@ -247,7 +248,7 @@ class MaintenanceWorld(World):
     def new_manager(
         self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
     ) -> MaintenanceManager:
-        settings = replace(settings or manager_settings(NODE_SETTINGS.read({})), workers=self.threads)
+        settings = replace(settings or read_settings(ManagerSettings, {}), workers=self.threads)
         return MaintenanceManager(
             self.clock,
             self.catalog,

@@ -26,6 +26,7 @@ from tests.simulation.sequence_model import SCHEMA, Fresh, Model, Row, Rows, Sha
 from tilth.base.clock import Clock
 from tilth.base.errors import RetryError, UnknownOutcomeError
 from tilth.base.rand import new_rng
+from tilth.base.settings import read_settings
 from tilth.catalog import (
     AddDelta,
     Catalog,
@@ -39,10 +40,10 @@ from tilth.catalog import (
     Work,
     rebase,
 )
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
+from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.op import Op, OpKind, Prepared
 from tilth.maintenance.policy import Effort
-from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
+from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
 from tilth.model.delta import PartSource, seen_of
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
@@ -154,12 +155,12 @@ class SequenceWorld:
         self.dispatcher = Dispatcher(
             self.clock, self._new_id, {name: [InProcessWorker()] for name in ("write",)}, slots={"write": 8}
         )
-        values = manager_settings(NODE_SETTINGS.read({}))
+        values = read_settings(ManagerSettings, {})
         settings = replace(
             values,
             is_enabled=self._workers > 1,
             workers=self._workers,
-            polling_interval=0.02,
+            polling_ms=20,
             flush=FlushSettings(threshold_secs=0),
             deltas=DeltaSettings(major_ratio_min=0.0),
         )

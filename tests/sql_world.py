@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import (
     Check,
@@ -345,7 +346,7 @@ class SqlWorld:
             self.maintenance,
             root=str(root),
             server="s1",
-            settings={"warehouse.query-slots": "3"},
+            settings=GivenSettings({"warehouse.query-slots": "3"}),
         )
 
     def new_id(self) -> str:

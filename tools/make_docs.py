@@ -27,8 +27,10 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.ids import random_id
 from tilth.base.settings import Scope, Setting, SettingGroup
+from tilth.base.sources import variable_of
 from tilth.base.units import show_bytes
 from tilth.client.cli.main import app as command_line
+from tilth.client.settings import SERVE_SETTINGS
 from tilth.ingest import library
 from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
@@ -45,11 +47,21 @@ _EXPRESSION_SHOWN_MAX = 160
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made from the code by `python -m tools.make_docs`; do not edit. -->"
 
+#: The page on files and variables.
+CONFIGURE = "configure.md"
+
 #: What a reader is told of each scope.
 SCOPES = {
     Scope.NODE: (
         "Node",
-        "Given once, at the start: `tilth serve --set name=value`, or `tilth.open(path, settings={..})`.",
+        "Given once, at the start: `tilth serve --set name=value`, an environment variable "
+        "(`TILTH_WAREHOUSE__QUERY_SLOTS`), "
+        "the file of `tilth serve --config`, or `tilth.open(path, settings={..})`; see "
+        f"[{CONFIGURE}](../operate/{CONFIGURE}).",
+    ),
+    Scope.SERVE: (
+        "The command tilth serve",
+        "Options of the command, which can also stand in the environment (`TILTH_LISTEN`) and in the config file.",
     ),
     Scope.TABLE: (
         "Table",
@@ -181,7 +193,7 @@ def _default(setting: Setting[Any]) -> str:
 
 # Any: as above.
 def _allowed(setting: Setting[Any]) -> str:
-    return setting.allowed or {"str": "text", "bool": "true or false"}.get(setting.kind, "")
+    return {"str": "text"}.get(setting.allowed, setting.allowed)
 
 
 def _errors_page() -> Iterator[str]:
@@ -256,6 +268,10 @@ def _cli_page() -> Iterator[str]:
         for option in command.params:
             default = "required" if option.required else "" if option.default is None else f"`{_plain(option.default)}`"
             variable = f"`{option.envvar}`" if option.envvar else ""
+            setting = option.name.replace("_", "-")
+            if name == "serve" and SERVE_SETTINGS.has(setting):
+                default = _default(SERVE_SETTINGS.find(setting)).replace("empty", "")
+                variable = f"`{variable_of(setting)}`"
             kind = type(option.default)
             among = f" One of {', '.join(one.value for one in kind)}." if isinstance(option.default, Enum) else ""
             names = ", ".join(f"`{text}`" for text in option.opts)

@@ -23,8 +23,10 @@ LOG_TAIL_CHARACTERS = 4_000
 class NodeProcess:
     """A node with its data in `folder/data` and its log in `folder/node.log`; keeps its address over restarts."""
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None, config: str = "") -> None:
+        """`config`: the text of a config file."""
         self._folder = folder
+        self._config = config
         self._settings = dict(settings or {})
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,8 +55,14 @@ class NodeProcess:
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self._folder.mkdir(parents=True, exist_ok=True)
+        if self._config:
+            (self._folder / "tilth.toml").write_text(self._config)
+            command += ["--config", str(self._folder / "tilth.toml")]
         with (self._folder / "node.log").open("ab") as log:
-            environment = {**os.environ, FAILPOINTS: failpoints}
+            # Variables that ask something of the tests are no settings of a node.
+            others = {name: value for name, value in os.environ.items() if not name.startswith("TILTH_")}
+            tests = {name: value for name, value in os.environ.items() if name.startswith("TILTH_TEST_")}
+            environment = others | tests | {FAILPOINTS: failpoints}
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def wait_ready(self) -> None:

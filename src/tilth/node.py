@@ -15,7 +15,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -29,17 +28,18 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
-from tilth.base.settings import LOG_SETTINGS, SettingGroup, log_settings, value_of
+from tilth.base.settings import SettingGroup, read_settings
+from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
-from tilth.catalog import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, Catalog, RocksKV
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, check_view, consume_runner, ingest_settings
+from tilth.catalog import Catalog, CatalogSettings, RocksKV
+from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, IngestSettings, check_view, consume_runner
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import (
     MaintenanceManager,
+    ManagerSettings,
     delta_runner,
     flush_runner,
-    manager_settings,
     merge_runner,
     mutate_runner,
 )
@@ -47,7 +47,7 @@ from tilth.model.service import ServiceStats
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
-from tilth.server import Doors, HttpServer, Metrics, MetricSources, build_app, server_settings
+from tilth.server import Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
 from tilth.server import bind as bind
 from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
 from tilth.sql.spark import InsertRunner, QueryRunner
@@ -74,7 +74,6 @@ NODE_SETTINGS = SettingGroup(
         *INGEST_SETTINGS.all,
         *MAINTENANCE_SETTINGS.all,
         *SERVER_SETTINGS.all,
-        *LOG_SETTINGS.all,
     )
 )
 
@@ -103,9 +102,10 @@ class FolderError(UnavailableError):
 class Node:
     """A server and a worker in one process. Use it as a context manager, or close it."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: GivenSettings) -> None:
         """Starts everything but the HTTP door; raises what hinders it, with nothing left running."""
-        given = NODE_SETTINGS.canonical(settings)
+        given = NODE_SETTINGS.canonical(settings.texts)
+        self._given = given
         self._clock = SystemClock()
         self._folder = _prepared(folder)
         self._server = f"{socket.gethostname()}-{os.getpid()}"
@@ -117,11 +117,10 @@ class Node:
             self._open_catalog(given)
             self._open_warehouse(given)
             self._open_flows(given)
-            self._open_sql(given)
+            self._open_sql(GivenSettings(given, settings.sources))
         except BaseException:
             self._parts.close()
             raise
-        self._given = given
         _log.info("node_started", folder=self._folder, server=self._server)
 
     def listen(self, host: str, port: int, door: socket.socket | None = None) -> HttpServer:
@@ -129,7 +128,6 @@ class Node:
 
         Raises PortTakenError.
         """
-        values = _of(SERVER_SETTINGS, self._given)
         doors = Doors(
             clock=self._clock,
             statements=self.engine,
@@ -140,7 +138,7 @@ class Node:
             metrics=self._metrics.text,
             maintenance=self._maintenance.status,
             ids=random_id,
-            settings=server_settings(values),
+            settings=read_settings(ServerSettings, self._given),
             listen_host=host,
             machine_name=socket.gethostname(),
             counters=self._metrics.http,
@@ -220,15 +218,15 @@ class Node:
         _ = self._session.session
 
     def _open_catalog(self, given: Mapping[str, str]) -> None:
-        values = CATALOG_SETTINGS.read(_of(CATALOG_SETTINGS, given))
-        store = RocksKV(str(self._folder / "catalog"), cache_bytes=value_of(values, CACHE_BYTES))
+        settings = read_settings(CatalogSettings, given)
+        store = RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes)
         #: What is true.
         self.catalog = Catalog(
             store,
             self._clock,
             self._server,
             random_id,
-            commit_attempts_max=value_of(values, COMMIT_ATTEMPTS_MAX),
+            commit_attempts_max=settings.commit_attempts_max,
             sweep=partial(clean_transaction, str(self._folder / "tables")),
         )
         self._parts.callback(self.catalog.close)
@@ -238,7 +236,7 @@ class Node:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
-        settings = replace(warehouse_settings(_of(WAREHOUSE_SETTINGS, given)), logs=log_settings(given))
+        settings = warehouse_settings(given)
         self._session = WorkerSession(
             settings, folder=str(self._folder / "spark"), log_folder=str(self._folder / "log")
         )
@@ -265,7 +263,7 @@ class Node:
             self.catalog,
             self._dispatcher,
             random_id,
-            ingest_settings(_of(INGEST_SETTINGS, given)),
+            read_settings(IngestSettings, given),
             root=root,
             server=self._server,
             memory=lambda: self._maintenance.memory(),
@@ -275,15 +273,15 @@ class Node:
             self.catalog,
             self._dispatcher,
             root=root,
-            settings=manager_settings(MAINTENANCE_SETTINGS.read(_of(MAINTENANCE_SETTINGS, given))),
+            settings=read_settings(ManagerSettings, given),
             rng=new_rng(),
             server=self._server,
             live_txns=self.catalog.transactions.live,
         )
 
-    def _open_sql(self, given: Mapping[str, str]) -> None:
+    def _open_sql(self, given: GivenSettings) -> None:
         root = str(self._folder / "tables")
-        doors = server_settings(_of(SERVER_SETTINGS, given))
+        doors = read_settings(ServerSettings, given.texts)
         self.engine = SqlEngine(
             self._clock,
             random_id,
@@ -353,9 +351,9 @@ class Node:
                 self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
 
 
-def open_node(folder: Path, settings: Mapping[str, str]) -> Node:
+def open_node(folder: Path, settings: GivenSettings | Mapping[str, str]) -> Node:
     """A running node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
-    return Node(folder, settings)
+    return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings))
 
 
 def move_secrets(catalog: Catalog) -> None:
@@ -416,12 +414,6 @@ def _check_room(folder: Path) -> None:
         full = full_error(error, folder=str(folder))
         if full is not None:
             raise full from error
-
-
-def _of(group: SettingGroup, given: Mapping[str, str]) -> dict[str, str]:
-    """Of what was given, what belongs to one room."""
-    names = {setting.name for setting in group.all}
-    return {name: text for name, text in given.items() if name in names}
 
 
 def _state(look: Callable[[], object]) -> str:

@@ -23,17 +23,39 @@ from tools.node_process import NodeProcess
 pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).resolve().parents[2]
+CONFIG = """
+dropped_table_keep_seconds = "2 h"
+
+[warehouse]
+write-slots = 3
+spark-conf = ["spark.my.password=hunter2"]
+"""
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    node = NodeProcess(tmp_path_factory.mktemp("node"))
+    node = NodeProcess(tmp_path_factory.mktemp("node"), settings={"warehouse.write-slots": "5"}, config=CONFIG)
     node.start()
     try:
         node.wait_ready()
         yield node
     finally:
         node.stop()
+
+
+def test_settings_say_where_they_come_from(node: NodeProcess) -> None:
+    found = node.connection.sql(
+        "SELECT name, value, source FROM system.settings "
+        "WHERE scope = 'node' AND (is_set OR name = 'catalog.cache-bytes') "
+        "ORDER BY name"
+    )
+    assert found.rows == [
+        ("catalog.cache-bytes", "67108864", "default"),
+        ("dropped_table_keep_seconds", "2 h", "file"),
+        ("warehouse.spark-conf", "spark.my.password=[HIDDEN]", "file"),
+        ("warehouse.write-slots", "5", "flag"),
+    ]
+    assert "hunter2" not in (node.data.parent / "node.log").read_text()
 
 
 def test_rows_inserted_in_every_way_are_read_back(node: NodeProcess) -> None:

@@ -21,7 +21,7 @@ from tilth.catalog import (
     UndropPartition,
     Update,
 )
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings
+from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.op import Prepared
@@ -54,7 +54,7 @@ class GcWorld(World):
     def __init__(self) -> None:
         super().__init__()
         dispatcher = Dispatcher(self.clock, self.new_id, {"write": [MergeWorker()]}, slots={"write": 8})
-        settings = manager_settings(NODE_SETTINGS.read({}))
+        settings = ManagerSettings()
         manager = MaintenanceManager(self.clock, self.catalog, dispatcher, ROOT, settings, new_rng(3), "s1")
         self.op = manager._registry.get(self.t).op(PartGcOp)
         self.gone: set[str] = set()

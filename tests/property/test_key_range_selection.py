@@ -18,7 +18,8 @@ from tilth.maintenance.merge.policy import knapsack
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.key_shares import key_shares
 from tilth.maintenance.merge.policy.knapsack import EXACT_ITEMS_MAX, Items, choose
-from tilth.maintenance.policy.candidates import CandidatePart, KeyRangeSettings, MergeSettings, MergeSpec
+from tilth.maintenance.policy.candidates import CandidatePart, MergeSpec
+from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
 
 KEYS = 1 << 32
 RATIO = 1.05

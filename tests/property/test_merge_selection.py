@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tilth.maintenance.merge.policy.scoring import Limits, RunScores
 from tilth.maintenance.merge.policy.size_tiered import select_merges
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSettings, MergeSpec, split_runs
+from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSpec, split_runs
+from tilth.maintenance.policy.settings import MergeSettings
 
 PLAIN = MergeSettings(expected_parts=-1)
 F = 5 * 2**20

@@ -10,24 +10,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.tidy.sources import PACKAGE, place, python_files, tree_of
-from tilth.base.settings import Setting
+from tilth.base.settings import Check, Setting, SettingGroup
 
 #: Shorter than this, a text says no more than the name does.
 SETTING_DOC_CHARACTERS_MIN = 15
+#: What declares a setting.
+DECLARATIONS = ("Setting", "node_setting", "table_setting", "kafka_setting", "session_setting")
+SETTINGS_MIN = 130
 SETTING_NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"
 
 
 def test_settings_are_declared_in_settings_modules() -> None:
     faults = [
-        place(path, node)
+        f"{path.name}:{node.lineno}"
         for path in python_files(PACKAGE)
         if path.name != "settings.py"
         for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-        and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func) == "Setting"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in DECLARATIONS
     ]
     assert faults == []
+
+
+def test_every_declared_setting_is_in_a_group() -> None:
+    """Or no statement, flag, file or page would know it."""
+    declared = {
+        node.args[0].value
+        for path in PACKAGE.rglob("settings.py")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in DECLARATIONS
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert len(declared) > SETTINGS_MIN
+    assert declared - {setting.name for _, setting in _settings()} == set()
 
 
 def test_every_setting_tells_what_it_does() -> None:
@@ -41,17 +57,19 @@ def test_every_setting_tells_what_it_does() -> None:
 
 def test_every_setting_says_what_it_allows() -> None:
     """A check without words would refuse a value and not say why."""
-    always = Setting.__dataclass_fields__["check"].default
+    always = Check.__dataclass_fields__["holds"].default
     faults = [
         f"{module}: {setting.name}"
         for module, setting in _settings()
-        if setting.check is not always and not setting.allowed
+        if setting.check.holds is not always and not setting.check.allowed
     ]
     assert faults == []
 
 
 def test_every_default_is_allowed() -> None:
-    assert [f"{module}: {setting.name}" for module, setting in _settings() if not setting.check(setting.default)] == []
+    assert [
+        f"{module}: {setting.name}" for module, setting in _settings() if not setting.check.holds(setting.default)
+    ] == []
 
 
 def test_setting_names_are_lower_case_words() -> None:
@@ -59,10 +77,10 @@ def test_setting_names_are_lower_case_words() -> None:
 
 
 def test_setting_names_are_unique_in_their_scope() -> None:
-    by_name = defaultdict(set)
+    by_name = defaultdict(list)
     for module, setting in _settings():
         for name in (setting.name, *setting.aliases):
-            by_name[setting.scope, name].add(module)
+            by_name[setting.scope, name].append(module)
     assert {name: modules for name, modules in by_name.items() if len(modules) > 1} == {}
 
 
@@ -82,11 +100,15 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
 
 def _settings() -> Iterator[tuple[str, Setting[object]]]:
+    """Every setting, once, with the first module whose group has it."""
+    seen: set[int] = set()
     for path in sorted(PACKAGE.rglob("settings.py")):
         name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for value in vars(importlib.import_module(name)).values():
-            if isinstance(value, Setting):
-                yield name, value
+        for group in vars(importlib.import_module(name)).values():
+            for setting in group.all if isinstance(group, SettingGroup) else ():
+                if id(setting) not in seen:
+                    seen.add(id(setting))
+                    yield name, setting
 
 
 def _errors() -> Iterator[tuple[Path, ast.ClassDef]]:

@@ -1,15 +1,21 @@
-"""How a setting is declared; each room declares its own in its `settings.py`.
+"""Settings: how one is declared, and the one reader of all. Each room declares its own in its `settings.py`.
 
-A setting is declared once. The command line, the environment, the docs page and `system.settings` follow from it.
-There are two scopes: node settings are read once when the node starts, table settings live in the table's definition
-and may be changed by `ALTER TABLE .. MODIFY SETTING`.
+A setting is declared once, as a field of a frozen dataclass:
+
+    workers: int = node_setting("maintenance_manager_num_threads", 4, within(int, 1, 64), "", "More: .. Fewer: ..")
+
+Its value (`read_settings`), flag, environment variable, place in the config file, page of the reference and row of
+`system.settings` follow from that. Node settings are read once when the node starts; settings of tables are stored with
+the table and changed by `ALTER TABLE .. MODIFY SETTING`. Where a node's settings come from: sources.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from enum import StrEnum
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from tilth.base.errors import InvalidInputError
@@ -17,6 +23,7 @@ from tilth.base.secrets import HIDDEN
 from tilth.base.units import KIB, MIB, parse_bytes
 
 T = TypeVar("T")
+Number = TypeVar("Number", int, float)
 
 
 class Scope(StrEnum):
@@ -28,6 +35,8 @@ class Scope(StrEnum):
     KAFKA = "kafka"
     #: Of one statement or connection.
     SESSION = "session"
+    #: Of the command `tilth serve`: what it needs to start a node.
+    SERVE = "serve"
 
 
 class UnknownSettingError(InvalidInputError):
@@ -42,21 +51,50 @@ class BadSettingError(InvalidInputError):
     code = "BAD_SETTING"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Check(Generic[T]):
+    """How the text of a setting becomes a value, and what the value must satisfy, also in words."""
+
+    #: Raises ValueError when the text is no such value.
+    parse: Callable[[str], T]
+    allowed: str = ""
+    holds: Callable[[T], bool] = lambda _: True
+    #: Of a list, what stands between its items.
+    separator: str = ""
+
+
+def within(parse: Callable[[str], Number], low: float, high: float | None = None, words: str = "") -> Check[Number]:
+    """A number with a lower, and perhaps an upper bound, both included."""
+    if high is None:
+        return Check(parse, words or f"{low} or more", lambda value: value >= low)
+    return Check(parse, words or f"{low} to {high}", lambda value: low <= value <= high)
+
+
+def parse_bool(text: str) -> bool:
+    """`1`, `true`, `on`, `yes` and their opposites."""
+    match text.strip().lower():
+        case "1" | "true" | "on" | "yes":
+            return True
+        case "0" | "false" | "off" | "no":
+            return False
+    raise ValueError(text)
+
+
+SWITCH = Check(parse_bool, "true or false")
+TEXT = Check(str.strip)
+
+
+@dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """One knob: its name, its default, how it is read and what it does."""
+    """What a setting is called, how it is read and what it does."""
 
     name: str
     scope: Scope
     default: T
-    #: Text to value; raises ValueError when the text is no such value.
-    parse: Callable[[str], T]
-    #: What a value must satisfy; the text says it in words, for the error.
-    check: Callable[[T], bool] = lambda _: True
-    allowed: str = ""
+    check: Check[T]
+    unit: str
     #: What gets better and what gets worse in each direction.
     doc: str
-    unit: str = ""
     #: Further names that users of other systems know.
     aliases: tuple[str, ...] = ()
     #: Returns the text without its secrets; `hidden` for a setting that is a secret.
@@ -69,29 +107,113 @@ class Setting(Generic[T]):
 
     def read(self, text: str) -> T:
         """The value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
+        shown, cause = self.shown(text), None
         try:
-            value = self.parse(text)
+            value = self.check.parse(text)
+            if self.check.holds(value):
+                return value
         except ValueError as error:
             # The parser's own message may quote the text.
-            cause = error if self.shown(text) == text else None
-            raise BadSettingError(
-                setting=self.name,
-                value=repr(self.shown(text)),
-                allowed=self.allowed or self.kind,
-                hint=self._hint(),
-            ) from cause
-        if not self.check(value):
-            raise BadSettingError(
-                setting=self.name, value=repr(self.shown(text)), allowed=self.allowed, hint=self._hint()
-            )
-        return value
-
-    def _hint(self) -> str:
-        return f"SHOW SETTINGS LIKE '{self.name}' describes it"
+            cause = error if shown == text else None
+        described_by = "tilth serve --help" if self.scope is Scope.SERVE else f"SHOW SETTINGS LIKE '{self.name}'"
+        raise BadSettingError(
+            setting=self.name, value=repr(shown), allowed=self.allowed, hint=f"{described_by} describes it"
+        ) from cause
 
     @property
-    def kind(self) -> str:
-        return type(self.default).__name__
+    def default_text(self) -> str:
+        return "" if self.default == () else str(self.default)
+
+    @property
+    def allowed(self) -> str:
+        """What its value may be, in words."""
+        return self.check.allowed or type(self.default).__name__
+
+
+#: Where the field of a dataclass holds its setting, or the class with the settings that it contains.
+_SETTING, _CONTAINED = "setting", "contained"
+
+
+@dataclass(frozen=True, slots=True)
+class _Declare:
+    """Declares settings of one scope as fields of dataclasses."""
+
+    scope: Scope
+
+    def __call__(
+        self,
+        name: str,
+        default: T,
+        check: Check[T],
+        unit: str,
+        doc: str,
+        *,
+        aliases: tuple[str, ...] = (),
+        shown: Callable[[str], str] = str,
+    ) -> T:
+        """A field with this default; typed as its value, as `dataclasses.field` is."""
+        declared = Setting(name, self.scope, default, check, unit, doc, aliases, shown)
+        return field(default=default, repr=not declared.has_secrets, metadata={_SETTING: declared})
+
+
+node_setting = _Declare(Scope.NODE)
+table_setting = _Declare(Scope.TABLE)
+kafka_setting = _Declare(Scope.KAFKA)
+session_setting = _Declare(Scope.SESSION)
+serve_setting = _Declare(Scope.SERVE)
+
+
+def contained(kind: type[T]) -> T:
+    """A field that holds another dataclass of settings."""
+    return field(default_factory=kind, metadata={_CONTAINED: kind})
+
+
+@cache
+def _by_field(kind: type) -> dict[str, Setting[Any]]:
+    return {each.name: each.metadata[_SETTING] for each in fields(kind) if _SETTING in each.metadata}
+
+
+@cache
+def _field_by_name(kind: type) -> dict[str, str]:
+    return {name: each for each, one in _by_field(kind).items() for name in (one.name, *one.aliases)}
+
+
+# Any: settings of every type stand in one list.
+def settings_of(*kinds: type) -> tuple[Setting[Any], ...]:
+    """Return the settings that these dataclasses declare, with those of the dataclasses they contain, in order."""
+    found: list[Setting[Any]] = []
+    for each in (each for kind in kinds for each in fields(kind)):
+        if _SETTING in each.metadata:
+            found.append(each.metadata[_SETTING])
+        elif _CONTAINED in each.metadata:
+            found += settings_of(each.metadata[_CONTAINED])
+    return tuple(found)
+
+
+# Any: as above.
+def setting_of(kind: type, field_name: str) -> Setting[Any]:
+    """Return the setting that a field declares."""
+    return _by_field(kind)[field_name]
+
+
+# Any: the other fields have types of their own.
+def read_settings(kind: type[T], given: Mapping[str, str], **others: Any) -> T:
+    """Return the values of a dataclass of settings: from the text where one is given under the setting's name or alias,
+    else the default. Texts of other settings are left out. Raises BadSettingError.
+
+    `others`: fields that are no settings.
+    """
+    # Any: a class that is a dataclass.
+    declared: Any = kind
+    values = dict(others)
+    for each in fields(declared):
+        if _CONTAINED in each.metadata:
+            values[each.name] = read_settings(each.metadata[_CONTAINED], given)
+    known = _field_by_name(declared)
+    for name, text in given.items():
+        if name in known:
+            values[known[name]] = setting_of(declared, known[name]).read(text)
+    return kind(**values)
 
 
 #: The hint where no name is near.
@@ -109,20 +231,15 @@ class SettingGroup:
                 assert name not in self._by_name, name
                 self._by_name[name] = setting
 
+    def has(self, name: str) -> bool:
+        return name in self._by_name
+
     def find(self, name: str) -> Setting[Any]:
         """Raises UnknownSettingError that suggests the nearest names."""
         if name not in self._by_name:
-            near = ", ".join(_near(name, self._by_name))
+            near = ", ".join(get_close_matches(name, self._by_name, n=3))
             raise UnknownSettingError(setting=name, hint=f"did you mean: {near}?" if near else _ALL)
         return self._by_name[name]
-
-    def read(self, given: Mapping[str, str]) -> dict[str, object]:
-        """Every setting's value by canonical name: the given text where there is one, else the default."""
-        values: dict[str, object] = {setting.name: setting.default for setting in self.all}
-        for name, text in given.items():
-            setting = self.find(name)
-            values[setting.name] = setting.read(text)
-        return values
 
     def canonical(self, given: Mapping[str, str]) -> dict[str, str]:
         """The given texts under canonical names, each of them checked."""
@@ -150,65 +267,23 @@ def hidden(text: str) -> str:
     return HIDDEN if text else ""
 
 
-def value_of(values: Mapping[str, object], setting: Setting[T]) -> T:
-    """The typed value of a setting in what `SettingGroup.read` returned."""
-    value = values[setting.name]
-    assert isinstance(value, type(setting.default)), (setting.name, value)
-    return value
-
-
-def parse_bool(text: str) -> bool:
-    """`1`, `true`, `on`, `yes` and their opposites."""
-    match text.strip().lower():
-        case "1" | "true" | "on" | "yes":
-            return True
-        case "0" | "false" | "off" | "no":
-            return False
-    raise ValueError(text)
-
-
-LOG_SIZE_MAX: Setting[int] = Setting(
-    name="log.size-max",
-    scope=Scope.NODE,
-    default=16 * MIB,
-    parse=parse_bytes,
-    check=lambda size: size >= 64 * KIB,
-    allowed="64 KiB and up",
-    unit="bytes",
-    doc="Size at which a log file is rotated: the node's own (`--log-file`), and those of Spark in the folder `log`. "
-    "More: a longer history. Less: less disk.",
-)
-LOG_FILES_MAX: Setting[int] = Setting(
-    name="log.files-max",
-    scope=Scope.NODE,
-    default=4,
-    parse=int,
-    check=lambda count: 2 <= count <= 1000,
-    allowed="2 to 1000",
-    unit="files",
-    doc="Number of files of each log, the current one included; rotation removes the oldest. More: a longer history. "
-    "Fewer: less disk.",
-)
-#: Settings of all logs that the node writes.
-LOG_SETTINGS = SettingGroup((LOG_SIZE_MAX, LOG_FILES_MAX))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The values, read once when the node starts."""
+    """Bounds of all logs that the node writes."""
 
-    size_max: int = LOG_SIZE_MAX.default
-    files_max: int = LOG_FILES_MAX.default
-
-
-def log_settings(given: Mapping[str, str]) -> LogSettings:
-    """Return the settings among the node's texts, ignoring those of other rooms. Raises BadSettingError."""
-    names = {setting.name for setting in LOG_SETTINGS.all}
-    values = LOG_SETTINGS.read({name: text for name, text in given.items() if name in names})
-    return LogSettings(size_max=value_of(values, LOG_SIZE_MAX), files_max=value_of(values, LOG_FILES_MAX))
-
-
-def _near(name: str, known: Iterable[str]) -> list[str]:
-    from difflib import get_close_matches
-
-    return get_close_matches(name, list(known), n=3, cutoff=0.6)
+    size_max: int = node_setting(
+        "log.size-max",
+        16 * MIB,
+        within(parse_bytes, 64 * KIB, words="64 KiB and up"),
+        "bytes",
+        "Size at which a log file is rotated: the node's own (`--log-file`), and those of Spark in the folder `log`. "
+        "More: a longer history. Less: less disk.",
+    )
+    files_max: int = node_setting(
+        "log.files-max",
+        4,
+        within(int, 2, 1000),
+        "files",
+        "Number of files of each log, the current one included; rotation removes the oldest. More: a longer history. "
+        "Fewer: less disk.",
+    )

@@ -48,7 +48,7 @@ from tilth.catalog.kv import KeyValue, Unknown
 from tilth.catalog.kv.memory import MemoryKV
 from tilth.catalog.kv.rocksdb import RocksKV
 from tilth.catalog.names import DEFAULT_DATABASE, SYSTEM_DATABASE
-from tilth.catalog.pressure import InsertDelay, PressureSettings, insert_delay_ms, pressure_settings, worst_delay
+from tilth.catalog.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
 from tilth.catalog.records import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
 from tilth.catalog.requirements import (
     NoRowsSince,
@@ -56,7 +56,7 @@ from tilth.catalog.requirements import (
     Requirement,
     SchemaIs,
 )
-from tilth.catalog.settings import CACHE_BYTES, COMMIT_ATTEMPTS_MAX, NODE_SETTINGS, PRESSURE_SETTINGS
+from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
 from tilth.catalog.stats import CatalogStats
 from tilth.catalog.trash import TrashedPart
 from tilth.catalog.updates import (
@@ -85,8 +85,6 @@ from tilth.catalog.updates import (
 from tilth.catalog.work import Sweep, Work, rebase
 
 __all__ = [
-    "CACHE_BYTES",
-    "COMMIT_ATTEMPTS_MAX",
     "DEFAULT_DATABASE",
     "NODE_SETTINGS",
     "PRESSURE_SETTINGS",
@@ -98,6 +96,7 @@ __all__ = [
     "AdvanceOffsets",
     "BadMergeError",
     "Catalog",
+    "CatalogSettings",
     "CatalogStats",
     "ColumnsPendingError",
     "CommitOutcome",

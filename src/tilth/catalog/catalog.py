@@ -19,7 +19,7 @@ from tilth.catalog.readers import Readers
 from tilth.catalog.saved import SavedState
 from tilth.catalog.secrets import SecretStore
 from tilth.catalog.services import Services
-from tilth.catalog.settings import COMMIT_ATTEMPTS_MAX
+from tilth.catalog.settings import CatalogSettings
 from tilth.catalog.shown import ShownParts
 from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables import Tables
@@ -41,7 +41,7 @@ class Catalog:
         server: str,
         ids: IdSource,
         *,
-        commit_attempts_max: int = COMMIT_ATTEMPTS_MAX.default,
+        commit_attempts_max: int = CatalogSettings().commit_attempts_max,
         is_checking: bool = False,
         sweep: Sweep = keep_files,
     ) -> None:

@@ -11,33 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilth.base.settings import BadSettingError, value_of
+from tilth.base.settings import BadSettingError, read_settings
 from tilth.catalog.errors import TooManyPartsError
-from tilth.catalog.settings import (
-    MAX_DELAY_TO_INSERT,
-    MAX_PARTS_IN_TOTAL,
-    PARTS_TO_DELAY_INSERT,
-    PARTS_TO_SLOW_ROUNDS,
-    PARTS_TO_THROW_INSERT,
-    PRESSURE_SETTINGS,
-)
+from tilth.catalog.settings import PressureSettings
 
 TOO_MANY_HINT = (
     "try again later, write fewer and larger inserts, or see EXPLAIN MERGE and system.bg_threads for why merges lag"
 )
-
-_NAMES = frozenset(setting.name for setting in PRESSURE_SETTINGS.all)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PressureSettings:
-    """The limits of one table; 0 means none."""
-
-    delay: int = PARTS_TO_DELAY_INSERT.default
-    throw: int = PARTS_TO_THROW_INSERT.default
-    max_delay_seconds: float = MAX_DELAY_TO_INSERT.default
-    total: int = MAX_PARTS_IN_TOTAL.default
-    rounds: int = PARTS_TO_SLOW_ROUNDS.default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +40,15 @@ def pressure_settings(given: Mapping[str, str]) -> PressureSettings:
     """The limits in a table's settings, others left out. Raises BadSettingError, also where the two limits contradict
     each other: a table would refuse before it slows anybody down.
     """
-    values = PRESSURE_SETTINGS.read({name: text for name, text in given.items() if name in _NAMES})
-    delay, throw = value_of(values, PARTS_TO_DELAY_INSERT), value_of(values, PARTS_TO_THROW_INSERT)
-    if delay and throw and throw <= delay:
+    read = read_settings(PressureSettings, given)
+    if read.delay and read.throw and read.throw <= read.delay:
         raise BadSettingError(
             "parts_to_throw_insert must be more than parts_to_delay_insert",
-            parts_to_throw_insert=throw,
-            parts_to_delay_insert=delay,
+            parts_to_throw_insert=read.throw,
+            parts_to_delay_insert=read.delay,
             hint="set both in one statement; 0 switches either off",
         )
-    return PressureSettings(
-        delay=delay,
-        throw=throw,
-        max_delay_seconds=value_of(values, MAX_DELAY_TO_INSERT),
-        total=value_of(values, MAX_PARTS_IN_TOTAL),
-        rounds=value_of(values, PARTS_TO_SLOW_ROUNDS),
-    )
+    return read
 
 
 def insert_delay_ms(parts: int, *, delay: int, throw: int, max_delay_seconds: float) -> float:

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.metrics import counter, gauge
 from tilth.catalog.errors import TooManyPartsError
 
 
@@ -13,24 +14,19 @@ from tilth.catalog.errors import TooManyPartsError
 class CatalogStats:
     """Counters of this process, from zero at its start."""
 
-    #: Commits answered with success; one that is asked for twice counts twice.
-    commits: int = 0
-    #: Transactions that were refused, fenced ones among them.
-    refused: int = 0
-    #: Refused because another actor had taken over.
-    fenced: int = 0
-    #: Refused because a partition or a table had too many parts.
-    crowded: int = 0
-    #: Writes that were slowed because a partition had many parts, and by how many seconds in all.
-    delayed: int = 0
-    delay_seconds: float = 0.0
-    #: Transactions whose outcome could not be found out.
-    unknown: int = 0
-    #: Tries that were folded again because somebody else's commit came first.
-    conflicts: int = 0
-    #: Time in commits, all and longest, in seconds.
-    commit_seconds: float = 0.0
-    commit_seconds_max: float = 0.0
+    #: One that is asked for twice counts twice.
+    commits: int = counter("tilth_transactions_committed_total", "Transactions that landed.")
+    refused: int = counter("tilth_transactions_refused_total", "Transactions that were refused, fenced ones too.")
+    fenced: int = counter("tilth_transactions_fenced_total", "Refused because another actor had taken over.")
+    unknown: int = counter("tilth_transactions_unknown_total", "Transactions whose outcome could not be found out.")
+    conflicts: int = counter("tilth_commit_conflicts_total", "Commits folded again after another's commit.")
+    commit_seconds: float = counter("tilth_commit_seconds_total", "Time spent in commits.")
+    commit_seconds_max: float = gauge("tilth_commit_seconds_max", "The longest commit since the start.")
+    crowded: int = counter(
+        "tilth_inserts_rejected_total", "Writes that were refused because there were too many parts."
+    )
+    delayed: int = counter("tilth_inserts_delayed_total", "Writes that were slowed because a partition had many parts.")
+    delay_seconds: float = counter("tilth_inserts_delay_seconds_total", "By how much they were slowed, in all.")
 
 
 class Counters:

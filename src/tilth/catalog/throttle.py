@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tilth.base.clock import Clock
+from tilth.base.settings import setting_of
 from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.parts import Parts
 from tilth.catalog.pressure import InsertDelay, check_counts, pressure_settings, round_delay_ms, worst_delay
 from tilth.catalog.requirements import PartsBelow
 from tilth.catalog.services import Services
-from tilth.catalog.settings import MAX_PARTS_IN_TOTAL, PARTS_TO_THROW_INSERT
+from tilth.catalog.settings import PressureSettings
 from tilth.catalog.stats import Counters
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
 
 #: Facts of a refusal that are settings.
-_LIMITS = frozenset({PARTS_TO_THROW_INSERT.name, MAX_PARTS_IN_TOTAL.name})
+_LIMITS = frozenset(setting_of(PressureSettings, name).name for name in ("throw", "total"))
 
 
 class Throttle:

@@ -34,9 +34,7 @@ from tilth.ingest.settings import (
     IngestSettings,
     KafkaConfig,
     MissingSettingError,
-    certificates_folder,
     group_of,
-    ingest_settings,
     read_config,
 )
 from tilth.ingest.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, PartitionStats
@@ -84,7 +82,6 @@ __all__ = [
     "VerifyReport",
     "ViewError",
     "ViewPlan",
-    "certificates_folder",
     "check_group",
     "check_kafka",
     "check_library",
@@ -93,7 +90,6 @@ __all__ = [
     "consume_runner",
     "dead_letter_table",
     "group_of",
-    "ingest_settings",
     "pinned_group",
     "read_config",
     "reads_elsewhere",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from tilth.base.metrics import counter
 from tilth.ingest.activity import Doing
 from tilth.ingest.reach import PartitionEnd
 from tilth.model.offset import TopicPartition
@@ -26,6 +27,10 @@ class ConsumeEventKind(IntEnum):
     COMMIT = 7
     #: Offsets that no round moved: taken over from a group, missing, there again.
     OFFSETS = 8
+
+
+#: Labels of the metrics of one consumer.
+CONSUMER = ("database", "table", "consumer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +89,14 @@ class ConsumerStats:
     #: The task that runs it; empty if none does.
     task: str
     partitions: tuple[PartitionStats, ...]
-    rounds: int
-    messages: int
-    rows: int
-    dead: int
-    bytes: int
+    rounds: int = counter("tilth_ingest_rounds_total", "Rounds that were committed.", labels=CONSUMER)
+    messages: int = counter("tilth_ingest_messages_total", "Messages that were read and committed.", labels=CONSUMER)
+    rows: int = counter("tilth_ingest_rows_total", "Rows that were stored.", labels=CONSUMER)
+    bytes: int = counter("tilth_ingest_bytes_total", "Bytes of the messages.", labels=CONSUMER)
+    dead: int = counter("tilth_ingest_dead_letters_total", "Messages that could not be decoded.", labels=CONSUMER)
+    refused: int = counter(
+        "tilth_ingest_refused_total", "Messages that a view could not take, once for each such view.", labels=CONSUMER
+    )
     last_commit_ms: int
     last_exception: str
     last_exception_ms: int
@@ -96,8 +104,6 @@ class ConsumerStats:
     slowed: str = ""
     #: What it waits for, since when, how fast it reads.
     reason: str = ""
-    #: Messages that a view could not take, once for each such view.
-    refused: int = 0
     #: What it is doing; None: it does not run.
     doing: Doing | None = None
     #: How long its last round took, and of that each view that Spark SQL computes, without reading the messages.

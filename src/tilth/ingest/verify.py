@@ -20,7 +20,6 @@ from tilth.model.offset import FOLDED, LedgerEntry, TopicPartition
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.storage import (
-    PARTITION_LEVEL_UNIQUE_KEYS,
     check_file,
     data_folder,
     footer_rows,
@@ -29,7 +28,7 @@ from tilth.storage import (
     read_segment,
     repeated_keys,
     sources_of,
-    table_value,
+    storage_settings,
 )
 
 #: Damaged files that a check names.
@@ -216,7 +215,7 @@ def _check_keys(catalog: Catalog, root: str, snapshot: Snapshot, sources: Sequen
     table = snapshot.table
     scopes: dict[str, list[PartSource]] = {}
     for source in sources:
-        scope = source.name.partition if table_value(table, PARTITION_LEVEL_UNIQUE_KEYS) else ""
+        scope = source.name.partition if storage_settings(table).partition_level_unique_keys else ""
         scopes.setdefault(scope, []).append(source)
     try:
         repeated = sum(repeated_keys(layout_of(table, root), group) for group in scopes.values())

@@ -24,7 +24,7 @@ from tilth.model.quotes import double_quoted
 from tilth.model.row_op import OP_COLUMN, is_op_name
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, full_name
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
-from tilth.storage import ENABLE_UNIQUE_PARTIAL_UPDATE, PARTITION_LEVEL_UNIQUE_KEYS, table_value
+from tilth.storage import storage_settings
 from tilth.warehouse import check_plan, parse_expression, parse_plan
 
 
@@ -172,7 +172,7 @@ def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableD
     key = {column.name for name in target.unique_key if (column := target.schema.find(name)) is not None}
     checks = []
     places = {transform.column for transform in target.partition_by} - key
-    is_local = table_value(target, PARTITION_LEVEL_UNIQUE_KEYS)
+    is_local = storage_settings(target).partition_level_unique_keys
     for each in plan.columns:
         if is_local and op is not None and each.target in places and each.source is not None:
             because = f"{full_name(target)} looks for the row to delete in its partition"
@@ -468,7 +468,7 @@ def _keeps_old_value(target: TableDef, column: Column) -> bool:
         bool(target.unique_key)
         and column.nullable
         and column.name not in target.unique_key
-        and table_value(target, ENABLE_UNIQUE_PARTIAL_UPDATE)
+        and storage_settings(target).enable_unique_partial_update
     )
 
 

@@ -8,13 +8,11 @@ See also: docs/policies; docs/operate for tuning.
 """
 
 from tilth.maintenance.deltas.task_spark import delta_runner
-from tilth.maintenance.knobs import ManagerSettings, check_table_settings, gc_settings, manager_settings
 from tilth.maintenance.manager.manager import MaintenanceManager
 from tilth.maintenance.mutate.task_spark import mutate_runner
 from tilth.maintenance.policy.expiry import is_expired, ttl_of
-from tilth.maintenance.policy.gc import GcSettings
-from tilth.maintenance.policy.settings import TABLE_SETTINGS
-from tilth.maintenance.settings import NODE_SETTINGS
+from tilth.maintenance.policy.settings import TABLE_SETTINGS, GcSettings, gc_settings, table_settings
+from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
 from tilth.maintenance.stats import (
     RUN_MILLISECONDS,
     ChoiceRow,
@@ -55,14 +53,13 @@ __all__ = [
     "OpRow",
     "OpRun",
     "OptimizeReport",
-    "check_table_settings",
     "delta_runner",
     "flush_runner",
     "gc_settings",
     "is_expired",
-    "manager_settings",
     "merge_runner",
     "mutate_runner",
+    "table_settings",
     "ttl_of",
     "unreadable",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, field, fields
 
+from tilth.base.metrics import Metric, MetricType, counter, gauge, measured
 from tilth.maintenance.op import OpKind
 
 #: Upper ends of the histogram of how long runs took; beyond the last one there is one more bucket.
@@ -210,7 +212,7 @@ class GcRow:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OpNumbers:
     """What was counted of one kind of op."""
 
@@ -221,44 +223,95 @@ class OpNumbers:
     #: How long those that ended took together.
     milliseconds: float = 0.0
     #: How many of them took up to each of RUN_MILLISECONDS and longer than the one before; the last one: longer.
-    counts: tuple[int, ...] = (0,) * (len(RUN_MILLISECONDS) + 1)
+    counts: list[int] = field(default_factory=lambda: [0] * (len(RUN_MILLISECONDS) + 1))
+
+    def add(self, milliseconds: float) -> None:
+        """One that ended."""
+        self.ended += 1
+        self.milliseconds += milliseconds
+        self.counts[bisect_left(RUN_MILLISECONDS, milliseconds)] += 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _runs(kind: OpKind, running: tuple[str, str], duration: tuple[str, str]) -> OpNumbers:
+    """A field for the runs of one kind of op, told by a gauge and a histogram; each is its name and its sentence."""
+    of_runs: OpNumbers = measured(
+        OpNumbers,
+        Metric(running[0], MetricType.GAUGE, (), f"{running[1]} under way."),
+        Metric(duration[0], MetricType.HISTOGRAM, (), f"How long {duration[1]} took, in milliseconds."),
+        kind=kind,
+    )
+    return of_runs
+
+
+@dataclass(slots=True, kw_only=True)
 class MaintenanceNumbers:
-    """What was counted since the start."""
+    """What was counted since the start. What a caller gets is a copy of its own."""
 
-    merges: OpNumbers
-    mutations: OpNumbers
-    #: Rounds of collecting.
-    collections: OpNumbers
-    #: Of rows, and of changes of rows.
-    flushes: OpNumbers = OpNumbers()
-    delta_flushes: OpNumbers = OpNumbers()
-    minor_compactions: OpNumbers = OpNumbers()
-    major_compactions: OpNumbers = OpNumbers()
-    #: Rounds of collecting flushed segments, what only reads of the past need, and parts without rows.
-    log_collections: OpNumbers = OpNumbers()
-    history_collections: OpNumbers = OpNumbers()
-    deleted_part_collections: OpNumbers = OpNumbers()
-    #: Bytes of the parts that flushes made.
-    flushed_bytes: int = 0
-    #: Bytes of deltas that are gone, and of parts without rows that were hidden.
-    history_bytes: int = 0
-    deleted_part_bytes: int = 0
-    #: Bytes at this moment: of visible row segments, of deltas and parts without rows that wait for collecting.
-    segment_bytes: int = 0
-    history_waiting_bytes: int = 0
-    deleted_part_waiting_bytes: int = 0
-    #: Partitions whose rows had all expired, and that were dropped.
-    expired: int = 0
-    #: Records that were moved to the trash.
-    moved: int = 0
-    #: Files that are gone, and their bytes.
-    removed: int = 0
-    removed_bytes: int = 0
-    #: Choices that came to nothing: there was no work left, or it could not be prepared.
-    prepare_failed: int = 0
-    #: Choices and refusals, and how long they took together with the looks before them.
+    merges: OpNumbers = _runs(OpKind.MERGE, ("compact_rs_running", "Merges"), ("compact_rs_duration", "merges"))
+    mutations: OpNumbers = _runs(
+        OpKind.MUTATE, ("mutate_running", "Rewrites of parts for mutations"), ("mutate_duration", "such rewrites")
+    )
+    collections: OpNumbers = _runs(
+        OpKind.PART_GC, ("part_gc_running", "Collections of parts"), ("part_gc_duration", "collections")
+    )
+    flushes: OpNumbers = _runs(
+        OpKind.FLUSH, ("flush_mrs_running", "Flushes of row segments"), ("flush_mrs_duration", "flushes")
+    )
+    delta_flushes: OpNumbers = _runs(
+        OpKind.FLUSH_DELTAS,
+        ("flush_dms_running", "Flushes of change segments"),
+        ("flush_dms_duration", "flushes of change segments"),
+    )
+    minor_compactions: OpNumbers = _runs(
+        OpKind.MINOR_DELTA,
+        ("delta_minor_compact_rs_running", "Compactions of a part's deltas"),
+        ("delta_minor_compact_rs_duration", "such compactions"),
+    )
+    major_compactions: OpNumbers = _runs(
+        OpKind.MAJOR_DELTA,
+        ("delta_major_compact_rs_running", "Rewrites of updated columns"),
+        ("delta_major_compact_rs_duration", "such rewrites"),
+    )
+    log_collections: OpNumbers = _runs(
+        OpKind.LOG_GC, ("log_gc_running", "Collections of flushed segments"), ("log_gc_duration", "such collections")
+    )
+    history_collections: OpNumbers = _runs(
+        OpKind.HISTORY_GC,
+        ("undo_delta_block_gc_running", "Collections of ended deltas"),
+        ("undo_delta_block_gc_perform_duration", "collections of ended deltas"),
+    )
+    history_bytes: int = counter("undo_delta_block_gc_bytes_deleted_total", "Bytes of deltas that were removed.")
+    history_waiting_bytes: int = gauge(
+        "undo_delta_block_estimated_retained_bytes",
+        "Bytes of ended deltas that a collection which is due would remove, as far as known.",
+    )
+    deleted_part_collections: OpNumbers = _runs(
+        OpKind.DELETED_PART_GC,
+        ("deleted_rowset_gc_running", "Collections of parts without rows"),
+        ("deleted_rowset_gc_duration", "collections of parts without rows"),
+    )
+    deleted_part_bytes: int = counter(
+        "deleted_rowset_gc_bytes_deleted_total", "Bytes of parts that were hidden because no row was left."
+    )
+    deleted_part_waiting_bytes: int = gauge(
+        "deleted_rowset_estimated_retained_bytes",
+        "Bytes of parts without rows that a collection which is due would hide, as far as known.",
+    )
+    segment_bytes: int = gauge("memrowset_size", "Bytes of row segments that are not flushed yet.")
+    flushed_bytes: int = counter("bytes_flushed_total", "Bytes of the parts that flushes made.")
+    expired: int = counter(
+        "tilth_gc_expired_partitions_total", "Partitions that were dropped because all their rows had expired."
+    )
+    moved: int = counter("tilth_gc_moved_total", "Records that were moved to the trash.")
+    removed: int = counter("tilth_gc_removed_files_total", "Files that were removed.")
+    removed_bytes: int = counter("tilth_gc_removed_bytes_total", "Bytes of the files that were removed.")
+    prepare_failed: int = counter(
+        "maintenance_op_prepare_failed_total", "Ops that were chosen and then had nothing to do."
+    )
+    #: Choices and refusals, and how long they took together with the looks before them; one metric for both.
     choices: int = 0
     choosing_microseconds: float = 0.0
+
+    def by_kind(self) -> dict[OpKind, OpNumbers]:
+        """The numbers of each kind of op."""
+        return {each.metadata["kind"]: getattr(self, each.name) for each in fields(self) if "kind" in each.metadata}

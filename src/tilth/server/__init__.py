@@ -6,9 +6,9 @@ that the log knows; health and metrics never wait for statements. See also: docs
 """
 
 from tilth.server.app import Doors, build_app
-from tilth.server.metrics import METRICS, Metric, Metrics, MetricSources
+from tilth.server.metrics import METRICS, Metrics, MetricSources
 from tilth.server.serve import HttpServer, bind
-from tilth.server.settings import SETTINGS, ServerSettings, server_settings
+from tilth.server.settings import SETTINGS, ServerSettings
 from tilth.server.stats import HttpCounters, HttpStats
 
 __all__ = [
@@ -18,11 +18,9 @@ __all__ = [
     "HttpCounters",
     "HttpServer",
     "HttpStats",
-    "Metric",
     "MetricSources",
     "Metrics",
     "ServerSettings",
     "bind",
     "build_app",
-    "server_settings",
 ]

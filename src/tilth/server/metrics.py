@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client import Metric as Family
@@ -24,9 +23,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from tilth.base.logs import Log
+from tilth.base.metrics import Metric, MetricType, metrics_of
 from tilth.catalog import CatalogStats
 from tilth.ingest import ConsumerStats
-from tilth.maintenance import RUN_MILLISECONDS
+from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpNumbers
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
 from tilth.server.stats import SECONDS, HttpCounters, HttpStats
@@ -36,27 +36,6 @@ from tilth.warehouse import WarehouseStats
 _log = Log("server")
 
 T = TypeVar("T")
-
-
-class MetricType(StrEnum):
-    """Prometheus' own words."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
-    HISTOGRAM = "histogram"
-    #: How many, and their sum.
-    SUMMARY = "summary"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric as it is declared."""
-
-    name: str
-    type: MetricType
-    labels: tuple[str, ...]
-    #: One sentence, for the reference and for Prometheus.
-    help: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +64,6 @@ _GAUGE, _COUNTER = MetricType.GAUGE, MetricType.COUNTER
 _TABLE = ("database", "table")
 _SERVICE = (*_TABLE, "service")
 _PLACE = (*_TABLE, "topic", "partition")
-_CONSUMER = (*_TABLE, "consumer")
 
 SOURCE_UP = Metric("tilth_metrics_source_up", _GAUGE, ("source",), "1 when the room told its numbers, 0 when not.")
 
@@ -98,109 +76,12 @@ SERVICE_TASKS = Metric("tilth_service_running_tasks", _GAUGE, _SERVICE, "Tasks o
 
 INGEST_LAG = Metric("tilth_ingest_lag_messages", _GAUGE, _PLACE, "Messages behind the stored offset.")
 INGEST_OFFSET = Metric("tilth_ingest_offset", _GAUGE, _PLACE, "The stored offset: the next message to read.")
-INGEST_ROUNDS = Metric("tilth_ingest_rounds_total", _COUNTER, _CONSUMER, "Rounds that were committed.")
-INGEST_MESSAGES = Metric("tilth_ingest_messages_total", _COUNTER, _CONSUMER, "Messages that were read and committed.")
-INGEST_ROWS = Metric("tilth_ingest_rows_total", _COUNTER, _CONSUMER, "Rows that were stored.")
-INGEST_BYTES = Metric("tilth_ingest_bytes_total", _COUNTER, _CONSUMER, "Bytes of the messages.")
-INGEST_DEAD = Metric("tilth_ingest_dead_letters_total", _COUNTER, _CONSUMER, "Messages that could not be decoded.")
-INGEST_REFUSED = Metric(
-    "tilth_ingest_refused_total", _COUNTER, _CONSUMER, "Messages that a view could not take, once for each such view."
-)
-
-COMMITS = Metric("tilth_transactions_committed_total", _COUNTER, (), "Transactions that landed.")
-REFUSED = Metric("tilth_transactions_refused_total", _COUNTER, (), "Transactions that were refused, fenced ones too.")
-FENCED = Metric("tilth_transactions_fenced_total", _COUNTER, (), "Refused because another actor had taken over.")
-CROWDED = Metric(
-    "tilth_inserts_rejected_total", _COUNTER, (), "Writes that were refused because there were too many parts."
-)
-DELAYED = Metric(
-    "tilth_inserts_delayed_total", _COUNTER, (), "Writes that were slowed because a partition had many parts."
-)
-DELAY_TIME = Metric("tilth_inserts_delay_seconds_total", _COUNTER, (), "By how much they were slowed, in all.")
-GROUPED = Metric("tilth_inserts_grouped_total", _COUNTER, (), "INSERTs that shared a commit, or might have.")
-GROUPS = Metric("tilth_insert_groups_total", _COUNTER, (), "Commits of such INSERTs.")
-MEMORY_REJECTIONS = Metric(
-    "tilth_leader_memory_pressure_rejections_total", _COUNTER, (), "Writes that were refused because memory was scarce."
-)
-UNKNOWN = Metric("tilth_transactions_unknown_total", _COUNTER, (), "Transactions whose outcome could not be found out.")
-CONFLICTS = Metric("tilth_commit_conflicts_total", _COUNTER, (), "Commits folded again after another's commit.")
-COMMIT_TIME = Metric("tilth_commit_seconds_total", _COUNTER, (), "Time spent in commits.")
-COMMIT_LONGEST = Metric("tilth_commit_seconds_max", _GAUGE, (), "The longest commit since the start.")
-
 TASKS_ENDED = Metric("tilth_tasks_ended_total", _COUNTER, ("result",), "Tasks that ended, by how.")
 TASKS = Metric("tilth_tasks", _GAUGE, ("kind", "state"), "Tasks known now: live ones and the last that ended.")
 WORKER_UP = Metric("tilth_worker_up", _GAUGE, ("worker",), "1 while the worker answers.")
 WAREHOUSE_SLOTS = Metric("tilth_warehouse_slots", _GAUGE, ("warehouse",), "Tasks that may run at once.")
 WAREHOUSE_TASKS = Metric("tilth_warehouse_tasks", _GAUGE, ("warehouse", "state"), "Tasks running, waiting, resident.")
 
-MERGE_RUNNING = Metric("compact_rs_running", _GAUGE, (), "Merges under way.")
-MERGE_DURATION = Metric("compact_rs_duration", MetricType.HISTOGRAM, (), "How long merges took, in milliseconds.")
-MUTATE_RUNNING = Metric("mutate_running", _GAUGE, (), "Rewrites of parts for mutations under way.")
-MUTATE_DURATION = Metric("mutate_duration", MetricType.HISTOGRAM, (), "How long such rewrites took, in milliseconds.")
-GC_RUNNING = Metric("part_gc_running", _GAUGE, (), "Collections of parts under way.")
-GC_DURATION = Metric("part_gc_duration", MetricType.HISTOGRAM, (), "How long collections took, in milliseconds.")
-FLUSH_RUNNING = Metric("flush_mrs_running", _GAUGE, (), "Flushes of row segments under way.")
-FLUSH_DURATION = Metric("flush_mrs_duration", MetricType.HISTOGRAM, (), "How long flushes took, in milliseconds.")
-DELTA_FLUSH_RUNNING = Metric("flush_dms_running", _GAUGE, (), "Flushes of change segments under way.")
-DELTA_FLUSH_DURATION = Metric(
-    "flush_dms_duration", MetricType.HISTOGRAM, (), "How long flushes of change segments took, in milliseconds."
-)
-MINOR_RUNNING = Metric("delta_minor_compact_rs_running", _GAUGE, (), "Compactions of a part's deltas under way.")
-MINOR_DURATION = Metric(
-    "delta_minor_compact_rs_duration", MetricType.HISTOGRAM, (), "How long such compactions took, in milliseconds."
-)
-MAJOR_RUNNING = Metric("delta_major_compact_rs_running", _GAUGE, (), "Rewrites of updated columns under way.")
-MAJOR_DURATION = Metric(
-    "delta_major_compact_rs_duration", MetricType.HISTOGRAM, (), "How long such rewrites took, in milliseconds."
-)
-LOG_GC_RUNNING = Metric("log_gc_running", _GAUGE, (), "Collections of flushed segments under way.")
-LOG_GC_DURATION = Metric(
-    "log_gc_duration", MetricType.HISTOGRAM, (), "How long such collections took, in milliseconds."
-)
-HISTORY_GC_RUNNING = Metric("undo_delta_block_gc_running", _GAUGE, (), "Collections of ended deltas under way.")
-HISTORY_GC_DURATION = Metric(
-    "undo_delta_block_gc_perform_duration",
-    MetricType.HISTOGRAM,
-    (),
-    "How long collections of ended deltas took, in milliseconds.",
-)
-HISTORY_GC_BYTES = Metric("undo_delta_block_gc_bytes_deleted_total", _COUNTER, (), "Bytes of deltas that were removed.")
-HISTORY_WAITING = Metric(
-    "undo_delta_block_estimated_retained_bytes",
-    _GAUGE,
-    (),
-    "Bytes of ended deltas that a collection which is due would remove, as far as known.",
-)
-DELETED_GC_RUNNING = Metric("deleted_rowset_gc_running", _GAUGE, (), "Collections of parts without rows under way.")
-DELETED_GC_DURATION = Metric(
-    "deleted_rowset_gc_duration",
-    MetricType.HISTOGRAM,
-    (),
-    "How long collections of parts without rows took, in milliseconds.",
-)
-DELETED_GC_BYTES = Metric(
-    "deleted_rowset_gc_bytes_deleted_total", _COUNTER, (), "Bytes of parts that were hidden because no row was left."
-)
-DELETED_WAITING = Metric(
-    "deleted_rowset_estimated_retained_bytes",
-    _GAUGE,
-    (),
-    "Bytes of parts without rows that a collection which is due would hide, as far as known.",
-)
-SEGMENT_BYTES = Metric("memrowset_size", _GAUGE, (), "Bytes of row segments that are not flushed yet.")
-FLUSHED_BYTES = Metric("bytes_flushed_total", _COUNTER, (), "Bytes of the parts that flushes made.")
-GC_EXPIRED = Metric(
-    "tilth_gc_expired_partitions_total",
-    _COUNTER,
-    (),
-    "Partitions that were dropped because all their rows had expired.",
-)
-GC_MOVED = Metric("tilth_gc_moved_total", _COUNTER, (), "Records that were moved to the trash.")
-GC_REMOVED = Metric("tilth_gc_removed_files_total", _COUNTER, (), "Files that were removed.")
-GC_BYTES = Metric("tilth_gc_removed_bytes_total", _COUNTER, (), "Bytes of the files that were removed.")
-PREPARE_FAILED = Metric(
-    "maintenance_op_prepare_failed_total", _COUNTER, (), "Ops that were chosen and then had nothing to do."
-)
 FIND_BEST = Metric(
     "maintenance_op_find_best_candidate_duration",
     MetricType.SUMMARY,
@@ -216,149 +97,25 @@ HTTP_SECONDS = Metric(
 )
 HTTP_RUNNING = Metric("tilth_http_requests_running", _GAUGE, (), "Requests that are being answered now.")
 
+
+# Any: dataclasses of the rooms.
+def _declared(*kinds: Any) -> tuple[Metric, ...]:
+    return tuple(metric for kind in kinds for _, metrics in metrics_of(kind) for metric in metrics)
+
+
+#: Beside those that are declared here, the fields of the rooms' stats.
 METRICS = (
     SOURCE_UP,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
-    *(
-        INGEST_LAG,
-        INGEST_OFFSET,
-        INGEST_ROUNDS,
-        INGEST_MESSAGES,
-        INGEST_ROWS,
-        INGEST_BYTES,
-        INGEST_DEAD,
-        INGEST_REFUSED,
-    ),
-    *(COMMITS, REFUSED, FENCED, UNKNOWN, CONFLICTS, COMMIT_TIME, COMMIT_LONGEST, CROWDED, DELAYED, DELAY_TIME),
-    *(GROUPED, GROUPS, MEMORY_REJECTIONS),
+    *(INGEST_LAG, INGEST_OFFSET),
+    *_declared(ConsumerStats, CatalogStats, InsertStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
-    *(
-        MERGE_RUNNING,
-        MERGE_DURATION,
-        MUTATE_RUNNING,
-        MUTATE_DURATION,
-        GC_RUNNING,
-        GC_DURATION,
-        FLUSH_RUNNING,
-        FLUSH_DURATION,
-        DELTA_FLUSH_RUNNING,
-        DELTA_FLUSH_DURATION,
-        MINOR_RUNNING,
-        MINOR_DURATION,
-        MAJOR_RUNNING,
-        MAJOR_DURATION,
-        LOG_GC_RUNNING,
-        LOG_GC_DURATION,
-        HISTORY_GC_RUNNING,
-        HISTORY_GC_DURATION,
-        HISTORY_GC_BYTES,
-        HISTORY_WAITING,
-        DELETED_GC_RUNNING,
-        DELETED_GC_DURATION,
-        DELETED_GC_BYTES,
-        DELETED_WAITING,
-        SEGMENT_BYTES,
-        FLUSHED_BYTES,
-        GC_EXPIRED,
-        GC_MOVED,
-        GC_REMOVED,
-        GC_BYTES,
-        PREPARE_FAILED,
-        FIND_BEST,
-    ),
+    *_declared(MaintenanceNumbers),
+    FIND_BEST,
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_RUNNING),
 )
 
 SERVICE_STATES = ("running", "idle", "waiting", "stopped", "failed")
-
-
-class OpNumbers(Protocol):
-    """What maintenance counts of one kind of op."""
-
-    @property
-    def running(self) -> int: ...
-
-    @property
-    def ended(self) -> int: ...
-
-    @property
-    def milliseconds(self) -> float: ...
-
-    @property
-    def counts(self) -> Sequence[int]: ...
-
-
-class MaintenanceNumbers(Protocol):
-    """What maintenance counts since the start."""
-
-    @property
-    def merges(self) -> OpNumbers: ...
-
-    @property
-    def mutations(self) -> OpNumbers: ...
-
-    @property
-    def collections(self) -> OpNumbers: ...
-
-    @property
-    def flushes(self) -> OpNumbers: ...
-
-    @property
-    def delta_flushes(self) -> OpNumbers: ...
-
-    @property
-    def minor_compactions(self) -> OpNumbers: ...
-
-    @property
-    def major_compactions(self) -> OpNumbers: ...
-
-    @property
-    def log_collections(self) -> OpNumbers: ...
-
-    @property
-    def history_collections(self) -> OpNumbers: ...
-
-    @property
-    def deleted_part_collections(self) -> OpNumbers: ...
-
-    @property
-    def flushed_bytes(self) -> int: ...
-
-    @property
-    def history_bytes(self) -> int: ...
-
-    @property
-    def deleted_part_bytes(self) -> int: ...
-
-    @property
-    def segment_bytes(self) -> int: ...
-
-    @property
-    def history_waiting_bytes(self) -> int: ...
-
-    @property
-    def deleted_part_waiting_bytes(self) -> int: ...
-
-    @property
-    def expired(self) -> int: ...
-
-    @property
-    def moved(self) -> int: ...
-
-    @property
-    def removed(self) -> int: ...
-
-    @property
-    def removed_bytes(self) -> int: ...
-
-    @property
-    def prepare_failed(self) -> int: ...
-
-    @property
-    def choices(self) -> int: ...
-
-    @property
-    def choosing_microseconds(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,13 +154,13 @@ class Metrics(Collector):
 
     def _samples(self) -> Iterator[Sample]:
         sources = self._sources
-        yield from _of("catalog", sources.catalog, _catalog)
+        yield from _of("catalog", sources.catalog, _fields)
         yield from _of("warehouse", sources.warehouse, _warehouse)
         yield from _of("services", sources.services, _services)
         yield from _of("consumers", sources.consumers, _consumers)
         yield from _of("tasks", sources.tasks, _tasks)
         yield from _of("maintenance", sources.maintenance, _maintenance)
-        yield from _of("inserts", sources.inserts, _inserts)
+        yield from _of("inserts", sources.inserts, _fields)
         yield from _of("http", self.http.stats, _http)
 
 
@@ -421,23 +178,17 @@ def _of(source: str, look: Callable[[], T] | None, samples: Callable[[T], Iterab
     yield from found
 
 
-def _catalog(stats: CatalogStats) -> Iterator[Sample]:
-    yield COMMITS, (), stats.commits
-    yield REFUSED, (), stats.refused
-    yield FENCED, (), stats.fenced
-    yield CROWDED, (), stats.crowded
-    yield DELAYED, (), stats.delayed
-    yield DELAY_TIME, (), stats.delay_seconds
-    yield UNKNOWN, (), stats.unknown
-    yield CONFLICTS, (), stats.conflicts
-    yield COMMIT_TIME, (), stats.commit_seconds
-    yield COMMIT_LONGEST, (), stats.commit_seconds_max
-
-
-def _inserts(stats: InsertStats) -> Iterator[Sample]:
-    yield GROUPED, (), stats.grouped
-    yield GROUPS, (), stats.groups
-    yield MEMORY_REJECTIONS, (), stats.memory_rejections
+# Any: a dataclass of a room.
+def _fields(stats: Any, labels: tuple[str, ...] = ()) -> Iterator[Sample]:
+    """The fields that have metrics."""
+    for name, metrics in metrics_of(stats):
+        value = getattr(stats, name)
+        if isinstance(value, OpNumbers):
+            running, duration = metrics
+            yield running, labels, value.running
+            yield duration, labels, Buckets(RUN_MILLISECONDS, value.counts, value.milliseconds)
+        else:
+            yield metrics[0], labels, value
 
 
 def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
@@ -465,12 +216,7 @@ def _services(services: Sequence[ServiceStats]) -> Iterator[Sample]:
 def _consumers(consumers: Sequence[ConsumerStats]) -> Iterator[Sample]:
     for one in consumers:
         labels = (one.database, one.table, str(one.consumer))
-        yield INGEST_ROUNDS, labels, one.rounds
-        yield INGEST_MESSAGES, labels, one.messages
-        yield INGEST_ROWS, labels, one.rows
-        yield INGEST_BYTES, labels, one.bytes
-        yield INGEST_DEAD, labels, one.dead
-        yield INGEST_REFUSED, labels, one.refused
+        yield from _fields(one, labels)
         for partition in one.partitions:
             place = (one.database, one.table, partition.place.topic, str(partition.place.partition))
             yield INGEST_LAG, place, partition.lag
@@ -484,36 +230,8 @@ def _tasks(tasks: Sequence[TaskInfo]) -> Iterator[Sample]:
 
 
 def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
-    for running, duration, of_kind in (
-        (MERGE_RUNNING, MERGE_DURATION, numbers.merges),
-        (MUTATE_RUNNING, MUTATE_DURATION, numbers.mutations),
-        (GC_RUNNING, GC_DURATION, numbers.collections),
-        (FLUSH_RUNNING, FLUSH_DURATION, numbers.flushes),
-        (DELTA_FLUSH_RUNNING, DELTA_FLUSH_DURATION, numbers.delta_flushes),
-        (MINOR_RUNNING, MINOR_DURATION, numbers.minor_compactions),
-        (MAJOR_RUNNING, MAJOR_DURATION, numbers.major_compactions),
-        (LOG_GC_RUNNING, LOG_GC_DURATION, numbers.log_collections),
-        (HISTORY_GC_RUNNING, HISTORY_GC_DURATION, numbers.history_collections),
-        (DELETED_GC_RUNNING, DELETED_GC_DURATION, numbers.deleted_part_collections),
-    ):
-        yield running, (), of_kind.running
-        yield duration, (), _runs(of_kind)
-    yield FLUSHED_BYTES, (), numbers.flushed_bytes
-    yield SEGMENT_BYTES, (), numbers.segment_bytes
-    yield HISTORY_GC_BYTES, (), numbers.history_bytes
-    yield HISTORY_WAITING, (), numbers.history_waiting_bytes
-    yield DELETED_GC_BYTES, (), numbers.deleted_part_bytes
-    yield DELETED_WAITING, (), numbers.deleted_part_waiting_bytes
-    yield GC_EXPIRED, (), numbers.expired
-    yield GC_MOVED, (), numbers.moved
-    yield GC_REMOVED, (), numbers.removed
-    yield GC_BYTES, (), numbers.removed_bytes
-    yield PREPARE_FAILED, (), numbers.prepare_failed
+    yield from _fields(numbers)
     yield FIND_BEST, (), TotalAndCount(numbers.choices, numbers.choosing_microseconds)
-
-
-def _runs(numbers: OpNumbers) -> Buckets:
-    return Buckets(RUN_MILLISECONDS, numbers.counts, numbers.milliseconds)
 
 
 def _http(stats: HttpStats) -> Iterator[Sample]:

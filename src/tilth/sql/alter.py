@@ -10,9 +10,10 @@ from decimal import InvalidOperation
 
 import msgspec
 
+from tilth.base.settings import read_settings
 from tilth.catalog import DropPartition as HidePartition
 from tilth.catalog import UndropPartition as RestorePartition
-from tilth.ingest import certificates_folder, check_group, check_library, read_config, reads_elsewhere
+from tilth.ingest import IngestSettings, check_group, check_library, read_config, reads_elsewhere
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.answer import Outcome, done
@@ -48,7 +49,7 @@ from tilth.sql.settings import (
 from tilth.sql.ttl import check_ttl, told_expired
 from tilth.sql.unique_key import check_scope_stays
 from tilth.sql.values import to_bound
-from tilth.storage import PARTITION_LEVEL_UNIQUE_KEYS, partition_id, result_type, table_value
+from tilth.storage import partition_id, result_type, storage_settings
 
 
 def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcome:
@@ -144,7 +145,7 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             before = services.catalog.secrets.of(relation.uuid).settings
             others = {name: text for name, text in before.items() if name not in {*reset, *changes}}
             config = read_config(changed, others | secrets)
-            check_library(config, certificates_folder(services.node_settings))
+            check_library(config, read_settings(IngestSettings, services.node_settings.texts).certificates_folder)
             if reads_elsewhere(relation, changed):
                 check_group(changed, services.catalog.tables.list())
             ensure_dead_letters(services, changed, config)
@@ -178,7 +179,7 @@ def _drop_partition(services: Services, table: TableDef, partition: Partition) -
 
 
 def _undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
-    if table.unique_key and not table_value(table, PARTITION_LEVEL_UNIQUE_KEYS):
+    if table.unique_key and not storage_settings(table).partition_level_unique_keys:
         raise BadAlterError(
             "UNDROP PARTITION is not for tables whose keys are unique in the whole table",
             table=full_name(table),

@@ -32,15 +32,15 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import full_name
 from tilth.sql.desk import narrowed
 from tilth.sql.errors import DamagedPartError, DamagedPartsNotSkippedError, QueryFailedError
-from tilth.sql.settings import SKIP_DAMAGED_PARTS, SessionSettings
+from tilth.sql.settings import SessionSettings
 
 #: How often a query begins anew because another part turned out to be damaged; then the error stands.
 TRIES_MAX = 50
 #: Parts that a notice names; the others it counts.
 NAMED_MAX = 5
 
-_SETTING = f"{SKIP_DAMAGED_PARTS.name} = 1"
-_HINT = f"{CURE}; SELECT .. SETTINGS {_SETTING} reads the other parts"
+_SKIP = "skip_damaged_parts"
+_HINT = f"{CURE}; SELECT .. SETTINGS {_SKIP} = 1 reads the other parts"
 _EXPLAIN = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\b", re.IGNORECASE | re.DOTALL)
 #: Errors of a reader in Spark that does not say which file it read.
 _READ_ERROR = re.compile(
@@ -131,7 +131,7 @@ class QueryParts:
         more = len(self.left_out) - NAMED_MAX
         listed += f"; and {more} more parts" if more > 0 else ""
         count = f"{len(self.left_out)} damaged part{'s' * (len(self.left_out) > 1)}"
-        return (f"{count} left out, {rows} rows are missing ({_SETTING}): {listed}",)
+        return (f"{count} left out, {rows} rows are missing ({_SKIP} = 1): {listed}",)
 
     def explained(self, plan: pa.Table) -> pa.Table:
         """The answer of EXPLAIN with a row about damaged parts."""
@@ -212,8 +212,8 @@ def check_reads_all(settings: SessionSettings) -> None:
     """Raise DamagedPartsNotSkippedError where damaged parts are skipped, which is not for changing or copying rows."""
     if settings.skip_damaged_parts:
         raise DamagedPartsNotSkippedError(
-            setting=SKIP_DAMAGED_PARTS.name,
-            hint=f"set {SKIP_DAMAGED_PARTS.name} = 0 for this statement; what the damaged parts hold would be missing "
+            setting=_SKIP,
+            hint=f"set {_SKIP} = 0 for this statement; what the damaged parts hold would be missing "
             "for good, and nothing would say so",
         )
 

@@ -7,10 +7,11 @@ back.
 from __future__ import annotations
 
 from tilth.base.errors import TilthError
+from tilth.base.settings import read_settings
 from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
 from tilth.ingest import (
-    certificates_folder,
+    IngestSettings,
     check_group,
     check_library,
     group_of,
@@ -119,7 +120,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         created_ms=services.clock.now_ms(),
     )
     config = read_config(kafka, secrets)
-    check_library(config, certificates_folder(services.node_settings))
+    check_library(config, read_settings(IngestSettings, services.node_settings.texts).certificates_folder)
     if services.catalog.tables.find(database, name) is not None:
         # Raises, before a dead-letter table is made for nothing.
         services.catalog.tables.create(kafka)

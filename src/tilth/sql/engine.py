@@ -22,6 +22,7 @@ from tilth.base.logs import Log, hide_in_lines
 from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
+from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog
 from tilth.maintenance import DamageBook
 from tilth.sql import (
@@ -144,7 +145,7 @@ class SqlEngine:
         *,
         root: str,
         server: str,
-        settings: Mapping[str, str] | None = None,
+        settings: GivenSettings | None = None,
         upper_settings: Iterable[Setting[Any]] = (),
         memory: MemoryGate | None = None,
         slots: Mapping[Queue, int] | None = None,
@@ -188,7 +189,7 @@ class SqlEngine:
             root=root,
             server=server,
             started_ms=clock.now_ms(),
-            node_settings=dict(settings or {}),
+            node_settings=settings or GivenSettings(),
             upper_settings=tuple(upper_settings),
             query_log=QueryLog(),
             running=RunningStatements(

@@ -23,10 +23,8 @@ from tilth.sql.csv_texts import csv_texts, texts_array
 from tilth.sql.errors import BadValueError, UnknownColumnError
 from tilth.sql.values import Reading, column_array, literal, op_numbers
 from tilth.storage import (
-    ENABLE_UNIQUE_PARTIAL_UPDATE,
-    PARTITION_LEVEL_UNIQUE_KEYS,
     UniqueKeyNullError,
-    table_value,
+    storage_settings,
 )
 
 #: Says what a row does that comes into a table with a unique key; it is no column of the table.
@@ -87,12 +85,13 @@ def target_of(table: TableDef) -> InsertTarget:
     """What an INSERT into the table may bring."""
     if not table.unique_key:
         return InsertTarget(table.schema)
-    is_local = table_value(table, PARTITION_LEVEL_UNIQUE_KEYS)
+    settings = storage_settings(table)
+    is_local = settings.partition_level_unique_keys
     return InsertTarget(
         table.schema,
         key=_exact(table.schema, table.unique_key),
         place=_exact(table.schema, [each.column for each in table.partition_by]) if is_local else frozenset(),
-        is_partial=table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE),
+        is_partial=settings.enable_unique_partial_update,
     )
 
 

@@ -27,6 +27,7 @@ from tilth.base.cancel import current, raise_if_cancelled, reaching
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.logs import Log
+from tilth.base.metrics import counter
 from tilth.catalog import LabelTakenError, TooManyPartsError
 from tilth.model.table import TableDef
 
@@ -146,11 +147,11 @@ def _is_full(group: Sequence[Waiting]) -> bool:
 class InsertStats:
     """What became of INSERTs since the start."""
 
-    #: That were one of a group.
-    grouped: int = 0
-    groups: int = 0
-    #: Refused because memory was scarce: `leader_memory_pressure_rejections`.
-    memory_rejections: int = 0
+    grouped: int = counter("tilth_inserts_grouped_total", "INSERTs that shared a commit, or might have.")
+    groups: int = counter("tilth_insert_groups_total", "Commits of such INSERTs.")
+    memory_rejections: int = counter(
+        "tilth_leader_memory_pressure_rejections_total", "Writes that were refused because memory was scarce."
+    )
 
 
 class InsertUnderWayError(UnknownOutcomeError):

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from tilth.base.cancel import pause
 from tilth.base.logs import Log
+from tilth.base.settings import read_settings
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
 from tilth.model.part import WrittenPart
 from tilth.model.row_op import OP_COLUMN, op_of
@@ -43,7 +44,7 @@ from tilth.sql.insert_commit import Writing, committed, store
 from tilth.sql.insert_groups import GroupLimits, PreparedInsert
 from tilth.sql.protocol import InsertResult, InsertTask
 from tilth.sql.services import Call, Services, table_of
-from tilth.sql.settings import ASYNC_INSERT_OF_TABLE, AUTO
+from tilth.sql.settings import AUTO, InsertSettings
 from tilth.sql.values import Reading, column_array
 from tilth.storage import layout_of, partition_ids, shaped_rows
 from tilth.warehouse import QUERY_WAREHOUSE
@@ -235,8 +236,7 @@ def _is_grouped(services: Services, call: Call, table: TableDef) -> bool:
     """As the statement says, else as the table says, else where rows land in segments."""
     said = call.settings.async_insert
     if said == AUTO:
-        text = table.settings.get(ASYNC_INSERT_OF_TABLE.name)
-        said = AUTO if text is None else ASYNC_INSERT_OF_TABLE.read(text)
+        said = read_settings(InsertSettings, table.settings).async_insert
     return layout_of(table, services.root).is_buffered if said == AUTO else said == "1"
 
 

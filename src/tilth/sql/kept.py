@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilth.base.settings import BadSettingError, Setting
+from tilth.base.settings import read_settings
 from tilth.base.units import show_time
 from tilth.catalog import Catalog
-from tilth.maintenance import NODE_SETTINGS, TABLE_SETTINGS, GcSettings, gc_settings
+from tilth.maintenance import ManagerSettings, gc_settings
 from tilth.model.part import DataFile, Part
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
@@ -16,21 +14,14 @@ from tilth.sql.services import Services
 _BATCH = 1000
 
 
-def gc_settings_of(table: TableDef) -> GcSettings:
-    """What the collecting of the table is given."""
-    return gc_settings({each.name: _value(each, table.settings.get(each.name)) for each in TABLE_SETTINGS.all})
-
-
 def trash_lifetime_ms(table: TableDef) -> int:
     """How long the table's trash keeps what it holds, counted from when it was hidden."""
-    return round(gc_settings_of(table).trash_lifetime * 1000)
+    return round(gc_settings(table.settings).trash_lifetime * 1000)
 
 
 def dropped_keep_ms(services: Services) -> int:
     """How long a dropped table is kept."""
-    setting = NODE_SETTINGS.find("dropped_table_keep_seconds")
-    given = services.node_settings.get(setting.name)
-    return int((setting.default if given is None else setting.read(given)) * 1000)
+    return int(read_settings(ManagerSettings, services.node_settings.texts).dropped_table_keep * 1000)
 
 
 def files_of(catalog: Catalog, table: str) -> list[DataFile]:
@@ -48,14 +39,3 @@ def files_of(catalog: Catalog, table: str) -> list[DataFile]:
 def told_time(at_ms: int) -> str:
     """A time for messages, in UTC."""
     return show_time(at_ms)
-
-
-# Any: settings of every type stand in one list.
-def _value(setting: Setting[Any], given: str | None) -> object:
-    """One that an older version allowed counts as not given; collecting says so."""
-    if given is None:
-        return setting.default
-    try:
-        return setting.read(given)
-    except BadSettingError:
-        return setting.default

@@ -14,9 +14,9 @@ from typing import NoReturn, assert_never
 
 from tilth.base.clock import Clock
 from tilth.base.hybrid import COUNTER_MAX, milliseconds, pack
-from tilth.base.settings import BadSettingError
+from tilth.base.settings import setting_of
 from tilth.catalog import Catalog
-from tilth.maintenance import TABLE_SETTINGS
+from tilth.maintenance import GcSettings, gc_settings
 from tilth.model.history import SnapshotTooOldError, ancient_mark, check_readable
 from tilth.model.table import TableDef, full_name
 from tilth.sql.errors import UnknownVersionError
@@ -29,7 +29,7 @@ SETTLE_MS = 50
 #: Versions that are looked through for the oldest that can be read.
 VERSIONS_MAX = 1_000_000
 
-HISTORY_SETTING = TABLE_SETTINGS.find("tablet_history_max_age_sec")
+HISTORY_SETTING = setting_of(GcSettings, "history").name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +104,7 @@ def mark_of(table: TableDef, clock: Clock) -> int | None:
 
 def history_seconds(table: TableDef) -> float:
     """How far back reads of the table are promised; negative: not at all."""
-    text = table.settings.get(HISTORY_SETTING.name)
-    try:
-        return float(HISTORY_SETTING.default if text is None else HISTORY_SETTING.read(text))
-    except BadSettingError:
-        # One that an older version allowed counts as not given, as it does when parts are collected.
-        return float(HISTORY_SETTING.default)
+    return gc_settings(table.settings).history
 
 
 def readable_from(listed: Sequence[tuple[int, int]], mark: int | None) -> int | None:

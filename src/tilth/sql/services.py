@@ -5,7 +5,7 @@ Covers: the services and what belongs to one call. Does not cover: who makes the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
@@ -18,6 +18,7 @@ from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
 from tilth.base.secrets import without_secrets
 from tilth.base.settings import BadSettingError, Setting
+from tilth.base.sources import GivenSettings
 from tilth.catalog import SYSTEM_DATABASE, Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
 from tilth.maintenance import (
@@ -161,7 +162,7 @@ class Services:
     server: str
     started_ms: int
     #: The node's settings as given, by name.
-    node_settings: Mapping[str, str]
+    node_settings: GivenSettings
     #: Settings of rooms that stand above SQL, to be shown beside the others.
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()

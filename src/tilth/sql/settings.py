@@ -1,21 +1,27 @@
-"""The knobs of a statement or a connection, and all knobs of all rooms in one list."""
+"""Settings of a statement or a connection, and all settings of all rooms in one list."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilth.base.secrets import HIDDEN
 from tilth.base.settings import (
-    LOG_SETTINGS,
+    SWITCH,
+    TEXT,
     BadSettingError,
+    Check,
     Scope,
     Setting,
     SettingGroup,
     UnknownSettingError,
     parse_bool,
-    value_of,
+    read_settings,
+    session_setting,
+    settings_of,
+    table_setting,
+    within,
 )
 from tilth.base.units import MIB, parse_bytes, parse_seconds
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
@@ -23,107 +29,10 @@ from tilth.catalog import PRESSURE_SETTINGS, pressure_settings
 from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
-from tilth.maintenance import check_table_settings
+from tilth.maintenance import table_settings
 from tilth.sql.spark_settings import SPARK_PREFIX, check_spark_settings
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
-
-MAX_RESULT_BYTES = Setting(
-    name="max_result_bytes",
-    scope=Scope.SESSION,
-    default=0,
-    parse=parse_bytes,
-    check=lambda size: size >= 0,
-    allowed="0 bytes and up",
-    unit="bytes",
-    doc="A query whose result is larger fails. More: large results reach the client; they are streamed, and wait for "
-    "their client on the node's disk. Less: disk and network are safe from a forgotten LIMIT. 0: no limit.",
-)
-MAX_EXECUTION_TIME = Setting(
-    name="max_execution_time",
-    scope=Scope.SESSION,
-    default=3600.0,
-    parse=parse_seconds,
-    check=lambda seconds: seconds >= 0,
-    allowed="0 and up",
-    unit="seconds",
-    doc="A statement that takes longer, waiting included, is cancelled: its Spark jobs end, it fails with "
-    "TIMEOUT_EXCEEDED, and nothing of it is applied. More: long reports and loads finish. Less: a query that was a "
-    "mistake leaves the machine sooner. 0: no limit.",
-)
-MAX_INSERT_BYTES = Setting(
-    name="max_insert_bytes",
-    scope=Scope.SESSION,
-    default=64 * MIB,
-    parse=parse_bytes,
-    check=lambda size: size >= 1,
-    allowed="1 byte and up",
-    unit="bytes",
-    doc="An INSERT whose rows, as text or as Arrow, are larger fails. More: fewer, larger inserts, held in the "
-    "server's memory. Less: large loads are sent through INSERT .. SELECT or Kafka, which need none of it.",
-)
-MAX_INSERT_TASKS = Setting(
-    name="max_insert_tasks",
-    scope=Scope.SESSION,
-    default=32,
-    parse=int,
-    check=lambda tasks: 1 <= tasks <= 10_000,
-    allowed="1 to 10000",
-    unit="tasks",
-    doc="Spark tasks in which an INSERT .. SELECT computes its last stage and writes. More: more cores at work, more "
-    "and smaller parts. Fewer: larger parts.",
-)
-PRUNE_PARTS = Setting(
-    name="prune_parts",
-    scope=Scope.SESSION,
-    default=True,
-    parse=parse_bool,
-    allowed="true or false",
-    doc="Off: a query reads every part of its tables. For a comparison only; answers are the same.",
-)
-SKIP_DAMAGED_PARTS = Setting(
-    name="skip_damaged_parts",
-    scope=Scope.SESSION,
-    default=False,
-    parse=parse_bool,
-    allowed="true or false",
-    doc="On: a SELECT leaves out parts that cannot be read (a file is missing, cut or damaged), and a notice names "
-    "them and says how many rows are missing. The rows of such a query come when it has ended. DELETE, UPDATE, "
-    "OPTIMIZE and INSERT .. SELECT are refused. Off: the query fails and its error names the part.",
-)
-
-MUTATIONS_SYNC = Setting(
-    name="mutations_sync",
-    scope=Scope.SESSION,
-    default=0,
-    parse=int,
-    check=lambda level: 0 <= level <= 2,
-    allowed="0, 1 or 2",
-    doc="0: an ALTER returns when it is committed, and parts are rewritten in the background. 1 or 2: it waits until "
-    "every part is rewritten. `DELETE FROM` and `UPDATE` rewrite no part: they change the rows at once.",
-)
-MUTATIONS_WAIT_TIMEOUT_SECONDS = Setting(
-    name="mutations_wait_timeout_seconds",
-    scope=Scope.SESSION,
-    default=600.0,
-    parse=parse_seconds,
-    check=lambda seconds: seconds >= 0,
-    allowed="0 and up",
-    unit="seconds",
-    doc="How long a statement waits for its mutation before it fails with MUTATION_NOT_DONE; the mutation goes on. It "
-    "fails sooner with MUTATION_FAILED when a part fails in a way that waiting does not heal, and at once while "
-    "mutations of the table are stopped for longer. "
-    "More: large tables finish within the statement. Less: a client learns sooner that something hinders it.",
-)
-FORCE_ALTER_CONFLICT_CHECK = Setting(
-    name="force_alter_conflict_check",
-    scope=Scope.SESSION,
-    default=True,
-    parse=parse_bool,
-    allowed="true or false",
-    doc="On: a column that an unfinished mutation names is not modified or renamed. Off: it is, and the mutation that "
-    "is under way still does what it was told, with the columns as they were then.",
-)
 
 INSERT_LABEL_CHARACTERS_MAX = 256
 #: What `async_insert` says where nobody decides: tables with a memory table, yes; others, no.
@@ -139,74 +48,149 @@ _ASYNC_DOC = (
     "they are committed, as otherwise. More inserts a second and fewer small files; a lone insert waits a moment "
     "longer. 0: each INSERT has files and a commit of its own. auto: 1 for tables with `memory_buffer` or UNIQUE KEY."
 )
-ASYNC_INSERT = Setting(
-    name="async_insert",
-    scope=Scope.SESSION,
-    default=AUTO,
-    parse=_parse_async,
-    allowed="auto, 0 or 1",
-    doc=f"{_ASYNC_DOC} What a statement says counts more than what its table says.",
-)
-ASYNC_INSERT_OF_TABLE = Setting(
-    name="async_insert", scope=Scope.TABLE, default=AUTO, parse=_parse_async, allowed="auto, 0 or 1", doc=_ASYNC_DOC
-)
-ASYNC_INSERT_BUSY_TIMEOUT_MS = Setting(
-    name="async_insert_busy_timeout_ms",
-    scope=Scope.SESSION,
-    default=5,
-    parse=int,
-    check=lambda wait: 0 <= wait <= 60_000,
-    allowed="0 to 60000",
-    unit="ms",
-    doc="How long the first INSERT of a group waits for others. While a commit is under way the next group gathers "
-    "anyway, so that a few milliseconds are enough: they let inserts that are sent at once share the first commit, and "
-    "a lone client hardly notices. More: fewer commits and fewer, larger segments. Less: a lone insert is faster.",
-)
-ASYNC_INSERT_MAX_DATA_SIZE = Setting(
-    name="async_insert_max_data_size",
-    scope=Scope.SESSION,
-    default=10 * MIB,
-    parse=parse_bytes,
-    check=lambda size: size >= 1,
-    allowed="1 byte and up",
-    unit="bytes",
-    doc="A group of INSERTs that has so many bytes does not wait for more; an INSERT with more is none of a group. "
-    "More: fewer commits under load. Less: memory and the wait for the commit stay small.",
-)
-ASYNC_INSERT_MAX_ROWS = Setting(
-    name="async_insert_max_rows",
-    scope=Scope.SESSION,
-    default=100_000,
-    parse=int,
-    check=lambda rows: rows >= 1,
-    allowed="1 and up",
-    unit="rows",
-    doc="The same as async_insert_max_data_size, in rows.",
-)
-INSERTION_LABEL = Setting(
-    name="insertion_label",
-    scope=Scope.SESSION,
-    default="",
-    parse=str.strip,
-    check=lambda label: len(label) <= INSERT_LABEL_CHARACTERS_MAX,
-    allowed=f"a text of at most {INSERT_LABEL_CHARACTERS_MAX} characters",
-    aliases=("insert_deduplication_token",),
-    doc="A name for this INSERT, unique in its table: a second INSERT with it writes nothing and is told how many rows "
-    "the first one wrote, so that a client whose answer was lost may simply try again. Empty: it has none. A label is "
-    "remembered for a few hours.",
-)
 
-DIALECT = Setting(
-    name="dialect",
-    scope=Scope.SESSION,
-    default="spark",
-    parse=lambda text: text.strip().lower(),
-    check=lambda name: name in ("spark", "clickhouse"),
-    allowed="spark or clickhouse",
-    doc="clickhouse: a SELECT, also that of an INSERT or of a materialized view, is read in ClickHouse's dialect and "
-    "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
-    "functions exist in both.",
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """The settings of one statement."""
+
+    max_result_bytes: int = session_setting(
+        "max_result_bytes",
+        0,
+        within(parse_bytes, 0, words="0 bytes and up"),
+        "bytes",
+        "A query whose result is larger fails. More: large results reach the client; they are streamed, and wait for "
+        "their client on the node's disk. Less: disk and network are safe from a forgotten LIMIT. 0: no limit.",
+    )
+    max_execution_time: float = session_setting(
+        "max_execution_time",
+        3600.0,
+        within(parse_seconds, 0),
+        "seconds",
+        "A statement that takes longer, waiting included, is cancelled: its Spark jobs end, it fails with "
+        "TIMEOUT_EXCEEDED, and nothing of it is applied. More: long reports and loads finish. Less: a query that was a "
+        "mistake leaves the machine sooner. 0: no limit.",
+    )
+    max_insert_bytes: int = session_setting(
+        "max_insert_bytes",
+        64 * MIB,
+        within(parse_bytes, 1, words="1 byte and up"),
+        "bytes",
+        "An INSERT whose rows, as text or as Arrow, are larger fails. More: fewer, larger inserts, held in the "
+        "server's memory. Less: large loads are sent through INSERT .. SELECT or Kafka, which need none of it.",
+    )
+    max_insert_tasks: int = session_setting(
+        "max_insert_tasks",
+        32,
+        within(int, 1, 10_000),
+        "tasks",
+        "Spark tasks in which an INSERT .. SELECT computes its last stage and writes. More: more cores at work, more "
+        "and smaller parts. Fewer: larger parts.",
+    )
+    prune_parts: bool = session_setting(
+        "prune_parts",
+        True,
+        SWITCH,
+        "",
+        "Off: a query reads every part of its tables. For a comparison only; answers are the same.",
+    )
+    skip_damaged_parts: bool = session_setting(
+        "skip_damaged_parts",
+        False,
+        SWITCH,
+        "",
+        "On: a SELECT leaves out parts that cannot be read (a file is missing, cut or damaged), and a notice names "
+        "them and says how many rows are missing. The rows of such a query come when it has ended. DELETE, UPDATE, "
+        "OPTIMIZE and INSERT .. SELECT are refused. Off: the query fails and its error names the part.",
+    )
+    mutations_sync: int = session_setting(
+        "mutations_sync",
+        0,
+        within(int, 0, 2, "0, 1 or 2"),
+        "",
+        "0: an ALTER returns when it is committed, and parts are rewritten in the background. 1 or 2: it waits until "
+        "every part is rewritten. `DELETE FROM` and `UPDATE` rewrite no part: they change the rows at once.",
+    )
+    mutations_wait_timeout_seconds: float = session_setting(
+        "mutations_wait_timeout_seconds",
+        600.0,
+        within(parse_seconds, 0),
+        "seconds",
+        "How long a statement waits for its mutation before it fails with MUTATION_NOT_DONE; the mutation goes on. It "
+        "fails sooner with MUTATION_FAILED when a part fails in a way that waiting does not heal, and at once while "
+        "mutations of the table are stopped for longer. More: large tables finish within the statement. Less: a client "
+        "learns sooner that something hinders it.",
+    )
+    force_alter_conflict_check: bool = session_setting(
+        "force_alter_conflict_check",
+        True,
+        SWITCH,
+        "",
+        "On: a column that an unfinished mutation names is not modified or renamed. Off: it is, and the mutation that "
+        "is under way still does what it was told, with the columns as they were then.",
+    )
+    async_insert: str = session_setting(
+        "async_insert",
+        AUTO,
+        Check(_parse_async, "auto, 0 or 1"),
+        "",
+        f"{_ASYNC_DOC} What a statement says counts more than what its table says.",
+    )
+    async_insert_busy_timeout_ms: int = session_setting(
+        "async_insert_busy_timeout_ms",
+        5,
+        within(int, 0, 60_000),
+        "ms",
+        "How long the first INSERT of a group waits for others. While a commit is under way the next group gathers "
+        "anyway, so that a few milliseconds are enough: they let inserts that are sent at once share the first commit, "
+        "and a lone client hardly notices. More: fewer commits and fewer, larger segments. Less: a lone insert is "
+        "faster.",
+    )
+    async_insert_max_data_size: int = session_setting(
+        "async_insert_max_data_size",
+        10 * MIB,
+        within(parse_bytes, 1, words="1 byte and up"),
+        "bytes",
+        "A group of INSERTs that has so many bytes does not wait for more; an INSERT with more is none of a group. "
+        "More: fewer commits under load. Less: memory and the wait for the commit stay small.",
+    )
+    async_insert_max_rows: int = session_setting(
+        "async_insert_max_rows", 100_000, within(int, 1), "rows", "The same as async_insert_max_data_size, in rows."
+    )
+    insertion_label: str = session_setting(
+        "insertion_label",
+        "",
+        Check(
+            str.strip,
+            f"a text of at most {INSERT_LABEL_CHARACTERS_MAX} characters",
+            lambda label: len(label) <= INSERT_LABEL_CHARACTERS_MAX,
+        ),
+        "",
+        "A name for this INSERT, unique in its table: a second INSERT with it writes nothing and is told how many rows "
+        "the first one wrote, so that a client whose answer was lost may simply try again. Empty: it has none. A label "
+        "is remembered for a few hours.",
+        aliases=("insert_deduplication_token",),
+    )
+    dialect: str = session_setting(
+        "dialect",
+        "spark",
+        Check(lambda text: text.strip().lower(), "spark or clickhouse", lambda name: name in ("spark", "clickhouse")),
+        "",
+        "clickhouse: a SELECT, also that of an INSERT or of a materialized view, is read in ClickHouse's dialect and "
+        "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
+        "functions exist in both.",
+    )
+    #: For the session of the query.
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertSettings:
+    """What a table says about INSERTs into it."""
+
+    async_insert: str = table_setting("async_insert", AUTO, Check(_parse_async, "auto, 0 or 1"), "", _ASYNC_DOC)
+
+
 #: Settings of ClickHouse's sessions for which Tilth has no use.
 _SESSION_WITHOUT_EFFECT = (
     "max_threads",
@@ -238,11 +222,12 @@ _SESSION_WITHOUT_EFFECT = (
 )
 SESSION_ACCEPTED = tuple(
     Setting(
-        name=name,
-        scope=Scope.SESSION,
-        default="",
-        parse=str,
-        doc="Accepted so that existing statements run; has no effect, which a notice says.",
+        name,
+        Scope.SESSION,
+        "",
+        TEXT,
+        "",
+        "Accepted so that existing statements run; has no effect, which a notice says.",
     )
     for name in _SESSION_WITHOUT_EFFECT
 )
@@ -275,26 +260,7 @@ def _plain(name: str) -> str:
     return name.lower().replace(".", "_").replace("-", "_")
 
 
-SESSION_SETTINGS = _KnownGroup(
-    (
-        MAX_RESULT_BYTES,
-        MAX_EXECUTION_TIME,
-        MAX_INSERT_BYTES,
-        MAX_INSERT_TASKS,
-        PRUNE_PARTS,
-        SKIP_DAMAGED_PARTS,
-        MUTATIONS_SYNC,
-        MUTATIONS_WAIT_TIMEOUT_SECONDS,
-        FORCE_ALTER_CONFLICT_CHECK,
-        ASYNC_INSERT,
-        ASYNC_INSERT_BUSY_TIMEOUT_MS,
-        ASYNC_INSERT_MAX_DATA_SIZE,
-        ASYNC_INSERT_MAX_ROWS,
-        INSERTION_LABEL,
-        DIALECT,
-        *SESSION_ACCEPTED,
-    )
-)
+SESSION_SETTINGS = _KnownGroup((*settings_of(SessionSettings), *SESSION_ACCEPTED))
 #: The session's time zone, and the names that mean UTC.
 ZONE = "spark.sql.session.timeZone"
 UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
@@ -319,11 +285,7 @@ _WITHOUT_EFFECT = (
 )
 ACCEPTED = tuple(
     Setting(
-        name=name,
-        scope=Scope.TABLE,
-        default="",
-        parse=str,
-        doc="Accepted so that an existing DDL runs; has no effect, which a notice says.",
+        name, Scope.TABLE, "", TEXT, "", "Accepted so that an existing DDL runs; has no effect, which a notice says."
     )
     for name in _WITHOUT_EFFECT
 )
@@ -334,7 +296,7 @@ TABLE_SETTINGS = _KnownGroup(
         *STORAGE_TABLE_SETTINGS.all,
         *MAINTENANCE_TABLE_SETTINGS.all,
         *PRESSURE_SETTINGS.all,
-        ASYNC_INSERT_OF_TABLE,
+        *settings_of(InsertSettings),
         *ACCEPTED,
     )
 )
@@ -359,31 +321,7 @@ def check_typed(given: Mapping[str, str]) -> None:
 def check_together(settings: Mapping[str, str]) -> None:
     """What settings of a table must satisfy together; raises BadSettingError."""
     pressure_settings(settings)
-    check_table_settings(settings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSettings:
-    """The settings of one statement."""
-
-    max_result_bytes: int = MAX_RESULT_BYTES.default
-    max_execution_time: float = MAX_EXECUTION_TIME.default
-    max_insert_bytes: int = MAX_INSERT_BYTES.default
-    max_insert_tasks: int = MAX_INSERT_TASKS.default
-    prune_parts: bool = PRUNE_PARTS.default
-    skip_damaged_parts: bool = SKIP_DAMAGED_PARTS.default
-    mutations_sync: int = MUTATIONS_SYNC.default
-    mutations_wait_timeout_seconds: float = MUTATIONS_WAIT_TIMEOUT_SECONDS.default
-    force_alter_conflict_check: bool = FORCE_ALTER_CONFLICT_CHECK.default
-    #: `auto`, `0` or `1`.
-    async_insert: str = ASYNC_INSERT.default
-    async_insert_busy_timeout_ms: int = ASYNC_INSERT_BUSY_TIMEOUT_MS.default
-    async_insert_max_data_size: int = ASYNC_INSERT_MAX_DATA_SIZE.default
-    async_insert_max_rows: int = ASYNC_INSERT_MAX_ROWS.default
-    insertion_label: str = INSERTION_LABEL.default
-    dialect: str = DIALECT.default
-    #: For the session of the query.
-    spark: Mapping[str, str]
+    table_settings(settings)
 
 
 def session_settings(given: Mapping[str, str]) -> SessionSettings:
@@ -393,25 +331,8 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
         hint = "double quotes name columns and tables everywhere: put texts in single quotes"
         raise BadSettingError(setting=_QUOTES, value=spark[_QUOTES], allowed="true", hint=hint)
     check_spark_settings(name for name in spark if name != _QUOTES)
-    values = SESSION_SETTINGS.read({name: text for name, text in given.items() if name not in spark})
-    return SessionSettings(
-        max_result_bytes=value_of(values, MAX_RESULT_BYTES),
-        max_execution_time=value_of(values, MAX_EXECUTION_TIME),
-        max_insert_bytes=value_of(values, MAX_INSERT_BYTES),
-        max_insert_tasks=value_of(values, MAX_INSERT_TASKS),
-        prune_parts=value_of(values, PRUNE_PARTS),
-        skip_damaged_parts=value_of(values, SKIP_DAMAGED_PARTS),
-        mutations_sync=value_of(values, MUTATIONS_SYNC),
-        mutations_wait_timeout_seconds=value_of(values, MUTATIONS_WAIT_TIMEOUT_SECONDS),
-        force_alter_conflict_check=value_of(values, FORCE_ALTER_CONFLICT_CHECK),
-        async_insert=value_of(values, ASYNC_INSERT),
-        async_insert_busy_timeout_ms=value_of(values, ASYNC_INSERT_BUSY_TIMEOUT_MS),
-        async_insert_max_data_size=value_of(values, ASYNC_INSERT_MAX_DATA_SIZE),
-        async_insert_max_rows=value_of(values, ASYNC_INSERT_MAX_ROWS),
-        insertion_label=value_of(values, INSERTION_LABEL),
-        dialect=value_of(values, DIALECT),
-        spark=spark,
-    )
+    settings = SESSION_SETTINGS.canonical({name: text for name, text in given.items() if name not in spark})
+    return read_settings(SessionSettings, settings, spark=spark)
 
 
 # Any: settings of every type stand in one list.
@@ -425,7 +346,6 @@ def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
         INGEST_SETTINGS,
         MAINTENANCE_NODE_SETTINGS,
         WAREHOUSE_SETTINGS,
-        LOG_SETTINGS,
     )
     found = [*upper, *(setting for group in groups for setting in group.all)]
     return sorted(found, key=lambda setting: (setting.scope, setting.name))

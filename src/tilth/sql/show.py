@@ -108,7 +108,7 @@ def show_settings(services: Services, statement: ShowSettings) -> Outcome:
         {
             "name": [setting.name for setting in found],
             "scope": [setting.scope.value for setting in found],
-            "default": [str(setting.default) for setting in found],
+            "default": [setting.default_text for setting in found],
             "unit": [setting.unit for setting in found],
             "doc": [setting.doc for setting in found],
         }

@@ -8,10 +8,10 @@ from itertools import groupby
 import msgspec
 
 from tilth.base.errors import InvalidInputError
-from tilth.maintenance import is_expired, ttl_of
+from tilth.maintenance import gc_settings, is_expired, ttl_of
 from tilth.model.table import Schema, TableDef
 from tilth.model.ttl import read_ttl
-from tilth.sql.kept import gc_settings_of, told_time, trash_lifetime_ms
+from tilth.sql.kept import told_time, trash_lifetime_ms
 from tilth.sql.services import Services
 
 _DAY_SECONDS = 86_400
@@ -31,7 +31,7 @@ def told_expired(services: Services, table: TableDef, text: str) -> str:
     """What of the table has expired already by a new TTL, and how it can be had back; empty when nothing has."""
     ttl = ttl_of(msgspec.structs.replace(table, ttl=text))
     assert ttl is not None
-    now_ms, settings = services.clock.now_ms(), gc_settings_of(table)
+    now_ms, settings = services.clock.now_ms(), gc_settings(table.settings)
     partitions = rows = 0
     shown = sorted(services.catalog.parts.snapshot(table.uuid).parts, key=lambda part: part.name.partition)
     for _, group in groupby(shown, key=lambda part: part.name.partition):

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from tilth.base.settings import read_settings
 from tilth.model.row_op import is_op_name
 from tilth.model.table import Column, Schema, TableDef, full_name
 from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
 from tilth.sql.errors import BadAlterError, BadDefinitionError, UnknownColumnError
 from tilth.sql.grammar import CreateTable
-from tilth.storage import TABLE_SETTINGS
+from tilth.storage import StorageSettings
 
-_SCOPE = TABLE_SETTINGS.find("partition_level_unique_keys")
+_SCOPE = "partition_level_unique_keys"
 _INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 _TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
@@ -74,15 +75,14 @@ def check_scope_stays(table: TableDef, changes: Mapping[str, str], reset: Iterab
         raise BadAlterError(
             "the scope of a unique key stays as it is",
             table=full_name(table),
-            setting=_SCOPE.name,
+            setting=_SCOPE,
             value=str(now).lower(),
             hint="make a table with the other scope, INSERT .. SELECT",
         )
 
 
 def _scope(settings: Mapping[str, str]) -> bool:
-    text = settings.get(_SCOPE.name)
-    return bool(_SCOPE.default if text is None else _SCOPE.read(text))
+    return read_settings(StorageSettings, settings).partition_level_unique_keys
 
 
 def _can_be_version(data_type: DataType) -> bool:

@@ -74,7 +74,6 @@ from tilth.storage.paths import (
     layout_of,
     sidecar_name,
     table_folder,
-    table_value,
 )
 from tilth.storage.rewrite import Place, ordered_source, place_of, rewrite_part
 from tilth.storage.rowmap import remove_row_map
@@ -90,10 +89,9 @@ from tilth.storage.segments import (
     write_segments,
 )
 from tilth.storage.settings import (
-    ENABLE_UNIQUE_PARTIAL_UPDATE,
-    MEMORY_BUFFER,
-    PARTITION_LEVEL_UNIQUE_KEYS,
     TABLE_SETTINGS,
+    StorageSettings,
+    storage_settings,
 )
 from tilth.storage.shapes import expressions
 from tilth.storage.sources import iter_source, read_source, sources_of
@@ -112,14 +110,11 @@ __all__ = [
     "CHANGE_DELETE",
     "CHANGE_SCHEMA_BASE",
     "CHANGE_UPDATE",
-    "ENABLE_UNIQUE_PARTIAL_UPDATE",
     "FILTER_EXTENSION",
     "MAP_EXTENSION",
-    "MEMORY_BUFFER",
     "OP_COLUMN",
     "OP_DELETE",
     "OP_UPSERT",
-    "PARTITION_LEVEL_UNIQUE_KEYS",
     "TABLE_SETTINGS",
     "UPSERT_HERE_BYTES_MAX",
     "UPSERT_TRIES_MAX",
@@ -141,6 +136,7 @@ __all__ = [
     "Place",
     "RowIndexes",
     "ScratchWriter",
+    "StorageSettings",
     "StoreAwayError",
     "TableLayout",
     "Translation",
@@ -201,10 +197,10 @@ __all__ = [
     "shaped_rows",
     "sidecar_name",
     "sources_of",
+    "storage_settings",
     "stretches",
     "sync_folder",
     "table_folder",
-    "table_value",
     "transform_array",
     "type_from_arrow",
     "upsert_lookup",

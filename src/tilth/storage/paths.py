@@ -8,24 +8,11 @@ is cleaned by name, without listing a folder. What lies beside a part's file is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 from tilth.base.errors import InvalidInputError
-from tilth.base.settings import Setting, value_of
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
-from tilth.storage.settings import (
-    ENABLE_UNIQUE_PARTIAL_UPDATE,
-    MEMORY_BUFFER,
-    PARQUET_COMPRESSION_LEVEL,
-    PARQUET_ROW_GROUP_BYTES,
-    PARQUET_ROW_GROUP_ROWS,
-    PARTITION_LEVEL_UNIQUE_KEYS,
-    TABLE_SETTING_NAMES,
-    TABLE_SETTINGS,
-)
-
-T = TypeVar("T")
+from tilth.storage.settings import StorageSettings, storage_settings
 
 #: The extension of part files, and of new values for rows of one part.
 PART_EXTENSION = "parquet"
@@ -66,10 +53,10 @@ class TableLayout:
     is_partial: bool = False
     #: By this column's time rows expire; of it too the files' ranges are kept.
     ttl_column: str | None = None
-    zstd_level: int = PARQUET_COMPRESSION_LEVEL.default
-    row_group_rows: int = PARQUET_ROW_GROUP_ROWS.default
+    zstd_level: int = StorageSettings().parquet_compression_level
+    row_group_rows: int = StorageSettings().parquet_row_group_rows
     #: Of uncompressed values, by estimate; the smaller of the two limits counts.
-    row_group_bytes: int = PARQUET_ROW_GROUP_BYTES.default
+    row_group_bytes: int = StorageSettings().parquet_row_group_bytes
     #: Wait for the disk before a file counts as written.
     fsync: bool = True
 
@@ -95,20 +82,13 @@ def sidecar_name(file: str, extension: str) -> str:
     return f"{stem}.{extension}"
 
 
-def table_value(table: TableDef, setting: Setting[T]) -> T:
-    """What one of storage's settings is for this table."""
-    text = table.settings.get(setting.name)
-    return setting.default if text is None else setting.read(text)
-
-
 def layout_of(table: TableDef, root: str, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
     """The layout by the table's definition and settings; with a schema, for files with those columns.
 
     The columns must be of one of the table's versions: then they have those of the sort key, the unique key,
     the partition and the TTL.
     """
-    given = {name: text for name, text in table.settings.items() if name in TABLE_SETTING_NAMES}
-    values = TABLE_SETTINGS.read(given)
+    settings = storage_settings(table)
     return TableLayout(
         folder=data_folder(root, table.uuid),
         schema=table.schema if schema is None else schema,
@@ -116,14 +96,13 @@ def layout_of(table: TableDef, root: str, schema: Schema | None = None, *, fsync
         order_by=table.order_by,
         unique_key=table.unique_key,
         version_column=table.version_column,
-        is_buffered=bool(table.unique_key) or value_of(values, MEMORY_BUFFER),
-        is_keyed_across=bool(table.unique_key and table.partition_by)
-        and not value_of(values, PARTITION_LEVEL_UNIQUE_KEYS),
-        is_partial=bool(table.unique_key) and value_of(values, ENABLE_UNIQUE_PARTIAL_UPDATE),
+        is_buffered=bool(table.unique_key) or settings.memory_buffer,
+        is_keyed_across=bool(table.unique_key and table.partition_by) and not settings.partition_level_unique_keys,
+        is_partial=bool(table.unique_key) and settings.enable_unique_partial_update,
         ttl_column=_ttl_column(table),
-        zstd_level=value_of(values, PARQUET_COMPRESSION_LEVEL),
-        row_group_rows=value_of(values, PARQUET_ROW_GROUP_ROWS),
-        row_group_bytes=value_of(values, PARQUET_ROW_GROUP_BYTES),
+        zstd_level=settings.parquet_compression_level,
+        row_group_rows=settings.parquet_row_group_rows,
+        row_group_bytes=settings.parquet_row_group_bytes,
         fsync=fsync,
     )
 

@@ -17,8 +17,8 @@ from tilth.model.delta import Seen, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
-from tilth.storage.paths import layout_of, table_value
-from tilth.storage.settings import ENABLE_UNIQUE_PARTIAL_UPDATE, PARTITION_LEVEL_UNIQUE_KEYS
+from tilth.storage.paths import layout_of
+from tilth.storage.settings import storage_settings
 from tilth.storage.sources import sources_of
 from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
 
@@ -55,7 +55,7 @@ class UpsertLookup:
 
 def key_scope(table: TableDef, written: Iterable[WrittenPart]) -> tuple[str, ...] | None:
     """The partitions in which older rows of these keys may be; None: anywhere in the table."""
-    if not table_value(table, PARTITION_LEVEL_UNIQUE_KEYS):
+    if not storage_settings(table).partition_level_unique_keys:
         return None
     return tuple(sorted({part.partition for part in written}))
 
@@ -68,7 +68,7 @@ def upsert_lookup(
     Raises PartShapeUnknownError.
     """
     scope = key_scope(table, written)
-    layout, is_partial = layout_of(table, root), table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE)
+    layout, is_partial = layout_of(table, root), storage_settings(table).enable_unique_partial_update
     requests = []
     for partition in scope or (None,):
         fresh = [part for part in written if partition in (None, part.partition)]

@@ -13,8 +13,9 @@ import pytest
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.base.rand import new_rng
+from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, Catalog, InsertPart, RocksKV
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, delta_runner, manager_settings
+from tilth.maintenance import MaintenanceManager, ManagerSettings, delta_runner
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, Switch, SwitchState
@@ -61,7 +62,7 @@ class Node:
             self.catalog,
             self.dispatcher,
             self.root,
-            manager_settings(NODE_SETTINGS.read(given)),
+            read_settings(ManagerSettings, given),
             new_rng(1),
             "s1",
         )

@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.maintenance.test_maintenance_spark import Node, wait_until
 from tilth.base.rand import new_rng
+from tilth.base.settings import read_settings
 from tilth.catalog import (
     AddDelta,
     CommitOutcome,
@@ -22,7 +23,7 @@ from tilth.catalog import (
     Requirement,
     Update,
 )
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, delta_runner, flush_runner, manager_settings
+from tilth.maintenance import MaintenanceManager, ManagerSettings, delta_runner, flush_runner
 from tilth.model.delta import seen_of
 from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
@@ -48,7 +49,7 @@ class ChangingNode(Node):
         super().__init__(folder, session)
         self.worker.register(TaskKind.FLUSH, flush_runner())
         self.worker.register(TaskKind.DELTA, delta_runner())
-        settings = manager_settings(NODE_SETTINGS.read({"flush_threshold_secs": "0"}))
+        settings = read_settings(ManagerSettings, {"flush_threshold_secs": "0"})
         self.manager = MaintenanceManager(
             self.clock, self.catalog, self.dispatcher, self.root, replace(settings, workers=2), new_rng(1), "s1"
         )

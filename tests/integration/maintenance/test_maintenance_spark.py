@@ -14,8 +14,9 @@ import pytest
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.base.rand import new_rng
+from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, InsertPart, RocksKV
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, manager_settings, merge_runner
+from tilth.maintenance import MaintenanceManager, ManagerSettings, merge_runner
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind
@@ -68,7 +69,7 @@ class Node:
             self.catalog,
             self.dispatcher,
             self.root,
-            manager_settings(NODE_SETTINGS.read({})),
+            read_settings(ManagerSettings, {}),
             new_rng(1),
             "s1",
         )
@@ -237,7 +238,7 @@ def test_what_an_earlier_run_left_is_cleaned_by_name(node: Node, tmp_path: Path,
         again.catalog,
         node.dispatcher,
         node.root,
-        manager_settings(NODE_SETTINGS.read({})),
+        read_settings(ManagerSettings, {}),
         new_rng(1),
         "s1",
     )

@@ -10,7 +10,7 @@ import pytest
 from tilth.base import logs
 from tilth.base.logs import Log, hide_in_lines, rotate_appended
 from tilth.base.secrets import HIDDEN, without_secrets
-from tilth.base.settings import BadSettingError, LogSettings, log_settings
+from tilth.base.settings import BadSettingError, LogSettings, read_settings
 
 BOUNDS = LogSettings(size_max=2_000, files_max=3)
 
@@ -52,11 +52,11 @@ def test_a_file_to_which_another_process_appends_is_put_aside(tmp_path: Path) ->
 
 
 def test_the_bounds_are_settings_of_the_node() -> None:
-    read = log_settings({"log.size-max": "1 MiB", "log.files-max": "9", "server.body-max": "1 MiB"})
+    read = read_settings(LogSettings, {"log.size-max": "1 MiB", "log.files-max": "9", "server.body-max": "1 MiB"})
     assert read == LogSettings(size_max=1 << 20, files_max=9)
     for name, text in (("log.size-max", "1"), ("log.files-max", "1")):
         with pytest.raises(BadSettingError, match=name):
-            log_settings({name: text})
+            read_settings(LogSettings, {name: text})
 
 
 def test_no_line_shows_a_secret_that_is_known(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from tests.catalog_world import SCHEMA, World
 from tilth.base.errors import TilthError
+from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
+from tilth.ingest import IngestSettings
 from tilth.ingest.calls import BeginRound, Heard, RoundDone, SchemaVersion
 from tilth.ingest.consumers import Consumers, Ended
 from tilth.ingest.definitions import Definitions
@@ -19,7 +21,7 @@ from tilth.ingest.manager import ConsumeManager
 from tilth.ingest.reach import HeardEnd, Offset, PartitionEnd
 from tilth.ingest.rounds import RoundFacts, WrittenTo
 from tilth.ingest.service import _end_kind
-from tilth.ingest.settings import ingest_settings, read_config
+from tilth.ingest.settings import read_config
 from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceHeart, Start
 from tilth.ingest.stats import EventLog
 from tilth.ingest.telling import Teller
@@ -40,7 +42,7 @@ def managed(world: World, catalog: Catalog) -> Iterator[ConsumeManager]:
     """A server's ingestion; Kafka tables without views never ask a broker."""
     dispatcher = Dispatcher(world.clock, world.new_id, {}, slots={})
     manager = ConsumeManager(
-        world.clock, catalog, dispatcher, world.new_id, ingest_settings({}), root="/nowhere", server="s1"
+        world.clock, catalog, dispatcher, world.new_id, read_settings(IngestSettings, {}), root="/nowhere", server="s1"
     )
     manager.start()
     try:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.catalog_world import World
 from tilth.base.errors import TilthError
-from tilth.base.settings import BadSettingError
-from tilth.ingest import KAFKA_SETTINGS, check_library, ingest_settings, read_config
+from tilth.base.settings import BadSettingError, read_settings
+from tilth.ingest import KAFKA_SETTINGS, IngestSettings, check_library, read_config
 from tilth.ingest.calls import ENCODER, ORDER_DECODER, ConsumeOrder
 from tilth.ingest.definitions import Definitions, read_definitions
 from tilth.ingest.library import ALLOWED, FILES, SECRETS, shown_pairs
@@ -121,9 +121,11 @@ def test_files_are_below_the_folder_of_the_operator_or_nowhere(name: str, tmp_pa
 
 
 def test_the_folder_is_a_setting_of_the_node() -> None:
-    assert ingest_settings({"ingest.certificates-folder": "/etc/tilth"}).certificates_folder == "/etc/tilth"
+    assert (
+        read_settings(IngestSettings, {"ingest.certificates-folder": "/etc/tilth"}).certificates_folder == "/etc/tilth"
+    )
     with pytest.raises(BadSettingError):
-        ingest_settings({"ingest.certificates-folder": "etc"})
+        read_settings(IngestSettings, {"ingest.certificates-folder": "etc"})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tilth.maintenance.deltas.policy import (
 )
 from tilth.maintenance.deltas.task_spark import DeltaTask, DeltaWay
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.flush_scores import DeltaSettings, FlushSettings
+from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
 from tilth.maintenance.work.op import OVERTAKEN
 from tilth.model.delta import Delta, DeltaKind, Target, applied_order
 from tilth.model.part import DataFile, Part, PartName

@@ -21,7 +21,7 @@ from tilth.maintenance.policy.expiry import (
     partition_end,
     ttl_of,
 )
-from tilth.maintenance.policy.gc import GcSettings
+from tilth.maintenance.policy.settings import GcSettings
 from tilth.model.part import Bound, ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, Transform, TransformKind
 from tilth.model.types import DataType, Kind, Simple

@@ -11,10 +11,11 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import UnavailableError
+from tilth.base.settings import read_settings
 from tilth.catalog import CommitOutcome, DropPartition, Requirement, Unknown, Update
-from tilth.maintenance import NODE_SETTINGS, manager_settings
 from tilth.maintenance.flush.policy import flush_runs
 from tilth.maintenance.op import OpKind
+from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.stats import OpRow
 from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.mutation import Mutation, MutationKind
@@ -126,7 +127,7 @@ def test_old_segments_are_flushed(world: MaintenanceWorld) -> None:
 
 
 def test_size_alone_is_a_reason(world: MaintenanceWorld) -> None:
-    settings = replace(manager_settings(NODE_SETTINGS.read({})), workers=1)
+    settings = replace(read_settings(ManagerSettings, {}), workers=1)
     world.manager = world.new_manager(settings=replace(settings, flush=replace(settings.flush, threshold_mb=1)))
     world.insert_segment("a", rows=20_000)
     world.work(1.1)
@@ -153,7 +154,7 @@ def test_switches_and_settings_stop_it(world: MaintenanceWorld) -> None:
     assert world.service(ServiceKind.FLUSH).state == "stopped"
     # A user's own word is stronger.
     assert world.manager.flush_now(world.t).parts == 1
-    off = manager_settings(NODE_SETTINGS.read({"enable_flush_memrowset": "false"}))
+    off = read_settings(ManagerSettings, {"enable_flush_memrowset": "false"})
     other = MaintenanceWorld()
     other.manager = other.new_manager(settings=off)
     other.insert_segment("a")

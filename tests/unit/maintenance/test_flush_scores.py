@@ -6,15 +6,8 @@ import pytest
 
 from tests.oracle import Row, number, oracle
 from tilth.base.units import MIB
-from tilth.maintenance.policy.flush_scores import (
-    DeltaSettings,
-    DeltaStore,
-    FlushSettings,
-    best_delta_store,
-    flush_gain,
-    major_gain,
-    minor_gain,
-)
+from tilth.maintenance.policy.flush_scores import DeltaStore, best_delta_store, flush_gain, major_gain, minor_gain
+from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
 
 
 @pytest.mark.parametrize("row", oracle("flush", "Score with a threshold of 64 MiB"))

@@ -12,7 +12,6 @@ from tilth.base.rand import new_rng
 from tilth.maintenance.policy.gc import (
     Cutoff,
     GcEntry,
-    GcSettings,
     Hold,
     TrashItem,
     TrashState,
@@ -29,6 +28,7 @@ from tilth.maintenance.policy.gc import (
     trash_limit,
     trash_pause,
 )
+from tilth.maintenance.policy.settings import GcSettings
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = GcSettings()

@@ -15,14 +15,8 @@ from tilth.maintenance.merge.policy.key_bytes import HIGHEST, LOWEST, key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.key_shares import key_shares
 from tilth.maintenance.merge.policy.knapsack import fill_knapsack
-from tilth.maintenance.policy.candidates import (
-    CandidatePart,
-    CandidateState,
-    Effort,
-    KeyRangeSettings,
-    MergeSelection,
-    MergeSettings,
-)
+from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, Effort, MergeSelection
+from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
 from tilth.model.part import Bound, ColumnRange
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, Decimal, Kind, Simple

@@ -12,9 +12,10 @@ import pytest
 from tests.maintenance_world import ROOT, MaintenanceWorld
 from tilth.base.errors import UnavailableError
 from tilth.base.rand import new_rng
+from tilth.base.settings import read_settings
 from tilth.base.units import GIB
 from tilth.catalog import StartMutation
-from tilth.maintenance import NODE_SETTINGS, MaintenanceManager, ManagerSettings, manager_settings
+from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.state import FAR_MS, Failure, ServiceState
@@ -112,7 +113,7 @@ class Saying(MaintenanceWorld):
     def new_manager(
         self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
     ) -> MaintenanceManager:
-        settings = settings or manager_settings(NODE_SETTINGS.read(self.given))
+        settings = settings or read_settings(ManagerSettings, self.given)
         return MaintenanceManager(
             self.clock,
             self.catalog,

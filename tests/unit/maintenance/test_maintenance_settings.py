@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.base.settings import BadSettingError
-from tilth.maintenance.knobs import (
-    check_table_settings,
-    gc_partition_settings,
+from tilth.base.settings import BadSettingError, read_settings
+from tilth.maintenance.op import OpKind
+from tilth.maintenance.policy.settings import (
+    TABLE_SETTINGS,
+    PartitionStrategy,
+    TableSettings,
     gc_settings,
-    manager_settings,
-    merge_partition_settings,
-    merge_settings,
+    table_settings,
 )
-from tilth.maintenance.manager.scheduler import SchedulerSettings
-from tilth.maintenance.policy.candidates import MergeSettings
-from tilth.maintenance.policy.gc import GcSettings
-from tilth.maintenance.policy.partitions import PartitionSettings, PartitionStrategy
-from tilth.maintenance.policy.settings import TABLE_SETTINGS
-from tilth.maintenance.settings import NODE_SETTINGS
+from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
 
 
 def test_defaults_agree() -> None:
-    values = TABLE_SETTINGS.read({})
-    assert merge_settings(values) == MergeSettings()
-    assert gc_settings(values) == GcSettings()
-    assert merge_partition_settings(values) == PartitionSettings()
-    assert gc_partition_settings(values) == PartitionSettings(rotation_interval=600.0)
-    manager = manager_settings(NODE_SETTINGS.read({}))
-    assert manager.scheduler == SchedulerSettings()
-    assert (manager.workers, manager.polling_interval) == (4, 0.25)
+    assert table_settings({}) == TableSettings()
+    assert table_settings({}).gc_partitions.rotation_interval == 600.0
+    manager = read_settings(ManagerSettings, {})
+    assert manager == ManagerSettings()
+    assert (manager.workers, manager.polling_ms) == (4, 250)
 
 
 def test_the_smaller_of_two_limits_counts_and_zero_is_none() -> None:
@@ -39,14 +31,28 @@ def test_the_smaller_of_two_limits_counts_and_zero_is_none() -> None:
         "cnch_merge_max_parts_to_merge": "50",
         "max_parts_to_merge_at_once": "20",
     }
-    settings = merge_settings(TABLE_SETTINGS.read(given))
-    assert (settings.bytes_max, settings.parts_max) == (1 << 30, 20)
+    merge = table_settings(given).merge
+    assert (merge.bytes_max, merge.parts_max) == (1 << 30, 20)
+    assert merge.bytes_max_name == "cnch_merge_max_total_bytes_to_merge"
+    pool = table_settings({"max_bytes_to_merge_at_max_space_in_pool": "1 GiB"}).merge
+    assert (pool.bytes_max, pool.bytes_max_name) == (1 << 30, "max_bytes_to_merge_at_max_space_in_pool")
 
 
 def test_realtime_partitions_only() -> None:
-    values = TABLE_SETTINGS.read({"cnch_merge_only_realtime_partition": "1", "partition_strategy": "parts"})
-    assert merge_partition_settings(values).strategy is PartitionStrategy.NEWEST
-    assert gc_settings(TABLE_SETTINGS.read({"old_parts_lifetime": "2 hours"})).old_parts_lifetime == 7200.0
+    settings = table_settings({"cnch_merge_only_realtime_partition": "1", "partition_strategy": "parts"})
+    assert settings.merge_partitions.strategy is PartitionStrategy.NEWEST
+    assert table_settings({"old_parts_lifetime": "2 hours"}).gc.old_parts_lifetime == 7200.0
+
+
+def test_what_only_an_older_version_allowed_counts_as_not_given_when_parts_are_collected() -> None:
+    read = gc_settings({"old_parts_lifetime": "for ever", "history_max_age_sec": "5", "ttl_for_trash_items": "7"})
+    assert (read.old_parts_lifetime, read.trash_lifetime) == (1800.0, 7.0)
+
+
+def test_a_switch_names_the_setting_that_keeps_its_op_from_running() -> None:
+    off = read_settings(ManagerSettings, {"enable_log_gc": "off"})
+    assert off.switched_off_by(OpKind.LOG_GC) == "enable_log_gc"
+    assert {off.switched_off_by(kind) for kind in OpKind if kind is not OpKind.LOG_GC} == {""}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_realtime_partitions_only() -> None:
 )
 def test_bad_values_are_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(BadSettingError, match=name):
-        TABLE_SETTINGS.read({name: text})
+        table_settings({name: text})
 
 
 @pytest.mark.parametrize(
@@ -75,21 +81,19 @@ def test_bad_values_are_refused_by_name(name: str, text: str) -> None:
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, str], told: str) -> None:
     """Or merging never ends: docs/policies/key-range.md#settings."""
     with pytest.raises(BadSettingError, match=told):
-        check_table_settings({"parquet_compression_level": "3"} | given)
-    with pytest.raises(BadSettingError, match=told):
-        merge_settings(TABLE_SETTINGS.read(given))
-    check_table_settings(
+        table_settings({"parquet_compression_level": "3"} | given)
+    table_settings(
         {"compaction_small_rowset_tradeoff": "0.0999", "compaction_minimum_improvement": "0.1", "no_such": "x"}
     )
 
 
 def test_probabilities_are_checked() -> None:
     with pytest.raises(BadSettingError, match="0 to 1"):
-        NODE_SETTINGS.read({"run_non_memory_ops_prob": "1.5"})
+        read_settings(ManagerSettings, {"run_non_memory_ops_prob": "1.5"})
 
 
 def test_each_setting_says_what_it_does() -> None:
     for setting in (*NODE_SETTINGS.all, *TABLE_SETTINGS.all):
         assert len(setting.doc) > 40
         assert setting.allowed
-        assert setting.check(setting.default)
+        assert setting.check.holds(setting.default)

@@ -24,8 +24,9 @@ from tilth.maintenance.merge.policy.replay import (
     replay,
 )
 from tilth.maintenance.merge.policy.size_tiered import select_merges
-from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, MergeSelection, MergeSettings
+from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, MergeSelection
 from tilth.maintenance.policy.partitions import PartitionStats
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.model.part import PartEvent
 
 PLAIN = MergeSettings(expected_parts=-1)

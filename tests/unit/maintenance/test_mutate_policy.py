@@ -9,11 +9,9 @@ import pytest
 
 from tests.oracle import Row, oracle
 from tilth.base.hybrid import pack
-from tilth.maintenance.knobs import mutate_settings
 from tilth.maintenance.policy.candidates import CandidatePart, why_apart
 from tilth.maintenance.policy.mutate import (
     Blame,
-    MutateSettings,
     MutateView,
     PartitionState,
     blame,
@@ -22,7 +20,7 @@ from tilth.maintenance.policy.mutate import (
     mutation_gain,
     select_mutations,
 )
-from tilth.maintenance.policy.settings import TABLE_SETTINGS
+from tilth.maintenance.policy.settings import MutateSettings, table_settings
 from tilth.maintenance.state import Failure
 from tilth.model.mutation import Mutation, MutationKind, first_needed, needs
 from tilth.model.part import DataFile, Part, PartName
@@ -228,4 +226,4 @@ def test_the_gain_rises_with_the_age_up_to_one() -> None:
 
 
 def test_defaults_agree() -> None:
-    assert mutate_settings(TABLE_SETTINGS.read({})) == MutateSettings()
+    assert table_settings({}).mutate == MutateSettings()

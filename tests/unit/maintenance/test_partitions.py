@@ -12,15 +12,14 @@ from tilth.base.rand import new_rng
 from tilth.maintenance.policy.partitions import (
     BackOff,
     PartitionSelection,
-    PartitionSettings,
     PartitionStats,
-    PartitionStrategy,
     Rotation,
     SlotBytes,
     postpone,
     select_for_gc,
     select_for_merge,
 )
+from tilth.maintenance.policy.settings import GcPartitionSettings, PartitionSettings, PartitionStrategy
 
 NOW = 1_000_000.0
 FRESH = Rotation(last_time=NOW)
@@ -181,7 +180,7 @@ def gc(stats: Mapping[str, PartitionStats], number: int, pushed: tuple[str, ...]
         pushed=pushed,
         rotation=FRESH,
         is_ready=True,
-        settings=PartitionSettings(number=number, rotation_interval=600),
+        settings=GcPartitionSettings(number=number, rotation_interval=600),
         now=NOW,
         rng=new_rng(1),
     )

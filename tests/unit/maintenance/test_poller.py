@@ -11,9 +11,9 @@ from tilth.maintenance.manager.looks import Looks
 from tilth.maintenance.manager.poller import Poller
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import OpKind, OpStats
+from tilth.maintenance.settings import WorkloadSettings
 from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.watch import TableWatch
-from tilth.maintenance.work.workload import WorkloadSettings
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple

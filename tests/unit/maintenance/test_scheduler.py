@@ -10,8 +10,9 @@ import pytest
 from tests.oracle import Row, number, oracle
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
-from tilth.maintenance.manager.scheduler import MemoryUse, SchedulerSettings, adjusted_score, choose, is_flush_due
+from tilth.maintenance.manager.scheduler import MemoryUse, adjusted_score, choose, is_flush_due
 from tilth.maintenance.op import Choice, ChoiceRule, IoUsage, OpKind, OpStats, OpView, op_name
+from tilth.maintenance.settings import SchedulerSettings
 
 SETTINGS = SchedulerSettings()
 CALM = MemoryUse(consumption=0, hard_limit=1000)

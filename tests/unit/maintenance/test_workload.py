@@ -6,7 +6,8 @@ import pytest
 
 from tilth.base.units import GIB
 from tilth.maintenance.manager.memory import LIMIT_SHARE, MemoryMeter, ProcessMemory, limit_of, machine_bytes
-from tilth.maintenance.work.workload import Rates, Workload, WorkloadSettings, flush_score, merge_score
+from tilth.maintenance.settings import WorkloadSettings
+from tilth.maintenance.work.workload import Rates, Workload, flush_score, merge_score
 from tilth.testing import ManualClock
 
 ON = WorkloadSettings(is_enabled=True)

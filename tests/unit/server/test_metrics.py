@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tilth.catalog import CatalogStats
 from tilth.ingest import ConsumerStats, Offset, PartitionEnd, PartitionStats
+from tilth.maintenance import MaintenanceNumbers, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
@@ -87,39 +86,36 @@ WORKER = WorkerInfo(
 WAREHOUSE = WarehouseInfo(name="write", workers=1, slots=4, running=1, waiting=2, resident=3)
 
 
-@dataclass(frozen=True)
-class Op:
-    running: int = 1
-    ended: int = 5
-    milliseconds: float = 250.0
-    counts: tuple[int, ...] = (2, 0, 3) + (0,) * 12
+def op(running: int = 1) -> OpNumbers:
+    return OpNumbers(running=running, ended=5, milliseconds=250.0, counts=[2, 0, 3] + [0] * 12)
 
 
-@dataclass(frozen=True)
-class Maintenance:
-    merges: Op = field(default_factory=Op)
-    mutations: Op = field(default_factory=lambda: Op(running=2))
-    collections: Op = field(default_factory=Op)
-    flushes: Op = field(default_factory=Op)
-    delta_flushes: Op = field(default_factory=lambda: Op(running=3))
-    minor_compactions: Op = field(default_factory=Op)
-    major_compactions: Op = field(default_factory=lambda: Op(running=6))
-    log_collections: Op = field(default_factory=Op)
-    history_collections: Op = field(default_factory=Op)
-    deleted_part_collections: Op = field(default_factory=Op)
-    flushed_bytes: int = 12
-    history_bytes: int = 13
-    deleted_part_bytes: int = 14
-    segment_bytes: int = 15
-    history_waiting_bytes: int = 16
-    deleted_part_waiting_bytes: int = 17
-    expired: int = 4
-    moved: int = 6
-    removed: int = 7
-    removed_bytes: int = 8
-    prepare_failed: int = 9
-    choices: int = 10
-    choosing_microseconds: float = 11.0
+def maintenance() -> MaintenanceNumbers:
+    return MaintenanceNumbers(
+        merges=op(),
+        mutations=op(2),
+        collections=op(),
+        flushes=op(),
+        delta_flushes=op(3),
+        minor_compactions=op(),
+        major_compactions=op(6),
+        log_collections=op(),
+        history_collections=op(),
+        deleted_part_collections=op(),
+        flushed_bytes=12,
+        history_bytes=13,
+        deleted_part_bytes=14,
+        segment_bytes=15,
+        history_waiting_bytes=16,
+        deleted_part_waiting_bytes=17,
+        expired=4,
+        moved=6,
+        removed=7,
+        removed_bytes=8,
+        prepare_failed=9,
+        choices=10,
+        choosing_microseconds=11.0,
+    )
 
 
 def warehouse() -> WarehouseStats:
@@ -134,7 +130,7 @@ def metrics() -> Metrics:
         services=lambda: [SERVICE],
         consumers=lambda: [CONSUMER],
         tasks=lambda: [TASK, TASK],
-        maintenance=Maintenance,
+        maintenance=maintenance,
         inserts=lambda: InsertStats(grouped=18, groups=19, memory_rejections=20),
     )
     return Metrics(sources)

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.app_transport import client_of
 from tests.unit.fake_rooms import FakeRooms, doors_of
-from tilth.base.settings import BadSettingError
+from tilth.base.settings import BadSettingError, read_settings
 from tilth.model.wire import ErrorAnswer
-from tilth.server import ServerSettings, build_app, server_settings
+from tilth.server import ServerSettings, build_app
 from tilth.server.origin import admission
 
 OWN = "http://tilth.test"
@@ -151,7 +151,7 @@ def test_programs_go_on_as_they_did(headers: dict[str, str]) -> None:
 
 def test_names_and_pages_that_the_operator_allows() -> None:
     given = {"server.allowed-hosts": "db.example, Other.Example", "server.allowed-origins": "https://Dash.example:443/"}
-    settings = server_settings(given)
+    settings = read_settings(ServerSettings, given)
     assert settings.allowed_origins == ("https://dash.example",)
     for host in ("db.example:7411", "other.example"):
         assert ask("POST", "/v1/sql", {"Host": host}, settings)[0].status_code == 200
@@ -173,13 +173,13 @@ def test_names_and_pages_that_the_operator_allows() -> None:
 @pytest.mark.parametrize("text", ["*", "dash.example", "https://dash.example/page", "ftp://x", "null", "https://"])
 def test_an_origin_is_named_as_browsers_write_it(text: str) -> None:
     with pytest.raises(BadSettingError, match="allowed-origins"):
-        server_settings({"server.allowed-origins": text})
+        read_settings(ServerSettings, {"server.allowed-origins": text})
 
 
 @pytest.mark.parametrize("text", ["*", "http://db.example", "db.example:7411", "a b"])
 def test_a_host_is_named_without_its_port(text: str) -> None:
     with pytest.raises(BadSettingError, match="allowed-hosts"):
-        server_settings({"server.allowed-hosts": text})
+        read_settings(ServerSettings, {"server.allowed-hosts": text})
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,15 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Kind, Simple
 from tilth.storage import (
-    ENABLE_UNIQUE_PARTIAL_UPDATE,
     FILTER_EXTENSION,
     MAP_EXTENSION,
-    MEMORY_BUFFER,
-    PARTITION_LEVEL_UNIQUE_KEYS,
     PartShapeUnknownError,
+    StorageSettings,
     file_name,
     layout_of,
     sidecar_name,
     sources_of,
-    table_value,
+    storage_settings,
 )
 
 SCHEMA = Schema(
@@ -38,16 +36,18 @@ def test_rows_land_in_segments_where_the_table_says_so_or_has_a_unique_key() -> 
     assert (unique.is_buffered, unique.unique_key, unique.version_column) == (True, ("k",), "v")
 
 
-def test_a_tables_settings_are_read_one_by_one() -> None:
-    assert table_value(TABLE, MEMORY_BUFFER) is False
-    assert table_value(TABLE, PARTITION_LEVEL_UNIQUE_KEYS) is True
-    assert table_value(TABLE, ENABLE_UNIQUE_PARTIAL_UPDATE) is False
-    given = {"partition_level_unique_keys": "0", "enable_unique_partial_update": "true"}
-    table = msgspec.structs.replace(TABLE, settings=given)
-    assert table_value(table, PARTITION_LEVEL_UNIQUE_KEYS) is False
-    assert table_value(table, ENABLE_UNIQUE_PARTIAL_UPDATE) is True
+def test_the_settings_of_a_table_are_read() -> None:
+    assert storage_settings(TABLE) == StorageSettings()
+    assert StorageSettings().partition_level_unique_keys
+    given = {"partition_level_unique_keys": "0", "enable_unique_partial_update": "true", "merge_policy": "key_range"}
+    read = storage_settings(msgspec.structs.replace(TABLE, settings=given))
+    assert (read.memory_buffer, read.partition_level_unique_keys, read.enable_unique_partial_update) == (
+        False,
+        False,
+        True,
+    )
     with pytest.raises(BadSettingError):
-        table_value(msgspec.structs.replace(TABLE, settings={"memory_buffer": "maybe"}), MEMORY_BUFFER)
+        storage_settings(msgspec.structs.replace(TABLE, settings={"memory_buffer": "maybe"}))
 
 
 def test_what_lies_beside_a_file_is_named_by_its_stem() -> None:

@@ -1,4 +1,4 @@
-"""`tilth serve`: runs a node until it is told to stop. The only place of the client that knows the node."""
+"""`tilth serve`: runs a node until it is asked to stop. The only place of the client that knows the node."""
 
 from __future__ import annotations
 
@@ -7,55 +7,70 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from tilth.base import logs
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
-from tilth.base.settings import LogSettings, log_settings
+from tilth.base.settings import LogSettings, SettingGroup, read_settings, setting_of
+from tilth.base.sources import CONFIG_VARIABLE, gather
 from tilth.client.output import console_of, show_error
+from tilth.client.settings import SERVE_SETTINGS, ServeSettings
 
 if TYPE_CHECKING:
     from tilth.node import Node
 
-DEFAULT_LISTEN = "127.0.0.1:7411"
 #: How long a stop may take, whatever runs; a crash leaves nothing that the next start does not clean up.
 STOP_SECONDS_MAX = 25.0
-LOG_LEVELS = ("debug", "info", "warning", "error")
 PORT_MAX = 65_535
 #: Python does not read numbers of any length.
 _PORT_DIGITS_MAX = 20
 
 
+def _option(field: str) -> Any:  # Any: typer's type of an option
+    return typer.Option(help=setting_of(ServeSettings, field).doc)
+
+
 def serve(
-    data: Annotated[Path, typer.Option(help="The node's folder; made if it is not there.")],
-    listen: Annotated[
-        str, typer.Option(help="Address and port of the HTTP door; port 0 takes a free one.")
-    ] = DEFAULT_LISTEN,
+    data: Annotated[str | None, _option("data")] = None,
+    listen: Annotated[str | None, _option("listen")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A node setting, name=value; may be given several times.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", envvar="TILTH_LOG_LEVEL")] = "info",
-    log_file: Annotated[str | None, typer.Option(help="Where the log goes; standard error when not given.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A file in TOML with node settings and these options.", envvar=CONFIG_VARIABLE),
+    ] = None,
+    log_level: Annotated[str | None, _option("log_level")] = None,
+    log_file: Annotated[str | None, _option("log_file")] = None,
 ) -> None:
-    """Run a node: catalog, Spark, background services and the HTTP door in one process."""
-    from tilth.node import bind, open_node
+    """Run a node: catalog, Spark, background services and the HTTP door in one process.
+
+    Options and node settings can also stand in the environment (TILTH_LISTEN) and in a config file.
+    """
+    from tilth.node import NODE_SETTINGS, bind, open_node
 
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
     console = console_of(sys.stderr)
+    options = {"data": data, "listen": listen, "log-level": log_level, "log-file": log_file}
     try:
-        given = _given(settings or [])
-        _set_up_log(log_level, log_file, log_settings(given))
-        host, port = _address(listen)
+        flags = NODE_SETTINGS.canonical(_named(settings or []))
+        flags |= {name: text for name, text in options.items() if text is not None}
+        every = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
+        given = gather(every, flags=flags, environment=os.environ, file=config)
+        options_read = read_settings(ServeSettings, given.texts)
+        _set_up_log(options_read, read_settings(LogSettings, given.texts))
+        folder = _folder(options_read)
+        host, port = _address(options_read.listen)
         # Before Spark is started for nothing.
         door = bind(host, port)
-        with door, open_node(data, given) as node:
+        with door, open_node(folder, given.among(NODE_SETTINGS)) as node:
             server = node.listen(host, port, door)
-            console.print(Text(f"tilth serves {data} at {server.url} (Ctrl-C stops it)"))
+            console.print(Text(f"tilth serves {folder} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
             console.print(Text("stopping: running rounds and merges end or are cleaned up at the next start"))
             _bound_the_stop(node)
@@ -77,14 +92,20 @@ def _bound_the_stop(node: Node) -> None:
     timer.start()
 
 
-def _set_up_log(level: str, path: str | None, bounds: LogSettings) -> None:
-    if level.lower() not in LOG_LEVELS:
-        raise InvalidInputError("not a log level", level=level, hint=f"use one of {', '.join(LOG_LEVELS)}")
+def _set_up_log(options: ServeSettings, bounds: LogSettings) -> None:
+    path = options.log_file or None
     try:
-        logs.set_up(level=level, path=path, settings=bounds)
+        logs.set_up(level=options.log_level, path=path, settings=bounds)
     except OSError as error:
         hint = "choose a file that can be written with --log-file"
         raise UnavailableError("the log cannot be written", file=path, reason=error.strerror, hint=hint) from error
+
+
+def _folder(options: ServeSettings) -> Path:
+    if not options.data:
+        ways = "write --data FOLDER, set TILTH_DATA, or put data = 'FOLDER' at the top of the config file"
+        raise typer.BadParameter(f"no folder for the node's data is given: {ways}", param_hint="--data")
+    return Path(options.data)
 
 
 def _address(listen: str) -> tuple[str, int]:
@@ -97,7 +118,7 @@ def _address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _given(items: list[str]) -> dict[str, str]:
+def _named(items: list[str]) -> dict[str, str]:
     given = {}
     for item in items:
         name, equals, value = item.partition("=")

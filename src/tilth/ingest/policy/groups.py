@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilth.base.errors import InvalidInputError
+from tilth.base.settings import setting_of
 from tilth.ingest.errors import GroupInUseError
-from tilth.ingest.settings import GROUP, KafkaConfig, group_of, read_config
+from tilth.ingest.settings import KafkaConfig, group_of, read_config
 from tilth.model.table import KafkaDef, Relation, full_name
 
 _PORT = "9092"
@@ -46,7 +47,7 @@ def reads_elsewhere(before: KafkaDef, after: KafkaDef) -> bool:
 
 def pinned_group(kafka: KafkaDef) -> dict[str, str]:
     """The setting that keeps the table's group when the table gets another name."""
-    return {GROUP.name: group_of(kafka)}
+    return {setting_of(KafkaConfig, "group").name: group_of(kafka)}
 
 
 def _readable(kafka: KafkaDef) -> KafkaConfig | None:

@@ -21,15 +21,8 @@ from dataclasses import dataclass, replace
 from tilth.base.hybrid import milliseconds
 from tilth.base.units import show_bytes
 from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.flush_scores import (
-    DeltaSettings,
-    DeltaStore,
-    FlushSettings,
-    best_delta_store,
-    flush_gain,
-    major_gain,
-    minor_gain,
-)
+from tilth.maintenance.policy.flush_scores import DeltaStore, best_delta_store, flush_gain, major_gain, minor_gain
+from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
 from tilth.maintenance.state import FAR_MS
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part

@@ -20,7 +20,6 @@ from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.gc.part_gc import PartGcOp
-from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.looks import Looks
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
@@ -33,6 +32,7 @@ from tilth.maintenance.manager.scheduler import choose, passed_over
 from tilth.maintenance.manager.status import op_row, service_stats
 from tilth.maintenance.manager.tables import TableOps, ops_of
 from tilth.maintenance.op import Choice, ChoiceRule, NotPrepared, Op, OpKind, OpView, Prepared
+from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.stats import (
     ChoiceRow,
     FlushReport,
@@ -306,7 +306,7 @@ class MaintenanceManager:
     # --- the loop ---
 
     def _loop(self) -> None:
-        interval = self._settings.polling_interval
+        interval = self._settings.polling_ms / 1000
         while not self._stopping.is_set():
             # Cleared first: what happens during the turn leads to another one.
             self._awake.clear()

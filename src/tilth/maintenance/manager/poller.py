@@ -18,9 +18,10 @@ from tilth.base.clock import Clock
 from tilth.maintenance.manager.looks import Looks
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import Op, OpKind, OpStats, OpView
+from tilth.maintenance.settings import WorkloadSettings
 from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.watch import TableWatch
-from tilth.maintenance.work.workload import WorkloadSettings, flush_score, merge_score
+from tilth.maintenance.work.workload import flush_score, merge_score
 
 #: How long one turn looks at tables before it chooses; the others come in the next turn.
 LOOK_SECONDS_MAX = 0.01

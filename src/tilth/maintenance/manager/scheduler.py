@@ -15,26 +15,7 @@ from dataclasses import dataclass
 from tilth.base.rand import Rng
 from tilth.base.units import MIB
 from tilth.maintenance.op import Choice, ChoiceRule, IoUsage, OpStats, OpView
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerSettings:
-    """What weighs how much in the choice."""
-
-    #: MiB of log from which on an op that frees log runs before any with a gain.
-    log_target_replay_size_mb: int = 1024
-    #: MiB that must be freed for an op that frees data to be considered; exclusive.
-    data_gc_min_size_mb: int = 0
-    #: Chance of an op that frees data against one with a gain.
-    data_gc_prioritization_prob: float = 0.5
-    #: Chance of other ops at the lower border of memory pressure.
-    run_non_memory_ops_prob: float = 0.0
-    #: What one step of priority multiplies the gain by, and how many steps count.
-    maintenance_op_multiplier: float = 1.1
-    max_priority_range: int = 5
-    #: Percent of the hard limit from which on memory is under pressure, and from which on nothing else runs.
-    memory_pressure_percentage: float = 60.0
-    memory_limit_soft_percentage: float = 80.0
+from tilth.maintenance.settings import SchedulerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

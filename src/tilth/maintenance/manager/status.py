@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilth.maintenance.manager.scheduler import SchedulerSettings, adjusted_score
+from tilth.maintenance.manager.scheduler import adjusted_score
 from tilth.maintenance.op import Op, OpKind, OpStats
+from tilth.maintenance.settings import SchedulerSettings
 from tilth.maintenance.state import FAR_MS, Failure, ServiceState, newest
 from tilth.maintenance.stats import OpRow
 from tilth.maintenance.work.watch import TableWatch

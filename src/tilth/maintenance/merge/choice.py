@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
+from tilth.base.settings import setting_of
 from tilth.maintenance.merge.policy.explain import explain_merges
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
@@ -27,7 +28,7 @@ from tilth.maintenance.policy import (
     PartitionStats,
 )
 from tilth.maintenance.policy.expiry import TableTtl, has_expired_rows, is_expired, judge_rows, ttl_of
-from tilth.maintenance.policy.settings import MERGE_POLICY
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.work.sources import ChangesOf, delta_bytes
 from tilth.maintenance.work.watch import TableWatch, share_of
 from tilth.model.mutation import Mutation, first_needed
@@ -50,7 +51,7 @@ class MergeChoice:
     def policy(self) -> MergePolicy:
         """The table's own, which follows from its key where none is set."""
         definition = self._watch.definition
-        if definition.unique_key and MERGE_POLICY.name not in definition.settings:
+        if definition.unique_key and setting_of(MergeSettings, "policy").name not in definition.settings:
             return MergePolicy.KEY_RANGE
         return self._watch.knobs.merge.policy
 

@@ -11,26 +11,28 @@ from tilth.maintenance.policy.candidates import (
     CandidatePart,
     CandidateState,
     Effort,
-    KeyRangeSettings,
     MergeCandidate,
-    MergePolicy,
     MergeSelection,
-    MergeSettings,
     MergeSpec,
     Refusal,
 )
-from tilth.maintenance.policy.gc import GcSettings
-from tilth.maintenance.policy.mutate import MutateSettings
 from tilth.maintenance.policy.partitions import (
     BackOff,
     PartitionSelection,
-    PartitionSettings,
     PartitionStats,
-    PartitionStrategy,
     Rotation,
     postpone,
     select_for_gc,
     select_for_merge,
+)
+from tilth.maintenance.policy.settings import (
+    GcSettings,
+    KeyRangeSettings,
+    MergePolicy,
+    MergeSettings,
+    MutateSettings,
+    PartitionSettings,
+    PartitionStrategy,
 )
 
 __all__ = [

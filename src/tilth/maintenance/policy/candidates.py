@@ -7,22 +7,11 @@ Always holds: a run has parts of one partition only, in name order, none of them
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-
-from tilth.base.units import MIB
 
 #: Neighbours of one run.
 RUN_PARTS_MAX = 10_000
-
-
-class MergePolicy(StrEnum):
-    """How the parts to merge are found."""
-
-    #: Neighbours of like size.
-    SIZE_TIERED = "size_tiered"
-    #: Parts whose keys overlap, and small ones.
-    KEY_RANGE = "key_range"
 
 
 class Effort(StrEnum):
@@ -62,53 +51,6 @@ class CandidatePart:
     #: The smallest and the largest sort key as bytes that compare as keys do; as wide as can be where not known.
     low: bytes = b""
     high: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRangeSettings:
-    """What the key_range policy weighs (docs/policies/key-range.md#value-and-gain)."""
-
-    #: Megabytes (2^20 bytes) of the sources of one merge; a part of a megabyte or less counts as one.
-    budget: int = 256
-    #: Bytes of a part that is large enough to be left alone.
-    target_size: int = 32 * MIB
-    #: A merge that gains no more is not worth it.
-    gain_min: float = 0.01
-    #: What the smallest part is worth getting rid of; less than the least gain, or merging would never end.
-    small_part_gain: float = 0.009
-    #: How many times better than the set found the best one may be.
-    approximation_ratio: float = 1.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeSettings:
-    """What a table allows its merges; sizes in bytes, times in seconds, 0 is no limit where a limit is meant."""
-
-    bytes_max: int = 150 << 30
-    #: The setting that gives it; two settings do, and the smaller one counts.
-    bytes_max_name: str = "cnch_merge_max_total_bytes_to_merge"
-    rows_max: int = 50_000_000
-    parts_max: int = 100
-    #: How many times its largest part (fixed cost included) a range must be.
-    base: float = 5.0
-    #: Logarithms of the sizes between which age lowers the base later and later.
-    size_log_min: float = 13.0
-    size_log_max: float = 25.0
-    #: Whether a large partition may give several ranges in one round, and from how many parts on.
-    is_batch_select: bool = True
-    batch_select_parts_min: int = 200
-    #: From this age on a lone part folds its deltas.
-    lone_chain_age_min: float = 14_400.0
-    #: Parts a partition may keep; negative: no controller, 0: the number of workers.
-    expected_parts: int = 0
-    #: The base is raised against write amplification up to this many times the expected parts; 0 never raises it.
-    write_amplification_threshold: float = 4.0
-    #: Merges of the table that may run at once.
-    running_max: int = 32
-    #: Nothing is merged but by OPTIMIZE.
-    is_disabled: bool = False
-    policy: MergePolicy = MergePolicy.SIZE_TIERED
-    key_range: KeyRangeSettings = field(default=KeyRangeSettings())
 
 
 @dataclass(frozen=True, slots=True)

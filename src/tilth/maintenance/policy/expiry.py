@@ -13,7 +13,8 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilth.maintenance.policy.gc import GcSettings, Verdict
+from tilth.maintenance.policy.gc import Verdict
+from tilth.maintenance.policy.settings import GcSettings
 from tilth.model.part import Bound, ColumnRange, Part
 from tilth.model.table import Column, TableDef, Transform, TransformKind
 from tilth.model.ttl import Ttl, ends_ms, expired_below, read_ttl

@@ -10,23 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilth.base.units import MIB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlushSettings:
-    #: MiB from which on size alone is a reason.
-    threshold_mb: int = 1024
-    #: Seconds from which on age is a reason, and milliseconds at which it counts fully.
-    threshold_secs: int = 120
-    upper_bound_ms: int = 3_600_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaSettings:
-    #: So many files of one part give the full score of a minor compaction.
-    minor_files_max: int = 1000
-    #: Of the base data's bytes; below it a major compaction is not worth it.
-    major_ratio_min: float = 0.1
+from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

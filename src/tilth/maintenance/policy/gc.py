@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from tilth.base.hybrid import milliseconds, pack
 from tilth.base.rand import Rng
+from tilth.maintenance.policy.settings import GcSettings
 
 #: A reader that is older holds collection back no more.
 READER_HOLD_SECONDS_MAX = 7200.0
@@ -23,30 +24,6 @@ READER_HOLD_SECONDS_MAX = 7200.0
 HITS_MAX = 15
 #: Empty partitions are forgotten at the earliest after this.
 EMPTY_PARTITION_SECONDS_MIN = 1800.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcSettings:
-    """How long a table keeps what is hidden; times in seconds."""
-
-    old_parts_lifetime: float = 1800.0
-    trash_lifetime: float = 10_800.0
-    #: Records moved in one catalog transaction.
-    move_batch: int = 5000
-    #: Records moved in one round; 0 is no limit.
-    move_max: int = 0
-    #: Items of trash looked at for each deleter in one round.
-    remove_batch: int = 200
-    #: Deleters at work at once, at most.
-    deleters_max: int = 20
-    #: Pause after a round that found nothing, what is drawn on top, and the pause of phase 2 when the trash is empty.
-    pause: float = 30.0
-    pause_random: float = 10.0
-    pause_max: float = 900.0
-    #: Whether a partition may expire by what its parts say when its key does not tell.
-    partition_ttl_fallback: bool = True
-    #: How far back reads are promised; negative: not at all.
-    history: float = 3600.0
 
 
 class Hold(StrEnum):

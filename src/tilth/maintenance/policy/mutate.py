@@ -18,6 +18,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from tilth.base.hybrid import milliseconds
+from tilth.maintenance.policy.settings import MutateSettings
 from tilth.maintenance.state import Failure
 from tilth.model.mutation import Mutation, needs
 from tilth.model.part import Part
@@ -27,19 +28,6 @@ FAILURE_BASE_MS = 1000
 #: What an entry gains when it has just come, and the age at which it gains the most.
 GAIN_MIN = 0.1
 GAIN_AGE_SECONDS = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutateSettings:
-    """How a table's mutations are cut into tasks."""
-
-    parts_max: int = 100
-    #: Of the files of one task; 0 is no limit.
-    bytes_max: int = 50 << 30
-    #: Tasks of the table at once.
-    running_max: int = 10
-    #: The longest wait after failures.
-    postpone_ms_max: int = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from tilth.base.rand import Rng
+from tilth.maintenance.policy.settings import GcPartitionSettings, PartitionSettings, PartitionStrategy
 
 HOUR = 3600.0
 SIX_HOURS = 6 * HOUR
@@ -25,19 +25,6 @@ GC_SPEED_MAX = 0.95
 BACK_OFF_PARTS = 5
 #: From so many visible parts on a partition goes first, the fullest before all others.
 CROWDED_PARTS = 12
-
-
-class PartitionStrategy(StrEnum):
-    """How the partitions of a round are ranked."""
-
-    #: Half by newest insert, half by slowest merging.
-    ADAPTIVE = "adaptive"
-    #: Newest insert first.
-    NEWEST = "newest"
-    #: Most visible parts first.
-    PARTS = "parts"
-    #: One after another.
-    ROTATION = "rotation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,19 +102,6 @@ class PartitionStats:
     def with_removal(self, *, parts: int) -> PartitionStats:
         """After `parts` parts with rows were moved to the trash."""
         return replace(self, removed_parts=self.removed_parts + parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSettings:
-    """How many partitions a round takes, and how."""
-
-    strategy: PartitionStrategy = PartitionStrategy.ADAPTIVE
-    #: Partitions of a round; 0 rotates one by one.
-    number: int = 10
-    #: Seconds between two rounds that rotate instead of ranking.
-    rotation_interval: float = 300.0
-    #: Seconds for which a partition that gave nothing is looked at last.
-    postpone_time: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +215,7 @@ def select_for_gc(
     pushed: Iterable[str] = (),
     rotation: Rotation,
     is_ready: bool,
-    settings: PartitionSettings,
+    settings: GcPartitionSettings,
     now: float,
     rng: Rng,
 ) -> PartitionSelection:
@@ -278,7 +252,12 @@ def postpone(
 
 
 def _rotation_cause(
-    known: Sequence[PartitionStats], rotation: Rotation, *, is_ready: bool, settings: PartitionSettings, now: float
+    known: Sequence[PartitionStats],
+    rotation: Rotation,
+    *,
+    is_ready: bool,
+    settings: PartitionSettings | GcPartitionSettings,
+    now: float,
 ) -> str | None:
     if settings.number == 0:
         return "rotation: one by one"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tilth.base.clock import Clock
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
-from tilth.maintenance.knobs import ManagerSettings
 from tilth.maintenance.op import OpKind
+from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.tally import Tally
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.owner import Owner
@@ -54,4 +54,4 @@ class TableContext:
 
     def switched_off_by(self, kind: OpKind) -> str:
         """The setting of the node that turns these ops off, empty: none."""
-        return self.server.settings.switched_off.get(kind, "")
+        return self.server.settings.switched_off_by(kind)

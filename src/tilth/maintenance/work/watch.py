@@ -8,19 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
-from tilth.base.settings import value_of
-from tilth.maintenance.knobs import (
-    gc_partition_settings,
-    gc_settings,
-    merge_partition_settings,
-    merge_settings,
-    mutate_settings,
-)
-from tilth.maintenance.policy import GcSettings, MergeSettings, MutateSettings, PartitionSettings, PartitionStats
-from tilth.maintenance.policy.settings import MAINTENANCE_PRIORITY, TABLE_SETTINGS
+from tilth.maintenance.policy import PartitionStats
+from tilth.maintenance.policy.settings import TABLE_SETTINGS, TableSettings, table_settings
 from tilth.maintenance.state import is_on
 from tilth.maintenance.work.damaged import DamagedParts
 from tilth.maintenance.work.reserve import ReservedParts
@@ -33,35 +24,15 @@ from tilth.model.table import TableDef, full_name
 _NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableKnobs:
-    """A table's settings, read once for each definition."""
-
-    merge: MergeSettings
-    merge_partitions: PartitionSettings
-    mutate: MutateSettings
-    gc: GcSettings
-    gc_partitions: PartitionSettings
-    priority: int
-
-
-def knobs_of(definition: TableDef) -> TableKnobs:
+def knobs_of(definition: TableDef) -> TableSettings:
     """Raises BadSettingError; settings of other rooms are left to them."""
     return _knobs(frozenset((name, text) for name, text in definition.settings.items() if name in _NAMES))
 
 
 @lru_cache(maxsize=1024)
-def _knobs(given: frozenset[tuple[str, str]]) -> TableKnobs:
+def _knobs(given: frozenset[tuple[str, str]]) -> TableSettings:
     """Remembered: of ten thousand tables most have the same settings."""
-    values = TABLE_SETTINGS.read(dict(given))
-    return TableKnobs(
-        merge=merge_settings(values),
-        merge_partitions=merge_partition_settings(values),
-        mutate=mutate_settings(values),
-        gc=gc_settings(values),
-        gc_partitions=gc_partition_settings(values),
-        priority=value_of(values, MAINTENANCE_PRIORITY),
-    )
+    return table_settings(dict(given))
 
 
 class TableWatch:

@@ -10,21 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilth.maintenance.settings import WorkloadSettings
+
 #: Rates are computed anew after this, and counted from a later start after that.
 RATE_MIN_MS = 60_000
 BASELINE_MS = 300_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadSettings:
-    #: Off: every score is 0.
-    is_enabled: bool = False
-    #: The score of a table that is read, or written, as fast as counts; also of one that is both.
-    upper_bound: float = 1.0
-    #: So many scans started a second are hot.
-    hot_scans_per_second: float = 1.0
-    #: So many rows changed a second are hot.
-    hot_rows_per_second: float = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,15 +13,12 @@ _LINES_MAX = 10_000
 
 def _rows(services: Services) -> Iterator[Row]:
     for event in services.catalog.audit.recent(_LINES_MAX):
-        yield (
-            time_of_ms(event.at_ms),
-            event.verb,
-            event.table or None,
-            event.statement,
-            event.duration_ms / 1000 if event.duration_ms else None,
-            event.because or None,
-            event.query_id,
-            event.outcome,
+        yield Row(
+            event,
+            time=time_of_ms(event.at_ms),
+            table=event.table or None,
+            seconds=event.duration_ms / 1000 if event.duration_ms else None,
+            because=event.because or None,
         )
 
 

@@ -21,26 +21,12 @@ def _rows(services: Services) -> Iterator[Row]:
     if trouble and all(each.reason for each in workers):
         found = [_waiting(one, trouble) for one in found]
     for one in sorted(found, key=lambda one: (one.database, one.table, one.service)):
-        yield (
-            one.database,
-            one.table,
-            one.service.value,
-            one.switch.value,
-            one.because or None,
-            time_of_ms(one.until_ms),
-            one.asked_by or None,
-            one.state,
-            one.reason,
-            one.wakeups,
-            time_of_ms(one.last_wakeup_ms),
-            time_of_ms(one.next_wakeup_ms),
-            one.running_tasks,
-            one.failures,
-            one.last_exception or None,
-            time_of_ms(one.last_exception_ms),
-            time_of_ms(one.next_attempt_ms),
-            one.server,
-            one.uuid,
+        yield Row(
+            one,
+            because=one.because or None,
+            asked_by=one.asked_by or None,
+            last_exception=one.last_exception or None,
+            last_exception_time=time_of_ms(one.last_exception_ms),
         )
 
 

@@ -23,14 +23,12 @@ _SHOWS = (
     ("visible", "active", FLAG, "Whether readers see it now."),
     ("active", "active", FLAG, "Whether readers see it now."),
 )
-_PLACES = [
-    next(place for place, column in enumerate(parts.TABLE.columns) if column.name == shown) for _, shown, _, _ in _SHOWS
-]
 
 
 def _rows(services: Services) -> Iterator[Row]:
     for row in parts.TABLE.rows(services):
-        yield tuple(row[place] for place in _PLACES)
+        shown = row.named(parts.TABLE.columns)
+        yield Row(**{name: shown[of_parts] for name, of_parts, _, _ in _SHOWS})
 
 
 TABLE = SystemTable(

@@ -20,23 +20,17 @@ def _rows(services: Services) -> Iterator[Row]:
         version = relation.version_column if isinstance(relation, TableDef) else None
         partition_by = {one.column for one in relation.partition_by} if isinstance(relation, TableDef) else set()
         for position, column in enumerate(relation.schema.columns, start=1):
-            yield (
-                relation.database,
-                relation.name,
-                column.name,
-                position,
-                spark_name(column.type),
-                column.declared_type,
-                column.nullable,
-                column.default,
-                column.written_default,
-                column.is_default_computed,
-                is_table and column.name in order_by,
-                column.name in partition_by,
-                column.name in unique_key,
-                column.name == version,
-                column.id,
-                column.comment,
+            yield Row(
+                column,
+                database=relation.database,
+                table=relation.name,
+                position=position,
+                type=spark_name(column.type),
+                default_expression=column.default,
+                is_in_sort_key=is_table and column.name in order_by,
+                is_in_partition_key=column.name in partition_by,
+                is_in_unique_key=column.name in unique_key,
+                is_version=column.name == version,
             )
 
 

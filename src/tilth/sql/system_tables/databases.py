@@ -10,7 +10,7 @@ from tilth.sql.system_tables.table import INTEGER, TEXT, ColumnDoc, Row, SystemT
 
 def _rows(services: Services) -> Iterator[Row]:
     for name in services.catalog.tables.databases():
-        yield name, len(services.catalog.tables.list(name))
+        yield Row(name=name, tables=len(services.catalog.tables.list(name)))
 
 
 TABLE = SystemTable(

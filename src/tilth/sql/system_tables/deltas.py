@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.model.delta import Delta
-from tilth.model.table import Schema, TableDef
+from tilth.model.table import TableDef
 from tilth.sql.services import Services
 from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 
@@ -17,26 +16,22 @@ def _rows(services: Services) -> Iterator[Row]:
         shown = {part.file.name for part in services.catalog.parts.snapshot(table.uuid).parts}
         for delta in services.catalog.parts.deltas(table.uuid, is_all=True):
             is_active = not delta.end_ts and any(target.file in shown for target in delta.targets)
-            yield table.database, table.name, *_delta(delta, table.schema), is_active
-
-
-def _delta(delta: Delta, schema: Schema) -> Row:
-    names = {column.id: column.name for column in schema.columns}
-    return (
-        delta.partition,
-        delta.kind.value,
-        delta.file.name,
-        delta.bytes,
-        len(delta.targets),
-        sum(target.deleted for target in delta.targets),
-        sum(target.updated for target in delta.targets),
-        [names[column] for column in delta.columns if column in names],
-        [target.file for target in delta.targets],
-        delta.txn,
-        time_of_hybrid(delta.change_ts),
-        time_of_hybrid(delta.commit_ts),
-        time_of_hybrid(delta.end_ts),
-    )
+            names = {column.id: column.name for column in table.schema.columns}
+            yield Row(
+                delta,
+                database=table.database,
+                table=table.name,
+                file=delta.file.name,
+                parts=len(delta.targets),
+                deleted_rows=sum(target.deleted for target in delta.targets),
+                updated_rows=sum(target.updated for target in delta.targets),
+                columns=[names[column] for column in delta.columns if column in names],
+                targets=[target.file for target in delta.targets],
+                changed=time_of_hybrid(delta.change_ts),
+                committed=time_of_hybrid(delta.commit_ts),
+                ended=time_of_hybrid(delta.end_ts),
+                active=is_active,
+            )
 
 
 TABLE = SystemTable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.model.table import Relation, TableDef
+from tilth.model.table import TableDef
 from tilth.sql.grammar import Name, UndropTable, render
 from tilth.sql.kept import dropped_keep_ms, files_of
 from tilth.sql.services import Services
@@ -15,25 +15,16 @@ def _rows(services: Services) -> Iterator[Row]:
     keep_ms = dropped_keep_ms(services)
     for each in services.catalog.tables.dropped():
         relation = each.relation
-        yield (
-            relation.database,
-            relation.name,
-            relation.uuid,
-            relation.engine.value,
-            time_of_ms(each.dropped_ms),
-            time_of_ms(each.dropped_ms + keep_ms),
-            each.is_going,
-            *_files(services, relation),
-            None if each.is_going else render(UndropTable(name=Name(relation.database, relation.name))),
+        files = files_of(services.catalog, relation.uuid) if isinstance(relation, TableDef) else None
+        yield Row(
+            relation,
+            each,
+            kept_until=time_of_ms(each.dropped_ms + keep_ms),
+            dropped_at=time_of_ms(each.dropped_ms),
+            files=None if files is None else len(files),
+            bytes=None if files is None else sum(file.size for file in files),
+            undrop=None if each.is_going else render(UndropTable(name=Name(relation.database, relation.name))),
         )
-
-
-def _files(services: Services, relation: Relation) -> tuple[int | None, int | None]:
-    """How many files of the table are still there, and their bytes."""
-    if not isinstance(relation, TableDef):
-        return None, None
-    files = files_of(services.catalog, relation.uuid)
-    return len(files), sum(file.size for file in files)
 
 
 TABLE = SystemTable(

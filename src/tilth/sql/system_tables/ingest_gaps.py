@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, TableNames, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, TableNames
 
 
 def _rows(services: Services) -> Iterator[Row]:
     names = TableNames(services)
     for gap in services.catalog.offsets.gaps():
-        yield (
-            *names.of(gap.kafka_table),
-            gap.topic,
-            gap.partition,
-            gap.start,
-            gap.end if gap.end >= 0 else None,
-            gap.reason,
-            time_of_ms(gap.at_ms),
-            gap.resolution or None,
+        yield Row(
+            gap, **names.row(gap.kafka_table), end=gap.end if gap.end >= 0 else None, resolution=gap.resolution or None
         )
 
 

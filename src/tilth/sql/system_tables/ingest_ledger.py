@@ -13,22 +13,15 @@ def _rows(services: Services) -> Iterator[Row]:
     for uuid in services.catalog.offsets.ledgers():
         for entry in services.catalog.offsets.ledger(uuid):
             for one in entry.ranges:
-                yield (
-                    *names.of(uuid),
-                    entry.txn,
-                    entry.consumer,
-                    one.topic,
-                    one.partition,
-                    one.start,
-                    one.end,
-                    one.messages,
-                    one.rows,
-                    one.dead,
-                    one.refused,
-                    time_of_hybrid(entry.commit_ts),
-                    entry.commit_ts,
-                    one.topic_id or None,
-                    uuid,
+                yield Row(
+                    one,
+                    **names.row(uuid),
+                    txn=entry.txn,
+                    consumer=entry.consumer,
+                    committed=time_of_hybrid(entry.commit_ts),
+                    commit_ts=entry.commit_ts,
+                    topic_id=one.topic_id or None,
+                    uuid=uuid,
                 )
 
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
     for event in services.consume.log():
-        yield (
-            time_of_ms(event.at_ms),
-            event.database,
-            event.table,
-            event.consumer if event.consumer >= 0 else None,
-            event.kind.name,
-            event.messages,
-            event.rows,
-            event.bytes,
-            event.duration_ms,
-            event.txn or None,
-            event.told,
+        yield Row(
+            event,
+            consumer=event.consumer if event.consumer >= 0 else None,
+            event=event.kind.name,
+            txn=event.txn or None,
+            detail=event.told,
         )
 
 

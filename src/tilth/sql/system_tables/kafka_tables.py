@@ -11,63 +11,45 @@ from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, Co
 
 def _rows(services: Services) -> Iterator[Row]:
     for one in services.consume.kafka_tables():
-        yield (
-            one.database,
-            one.table,
-            one.consumer,
-            one.state,
-            one.reason or None,
-            *_positions(one),
-            one.lag,
-            one.uncommitted,
-            one.rounds,
-            one.messages,
-            one.rows,
-            one.dead,
-            one.refused,
-            one.bytes,
-            time_of_ms(one.last_commit_ms),
-            one.last_exception or None,
-            time_of_ms(one.last_exception_ms),
-            one.slowed or None,
-            one.task or None,
-            one.uuid,
-            *_activity(one.doing),
-            *_last_round(one),
-            one.last_broken or None,
-            time_of_ms(one.next_attempt_ms),
+        slowest_view, share = one.slowest_view or (None, None)
+        yield Row(
+            one,
+            one.doing,
+            **_positions(one),
+            reason=one.reason or None,
+            last_exception=one.last_exception or None,
+            last_exception_time=time_of_ms(one.last_exception_ms),
+            slowed=one.slowed or None,
+            task=one.task or None,
+            **(_activity(one.doing) if one.doing is not None else {}),
+            last_round_seconds=one.round_seconds or None,
+            view_seconds=[f"{view}={seconds:.3f}" for view, seconds in sorted(one.view_seconds.items())],
+            slowest_view=slowest_view,
+            slowest_view_share=share,
+            last_broken=one.last_broken or None,
         )
 
 
-def _activity(doing: Doing | None) -> Row:
-    if doing is None:
-        return (None,) * 7
-    return (
-        doing.kind.name.lower(),
-        time_of_ms(doing.since_ms),
-        time_of_ms(doing.heard_ms),
-        doing.round_seconds or None,
-        doing.rate or None,
-        doing.bounded_by or None,
-        doing.seconds_left,
-    )
+def _activity(doing: Doing) -> dict[str, object]:
+    return {
+        "activity": doing.kind.name.lower(),
+        "activity_since": time_of_ms(doing.since_ms),
+        "last_poll": time_of_ms(doing.heard_ms),
+        "round_running_seconds": doing.round_seconds or None,
+        "rate": doing.rate or None,
+        "bounded_by": doing.bounded_by or None,
+    }
 
 
-def _last_round(one: ConsumerStats) -> Row:
-    slowest = one.slowest_view
-    views = [f"{view}={seconds:.3f}" for view, seconds in sorted(one.view_seconds.items())]
-    return (one.round_seconds or None, views, *(slowest or (None, None)))
-
-
-def _positions(one: ConsumerStats) -> tuple[list[str], list[str], list[str], list[str]]:
+def _positions(one: ConsumerStats) -> dict[str, list[str]]:
     """Assigned topic partitions, where each stands, and how far it reaches."""
-    names = [f"{each.place.topic}/{each.place.partition}" for each in one.partitions]
-    offsets, stable, high = [], [], []
-    for name, each in zip(names, one.partitions, strict=True):
-        offsets.append(f"{name}={each.offset}")
-        stable.append(f"{name}={-1 if each.end is None else each.end.stable}")
-        high.append(f"{name}={-1 if each.end is None else each.end.high}")
-    return names, offsets, stable, high
+    named = [(f"{each.place.topic}/{each.place.partition}", each) for each in one.partitions]
+    return {
+        "partitions": [name for name, _ in named],
+        "offsets": [f"{name}={each.offset}" for name, each in named],
+        "stable_offsets": [f"{name}={-1 if each.end is None else each.end.stable}" for name, each in named],
+        "high_watermarks": [f"{name}={-1 if each.end is None else each.end.high}" for name, each in named],
+    }
 
 
 TABLE = SystemTable(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
     now_ms = services.clock.now_ms()
     for lease in services.catalog.leases.list():
-        yield lease.name, lease.holder, lease.epoch, time_of_ms(lease.expires_ms), lease.expires_ms > now_ms
+        yield Row(lease, is_valid=lease.expires_ms > now_ms)
 
 
 TABLE = SystemTable(

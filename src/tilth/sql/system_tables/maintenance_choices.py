@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
     for choice in services.maintenance.choices():
-        yield (
-            time_of_ms(choice.at_ms),
-            choice.op or None,
-            choice.table or None,
-            choice.rule,
-            choice.reason,
-            choice.score,
-            choice.runnable,
-            choice.others or None,
-        )
+        yield Row(choice, op=choice.op or None, table=choice.table or None, others=choice.others or None)
 
 
 TABLE = SystemTable(

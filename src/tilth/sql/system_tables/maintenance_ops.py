@@ -10,23 +10,7 @@ from tilth.sql.system_tables.table import FLAG, INTEGER, NUMBER, TEXT, ColumnDoc
 
 def _rows(services: Services) -> Iterator[Row]:
     for op in services.maintenance.ops():
-        yield (
-            op.name,
-            op.kind.value,
-            op.database,
-            op.table,
-            op.is_runnable,
-            op.running,
-            op.score,
-            op.perf_improvement,
-            op.workload_score,
-            op.priority,
-            op.data_retained_bytes,
-            op.logs_retained_bytes,
-            op.ram_anchored_bytes,
-            op.about,
-            op.damaged or None,
-        )
+        yield Row(op, damaged=op.damaged or None)
 
 
 TABLE = SystemTable(

@@ -19,7 +19,15 @@ def _rows(services: Services) -> Iterator[Row]:
                 kind = "drop_range" if isinstance(entry, DropRange) else "mark"
                 name = entry.name
                 committed = time_of_hybrid(entry.commit_ts)
-                yield table.database, table.name, name.partition, str(name), kind, name.mutation, committed
+                yield Row(
+                    table,
+                    table=table.name,
+                    partition=name.partition,
+                    name=str(name),
+                    kind=kind,
+                    txn=name.mutation,
+                    committed=committed,
+                )
 
 
 TABLE = SystemTable(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilth.model.task import TaskKind, TaskState
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import FLAG, INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import FLAG, INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
@@ -20,17 +20,15 @@ def _rows(services: Services) -> Iterator[Row]:
         database, _, table = task.table.partition(".")
         elapsed = (now_ms - task.started_ms) / 1000 if task.started_ms else 0.0
         expected = task.estimate.seconds
-        yield (
-            database,
-            table,
-            task.id,
-            task.state.value,
-            elapsed,
-            min(1.0, elapsed / expected) if expected else 0.0,
-            task.kind is TaskKind.MUTATE,
-            task.estimate.input_bytes,
-            time_of_ms(task.started_ms),
-            task.reason,
+        yield Row(
+            task,
+            database=database,
+            table=table,
+            task=task.id,
+            elapsed=elapsed,
+            progress=min(1.0, elapsed / expected) if expected else 0.0,
+            is_mutation=task.kind is TaskKind.MUTATE,
+            input_bytes=task.estimate.input_bytes,
         )
 
 

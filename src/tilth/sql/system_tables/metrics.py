@@ -22,7 +22,7 @@ def _numbers(room: str, stats: object, prefix: str = "") -> Iterator[Row]:
     for field in fields(stats):
         value = getattr(stats, field.name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{room}_{prefix}{field.name}", float(value), room
+            yield Row(name=f"{room}_{prefix}{field.name}", value=float(value), room=room)
         else:
             yield from _numbers(room, value, f"{prefix}{field.name}_")
 

@@ -27,40 +27,41 @@ def _rows(services: Services) -> Iterator[Row]:
     entries = services.catalog.mutations.all()
     progress = {(each.uuid, each.id): each for each in services.maintenance.mutations()}
     for entry in entries:
-        yield (
-            str(entry.id),
-            *names.of(entry.table),
-            entry.command,
-            entry.kind.value,
-            time_of_ms(entry.created_ms),
-            time_of_hybrid(entry.commit_ts),
-            entry.commit_ts,
-            entry.state is MutationState.DONE,
-            entry.state is MutationState.KILLED,
-            time_of_ms(entry.ended_ms),
-            *_progress(entry, progress.get((entry.table, entry.id))),
+        now = progress.get((entry.table, entry.id)) if entry.state is MutationState.PENDING else None
+        yield Row(
+            entry,
+            now,
+            mutation_id=str(entry.id),
+            **names.row(entry.table),
+            create_time=time_of_ms(entry.created_ms),
+            commit_time=time_of_hybrid(entry.commit_ts),
+            is_done=entry.state is MutationState.DONE,
+            is_killed=entry.state is MutationState.KILLED,
+            end_time=time_of_ms(entry.ended_ms),
+            parts_to_do=_parts_to_do(entry, now),
+            parts_done=_known(entry.parts_done if now is None else now.parts_done),
+            running=0 if now is None else now.running,
+            latest_failed_part=(now and now.latest_failed_part) or None,
+            latest_fail_time=now and time_of_ms(now.latest_fail_ms),
+            latest_fail_reason=(now and now.latest_fail_reason) or None,
+            state_reason=_reason(entry, now),
         )
 
 
-def _progress(entry: Mutation, now: MutationProgress | None) -> Row:
-    done = _known(entry.parts_done)
-    if entry.state is not MutationState.PENDING:
-        is_killed = entry.state is MutationState.KILLED
-        left = _known(entry.parts_left) if is_killed else 0
-        reason = f"{entry.reason}; {entry.told_parts}" if is_killed else entry.reason
-        return left, done, 0, None, None, None, None, reason
-    if now is None:
-        return None, done, 0, None, None, None, None, "nobody works on it yet"
-    return (
-        now.parts_to_do,
-        _known(now.parts_done),
-        now.running,
-        now.latest_failed_part or None,
-        time_of_ms(now.latest_fail_ms),
-        now.latest_fail_reason or None,
-        time_of_ms(now.next_attempt_ms),
-        now.state_reason,
-    )
+def _parts_to_do(entry: Mutation, now: MutationProgress | None) -> int | None:
+    if entry.state is MutationState.KILLED:
+        return _known(entry.parts_left)
+    if entry.state is MutationState.DONE:
+        return 0
+    return None if now is None else now.parts_to_do
+
+
+def _reason(entry: Mutation, now: MutationProgress | None) -> str:
+    if entry.state is MutationState.KILLED:
+        return f"{entry.reason}; {entry.told_parts}"
+    if entry.state is MutationState.DONE:
+        return entry.reason
+    return "nobody works on it yet" if now is None else now.state_reason
 
 
 def _known(count: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, TableNames, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, TableNames
 
 #: The newest ones are shown.
 EVENTS_MAX = 100_000
@@ -14,17 +14,7 @@ EVENTS_MAX = 100_000
 def _rows(services: Services) -> Iterator[Row]:
     names = TableNames(services)
     for event in services.catalog.part_log.recent(limit=EVENTS_MAX):
-        yield (
-            time_of_ms(event.at_ms),
-            event.event,
-            *names.of(event.table),
-            event.part,
-            event.rows,
-            event.bytes,
-            event.sources,
-            event.duration_ms,
-            event.reason,
-        )
+        yield Row(event, **names.row(event.table))
 
 
 TABLE = SystemTable(

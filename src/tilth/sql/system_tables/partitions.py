@@ -29,20 +29,20 @@ def _rows(services: Services) -> Iterator[Row]:
             ]
             deleted = sum(deleted_rows(part.file.name, changes) for part in visible) if changes else 0
             segments = sum(part.is_segment for part in visible)
-            yield (
-                table.database,
-                table.name,
-                partition,
-                msgspec.json.encode(visible[0].values).decode() if visible else None,
-                len(visible) - segments,
-                segments,
-                sum(part.rows for part in visible) - deleted,
-                deleted,
-                len(changes),
-                sum(part.bytes for part in visible),
-                max((part.name.level for part in visible), default=None),
-                time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
-                pressure.get(partition),
+            yield Row(
+                database=table.database,
+                table=table.name,
+                partition=partition,
+                partition_values=msgspec.json.encode(visible[0].values).decode() if visible else None,
+                parts=len(visible) - segments,
+                segments=segments,
+                rows=sum(part.rows for part in visible) - deleted,
+                deleted_rows=deleted,
+                deltas=len(changes),
+                bytes=sum(part.bytes for part in visible),
+                max_level=max((part.name.level for part in visible), default=None),
+                last_insert=time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
+                insert_pressure=pressure.get(partition),
             )
 
 

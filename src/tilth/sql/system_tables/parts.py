@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from tilth.maintenance import CURE, DamagedFile
-from tilth.model.delta import Delta, by_file, deleted_rows
+from tilth.model.delta import by_file, deleted_rows
 from tilth.model.part import Part
 from tilth.model.table import TableDef
 from tilth.sql.services import Services
@@ -29,12 +29,24 @@ def _rows(services: Services) -> Iterator[Row]:
             for entry in parts.entries(table.uuid, partition):
                 if isinstance(entry, Part) and not entry.is_segment:
                     deltas = changes.get(entry.file.name, ())
-                    yield (
-                        table.database,
-                        table.name,
-                        *_part(entry, deltas),
-                        entry.name in active,
-                        damage_of(damaged, entry),
+                    deleted = deleted_rows(entry.file.name, deltas)
+                    yield Row(
+                        entry,
+                        entry.name,
+                        database=table.database,
+                        table=table.name,
+                        name=str(entry.name),
+                        rows=entry.rows - deleted,
+                        deleted_rows=deleted,
+                        deltas=len(deltas),
+                        file=entry.file.name,
+                        txn=entry.name.mutation,
+                        committed=time_of_hybrid(entry.commit_ts),
+                        first_insert=time_of_hybrid(entry.min_row_ts),
+                        last_insert=time_of_hybrid(entry.max_row_ts),
+                        ranges=_ranges(entry),
+                        active=entry.name in active,
+                        damaged=damage_of(damaged, entry),
                     )
 
 
@@ -44,28 +56,8 @@ def damage_of(damaged: Mapping[str, DamagedFile], part: Part) -> str | None:
     return None if found is None else f"{found.reason}: {CURE}"
 
 
-def _part(part: Part, deltas: Sequence[Delta]) -> Row:
-    deleted = deleted_rows(part.file.name, deltas)
-    return (
-        part.name.partition,
-        str(part.name),
-        part.name.level,
-        part.rows - deleted,
-        deleted,
-        len(deltas),
-        part.bytes,
-        part.file.name,
-        part.name.min_block,
-        part.name.max_block,
-        part.name.mutation,
-        time_of_hybrid(part.commit_ts),
-        time_of_hybrid(part.min_row_ts),
-        time_of_hybrid(part.max_row_ts),
-        part.schema_version,
-        part.mutation_ts,
-        part.is_rewritten,
-        msgspec.json.encode({name: [known.low, known.high] for name, known in part.ranges.items()}).decode(),
-    )
+def _ranges(part: Part) -> str:
+    return msgspec.json.encode({name: [known.low, known.high] for name, known in part.ranges.items()}).decode()
 
 
 TABLE = SystemTable(

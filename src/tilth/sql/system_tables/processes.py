@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tilth.model.task import TaskInfo, TaskState
 from tilth.sql.running import Running
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
@@ -16,26 +16,19 @@ def _rows(services: Services) -> Iterator[Row]:
     for running, ahead in services.running.list():
         task = tasks.get(running.origin.cancellation.work_id)
         progress = services.progress(task.id) if task is not None else None
-        yield (
-            running.query_id,
-            running.kind,
-            running.text,
-            running.database,
-            "default",
-            running.origin.address,
-            time_of_ms(running.started_ms),
-            round(now - running.started, 3),
-            running.seconds_max or None,
-            _state(running, ahead, task, services.open_results.state(running.query_id)),
-            running.queue.value if running.queue is not None else None,
-            task.warehouse if task is not None else None,
-            task.id if task is not None else None,
-            progress.rows_read if progress is not None else None,
-            progress.bytes_read if progress is not None else None,
-            progress.stages_done if progress is not None else None,
-            progress.stages_total if progress is not None else None,
-            progress.tasks_done if progress is not None else None,
-            progress.tasks_total if progress is not None else None,
+        yield Row(
+            running,
+            task,
+            progress,
+            query=running.text,
+            user="default",
+            address=running.origin.address,
+            elapsed=round(now - running.started, 3),
+            max_execution_time=running.seconds_max or None,
+            state=_state(running, ahead, task, services.open_results.state(running.query_id)),
+            task_id=task and task.id,
+            read_rows=progress and progress.rows_read,
+            read_bytes=progress and progress.bytes_read,
         )
 
 

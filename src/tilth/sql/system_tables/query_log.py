@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
     for event in services.query_log.recent():
-        yield (
-            event.query_id,
-            event.kind,
-            event.text,
-            event.database,
-            time_of_ms(event.started_ms),
-            event.elapsed_ms,
-            event.rows,
-            event.rows_written,
-            event.result_bytes,
-            event.parts_read,
-            event.parts_pruned,
-            event.error_code or None,
-            event.error or None,
-        )
+        yield Row(event, error_code=event.error_code or None, error=event.error or None)
 
 
 TABLE = SystemTable(

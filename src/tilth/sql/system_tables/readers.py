@@ -14,22 +14,14 @@ from tilth.sql.system_tables.table import (
     SystemTable,
     TableNames,
     time_of_hybrid,
-    time_of_ms,
 )
 
 
 def _rows(services: Services) -> Iterator[Row]:
     names = TableNames(services)
     for lease in services.catalog.readers.list():
-        yield (
-            lease.id,
-            *names.of(lease.table),
-            lease.snapshot_ts,
-            time_of_hybrid(lease.snapshot_ts),
-            lease.holder,
-            lease.client or None,
-            time_of_ms(lease.opened_ms),
-            time_of_ms(lease.expires_ms),
+        yield Row(
+            lease, **names.row(lease.table), snapshot=time_of_hybrid(lease.snapshot_ts), client=lease.client or None
         )
 
 

@@ -2,83 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
+from importlib import import_module
+from pkgutil import iter_modules
 
 from tilth.catalog import TableNotFoundError
-from tilth.sql.system_tables import (
-    audit_log,
-    bg_threads,
-    cnch_parts,
-    columns,
-    databases,
-    deltas,
-    dropped_tables,
-    ingest_gaps,
-    ingest_ledger,
-    kafka_log,
-    kafka_tables,
-    leases,
-    maintenance_choices,
-    maintenance_ops,
-    marks,
-    merges,
-    metrics,
-    mutations,
-    part_log,
-    partitions,
-    parts,
-    processes,
-    query_log,
-    readers,
-    segments,
-    servers,
-    settings,
-    table_versions,
-    tables,
-    tasks,
-    transactions,
-    trash,
-    warehouses,
-    workers,
-)
+from tilth.sql import system_tables
 from tilth.sql.system_tables.table import SystemTable
 
-_MODULES = (
-    audit_log,
-    bg_threads,
-    cnch_parts,
-    columns,
-    databases,
-    deltas,
-    dropped_tables,
-    ingest_gaps,
-    ingest_ledger,
-    kafka_log,
-    kafka_tables,
-    leases,
-    maintenance_choices,
-    maintenance_ops,
-    marks,
-    merges,
-    metrics,
-    mutations,
-    part_log,
-    partitions,
-    parts,
-    processes,
-    query_log,
-    readers,
-    segments,
-    servers,
-    settings,
-    table_versions,
-    tables,
-    tasks,
-    transactions,
-    trash,
-    warehouses,
-    workers,
-)
 #: Tables of ClickHouse and ByConity, with what shows the same here.
 _INSTEAD = {
     **dict.fromkeys(("cnch_tables", "cnch_databases"), "system.tables, system.databases"),
@@ -107,7 +39,18 @@ _INSTEAD = {
     **dict.fromkeys(("one", "numbers"), "SELECT without FROM, or FROM numbers(10)"),
     "dictionaries": "tables take their place",
 }
-SYSTEM_TABLES: dict[str, SystemTable] = {module.TABLE.name: module.TABLE for module in _MODULES}
+
+
+def _tables() -> Iterator[SystemTable]:
+    """Each module of this folder that has a `TABLE` is a system table."""
+    for found in sorted(iter_modules(system_tables.__path__), key=lambda each: each.name):
+        if found.name != __name__.rpartition(".")[2]:
+            table = getattr(import_module(f"{system_tables.__name__}.{found.name}"), "TABLE", None)
+            if isinstance(table, SystemTable):
+                yield table
+
+
+SYSTEM_TABLES: dict[str, SystemTable] = {table.name: table for table in _tables()}
 
 
 def system_table_names() -> list[str]:

@@ -21,20 +21,19 @@ def _rows(services: Services) -> Iterator[Row]:
         for part in snapshot.parts:
             deltas = changes.get(part.file.name, ())
             deleted = deleted_rows(part.file.name, deltas)
-            yield (
-                table.database,
-                table.name,
-                part.name.partition,
-                str(part.name),
-                part.rows - deleted,
-                deleted,
-                len(deltas),
-                part.bytes,
-                part.file.name,
-                part.name.mutation,
-                time_of_hybrid(part.commit_ts),
-                part.schema_version,
-                damage_of(damaged, part),
+            yield Row(
+                part,
+                part.name,
+                database=table.database,
+                table=table.name,
+                name=str(part.name),
+                rows=part.rows - deleted,
+                deleted_rows=deleted,
+                deltas=len(deltas),
+                file=part.file.name,
+                txn=part.name.mutation,
+                committed=time_of_hybrid(part.commit_ts),
+                damaged=damage_of(damaged, part),
             )
 
 

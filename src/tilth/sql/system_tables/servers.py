@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 from tilth.base.pressure import describe_pressure
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
     uptime = (services.clock.now_ms() - services.started_ms) / 1000
     memory = services.memory.read()
-    yield (
-        services.server,
-        time_of_ms(services.started_ms),
-        uptime,
-        memory.used,
-        memory.hard,
-        describe_pressure(memory) or None,
-        services.memory.rejections,
+    yield Row(
+        services,
+        name=services.server,
+        uptime_seconds=uptime,
+        memory_bytes=memory.used,
+        memory_limit_bytes=memory.hard,
+        memory_pressure=describe_pressure(memory) or None,
+        memory_rejections=services.memory.rejections,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.base.settings import Scope
+from tilth.base.sources import Source
 from tilth.sql.services import Services
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables.table import FLAG, TEXT, TEXTS, ColumnDoc, Row, SystemTable
@@ -13,17 +14,14 @@ from tilth.sql.system_tables.table import FLAG, TEXT, TEXTS, ColumnDoc, Row, Sys
 def _rows(services: Services) -> Iterator[Row]:
     given = services.node_settings
     for setting in all_settings(services.upper_settings):
-        text = given.get(setting.name) if setting.scope is Scope.NODE else None
-        yield (
-            setting.name,
-            setting.scope.value,
-            setting.shown(text) if text is not None else str(setting.default),
-            str(setting.default),
-            text is not None,
-            setting.unit,
-            setting.allowed or setting.kind,
-            list(setting.aliases),
-            setting.doc,
+        text = given.texts.get(setting.name) if setting.scope is Scope.NODE else None
+        yield Row(
+            setting,
+            value=setting.default_text if text is None else setting.shown(text),
+            default_value=setting.default_text,
+            is_set=text is not None,
+            aliases=list(setting.aliases),
+            source=(Source.DEFAULT if text is None else given.source(setting.name)).value,
         )
 
 
@@ -40,6 +38,9 @@ TABLE = SystemTable(
         ColumnDoc("allowed", TEXT, "What it may be."),
         ColumnDoc("aliases", TEXTS, "Further names."),
         ColumnDoc("doc", TEXT, "What gets better and what gets worse in each direction."),
+        ColumnDoc(
+            "source", TEXT, "Where the value comes from: `default`, `file`, `environment` or `flag` (or a program)."
+        ),
     ),
     rows=_rows,
 )

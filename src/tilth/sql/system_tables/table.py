@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,8 +18,35 @@ FLAG = pa.bool_()
 #: Microseconds since 1970, UTC.
 TIME = pa.timestamp("us", tz="UTC")
 
-#: A row's values in the order of the columns.
-Row = tuple[object, ...]
+
+class Row:
+    """A row by the names of its columns.
+
+    A value that is not given by name is the attribute of that name of the first record that has one; of a TIME, the
+    attribute `NAME_ms`. Where a record is None, what no other has is NULL.
+    """
+
+    __slots__ = ("_records", "_values")
+
+    def __init__(self, *records: object, **values: object) -> None:
+        self._records = records
+        self._values = values
+
+    def named(self, columns: Sequence[ColumnDoc]) -> dict[str, object]:
+        """The values of exactly these columns."""
+        found = {each.name: self._from_records(each) for each in columns if each.name not in self._values}
+        found |= self._values
+        assert len(found) == len(columns), found.keys() - {each.name for each in columns}
+        return found
+
+    def _from_records(self, column: ColumnDoc) -> object:
+        attribute = f"{column.name}_ms" if column.type == TIME else column.name
+        for record in self._records:
+            if hasattr(record, attribute):
+                value = getattr(record, attribute)
+                return time_of_ms(value) if column.type == TIME else value
+        assert None in self._records, f"no record has {attribute}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +71,8 @@ class SystemTable:
 
     def build(self, services: Services) -> pa.Table:
         """The rows as of now."""
-        rows = list(self.rows(services))
-        values = zip(*rows, strict=True) if rows else [()] * len(self.columns)
-        arrays = [pa.array(list(cells), column.type) for cells, column in zip(values, self.columns, strict=True)]
+        rows = [row.named(self.columns) for row in self.rows(services)]
+        arrays = [pa.array([row[column.name] for row in rows], column.type) for column in self.columns]
         return pa.table(arrays, schema=self.schema)
 
 
@@ -73,3 +99,8 @@ class TableNames:
     def of(self, uuid: str) -> tuple[str, str]:
         """Database and name; the name is empty for a table that is gone for good."""
         return self._names.get(uuid, ("", ""))
+
+    def row(self, uuid: str) -> dict[str, str]:
+        """The same as the columns `database` and `table` of a row."""
+        database, name = self.of(uuid)
+        return {"database": database, "table": name}

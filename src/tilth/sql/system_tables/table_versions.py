@@ -22,14 +22,14 @@ def _rows(services: Services) -> Iterator[Row]:
         ended: int | None = None
         for version, commit_ts in listed:
             is_readable = oldest is not None and version >= oldest
-            yield (
-                table.database,
-                table.name,
-                version,
-                time_of_hybrid(commit_ts),
-                None if ended is None else time_of_hybrid(ended),
-                commit_ts,
-                is_readable,
+            yield Row(
+                table,
+                table=table.name,
+                version=version,
+                committed=time_of_hybrid(commit_ts),
+                ended=None if ended is None else time_of_hybrid(ended),
+                commit_ts=commit_ts,
+                readable=is_readable,
             )
             ended = commit_ts
 

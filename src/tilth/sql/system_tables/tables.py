@@ -24,55 +24,45 @@ from tilth.sql.system_tables.table import (
 
 def _rows(services: Services) -> Iterator[Row]:
     for relation in services.catalog.tables.list():
-        yield (
-            relation.database,
-            relation.name,
-            relation.engine.value,
-            relation.uuid,
-            *_content(services, relation),
-            list(relation.order_by) if isinstance(relation, TableDef) else [],
-            list(relation.unique_key) if isinstance(relation, TableDef) else [],
-            relation.ttl if isinstance(relation, TableDef) else None,
-            *_history(services, relation),
-            len(services.catalog.mutations.pending(relation.uuid)) if isinstance(relation, TableDef) else None,
-            *_view(services, relation),
-            relation.comment,
-            time_of_ms(relation.created_ms),
-            create_statement(services, relation),
+        # None: what only a table that stores rows has is NULL.
+        yield Row(
+            relation,
+            None,
+            **({"sort_key": [], "unique_key": [], "ttl": None} | _stored(services, relation)),
+            **_view(services, relation),
+            create_statement=create_statement(services, relation),
         )
 
 
-def _history(services: Services, relation: Relation) -> tuple[int | None, str | None]:
-    """Since when the table can be read, and the setting that decides it."""
-    if not isinstance(relation, TableDef):
-        return None, None
-    setting = f"{HISTORY_SETTING.name} = {history_seconds(relation):g}"
-    mark = mark_of(relation, services.clock)
-    return (None if mark is None else time_of_ms(max(milliseconds(mark), relation.created_ms))), setting
-
-
-def _content(services: Services, relation: Relation) -> tuple[object, ...]:
-    if not isinstance(relation, TableDef):
-        return None, None, None, None, None, None
-    snapshot = services.catalog.parts.snapshot(relation.uuid)
-    version = services.catalog.parts.version(relation.uuid)
+def _stored(services: Services, table: Relation) -> dict[str, object]:
+    if not isinstance(table, TableDef):
+        return {}
+    snapshot = services.catalog.parts.snapshot(table.uuid)
+    version = services.catalog.parts.version(table.uuid)
     segments = sum(part.is_segment for part in snapshot.parts)
-    return (
-        snapshot.rows,
-        snapshot.bytes,
-        len(snapshot.parts) - segments,
-        segments,
-        version.counter,
-        time_of_hybrid(version.last_commit_ts),
-    )
+    mark = mark_of(table, services.clock)
+    return {
+        "rows": snapshot.rows,
+        "bytes": snapshot.bytes,
+        "parts": len(snapshot.parts) - segments,
+        "segments": segments,
+        "version": version.counter,
+        "last_commit": time_of_hybrid(version.last_commit_ts),
+        "sort_key": list(table.order_by),
+        "unique_key": list(table.unique_key),
+        "ttl": table.ttl,
+        "readable_since": None if mark is None else time_of_ms(max(milliseconds(mark), table.created_ms)),
+        "history_setting": f"{HISTORY_SETTING} = {history_seconds(table):g}",
+        "mutations_pending": len(services.catalog.mutations.pending(table.uuid)),
+    }
 
 
-def _view(services: Services, relation: Relation) -> tuple[str, str]:
+def _view(services: Services, relation: Relation) -> dict[str, str]:
     if not isinstance(relation, ViewDef):
-        return "", ""
+        return {"source": "", "target": ""}
     source, target = (services.catalog.tables.by_id(uuid) for uuid in (relation.source, relation.target))
     assert source is None or isinstance(source, KafkaDef)
-    return full_name(source) if source else "", full_name(target) if target else ""
+    return {"source": full_name(source) if source else "", "target": full_name(target) if target else ""}
 
 
 TABLE = SystemTable(

@@ -5,33 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
     for task in services.dispatcher.tasks():
-        yield (
-            task.id,
-            task.kind.value,
-            task.state.value,
-            task.warehouse,
-            task.worker,
-            task.table,
-            task.txn or None,
-            task.reason,
-            task.placement_reason or None,
-            time_of_ms(task.created_ms),
-            time_of_ms(task.started_ms),
-            time_of_ms(task.ended_ms),
-            task.estimate.seconds,
-            task.actual.seconds,
-            task.estimate_error,
-            task.estimate.input_bytes,
-            task.actual.input_bytes,
-            task.estimate.output_bytes,
-            task.actual.output_bytes,
-            task.estimate.memory_bytes,
-            task.actual.memory_bytes,
+        yield Row(
+            task,
+            txn=task.txn or None,
+            placement_reason=task.placement_reason or None,
+            estimated_seconds=task.estimate.seconds,
+            seconds=task.actual.seconds,
+            estimated_input_bytes=task.estimate.input_bytes,
+            input_bytes=task.actual.input_bytes,
+            estimated_output_bytes=task.estimate.output_bytes,
+            output_bytes=task.actual.output_bytes,
+            estimated_memory_bytes=task.estimate.memory_bytes,
+            memory_bytes=task.actual.memory_bytes,
         )
 
 

@@ -17,16 +17,12 @@ def _rows(services: Services) -> Iterator[Row]:
     found: dict[int, Txn] = {txn.id: txn for txn in transactions.unfinished()}
     found |= {txn.id: txn for txn in transactions.recent(TRANSACTIONS_MAX)}
     for txn in sorted(found.values(), key=lambda txn: -txn.id):
-        yield (
-            txn.id,
-            txn.actor,
-            txn.state.value,
-            time_of_hybrid(txn.id),
-            time_of_hybrid(txn.commit_ts),
-            [output.table for output in txn.outputs],
-            [f"{fence.name}@{fence.epoch}" for fence in txn.fences],
-            txn.server,
-            txn.reason,
+        yield Row(
+            txn,
+            begun=time_of_hybrid(txn.id),
+            committed=time_of_hybrid(txn.commit_ts),
+            tables=[output.table for output in txn.outputs],
+            fences=[f"{fence.name}@{fence.epoch}" for fence in txn.fences],
         )
 
 

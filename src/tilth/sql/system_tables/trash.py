@@ -32,17 +32,18 @@ def _rows(services: Services) -> Iterator[Row]:
         items, cursor = services.catalog.trash.items(after=cursor, limit=_BATCH)
         for trashed in items:
             part = trashed.item.part
-            yield (
-                *names.of(trashed.table),
-                str(part.name),
-                part.file.name,
-                part.rows,
-                part.bytes,
-                time_of_hybrid(trashed.item.end_ts),
-                time_of_ms(trashed.item.moved_ms),
-                trashed.item.is_dropped and not trashed.item.is_going,
-                _removable_at(trashed.item, lifetimes.get(trashed.table, 0)),
-                _reason(trashed.item),
+            yield Row(
+                trashed,
+                **names.row(trashed.table),
+                part=str(part.name),
+                file=part.file.name,
+                rows=part.rows,
+                bytes=part.bytes,
+                ended=time_of_hybrid(trashed.item.end_ts),
+                moved=time_of_ms(trashed.item.moved_ms),
+                is_dropped=trashed.item.is_dropped and not trashed.item.is_going,
+                removable_at=_removable_at(trashed.item, lifetimes.get(trashed.table, 0)),
+                reason=_reason(trashed.item),
             )
         if cursor is None or not items:
             break

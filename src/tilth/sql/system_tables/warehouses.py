@@ -10,7 +10,7 @@ from tilth.sql.system_tables.table import INTEGER, TEXT, ColumnDoc, Row, SystemT
 
 def _rows(services: Services) -> Iterator[Row]:
     for one in services.dispatcher.warehouses():
-        yield one.name, one.workers, one.slots, one.running, one.waiting, one.resident
+        yield Row(one)
 
 
 TABLE = SystemTable(

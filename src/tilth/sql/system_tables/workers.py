@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import INTEGER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable
 
 
 def _rows(services: Services) -> Iterator[Row]:
     for worker in services.dispatcher.workers():
-        yield (
-            worker.name,
-            list(worker.warehouses),
-            worker.state,
-            worker.reason,
-            time_of_ms(worker.last_answer_ms),
-            worker.running,
-            worker.resident,
-            worker.memory_bytes,
-        )
+        yield Row(worker, warehouses=list(worker.warehouses))
 
 
 TABLE = SystemTable(

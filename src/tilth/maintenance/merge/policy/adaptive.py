@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from math import log
 
 from tilth.base.units import MIB
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSettings
+from tilth.maintenance.policy.candidates import CandidatePart, Effort
 from tilth.maintenance.policy.partitions import SIX_HOURS, PartitionStats
+from tilth.maintenance.policy.settings import MergeSettings
 
 #: What the base is in an OPTIMIZE.
 AGGRESSIVE_BASE = 1.0

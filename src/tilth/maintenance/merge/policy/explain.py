@@ -18,7 +18,6 @@ from tilth.maintenance.policy.candidates import (
     CandidateState,
     Effort,
     MergeCandidate,
-    MergeSettings,
     MergeSpec,
     Run,
     by_partition,
@@ -26,6 +25,7 @@ from tilth.maintenance.policy.candidates import (
     split_runs,
 )
 from tilth.maintenance.policy.partitions import PartitionStats
+from tilth.maintenance.policy.settings import MergeSettings
 
 #: With this base every range within the limits is allowed.
 _ANY_BASE = 0.0

@@ -24,7 +24,6 @@ from tilth.maintenance.policy.candidates import (
     Effort,
     MergeCandidate,
     MergeSelection,
-    MergeSettings,
     MergeSpec,
     Refusal,
     Run,
@@ -32,6 +31,7 @@ from tilth.maintenance.policy.candidates import (
     candidate_of,
     why_apart,
 )
+from tilth.maintenance.policy.settings import MergeSettings
 from tilth.model.part import parse_part_name
 
 #: Choices that are remembered.

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilth.base.units import MIB, show_bytes, show_count
-from tilth.maintenance.policy.candidates import CandidatePart, MergeSettings
+from tilth.maintenance.policy.candidates import CandidatePart
+from tilth.maintenance.policy.settings import MergeSettings
 
 #: What opening one more file costs, in bytes read.
 FILE_COST = 5 * MIB

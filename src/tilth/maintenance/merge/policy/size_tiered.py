@@ -21,7 +21,6 @@ from tilth.maintenance.policy.candidates import (
     CandidatePart,
     Effort,
     MergeSelection,
-    MergeSettings,
     MergeSpec,
     Refusal,
     Run,
@@ -29,6 +28,7 @@ from tilth.maintenance.policy.candidates import (
     split_runs,
 )
 from tilth.maintenance.policy.partitions import PartitionStats
+from tilth.maintenance.policy.settings import MergeSettings
 
 #: Ranges of one selection.
 RANGES_MAX = 1000
