@@ -1,4 +1,4 @@
-"""What Spark's tasks read of a snapshot in Python: parts with new values, row segments, which rows are deleted.
+"""Reads of a snapshot in Python by Spark's tasks: parts with new values, row segments, the rows that are deleted.
 
 Covers: the functions that are shipped to executors, and the frames of what they give. Does not cover: which parts are
 read so (lanes.py), the native scan (spark.py).
@@ -99,7 +99,7 @@ def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
 
 
 def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
-    """What each task gets."""
+    """Share the items out to tasks and encode each task's items."""
     places = shared(costs, tasks=session.sparkContext.defaultParallelism)
     return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in places)
 
@@ -111,7 +111,7 @@ def _read_in_tasks(
     schema: StructType | str,
     mailbox: Mailbox | None,
 ) -> DataFrame:
-    """What `read` gives for each number below the count, in a task each."""
+    """Return a frame of what `read` yields for each number below the count, in a task each."""
     return session.range(0, count, 1, count).mapInArrow(_Reader(read=read, mailbox=mailbox), schema)
 
 

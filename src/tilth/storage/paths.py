@@ -46,7 +46,7 @@ WHOLE_TABLE = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
-    """What a task must know of a table to write its files; it is pickled and sent to executors."""
+    """Facts about a table that a task needs to write its files; it is pickled and sent to executors."""
 
     #: The table's data folder; part files are its direct children.
     folder: str
@@ -75,12 +75,12 @@ class TableLayout:
 
 
 def table_folder(root: str, uuid: str) -> str:
-    """Where everything of a table lies."""
+    """Folder of everything of a table."""
     return f"{root}/{uuid}"
 
 
 def data_folder(root: str, uuid: str) -> str:
-    """Where the part files of a table lie, all in one folder."""
+    """Folder of all part files of a table."""
     return f"{table_folder(root, uuid)}/data"
 
 
@@ -96,7 +96,7 @@ def sidecar_name(file: str, extension: str) -> str:
 
 
 def table_value(table: TableDef, setting: Setting[T]) -> T:
-    """What one of storage's settings is for this table."""
+    """Return the value of one of storage's settings for this table."""
     text = table.settings.get(setting.name)
     return setting.default if text is None else setting.read(text)
 
