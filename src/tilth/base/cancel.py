@@ -163,8 +163,10 @@ def carried(act: Callable[[S], T]) -> Callable[[S], T]:
 
 
 def apart(act: Callable[[], T], *, name: str, hint: str) -> T:
-    """What it returns or raises. A thread of its own does it, so that a cancelled statement need not wait for an end
-    that does not come; work without a statement is done by this thread. `hint` says what a cancelled one leaves."""
+    """Run `act` on a thread of its own and return or raise what it does, so that a cancelled statement need not wait
+    for an end that does not come. Work without a statement runs on this thread. `hint` says what a cancelled run
+    leaves.
+    """
     cancellation = current.get()
     if cancellation is None:
         return act()

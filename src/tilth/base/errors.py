@@ -1,4 +1,4 @@
-"""What can go wrong, told so that the caller knows what to do next.
+"""Errors, worded so that the caller knows what to do next.
 
 Covers: the error type of every room, its kinds, its wire form. Does not cover: mapping to HTTP (server/errors.py).
 Always holds: the kind says what to do; the code is stable and may be matched by programs; the message names the thing.
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class ErrorKind(StrEnum):
-    """What the caller must do."""
+    """Action that an error asks of the caller."""
 
     #: The statement or the input is wrong: change it.
     INVALID = "invalid"

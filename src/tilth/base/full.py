@@ -59,7 +59,7 @@ def store_full(folder: str) -> StoreFullError:
 
 
 def free_bytes(folder: str) -> int:
-    """What a program may still write there; 0 where nobody can tell."""
+    """Return how many bytes a program may still write to the folder's disk; 0 where that is unknown."""
     try:
         found = os.statvfs(folder)
     except OSError:

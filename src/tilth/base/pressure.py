@@ -37,12 +37,13 @@ class MemoryReading:
 
     @property
     def percent(self) -> float:
-        """Of the hard limit."""
+        """Memory in use, in percent of the hard limit."""
         return self.used * 100 / self.hard if self.hard else 0.0
 
 
 def reject_chance(reading: MemoryReading) -> float:
-    """How likely a write is refused: 0 below the soft limit, 1 above the hard one, in between in proportion.
+    """Return the probability that a write is refused: 0 below the soft limit, 1 above the hard one, in between in
+    proportion.
 
     Limits that are equal leave only the hard one. docs/policies/throttling.md#memory.
     """
@@ -55,7 +56,7 @@ def reject_chance(reading: MemoryReading) -> float:
 
 
 def describe_pressure(reading: MemoryReading) -> str:
-    """What writers feel, with the settings that decide it; empty while they feel nothing."""
+    """Describe the effect on writers, with the settings that decide it; empty while there is none."""
     chance = reject_chance(reading)
     if not chance:
         return ""
@@ -67,7 +68,7 @@ def describe_pressure(reading: MemoryReading) -> str:
 
 
 class MemoryGate:
-    """What writers ask before they write; from any thread."""
+    """Gate that writers pass before they write; from any thread."""
 
     def __init__(self, read: Callable[[], MemoryReading], rng: Rng) -> None:
         """`read` takes a sample, or gives one that is young enough."""
@@ -102,7 +103,7 @@ class MemoryGate:
 
 
 class MemoryShare:
-    """What one request has reserved of a budget."""
+    """Bytes that one request has reserved of a budget."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -140,7 +141,7 @@ class MemoryBudget:
 
     @contextmanager
     def share(self) -> Iterator[MemoryShare]:
-        """What is reserved inside is released at the end."""
+        """Yield a share of the budget, and release at the end what was reserved in it."""
         share = MemoryShare(self)
         try:
             yield share

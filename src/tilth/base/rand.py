@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Rng(Protocol):
-    """Where random draws come from; `random.Random(seed)` is one."""
+    """Source of random draws; `random.Random(seed)` is one."""
 
     def random(self) -> float:
         """A draw from 0 (included) to 1 (excluded)."""

@@ -1,4 +1,4 @@
-"""When and how often something is tried again: the rule for each kind of error, and the waits between. Pure."""
+"""Retries of background work: the rule for each kind of error, and the waits between attempts. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def backoff_ms(failures: int, *, base_ms: int, doublings_max: int) -> int:
 
 
 class Retry(StrEnum):
-    """What background work does after an error."""
+    """Reaction of background work to an error."""
 
     #: The same again, after a wait that doubles.
     BACK_OFF = "back_off"

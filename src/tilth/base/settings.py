@@ -102,7 +102,7 @@ class Setting(Generic[T]):
 
     @property
     def has_secrets(self) -> bool:
-        """Whether its text is a secret or contains one."""
+        """True if the setting's text is a secret or contains one."""
         return self.shown is not str
 
     def read(self, text: str) -> T:

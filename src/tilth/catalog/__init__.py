@@ -1,4 +1,4 @@
-"""What is true: tables, parts, offsets, leases, transactions, in one ordered key-value store.
+"""Catalog: tables, parts, offsets, leases, transactions, in one ordered key-value store.
 
 Covers: definitions, snapshots, GC end times, transactions with three outcomes, mutations, leases and fences, trash,
 part log, audit log.

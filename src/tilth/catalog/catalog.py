@@ -30,8 +30,8 @@ from tilth.catalog.work import Sweep, keep_files
 
 
 class Catalog:
-    """What is true. Opening it reads a handful of keys, however many parts there are; in memory is no more than what
-    was asked for lately (shown.py).
+    """Repositories of the catalog over one store. Opening it reads a handful of keys, however many parts there are;
+    memory holds no more than what was asked for lately (shown.py).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a commit starts from and what it changes: the nouns between load.py, fold.py and commit.py. Pure.
+"""State before a commit and the changes that it makes: the nouns between load.py, fold.py and commit.py. Pure.
 
 Always holds: counts of parts are known in a state (load.py counts where a record does not say), and a change carries
 each record, entry and definition as it is after the commit.
@@ -19,7 +19,7 @@ from tilth.model.table import KafkaDef, TableDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What is known of a table when the commit is folded."""
+    """State of a table before a commit is folded."""
 
     definition: TableDef
     version: TableVersion
@@ -43,7 +43,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaState:
-    """What is known of a Kafka table when the commit is folded."""
+    """State of a Kafka table before a commit is folded."""
 
     definition: KafkaDef
     version: TableVersion
@@ -76,7 +76,7 @@ class CommitTimes:
 
 @dataclass(slots=True, kw_only=True)
 class TableChange:
-    """What a commit changes of one table."""
+    """Changes that a commit makes to one table."""
 
     version: TableVersion
     #: None: as it was.
@@ -117,14 +117,14 @@ class TableChange:
         return [self.accepted.get(entry.name, entry) for entry in everything]
 
     def deltas_after(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Those that are open after the commit, given those before it."""
+        """Return the deltas that are open after the commit, given those open before it."""
         over = {delta.file.name for delta in self.deltas_ended}
         return [delta for delta in (*deltas, *self.deltas_added) if delta.file.name not in over]
 
 
 @dataclass(slots=True, kw_only=True)
 class KafkaChange:
-    """What a commit changes of one Kafka table."""
+    """Changes that a commit makes to one Kafka table."""
 
     version: TableVersion
     #: All offsets after the commit.

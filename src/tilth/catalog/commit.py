@@ -233,7 +233,7 @@ def _check_requirements(before: CommitState, requirements: Iterable[Requirement]
 
 
 def _shown(table: TableState, partitions: Iterable[str] | None = None) -> list[Part]:
-    """What was visible before, in these partitions; None: in all that were looked into."""
+    """Return the parts that were visible before, in these partitions; None: in all that were looked into."""
     found: list[Part] = []
     for partition in {*table.entries, *table.shown} if partitions is None else partitions:
         known = table.shown.get(partition)

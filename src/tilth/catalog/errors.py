@@ -1,4 +1,4 @@
-"""What the catalog refuses, and why. See also: `tilth.base.errors`."""
+"""Errors of the catalog. See also: `tilth.base.errors`."""
 
 from __future__ import annotations
 

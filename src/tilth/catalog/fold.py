@@ -38,7 +38,9 @@ from tilth.model.table import full_name
 
 
 def fold(state: CommitState, updates: Iterable[Update], times: CommitTimes) -> Changes:
-    """What the updates make of the state, one after the other; raises the error that refuses the commit."""
+    """Apply the updates to the state, one after the other, and return the changes; raises the error that refuses the
+    commit.
+    """
     work = _Fold(state, times)
     for update in updates:
         work.apply(update)

@@ -18,7 +18,7 @@ from tilth.model.table import TableDef, full_name
 
 
 class OpenDeltas:
-    """Those that have not ended, by partition. Lives for one call of `fold`."""
+    """Deltas that have not ended, by partition. Lives for one call of `fold`."""
 
     def __init__(self, before: Mapping[str, tuple[Delta, ...]]) -> None:
         self._before = before
@@ -81,7 +81,7 @@ class OpenDeltas:
 
 
 def delta_of(written: WrittenDelta, *, commit_ts: int, txn: int) -> Delta:
-    """What a commit makes of a written delta."""
+    """Return the delta that a commit makes of a written one."""
     check_written(written)
     if written.change_ts > commit_ts:
         raise InvalidInputError("a delta is older than its changes", file=written.file.name, change=written.change_ts)

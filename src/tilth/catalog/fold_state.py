@@ -50,7 +50,7 @@ class TableNow:
         return full_name(self.definition)
 
     def entries(self, partition: str) -> list[Entry]:
-        """Those before the commit, and what it has made of them so far."""
+        """Return the partition's entries before the commit and those that the commit has added so far."""
         everything = self.change.entries_after(self._state.entries.get(partition, ()))
         return [entry for entry in everything if entry.name.partition == partition]
 
@@ -58,7 +58,7 @@ class TableNow:
         return [entry for entry in self.change.added if entry.name.partition == partition]
 
     def visible(self, partition: str) -> dict[PartName, Part]:
-        """What is visible now, to be changed by whoever changes it."""
+        """Return the parts that are visible now, in a dictionary that the caller may change."""
         shown = self._shown.get(partition)
         if shown is None:
             known = self._state.shown.get(partition)
@@ -67,7 +67,7 @@ class TableNow:
         return shown
 
     def look_again(self, partition: str) -> dict[PartName, Part]:
-        """What is visible after something was taken away that hid parts."""
+        """Return the parts that are visible after an entry was removed that hid parts."""
         self._shown.pop(partition, None)
         return self.visible(partition)
 
@@ -133,11 +133,11 @@ class TableNow:
         )
 
     def shown_files(self, partition: str) -> dict[str, Part]:
-        """What is visible now, by the names of the files."""
+        """Return the parts that are visible now, by the names of their files."""
         return {part.file.name: part for part in self.visible(partition).values()}
 
     def lasting_files(self, partition: str) -> dict[str, Part]:
-        """What is visible now, and what an UNDROP may bring back, by the names of the files."""
+        """Return the parts that are visible now, and those that an UNDROP may bring back, by the names of the files."""
         trash = (item.part for item in self._state.trash.get(partition, ()))
         return {part.file.name: part for part in (*lasting(self.entries(partition)), *trash)}
 

@@ -1,4 +1,4 @@
-"""What the updates of one table make of its state. Pure; see fold.py.
+"""Effect of updates on one table's state. Pure; see fold.py.
 
 Covers: inserts, merges, changes of rows, drops and their undoing, mutations. Does not cover: who may commit
 (requirements.py), looking deltas up (fold_deltas.py).
@@ -241,7 +241,7 @@ class TableFold:
         self._hide(partition, list(self._now.visible(partition).values()))
 
     def _hide(self, partition: str, parts: Sequence[Part], reason: str = "") -> None:
-        """By a range. They are all visible ones up to the newest of them."""
+        """Hide parts by a range. They must be all visible parts up to the newest of them."""
         if not parts:
             return
         last = max(part.name.max_block for part in parts)
@@ -351,7 +351,9 @@ class TableFold:
         )
 
     def _check_compactions(self, update: ReplaceDeltas, parts: Mapping[str, Part]) -> list[Part]:
-        """Those of these parts that the written deltas change; raises PartsGoneError for a delta of none."""
+        """Return those of the parts that the written deltas change; raises PartsGoneError for a delta that changes
+        none.
+        """
         changed: list[Part] = []
         for written in update.written:
             if written.partition != update.partition or not written.change_ts:
@@ -532,7 +534,7 @@ class TableFold:
 
 
 def _mutated_ts(part: Part, mutation: Mutation) -> int:
-    """What the part has of UPDATE and DELETE once this mutation was applied."""
+    """Return the timestamp of the newest UPDATE or DELETE that the part has after this mutation."""
     return part.mutation_ts if mutation.kind is MutationKind.COLUMNS else max(part.mutation_ts, mutation.commit_ts)
 
 

@@ -1,4 +1,4 @@
-"""What stays of a Kafka table that is dropped, and then gone: where its groups stand, and which offsets it has read.
+"""Remains of a Kafka table that was dropped and is gone: the positions of its groups, and the offsets that it has read.
 
     there -> dropped (its subscriptions keep its offsets, its consumers are fenced) -> gone (its ledger is kept while
     a table is there that its rows went to) -> forgotten (ledger and subscriptions that nobody took over are removed)
@@ -109,12 +109,12 @@ def _former_with(kv: KeyValue, table: str) -> list[str]:
 
 
 def _is_kept(view: ReadView, table: str) -> bool:
-    """Whether a table of rows is there, or can be brought back."""
+    """True if a table of rows exists, or can be brought back."""
     return any(view.get(pack(space, table)) is not None for space in (Space.RELATION, Space.DROPPED))
 
 
 def _forget_subscriptions(kv: KeyValue, clock: Clock, table: str) -> None:
-    """Those that nobody has, and whose messages went to this table and to none that is there."""
+    """Remove released subscriptions whose messages went to this table and to no other that exists."""
 
     def plan(view: ReadView) -> Plan[None]:
         over = [

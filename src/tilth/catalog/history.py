@@ -1,4 +1,4 @@
-"""When each version of a table was committed. Written by each commit (commit.py), one key a version."""
+"""Commit times of each version of a table. Written by each commit (commit.py), one key a version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold between the state before a commit and what it changes. Pure; checked at each commit in tests.
+"""Invariants between the state before a commit and the changes that it makes. Pure; checked at each commit in tests.
 
 A broken invariant is a defect of Tilth, so it is raised before anything is written.
 """
@@ -28,7 +28,7 @@ def check_commit(before: CommitState, changes: Changes) -> None:
 
 
 def check_entries(table: str, entries: list[Entry]) -> None:
-    """Of all entries of a table: unique names, committed, and no two visible parts with the same blocks."""
+    """Check all entries of a table: unique names, committed, and no two visible parts with the same blocks."""
     names = [entry.name for entry in entries]
     _require(len(set(names)) == len(names), "names are unique", table)
     _require(all(entry.commit_ts > 0 for entry in entries), "entries are committed", table)

@@ -23,7 +23,7 @@ _ZERO = b"\x00\xff"
 
 @unique
 class Space(Enum):
-    """What a key holds. The bytes are part of the stored format: none is changed or used again."""
+    """Content of a key. The bytes are part of the stored format: none is changed or used again."""
 
     DATABASE = b"D"
     #: database, name -> uuid

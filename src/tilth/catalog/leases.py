@@ -50,7 +50,7 @@ class Leases:
         return read(self._kv, pack(Space.LEASE, name), codec.LEASES)
 
     def list(self) -> builtins.list[Lease]:
-        """By name, released ones not among them."""
+        """Return the leases that are held, by name."""
         leases = read_all(self._kv, codec.LEASES, Space.LEASE)
         return [lease for lease in leases if lease.holder != state.NOBODY]
 

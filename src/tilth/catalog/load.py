@@ -1,4 +1,4 @@
-"""What a commit needs to know, read from one view and pinned by preconditions.
+"""State that a commit needs, read from one view and pinned by preconditions.
 
 Covers: the state that updates are folded over. Does not cover: folding (fold.py), writing (commit.py).
 Always holds: what a fold may look at is either unchanged when the batch lands, or the batch does not land. The table's
@@ -53,7 +53,7 @@ from tilth.model.txn import Txn
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """What a commit has read and will write."""
+    """Preconditions and writes of a commit, collected while it is loaded and folded."""
 
     preconditions: list[Precondition] = field(default_factory=list)
     puts: dict[bytes, bytes] = field(default_factory=dict)
@@ -80,9 +80,9 @@ def load_state(
     *,
     is_checking: bool = False,
 ) -> CommitState:
-    """What the fold needs, each key that matters pinned by a precondition; raises TableNotFoundError.
+    """Load the state that the fold needs, each key that matters pinned by a precondition; raises TableNotFoundError.
 
-    `is_checking` reads what the invariants look at besides.
+    `is_checking`: also load what only the invariants need.
     """
     tables: dict[str, TableState] = {}
     for table in sorted(tables_of(updates) | required_tables(requirements)):
@@ -251,7 +251,7 @@ def _load_entries(view: ReadView, batch: Batch, table: str, partition: str, *, i
 
 
 def _load_deltas(view: ReadView, batch: Batch, table: str, partition: str, pinned: Collection[str]) -> Iterator[Delta]:
-    """Those that have not ended. GC takes away those whose parts are gone without raising the version."""
+    """Yield the deltas that have not ended. GC removes those whose parts are gone without raising the version."""
     for key, found in view.scan(*span(Space.DELTA, table, partition)):
         delta = codec.DELTAS.decode(key, found.value)
         if delta.file.name in pinned:
@@ -260,7 +260,7 @@ def _load_deltas(view: ReadView, batch: Batch, table: str, partition: str, pinne
 
 
 def _load_labels(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, LabelRecord]:
-    """Those that are taken. Pinned, for the cleaner forgets old ones."""
+    """Load those of the updates' labels that are in use. Pinned, because the cleaner forgets old ones."""
     taken: dict[str, LabelRecord] = {}
     for update in updates:
         if isinstance(update, InsertLabel):
@@ -273,8 +273,8 @@ def _load_labels(view: ReadView, batch: Batch, table: str, updates: Iterable[Tab
 
 
 def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[TrashItem]:
-    """What a drop hid and whose files are all there; GC changes an item before it removes its file. Pinned where it
-    is brought back.
+    """Yield the parts that a drop hid and whose files are all there; GC changes an item before it removes its file.
+    Pinned if they are to be brought back.
     """
     for key, found in view.scan(*span(Space.TRASH, table, partition)):
         item = codec.TRASH.decode(key, found.value)

@@ -149,7 +149,7 @@ def _mutation(view: ReadView, table: str, id: int) -> Mutation:
 
 
 def pending_in(view: ReadView, table: str) -> list[Mutation]:
-    """Those of a table that have not ended, oldest first."""
+    """Return the table's mutations that have not ended, oldest first."""
     entries = read_all(view, codec.MUTATIONS, Space.MUTATION, table)
     pending = [each for each in entries if each.state is MutationState.PENDING]
     return sorted(pending, key=lambda each: each.commit_ts)

@@ -1,7 +1,7 @@
-"""How relations hang together in the store: names, uuids, views and what they stand on.
+"""Relations in the store: their names, uuids, views and the records that these depend on.
 
 Covers: the pieces that tables.py and dropped.py plan their batches from. Always holds: whoever adds a name or a view
-writes the record that it depends on once more, so that a drop of that record at the same moment conflicts.
+also rewrites the record that it depends on, so that a drop of that record at the same moment conflicts.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def no_database(view: ReadView, name: str) -> DatabaseNotFoundError:
 
 
 def added_name(view: ReadView, relation: Relation) -> tuple[Puts, list[Precondition]]:
-    """What gives the relation its name. Raises DatabaseNotFoundError, TableExistsError."""
+    """Plan the puts that give the relation its name. Raises DatabaseNotFoundError, TableExistsError."""
     puts: Puts = {}
     preconditions: list[Precondition] = []
     if relation.database != DEFAULT_DATABASE:
@@ -105,8 +105,8 @@ def added_name(view: ReadView, relation: Relation) -> tuple[Puts, list[Precondit
 
 
 def added_relation(view: ReadView, relation: Relation) -> tuple[Puts, list[Precondition]]:
-    """What makes the relation be there. Raises what `added_name` does,
-    and TableNotFoundError for a view without ends.
+    """Plan the puts that add the relation. Raises what `added_name` does, and TableNotFoundError for a view whose
+    source or target does not exist.
     """
     puts, preconditions = added_name(view, relation)
     key = pack(Space.RELATION, relation.uuid)

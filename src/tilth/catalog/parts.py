@@ -1,4 +1,4 @@
-"""What tables consist of: versions, partitions, entries, deltas, snapshots; the way of ended entries into the trash.
+"""Content of tables: versions, partitions, entries, deltas, snapshots; the move of ended entries into the trash.
 
 Covers: reading, and phase 1 of GC. Does not cover: making parts (fold.py), which entries have ended (visibility.py).
 Always holds: partitions are known from their records, never by looking through parts; a snapshot is read from one view.
@@ -52,7 +52,7 @@ class Parts:
         return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
 
     def counts(self, table: str) -> dict[str, int]:
-        """How many visible parts each partition has, from the records of the partitions."""
+        """Count the visible parts of each partition, from the records of the partitions."""
         with self._kv.view() as view:
             return count_all_parts(view, table)
 
@@ -65,7 +65,7 @@ class Parts:
         return read_all(self._kv, codec.ENTRIES, Space.ENTRY, table)
 
     def visible(self, table: str, partition: str, at: int | None = None) -> list[Part]:
-        """What a reader at `at` (None: now) sees of a partition, in the order of the names."""
+        """Return the parts of a partition that a reader at `at` (None: now) sees, in the order of the names."""
         if at is not None:
             return visibility.visible(self.entries(table, partition), at)
         with self._kv.view() as view:
@@ -125,9 +125,9 @@ class Parts:
     def deltas(
         self, table: str, partition: str | None = None, *, at: int | None = None, is_all: bool = False
     ) -> list[Delta]:
-        """What changes rows of a table, or of one partition, in the order in which it applies: what a reader of now
-        sees, or one at a hybrid time, or with `is_all` also what has ended. Those whose parts are hidden are among
-        them.
+        """Return the deltas of a table or of one partition, in the order in which they apply: those that a reader of
+        now sees, or one at a hybrid time, or with `is_all` also those that have ended. Deltas whose parts are hidden
+        are among them.
         """
         partitions = None if partition is None else (partition,)
         with self._kv.view() as view:
@@ -178,7 +178,7 @@ class Parts:
     def _shown_groups(
         self, view: ReadView, table: str, partitions: Collection[str] | None, *, stored: int
     ) -> Iterator[Sequence[Part]]:
-        """What is visible now of each partition, in the order of the partitions."""
+        """Yield the parts of each partition that are visible now, in the order of the partitions."""
         if partitions is not None:
             for partition in sorted(set(partitions)):
                 yield load_shown(view, table, partition, self._shown, stored=stored)
@@ -258,7 +258,7 @@ def _fenced(view: ReadView, fence: Fence | None) -> list[Precondition]:
 
 
 def _deltas(view: ReadView, table: str, partitions: Collection[str] | None, *, at: int | None) -> list[Delta]:
-    """Those that a reader at `at` (None: now) sees, in the order in which they apply."""
+    """Return the deltas that a reader at `at` (None: now) sees, in the order in which they apply."""
     spaces = (Space.DELTA,) if at is None else (Space.DELTA, Space.ENDED_DELTA)
     return visibility.open_deltas(_stored_deltas(view, table, partitions, spaces), at)
 
@@ -286,7 +286,7 @@ def _groups(view: ReadView, table: str, partitions: Collection[str] | None) -> I
 
 
 class _Drops:
-    """What hides parts of one table, in one view."""
+    """Entries that hide parts of one table, in one view."""
 
     def __init__(self, view: ReadView, table: str) -> None:
         self._view = view
@@ -295,8 +295,9 @@ class _Drops:
         self._pinned: dict[PartName, Precondition] = {}
 
     def hiding(self, part: Part) -> Entry | None:
-        """What ended the part: a mark or a rewritten part above it, else the oldest drop range over it. None: nothing
-        hides it. A newer version that is no rewritten part shares the fate of the part, as in `end_times`.
+        """Return the entry that ended the part: a mark or a rewritten part above it, else the oldest drop range over
+        it. None: nothing hides it. A newer version that is no rewritten part shares the fate of the part, as in
+        `end_times`.
         """
         name = part.name
         chain = read_all(self._view, codec.ENTRIES, Space.ENTRY, self._table, name.partition, *name.blocks)

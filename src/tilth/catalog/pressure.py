@@ -22,7 +22,7 @@ TOO_MANY_HINT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertDelay:
-    """How long a writer waits, and because of which partition."""
+    """Wait of a writer, and the partition that is the cause."""
 
     milliseconds: float
     partition: str
@@ -52,7 +52,7 @@ def pressure_settings(given: Mapping[str, str]) -> PressureSettings:
 
 
 def insert_delay_ms(parts: int, *, delay: int, throw: int, max_delay_seconds: float) -> float:
-    """How long a writer into a partition of so many parts waits (docs/policies/throttling.md#parts).
+    """Compute how long a writer into a partition of so many parts waits (docs/policies/throttling.md#parts).
 
     `(max_delay * 1000) ** ((parts - delay + 1) / (throw - delay))` ms from `delay` parts on. Raises TooManyPartsError
     from `throw` parts on. A limit of 0 is none; without `throw` the wait is at its maximum at twice `delay`.
@@ -66,7 +66,7 @@ def insert_delay_ms(parts: int, *, delay: int, throw: int, max_delay_seconds: fl
 
 
 def round_delay_ms(unmerged: int, *, rounds: int, max_delay_seconds: float) -> float:
-    """How long a round waits that writes into a partition with so many parts that no merge has touched yet.
+    """Compute how long a round waits that writes into a partition with so many parts that no merge has touched yet.
 
     It rises in even steps from `rounds` parts on, to the longest wait at twice as many. A limit of 0 is none.
     """

@@ -95,7 +95,7 @@ class Readers:
         return min((each.snapshot_ts for each in leases if not _is_over(each, now_ms)), default=None)
 
     def list(self) -> builtins.list[ReaderLease]:
-        """By table, ended ones that nobody has swept out yet among them."""
+        """Return the leases of readers by table, also ended ones that nobody has swept out yet."""
         return builtins.list(read_all(self._kv, codec.READERS, Space.READER))
 
 

@@ -33,7 +33,7 @@ class FormerKafkaTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What each commit to a table (or to a Kafka table's offsets) raises."""
+    """Version of a table (or of a Kafka table's offsets); each commit raises it."""
 
     #: Commits so far; equal counters mean equal content.
     counter: int = 0

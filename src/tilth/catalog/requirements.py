@@ -1,4 +1,4 @@
-"""What must hold for a commit besides what its updates imply. Pure.
+"""Requirements of a commit beside what its updates imply. Pure.
 
 Always holds: a requirement is checked against the same state that the batch's preconditions pin.
 """
@@ -130,8 +130,8 @@ def check_no_rows_since(
 
 
 def check_visible(definition: TableDef, seen: Mapping[PartName, Part], names: Collection[PartName]) -> list[Part]:
-    """Those of the visible parts that have these names, in the order of the names; raises PartsGoneError naming
-    those that are not visible.
+    """Return the visible parts that have these names, in the order of the names; raises PartsGoneError naming those
+    that are not visible.
     """
     gone = [name for name in names if name not in seen]
     if gone:

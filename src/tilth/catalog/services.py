@@ -28,5 +28,5 @@ class Services:
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
 
     def all(self) -> list[Switch]:
-        """By table and service."""
+        """Return all switches, by table and service."""
         return list(read_all(self._kv, codec.SWITCHES, Space.SWITCH))

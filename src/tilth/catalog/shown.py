@@ -1,8 +1,8 @@
-"""What is visible of tables that were looked at lately, so that a hot table's entries are not read at every look.
+"""Cache of the visible parts of tables in use, so that a hot table's entries are not read for every snapshot.
 
-Covers: keeping it, and carrying it from one commit to the next. Does not cover: what is visible (visibility.py).
-Always holds: what is kept belongs to one stored version of the table, and only whoever reads that very version gets
-it. Every commit that changes what is visible writes the version; collection takes only what is hidden.
+Covers: the cache, and carrying it from one commit to the next. Does not cover: the rules of visibility (visibility.py).
+Always holds: a cached entry belongs to one stored version of the table, and only a reader of that very version gets it.
+Every commit that changes what is visible writes the version; GC removes only what is hidden.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Table:
 
 
 class ShownParts:
-    """By table and partition the visible parts, in the order of their names."""
+    """Visible parts by table and partition, in the order of their names."""
 
     def __init__(self, *, parts_max: int = SHOWN_MAX) -> None:
         self._parts_max = parts_max
@@ -41,7 +41,7 @@ class ShownParts:
         self._count = 0
 
     def find(self, table: str, partition: str, *, stored: int) -> Shown | None:
-        """What is visible in a stored version of the table; None: not known."""
+        """Return the parts that are visible in a stored version of the table; None: not known."""
         with self._lock:
             known = self._tables.get(table)
             if known is None or known.stored != stored:
@@ -97,7 +97,7 @@ class ShownParts:
 
 
 def _after(shown: Shown, partition: str, change: TableChange) -> Shown:
-    """What is visible of a partition once more was added to it."""
+    """Return the visible parts of a partition after the change has added entries to it."""
     added = [entry for entry in change.added if entry.name.partition == partition]
     fresh = tuple(entry for entry in added if isinstance(entry, Part) and entry.name.level == 0)
     if len(fresh) == len(added) and not change.accepted:

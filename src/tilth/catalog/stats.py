@@ -1,4 +1,4 @@
-"""What the catalog has done since it was opened, as one frozen snapshot."""
+"""Counters of the catalog since it was opened, as one frozen snapshot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CatalogStats:
 
 
 class Counters:
-    """Where commits are counted."""
+    """Counters of commits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

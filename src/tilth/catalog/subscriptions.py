@@ -26,5 +26,5 @@ def released(
 
 
 def is_on(subscription: Subscription, position: TopicPartition, stored: StoredOffset) -> bool:
-    """Whether the offset is one of the subscription's topic, and not of another one that had its name."""
+    """True if the offset is one of the subscription's topic, and not of another one that had its name."""
     return position.topic == subscription.topic and stored.topic_id == subscription.topic_id

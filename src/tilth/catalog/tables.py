@@ -146,14 +146,14 @@ class Tables:
         return read(self._kv, pack(Space.RELATION, uuid), codec.RELATIONS)
 
     def list(self, database: str | None = None) -> builtins.list[Relation]:
-        """By database and name."""
+        """Return the relations, by database and name."""
         fields = () if database is None else (database,)
         with self._kv.view() as view:
             return [relation_of(view, uuid) for uuid in read_all(view, codec.TEXTS, Space.NAME, *fields)]
 
     def all(self) -> builtins.list[Relation]:
-        """By uuid; those that have not changed since the last call are the same objects, so it costs next to nothing
-        to ask for ten thousand of them again.
+        """Return all relations, by uuid. Those that have not changed since the last call are the same objects, so it
+        costs next to nothing to ask for ten thousand of them again.
         """
         before, found = self._decoded, {}
         with self._kv.view() as view:
@@ -323,7 +323,7 @@ class Tables:
         return dropped.undrop(self._kv, self._clock, database, name)
 
     def dropped(self) -> builtins.list[DroppedTable]:
-        """What can be brought back or awaits its end, longest dropped first."""
+        """Return the tables that can be brought back or await their end, longest dropped first."""
         return dropped.all_dropped(self._kv)
 
     def forget(self, uuid: str) -> None:

@@ -66,9 +66,10 @@ class Throttle:
         return is_low and (not settings.total or sum(counts.values()) < settings.total)
 
     def delay(self, table: TableDef, partitions: Collection[str] | None = None) -> InsertDelay | None:
-        """How long a write waits before it begins, counted as such; None: not at all.
+        """Return how long a write waits before it begins, and count the wait; None: not at all.
 
-        By the partitions that it goes to, or by the fullest of the table where they are not known.
+        The wait follows from the partitions that the write goes to, or from the fullest of the table where these are
+        not known.
         """
         settings = pressure_settings(table.settings)
         counts = self._parts.counts(table.uuid)
@@ -78,9 +79,10 @@ class Throttle:
         return found
 
     def round_delay(self, table: TableDef, partitions: Collection[str]) -> InsertDelay | None:
-        """How long a round of a consumer waits that writes into these partitions, counted as such; None: not at all.
+        """Return how long a consumer's round waits that writes into these partitions, and count the wait; None: not at
+        all.
 
-        Beside what every write waits, it waits for merges that fall behind, unless the user has stopped them.
+        Beyond the wait of every write, a round waits for merges that fall behind, unless the user has stopped them.
         """
         found = self.delay(table, partitions)
         settings = pressure_settings(table.settings)
@@ -106,12 +108,12 @@ class Throttle:
             raise TooManyPartsError(error.message, hint=hint, table=full_name(table)) from error
 
     def requirement(self, table: TableDef) -> PartsBelow:
-        """What the commit of an insert requires."""
+        """Return the requirement that the commit of an insert carries."""
         settings = pressure_settings(table.settings)
         return PartsBelow(table=table.uuid, per_partition=settings.throw, total=settings.total)
 
     def _are_merges_stopped(self, table: TableDef) -> bool:
-        """Whether waiting would help nobody."""
+        """True if the user has stopped merges, so that waiting for them would not help."""
         return self._stopped_by(table) is not None
 
     def _stopped_by(self, table: TableDef) -> Switch | None:

@@ -132,7 +132,7 @@ class Transactions:
             raise error from cause
 
     def resolve(self, txn_id: int) -> TxnState | None:
-        """What the transaction's own record says; None: never begun, or aborted and cleaned up."""
+        """Return the state in the transaction's own record; None: never begun, or aborted and cleaned up."""
         with self._kv.view() as view:
             txn = _find(view, txn_id)
         return None if txn is None else txn.state
@@ -155,7 +155,7 @@ class Transactions:
         _log.info("transaction_aborted", cause_id=str(txn_id), reason=reason)
 
     def unfinished(self) -> list[Txn]:
-        """Those that run, and those aborted whose files may still be there; oldest first."""
+        """Return the transactions that run, and those aborted whose files may still be there; oldest first."""
         with self._kv.view() as view:
             return list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN))
 

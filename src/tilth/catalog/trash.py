@@ -53,7 +53,7 @@ class Trash:
         return items, items[-1].key if items and len(items) == limit else None
 
     def find(self, table: str, names: Iterable[PartName]) -> list[TrashedPart]:
-        """Those of the table's parts of these names that are in the trash."""
+        """Return those of the table's parts with these names that are in the trash."""
         found = []
         with self._kv.view() as view:
             for name in names:
@@ -64,8 +64,8 @@ class Trash:
         return found
 
     def claim(self, table: str, items: Sequence[TrashedPart], *, fence: Fence | None = None) -> list[TrashedPart]:
-        """Those items that are in the trash as they were read and from now on cannot come back, so that their files
-        may go. One that came back and was dropped again is another item: it is left alone.
+        """Claim items so that they cannot come back and their files may go; return those that are in the trash as they
+        were read. An item that came back and was dropped again is another item: it is left alone.
 
         Whoever removes files claims them first. Claiming again is harmless. Raises FencedError.
         """

@@ -1,4 +1,4 @@
-"""What a commit may do: one small class for each. Pure.
+"""Updates that a commit may make: one small class for each. Pure.
 
 Covers: the nouns and what each needs to be loaded. Does not cover: their meaning over a state (fold.py).
 """
@@ -137,8 +137,8 @@ class StartMutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePart:
-    """What a mutation made of a part. Requires that the mutation is pending, and that the part is visible, needs it
-    before any other, and has no newer changes than were seen.
+    """Replace a part by what a mutation made of it. Requires that the mutation is pending, and that the part is
+    visible, needs it before any other, and has no newer changes than were seen.
     """
 
     table: str
@@ -216,7 +216,9 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddLedger:
-    """What the round did; its commit_ts is filled in, and the ids of its topics as the stored offsets have them."""
+    """Record a round in the ledger; the commit fills in its commit_ts, and the ids of its topics from the stored
+    offsets.
+    """
 
     entry: LedgerEntry
 
@@ -328,5 +330,5 @@ def files_of(updates: Iterable[Update]) -> Iterator[str]:
 
 
 def inserts_of(updates: Iterable[Update]) -> int:
-    """How many block ids the commit draws."""
+    """Count the block ids that the commit draws."""
     return sum(isinstance(update, InsertPart) for update in updates)

@@ -1,4 +1,4 @@
-"""What a reader sees of a table's entries and deltas, and since when nobody needs them. Pure.
+"""Visibility: the entries and deltas that a reader sees, and the time since when nobody needs them. Pure.
 
 Rules: docs/policies/visibility.md.
 Always holds: what hides is a mark or a newer version of the same blocks, which hide the chain below them, or a drop
@@ -35,8 +35,8 @@ def visible_chains(entries: Iterable[Entry], at: int | None = None) -> list[Chai
 
 
 def lasting(entries: Iterable[Entry]) -> list[Part]:
-    """What is visible, and what would be if nothing had been dropped: all that an UNDROP may bring back. Those parts
-    that are left out were replaced, which is for good.
+    """Return the parts that are visible, and those that would be if nothing had been dropped: all that an UNDROP may
+    bring back. The parts left out were replaced for good.
     """
     return visible(entry for entry in entries if not isinstance(entry, DropRange))
 
@@ -49,7 +49,7 @@ def open_deltas(deltas: Iterable[Delta], at: int | None = None) -> list[Delta]:
 
 
 def deltas_of(parts: Iterable[Part], deltas: Iterable[Delta]) -> list[Delta]:
-    """Those that change one of these parts, in the order in which they were given."""
+    """Return the deltas that change one of these parts, in the order in which they were given."""
     files = {part.file.name for part in parts}
     return [delta for delta in deltas if any(target.file in files for target in delta.targets)]
 

@@ -47,7 +47,7 @@ def keep_files(txn: Txn, *, keep: Collection[str]) -> None:
 
 
 class Committing(Protocol):
-    """What work needs of `Transactions`."""
+    """Methods of `Transactions` that work needs."""
 
     def commit_or_raise(
         self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement]

@@ -44,7 +44,7 @@ CHECK_HINT = "check that `tilth serve` runs and that this is its address"
 
 
 class Result:
-    """What a statement gave."""
+    """Result of a statement."""
 
     def __init__(self, table: pa.Table, summary: Summary) -> None:
         self._table = table
@@ -107,7 +107,7 @@ class Rows:
 
     @property
     def summary(self) -> Summary:
-        """What the statement did; `rows` are those that have come so far."""
+        """Outcome of the statement; `rows` counts those that have come so far."""
         return msgspec.structs.replace(self._summary, rows=self._count)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -127,7 +127,7 @@ class _Source(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes, unless the body ends before."""
+        """Return so many bytes, fewer if the body ends before."""
         parts = [self._left]
         have = len(self._left)
         while size < 0 or have < size:
@@ -255,11 +255,11 @@ class Connection:
         return Result(table_of(response.content), self._summary(response))
 
     def health(self) -> Health:
-        """How the server's components are; also when some of them are down. With the services that fail."""
+        """Return the state of the server's components, also when some of them are down. With the services that fail."""
         return self._asked("/v1/health?services")
 
     def ready(self) -> Health:
-        """Whether statements work; if not, what is missing is among the components."""
+        """Return whether statements work; if not, what is missing is among the components."""
         return self._asked("/v1/ready")
 
     def _asked(self, path: str) -> Health:

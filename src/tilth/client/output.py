@@ -84,7 +84,7 @@ def show_error(console: Console, error: TilthError) -> None:
 
 
 def _is_document(table: pa.Table) -> bool:
-    """Whether the rows are texts of several lines, as those of SHOW CREATE and EXPLAIN."""
+    """True if the rows are texts of several lines, as those of SHOW CREATE and EXPLAIN."""
     if table.num_columns != 1 or table.num_rows > _DOCUMENTS_MAX or not pa.types.is_string(table.column(0).type):
         return False
     return any("\n" in text for text in table.column(0).to_pylist() if text is not None)

@@ -50,7 +50,7 @@ def statements(text: str) -> list[str]:
 
 
 def _end(text: str, start: int) -> tuple[int, int] | None:
-    """Where the statement ends and where the next one may begin; None when it goes on beyond the text."""
+    """Return the end of the statement and the start of the next one; None if the statement goes on beyond the text."""
     may_have_data = text[start : start + 6].upper() == "INSERT"
     is_format = False
     depth = 0

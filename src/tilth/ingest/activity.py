@@ -1,4 +1,5 @@
-"""What consumers wait for, since when, and how fast they read. Pure: what they say and do in, words out.
+"""Activity of consumers: the reason they wait for, the time since when, the rate of reading. Pure: reports in, words
+out.
 
 Covers: one consumer's activity, and the words for several together. Does not cover: whether consumers run (state.py).
 Always holds: numbers are those that consumers reported and rounds that were committed; nothing is asked of a broker.
@@ -23,7 +24,7 @@ RATE_MS_MAX = 60_000
 
 
 class Kind(IntEnum):
-    """What a consumer does; of several consumers the first of these is said."""
+    """Activity of a consumer; of several consumers the first of these is shown."""
 
     READING = 0
     #: Messages are there, and wait until there are more or until the flush interval is over.
@@ -35,7 +36,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
-    """What a consumer does at one moment."""
+    """Activity of a consumer at one moment."""
 
     kind: Kind
     since_ms: int
@@ -54,7 +55,7 @@ class Doing:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it takes to read what is behind at this rate; None: not known, or it does not read."""
+        """Time to read the messages behind at this rate; None: not known, or the consumer does not read."""
         return self.behind / self.rate if self.kind is Kind.READING and self.rate else None
 
 
@@ -151,7 +152,7 @@ class Activity:
 
 
 def describe(doings: Sequence[Doing], *, flush_interval_ms: int) -> str:
-    """What consumers do, as one sentence; empty where there are none."""
+    """Describe the activity of consumers in one sentence; empty if there are none."""
     if not doings:
         return ""
     kind = min(each.kind for each in doings)

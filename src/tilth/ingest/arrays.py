@@ -57,7 +57,7 @@ def array_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
 
 
 def may_misfit(column: Column) -> bool:
-    """Whether a value that was decoded as the column's type may still not fit it."""
+    """True if a value that was decoded as the column's type may still not fit it."""
     kind = column.type
     return bool(column.checks) or isinstance(kind, Decimal) or is_nested(kind) or kind in (_FLOAT, *_TIMES)
 

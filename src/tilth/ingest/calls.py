@@ -1,4 +1,4 @@
-"""What a consumer on a worker and the manager on the server say to each other.
+"""Calls between a consumer on a worker and the manager on the server.
 
 Covers: the order a consumer gets, its calls and their answers. Does not cover: how they travel (in embedded mode by a
 function call). Always holds: every call carries the consumer's fence; an error with kind FENCED or CONFLICT means,
@@ -105,7 +105,7 @@ class RoundCommitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What a consumer saw between two rounds: how far its partitions reach."""
+    """Report of a consumer between two rounds: the ends of its partitions."""
 
     kafka_table: str
     consumer: int
@@ -124,7 +124,7 @@ class ConsumerCalls(Protocol):
         """A transaction for a round. Raises FencedError when the consumer has been replaced."""
 
     def look(self, call: LookAtTables) -> TablesNow:
-        """What is in tables with unique keys now."""
+        """Return the present content of tables with unique keys."""
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         """Makes the round true, all of it or nothing.

@@ -1,5 +1,5 @@
-"""What a round does with a computed view that has failed lately: it finds the messages that the view cannot take, and
-writes the rows of the others.
+"""Careful rounds, for a computed view that has failed lately: find the messages that the view cannot take, and write
+the rows of the others.
 
 Covers: the order of trials, and the reasons of the messages that are found. Does not cover: the trials (spark.py).
 Always holds: what is written is the view's rows of all messages but those that are named; a message is named only
@@ -37,7 +37,9 @@ class Trials(Protocol):
         """Why the view fails on the messages with these numbers (None: on all); None: it does not."""
 
     def reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
-        """By number why rows of these messages cannot be computed; of some of them, if they are many."""
+        """Return by number the reason why rows of these messages cannot be computed; only some of them, if they are
+        many.
+        """
 
     def write_guarded(self, *, excluded: Numbers) -> Written | None:
         """Writes what can be written; None: the view's rows are not made of one message each.
@@ -50,9 +52,9 @@ class Trials(Protocol):
 
 
 def run_carefully(clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan) -> Written:
-    """What was written, and the messages that the view cannot take, with reasons.
+    """Write the view's rows; return what was written, and the messages that the view cannot take, with reasons.
 
-    Raises ViewFailedError where the round has to be done in another way, ViewError where no message is to blame.
+    Raises ViewFailedError if the round must be done in another way, ViewError if no message is to blame.
     """
     found = trials.failing()
     _check_many(plan, found)

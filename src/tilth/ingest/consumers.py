@@ -65,7 +65,7 @@ _log = Log("ingest")
 
 @dataclass(slots=True, kw_only=True)
 class _Known:
-    """What the server knows of one index."""
+    """State of one consumer index on the server."""
 
     fence: Fence = field(default_factory=lambda: Fence("", 0))
     handle: Handle | None = None
@@ -108,7 +108,7 @@ class Ended:
 
 
 class Consumers:
-    """Of one Kafka table. Calls of consumers come on their own threads."""
+    """Consumers of one Kafka table. Calls of consumers come on their own threads."""
 
     def __init__(
         self, clock: Clock, catalog: Catalog, dispatcher: Dispatcher, teller: Teller, kafka: KafkaDef, *, server: str
@@ -195,13 +195,13 @@ class Consumers:
                 known.last_exception, known.last_exception_ms = told(ended.error), self._clock.now_ms()
 
     def doing(self, index: int) -> Doing:
-        """What a consumer that runs is doing."""
+        """Return the activity of a consumer that runs."""
         known = self._of(index)
         with self._lock:
             return known.activity.doing(now_ms=self._clock.now_ms())
 
     def broken(self, indexes: Collection[int] | None = None) -> str:
-        """How many messages became dead letters since the server started, in words; empty: none."""
+        """Describe how many messages became dead letters since the server started; empty: none."""
         with self._lock:
             every = [known for index, known in self._known.items() if indexes is None or index in indexes]
             dead, messages = sum(known.dead for known in every), sum(known.messages for known in every)
@@ -255,7 +255,7 @@ class Consumers:
             return next((known.slowed for known in self._known.values() if known.slowed), "")
 
     def refusing(self) -> str:
-        """What views have refused lately, in words; empty: nothing."""
+        """Describe what views have refused lately; empty: nothing."""
         with self._lock:
             return next((known.refusing for known in self._known.values() if known.refusing), "")
 
@@ -287,8 +287,8 @@ class Consumers:
         return BeginGranted(txn=work.id, wait_ms=self._slow(known, call.tables))
 
     def _slow(self, known: _Known, tables: Iterable[str]) -> float:
-        """How long the round waits, by the partitions that the last one wrote to: where the next rows will go is not
-        known before they are read. What is refused, the commit refuses.
+        """Return how long the round waits, by the partitions that the last one wrote to: the partitions of the next
+        rows are not known before they are read. Writes that are over the limit are refused by the commit.
         """
         worst: InsertDelay | None = None
         for uuid in tables:
@@ -303,7 +303,9 @@ class Consumers:
         return 0.0 if worst is None else worst.milliseconds
 
     def look(self, call: LookAtTables) -> TablesNow:
-        """What is visible stays on the disk until the round is over: it has been seen by a transaction that runs."""
+        """Return snapshots of tables. Their files stay on the disk until the round is over, because a transaction that
+        runs has seen them.
+        """
         self._current(call.consumer, call.fence)
         snapshots = (self._catalog.parts.snapshot(each.table, partitions=each.partitions) for each in call.scopes)
         return TablesNow(snapshots=tuple(snapshots))
@@ -417,7 +419,7 @@ class Consumers:
 
 
 def _partitions(call: RoundDone) -> dict[str, frozenset[str]]:
-    """By table: those that the round wrote to."""
+    """Return by table the partitions that the round wrote to."""
     found: dict[str, set[str]] = {}
     for each in call.facts.parts:
         found.setdefault(each.table, set()).add(each.part.partition)

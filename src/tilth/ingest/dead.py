@@ -55,7 +55,7 @@ def dead_letter_table(kafka: KafkaDef, config: KafkaConfig, *, uuid: str, now_ms
 
 
 def takes_dead_letters(table: TableDef) -> bool:
-    """Whether dead letters can be written to it, all of them: it has their columns, and needs no others.
+    """True if the table can take all dead letters: it has their columns, and needs no others.
 
     It may lack `view`, which older versions did not make, and have more columns.
     """

@@ -50,7 +50,7 @@ _value_of = operator.methodcaller("value")
 
 
 class Message(Protocol):
-    """What is needed of a message of the Kafka client."""
+    """Message of the Kafka client, as far as decoding needs it."""
 
     def value(self) -> bytes | None: ...
     def key(self) -> bytes | None: ...
@@ -87,7 +87,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """What became of some messages of one topic partition."""
+    """Rows and broken messages of one topic partition."""
 
     #: The columns that were asked for, in that order.
     rows: pa.RecordBatch
@@ -295,7 +295,7 @@ def _virtual(
 
 
 def micros_of(message: Message, unit: int) -> int | None:
-    """When it was sent, in microseconds, cut to the unit; None where the producer said no time that there is."""
+    """Return the message's time in microseconds, cut to the unit; None if the producer gave no valid time."""
     micros = message.timestamp()[1] * 1000
     return micros // unit * unit if 0 <= micros <= LAST_TIME else None
 

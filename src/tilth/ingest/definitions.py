@@ -1,4 +1,4 @@
-"""What consumers of a Kafka table are ordered with: its definition, its views, their targets, the dead-letter table.
+"""Definitions in the orders of a Kafka table's consumers: the table, its views, their targets, the dead-letter table.
 
 Covers: reading them from the catalog, saying what is missing, making the dead-letter table. Does not cover: brokers.
 Always holds: two equal fingerprints stand for equal orders.
@@ -60,7 +60,7 @@ def _as_written(table: TableDef) -> TableDef:
 
 
 def check_kafka(kafka: KafkaDef) -> KafkaConfig:
-    """What can be said of a Kafka table before it is made: its settings, and that its columns fit its format.
+    """Check a Kafka table before it is made: its settings, and that its columns fit its format.
 
     Raises UnknownSettingError, BadSettingError, MissingSettingError or FormatError. Asks no broker.
     """

@@ -38,7 +38,7 @@ Record = Any
 
 
 def envelope_fields() -> list[tuple[str, Any, Any]]:
-    """What a record has beside the columns."""
+    """Return the fields of a record beside the columns."""
     return [("e0", str | None, None), ("e1", int | None, None), ("e2", str | None, None)]
 
 

@@ -1,6 +1,4 @@
-"""What can go wrong while data comes in. Always holds: each error names the Kafka table, topic or view that it is
-about.
-"""
+"""Errors of ingestion. Always holds: each error names the Kafka table, topic or view that it is about."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ class ViewFailedError(RetryError):
 
     @classmethod
     def of(cls, failures: Mapping[str, str]) -> ViewFailedError:
-        """By view the reason; they are the error's facts."""
+        """Make the error from the reasons by view; they are its facts."""
         return cls(**failures)
 
 

@@ -111,7 +111,7 @@ class MessageReader:
         return (self._read_exact if self.may_be_too_fine(value) else self._read)(value, key)
 
     def may_be_too_fine(self, text: bytes) -> bool:
-        """Whether a time in these messages may have more digits than are stored."""
+        """True if a time in these messages may have more digits than are stored."""
         return self.has_times and (_FINE_TIME.search(text) is not None or _ESCAPED_ASCII in text)
 
 
@@ -291,7 +291,7 @@ def _raw_value(column: Column) -> Callable[[bytes], bytes | str]:
 
 # Any: a type expression made at run time.
 def _python_type(data_type: DataType, *, is_exact: bool) -> Any:
-    """What msgspec decodes a value of this type as; `is_exact`: every digit of a time is looked at."""
+    """Return the type as which msgspec decodes a value; `is_exact`: every digit of a time is checked."""
     match data_type:
         case Simple(kind=kind) if kind in _INTEGER_BITS:
             bound = 1 << (_INTEGER_BITS[kind] - 1)
@@ -314,7 +314,7 @@ def _python_type(data_type: DataType, *, is_exact: bool) -> Any:
 
 
 def _instants(*, is_strict: bool) -> Callable[[type, Any], datetime]:
-    """What msgspec calls for `_Instant`; raises ValueError with the reason."""
+    """Return the hook that msgspec calls for `_Instant`; it raises ValueError with the reason."""
 
     def instant(wanted: type, given: Any) -> datetime:
         assert wanted is _Instant, wanted
@@ -326,7 +326,7 @@ def _instants(*, is_strict: bool) -> Callable[[type, Any], datetime]:
 
 
 def is_nested(data_type: DataType) -> bool:
-    """Whether it holds other types."""
+    """True if the type contains other types."""
     return isinstance(data_type, Array | Map | Struct)
 
 

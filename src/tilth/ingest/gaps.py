@@ -30,7 +30,7 @@ _UNKNOWN_END = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What brokers say of a Kafka table's topics at one moment."""
+    """Answers of brokers about a Kafka table's topics at one moment."""
 
     #: Topic ids by topic.
     ids: Mapping[str, str]
@@ -41,7 +41,7 @@ class Observed:
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What follows from stored offsets and what was observed."""
+    """Conclusions from stored offsets and an observation."""
 
     gaps: list[IngestGap] = field(default_factory=list)
     #: New offsets of partitions of topics made anew, of which nothing had been read.
@@ -98,17 +98,17 @@ def gap_at(
 
 
 def is_other_topic(stored: StoredOffset, topic_id: str) -> bool:
-    """Whether the offset was stored of a topic of the same name that is not this one."""
+    """True if the offset was stored of a topic of the same name that is not this one."""
     return stored.topic_id not in ("", topic_id)
 
 
 def is_stale(stored: StoredOffset, end: PartitionEnd) -> bool:
-    """Whether the leader that answered is older than the one that the offset was read from."""
+    """True if the leader that answered is older than the one that the offset was read from."""
     return 0 <= end.epoch < stored.epoch
 
 
 class Closing(Enum):
-    """What becomes of an open gap."""
+    """Fate of an open gap."""
 
     #: It is one, or nothing proves that it is none.
     STAYS = auto()
@@ -119,7 +119,7 @@ class Closing(Enum):
 
 
 def closing(gap: IngestGap, stored: StoredOffset | None, observed: Observed) -> Closing:
-    """Whether a gap turned out to be none.
+    """Decide whether a gap turned out to be none.
 
     That the topic reaches the offset again is no proof by itself: other messages may stand there. The topic id proves
     that a topic taken for another one is the one that was read; the leader epoch proves that the log was not truncated.

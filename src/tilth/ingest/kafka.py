@@ -70,7 +70,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """What a consumer finds: a message, or the end of its topic partition."""
+    """Event that a consumer reads: a message, or the end of its topic partition."""
 
     offset: int
     #: Of the message's leader; -1 at the end.
@@ -78,7 +78,7 @@ class _Event:
 
 
 class Holds(Enum):
-    """Whether a topic partition still is the log in which a stored offset was reached."""
+    """Verdict whether a topic partition still is the log in which a stored offset was reached."""
 
     YES = auto()
     #: A leader says that the log of that time ended before the offset.
@@ -129,7 +129,7 @@ class BrokerClient:
         return {place: self._offset(place, answer.offset) for place, answer in answers()}
 
     def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
-        """How far the topic partitions reach."""
+        """Return the ends of the topic partitions."""
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's own
         # Both are asked before either is waited for. The high watermark comes last: it is never the smaller one.
         stable = self._offsets(places, latest)
@@ -152,8 +152,9 @@ class BrokerClient:
         return {place: late[place].stable if offset is None else offset for place, offset in found.items()}
 
     def holds(self, place: TopicPartition, stored: StoredOffset) -> tuple[Holds, int]:
-        """Whether the topic partition still is the log in which the offset was stored, by the leader epoch of then;
-        with NO, the offset up to which it is. UNKNOWN where no broker answers in time, and without an epoch.
+        """Check whether the topic partition still is the log in which the offset was stored, by the leader epoch of
+        then; with NO, return also the offset up to which it is. UNKNOWN if no broker answers in time, and without an
+        epoch.
         """
         self._client()
         if stored.epoch < 0:
@@ -330,7 +331,9 @@ def _consumer(config: KafkaConfig, settings: dict[str, Any]) -> confluent_kafka.
 
 
 def _assigned(each: OffsetRange) -> confluent_kafka.TopicPartition:
-    """Where to read; with a leader epoch, the client library asks first whether the log still is that one."""
+    """Return the position to read from; with a leader epoch, the client library first asks whether the log still is
+    that one.
+    """
     if each.epoch < 0:
         return confluent_kafka.TopicPartition(each.topic, each.partition, each.start)
     return confluent_kafka.TopicPartition(each.topic, each.partition, each.start, leader_epoch=each.epoch)
@@ -350,7 +353,7 @@ def _place_of(message: Any) -> tuple[str, int]:
 
 
 def _within(config: KafkaConfig, messages: list[Any], wanted: OffsetRange) -> tuple[list[Any], int]:
-    """Of one partition's messages those of the range, and the position reached."""
+    """Return those of one partition's messages that are in the range, and the position reached."""
     last = messages[-1]
     if (last.offset() or 0) < wanted.end and not any(map(_error_of, messages)):
         return messages, last.offset() + 1

@@ -70,7 +70,7 @@ class Keeper:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a round has kept; goes to the tasks that read it."""
+    """Rows that a round retains; goes to the tasks that read them."""
 
     job: RoundJob
     #: By group, that of the task that wrote it.
@@ -162,7 +162,7 @@ def _within(owners: Numbers, numbers: range) -> Any:
 
 
 def _layout(job: RoundJob) -> TableLayout:
-    """Of the table in whose folder they lie: where the first computed view writes."""
+    """Return the layout of the table in whose folder the rows lie: the target of the first computed view."""
     return job.layouts[job.computed[0].target]
 
 

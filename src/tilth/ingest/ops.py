@@ -1,4 +1,4 @@
-"""What rows do to a table with a unique key, as views and messages say it: a column of words or numbers.
+"""Operations of rows on a table with a unique key, as views and messages give them: a column of words or numbers.
 
 Covers: the column as storage wants it. Does not cover: the words (model/row_op.py).
 Always holds: a missing word is an upsert.

@@ -278,7 +278,7 @@ class Positions:
                 _log.info("gap_closed", table=full_name(kafka), topic=gap.topic, partition=gap.partition)
 
     def _holds(self, broker: BrokerClient, place: TopicPartition, stored: StoredOffset) -> bool:
-        """Whether the log is known to be the one of the stored offset; asked now and then, for it may take seconds."""
+        """True if the log is known to be the one of the stored offset; asked now and then, for it may take seconds."""
         now_ms = self._clock.now_ms()
         if now_ms - self._asked_ms.get((place, stored), -ASK_AGAIN_MS) < ASK_AGAIN_MS:
             return False

@@ -38,7 +38,7 @@ _WHOLE = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """What a row could not be computed with."""
+    """Expression that could not be computed, and the rows on which it fails."""
 
     #: Gives the rows on which the expression, or another one of the same node, fails: message, step, and what the node
     #: is given.
@@ -49,7 +49,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """What there is to evaluate."""
+    """Plans and expressions to evaluate."""
 
     #: Plans of message and step, of rows that fail before the view's rows are made.
     before: tuple[Node, ...] = ()
@@ -234,12 +234,12 @@ def _identities(attributes: Iterable[Node]) -> list[int]:
 
 
 def _value(expression: Node) -> Node:
-    """What stands behind a name."""
+    """Return the expression that a name stands for."""
     return expression.child() if class_of(expression) == "Alias" else expression
 
 
 def _inputs(expressions: Node) -> Iterator[Node]:
-    """What aggregate functions are given of each row, and by what they leave rows out."""
+    """Yield the inputs of aggregate functions for each row, and the filters by which they leave rows out."""
     waiting = listed(expressions)
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""What brokers say of topics and offsets, once it is known to be an answer. Pure.
+"""Answers of brokers about topics and offsets, once it is known that they are answers. Pure.
 
 Covers: the nouns, and the one place where a number of the client library becomes an offset. Does not cover: asking
 (kafka.py), what follows from it (gaps.py). Always holds: an Offset is a number from 0 up. The client library answers
@@ -24,7 +24,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a topic partition reaches, as its leader says."""
+    """End of a topic partition, as its leader reports it."""
 
     #: What can be read now ends here: with read_committed, before the first message of an open transaction.
     stable: Offset
@@ -35,7 +35,7 @@ class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeardEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a topic partition reaches, on its way from a consumer to the server."""
+    """End of a topic partition, on its way from a consumer to the server."""
 
     position: TopicPartition
     end: PartitionEnd

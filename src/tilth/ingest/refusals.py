@@ -43,7 +43,7 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """What a column's values must be; a message with others is refused by the view."""
+    """Condition on a column's values; the view refuses a message with other values."""
 
     column: str
     wanted: Wanted
@@ -54,7 +54,7 @@ class RowCheck:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that it looks at."""
+        """Columns that the check reads."""
         return (self.column, self.op) if self.op else (self.column,)
 
 
@@ -103,7 +103,7 @@ def misfits(layout: TableLayout, rows: pa.Table) -> Refused:
 
 
 def by_message(refused: Mapping[int, str], owners: Owners) -> Refused:
-    """Of each message with a refused row the first reason."""
+    """Return the first reason of each message with a refused row."""
     if owners is None:
         return dict(sorted(refused.items()))
     messages: Refused = {}

@@ -1,4 +1,4 @@
-"""Where SYSTEM RESET CONSUME OFFSET moves a Kafka table, and what is told of it. Pure.
+"""Positions to which SYSTEM RESET CONSUME OFFSET moves a Kafka table, and the report of the move. Pure.
 
 Covers: the forms (docs/policies/consumers.md#offset-reset) and checking them. Does not cover: stopping consumers,
 the commit (service.py).

@@ -1,4 +1,4 @@
-"""What a round is given and what it reports. Values only; they travel to Spark tasks and over calls.
+"""Orders and reports of a round. Values only; they travel to Spark tasks and over calls.
 
 Covers: the job of a round, the numbers of its messages and tasks, its facts. Does not cover: doing it (spark.py),
 deciding on it (task.py).
@@ -31,7 +31,7 @@ Fetch = Callable[[Clock, KafkaConfig, Iterable[OffsetRange]], Iterator[Fetched]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetters:
-    """Where messages go that cannot be decoded, or that a view cannot take."""
+    """Destination of messages that cannot be decoded, or that a view cannot take."""
 
     #: The table's uuid.
     table: str
@@ -70,7 +70,7 @@ class RoundJob:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is decoded: all that any view reads or looks at."""
+        """Columns to decode: all that any view reads or checks."""
         return tuple(dict.fromkeys(name for plan in self.plans for name in plan.decoded))
 
     @property
@@ -79,7 +79,7 @@ class RoundJob:
 
     @property
     def keeps_messages(self) -> bool:
-        """Whether messages may become dead letters later than when they are read."""
+        """True if messages may become dead letters later than when they are read."""
         return self.dead_letters is not None and any(plan.view in self.care for plan in self.computed)
 
     # Task numbers, of which each step of the round has as many as there are groups: first those that read, then those
@@ -99,7 +99,7 @@ class RoundJob:
 
 
 def tasks_reserved(job_tasks: int, plans: tuple[ViewPlan, ...]) -> int:
-    """How many task numbers the jobs of a round may use in each table's file names."""
+    """Return how many task numbers the jobs of a round may use in each table's file names."""
     computed = sum(isinstance(plan, SqlPlan) for plan in plans)
     return job_tasks * (3 + computed if computed else 1)
 
@@ -117,7 +117,7 @@ class MessageNumbers:
         return self._starts[-1]
 
     def shifts(self, group: int) -> dict[tuple[str, int], int]:
-        """By topic partition of a group what is added to an offset; in a group each has one range."""
+        """Return by topic partition of a group what is added to an offset; in a group each has one range."""
         places = range(self._firsts[group], self._firsts[group + 1])
         ranges = ((self._ranges[place], self._starts[place]) for place in places)
         return {(each.topic, each.partition): start - each.start for each, start in ranges}
@@ -138,7 +138,7 @@ class WrittenTo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the rows of unique keys are looked for."""
+    """Partitions in which the rows of unique keys are looked up."""
 
     #: The table's uuid.
     table: str
@@ -147,7 +147,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rows that a round wrote to a table with a unique key replace, as far as it was looked."""
+    """Changes of older rows by the rows that a round wrote to a table with a unique key, as of one snapshot."""
 
     scope: Scope
     #: Hybrid time of the snapshot that was looked at.
@@ -178,7 +178,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task, or all tasks of a round, did."""
+    """Results of one task, or of all tasks of a round."""
 
     ranges: tuple[LedgerRange, ...] = ()
     parts: tuple[WrittenTo, ...] = ()
@@ -213,7 +213,7 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
-    """What several tasks did together."""
+    """Add up the results of several tasks."""
     known = list(answers)
     return RoundFacts(
         ranges=tuple(each for facts in known for each in facts.ranges),

@@ -233,7 +233,7 @@ class KafkaService:
         ]
 
     def _next_attempt_ms(self) -> int:
-        """When what failed is tried again; 0: nothing waits for that."""
+        """Return the time of the next attempt after a failure; 0: no attempt is due."""
         if self._heart.state is not ServiceState.FAILED:
             return 0
         # A broker that does not answer is asked at each look.
@@ -261,7 +261,7 @@ class KafkaService:
         return "; ".join(filter(None, (*parts, self._teller.noted())))
 
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
-        """What one consumer waits for."""
+        """Return the reason why one consumer waits, or the activity of one that runs."""
         if state is ConsumerState.RUNNING:
             return "; ".join(filter(None, (self._described([index]), self._consumers.broken([index]))))
         if gaps:
@@ -299,7 +299,9 @@ class KafkaService:
         self._reaches.update({each.position: each.end for each in call.ends})
 
     def _wait_for_memory(self) -> float:
-        """How likely other writers are refused now; a round waits instead: docs/policies/throttling.md#memory."""
+        """Wait while memory is over its hard limit, and return the chance that other writers are refused now:
+        docs/policies/throttling.md#memory.
+        """
         until = self._clock.monotonic() + MEMORY_WAIT_SECONDS_MAX
         while True:
             reading = self._memory()
@@ -417,7 +419,7 @@ class KafkaService:
         )
 
     def _switches(self) -> list[Switch]:
-        """Those of this table and of all tables."""
+        """Return the switches of this table and of all tables."""
         found = [self._catalog.services.switch(table, ServiceKind.CONSUME) for table in (self._kafka.uuid, ALL_TABLES)]
         return [switch for switch in found if switch is not None]
 

@@ -1,4 +1,4 @@
-"""What a task does that reads the topic: fetches its ranges, decodes each message once, and serves all views from that.
+"""Task that reads the topic: it fetches its ranges, decodes each message once, and serves all views from that.
 
 Covers: rows and refused messages of views that pick columns, dead letters, rows for views that Spark SQL computes, what
 is kept for the round, the counts of the ledger. Does not cover: decoding (decode.py), what is kept (keep.py), the Spark
@@ -75,7 +75,7 @@ class SourceTask:
                 yield rows
 
     def facts(self) -> RoundFacts:
-        """What was read and written."""
+        """Return the counts of what was read and written."""
         return RoundFacts(
             ranges=tuple(
                 self._counts[each.topic, each.partition].of(each.topic, each.partition, each.start, each.end)
@@ -89,7 +89,7 @@ class SourceTask:
         )
 
     def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
-        """What was fetched, decoded once; views that pick columns and dead letters have it already."""
+        """Yield each batch of messages, decoded once; views that pick columns and dead letters have it already."""
         # What is decoded is many small objects and no cycles: looking for cycles is a tenth of the time.
         gc.disable()
         try:
@@ -179,7 +179,7 @@ def write_dead_letters(job: RoundJob, writer: PartWriter, found: Sequence[Broken
 
 
 class _Counts:
-    """Of one topic partition."""
+    """Counts of one topic partition."""
 
     def __init__(self) -> None:
         self.messages = self.rows = self.dead = self.refused = 0

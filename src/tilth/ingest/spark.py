@@ -80,7 +80,7 @@ def run_round(
 
 
 def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:
-    """What the tasks that read did, by group; they keep rows if a view is computed."""
+    """Run the tasks that read; return their results by group. They retain rows if a view is computed."""
 
     def read(group: int, attempt: int) -> RoundFacts:
         task = SourceTask(job, group, attempt=attempt)
@@ -289,7 +289,7 @@ def _groups(session: SparkSession, job: RoundJob) -> DataFrame:
 
 
 def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int, int], T]) -> list[T]:
-    """What the work gives for each group and attempt, in a task each."""
+    """Run the work for each group in a task each; return the results in the order of the groups."""
 
     def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[tuple[int, T]]:
         with _disk_errors():
@@ -300,7 +300,7 @@ def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int, int], T
 
 
 def _view_of(session: SparkSession, job: RoundJob, plan: SqlPlan, rows: DataFrame) -> DataFrame:
-    """What the view makes of these rows, as its target wants it."""
+    """Return the view's result over these rows, in the form of its target."""
     rows.createOrReplaceTempView(quoted(job.name))
     computed = session.sql(plan.text)
     return computed.toDF(*[f"o{i}" for i in range(len(computed.columns))]).selectExpr(*plan.projection)

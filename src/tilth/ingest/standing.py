@@ -1,4 +1,4 @@
-"""Where a consumer stands: the offsets of its last committed round, and what may be read from there. Pure.
+"""Position of a consumer: the offsets of its last committed round, and the ranges that may be read from there. Pure.
 
 Covers: a consumer's offsets between its rounds, and the proof that a round read what its offsets mean. Does not cover:
 sharing a round among tasks (policy/ranges.py). Always holds: offsets move only by a round that was committed, and a
@@ -21,7 +21,7 @@ _HINT = "SYSTEM RESET CONSUME OFFSET decides where to go on"
 
 
 class Standing:
-    """Of one consumer."""
+    """Position of one consumer."""
 
     def __init__(self, table: str, stored: Mapping[TopicPartition, StoredOffset]) -> None:
         """`table`: `database.table` of the Kafka table, for messages."""

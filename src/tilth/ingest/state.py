@@ -35,7 +35,7 @@ class ConsumerState(StrEnum):
 
 
 class ServiceState(StrEnum):
-    """What `system.bg_threads` shows."""
+    """State of a service in `system.bg_threads`."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -60,7 +60,7 @@ class EndKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What the manager found out about the table."""
+    """Observation of the table by the manager."""
 
     #: The user's switch.
     is_wanted: bool
@@ -193,7 +193,7 @@ class ServiceHeart:
         return starts
 
     def next_retry_ms(self) -> int | None:
-        """When `tick` should be called at the latest; None: nothing waits for a time."""
+        """Return when `tick` should be called at the latest; None: nothing waits for a time."""
         look = self._look
         if not look.is_wanted or look.missing or look.trouble:
             return None
@@ -202,7 +202,7 @@ class ServiceHeart:
 
     @property
     def is_without_broker(self) -> bool:
-        """Whether the last look found no broker that answers."""
+        """True if the last look found no broker that answers."""
         return bool(self._look.trouble)
 
     def is_quiet(self) -> bool:
@@ -263,5 +263,5 @@ def _is_active(consumer: Consumer) -> bool:
 
 
 def next_backoff_ms(failures: int) -> int:
-    """How long a consumer that failed for the (n+1)-th time in a row waits."""
+    """Return how long a consumer waits that failed for the (n+1)-th time in a row."""
     return backoff_ms(failures, base_ms=INGEST_BACKOFF_BASE_MS, doublings_max=INGEST_BACKOFF_DOUBLINGS_MAX)

@@ -1,4 +1,4 @@
-"""What the room tells about itself: consumers, and the log of what they did. Frozen snapshots and a ring."""
+"""Statistics of the room: consumers, and the log of what they did. Frozen snapshots and a ring."""
 
 from __future__ import annotations
 

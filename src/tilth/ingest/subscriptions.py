@@ -39,7 +39,7 @@ class _Found:
 
 
 class Subscriptions:
-    """Of one Kafka table. One thread at a time."""
+    """Subscriptions of one Kafka table. One thread at a time."""
 
     def __init__(self, clock: Clock, catalog: Catalog, uuid: str) -> None:
         self._clock = clock
@@ -112,7 +112,9 @@ class Subscriptions:
     def _taken_over(
         self, before: Subscription, offsets: Mapping[TopicPartition, StoredOffset]
     ) -> tuple[list[Update], str]:
-        """What becomes of offsets of its own and of gaps, and what is said of it; `before` has offsets."""
+        """Return the updates for the table's own offsets and gaps when it takes over a subscription that has offsets,
+        and the note about it.
+        """
         assert before.released, "there is something to take over"
         note = f"goes on where group {before.group} stood: {standing(before.topic, before.released)}"
         wanted = {TopicPartition(before.topic, partition): stored for partition, stored in before.released}
@@ -127,7 +129,7 @@ class Subscriptions:
     def _given_up(
         self, config: KafkaConfig, topics: Topics, wanted: frozenset[tuple[str, str, str]]
     ) -> Sequence[Release | Unsubscribe]:
-        """Of those that this Kafka table has and does not need any more."""
+        """Return the updates for those of this Kafka table's subscriptions that it does not need any more."""
         updates: list[Release | Unsubscribe] = []
         targets: frozenset[str] | None = None
         for each in self._catalog.offsets.subscriptions():
@@ -166,7 +168,8 @@ class Subscriptions:
 
 
 def standing_of(catalog: Catalog, kafka: KafkaDef) -> str:
-    """Where the group of a Kafka table that is being made stands, as far as the catalog knows; empty: nowhere.
+    """Describe the position of the group of a Kafka table that is being made, as far as the catalog knows it; empty:
+    none.
 
     Brokers may prove later that it is another cluster or topic.
     """
@@ -183,7 +186,7 @@ def standing_of(catalog: Catalog, kafka: KafkaDef) -> str:
 
 
 def standing(topic: str, offsets: Sequence[tuple[int, StoredOffset]]) -> str:
-    """Where a group stands on a topic, in words: `t/0 at 120, t/1 at 99`."""
+    """Describe the position of a group on a topic: `t/0 at 120, t/1 at 99`."""
     named = ", ".join(f"{topic}/{partition} at {each.offset}" for partition, each in offsets[:_NAMED_MAX])
     more = len(offsets) - _NAMED_MAX
     return f"{named} and {more} more" if more > 0 else named

@@ -52,7 +52,7 @@ _log = Log("ingest")
 
 
 def consume_runner(clock: Clock, calls: ConsumerCalls) -> Runner:
-    """What a worker does with tasks of the kind CONSUME."""
+    """Return the runner of tasks of the kind CONSUME."""
 
     def run(context: TaskContext) -> TaskResult:
         order = ORDER_DECODER.decode(context.spec.payload)
@@ -275,7 +275,7 @@ class ResidentConsumer:
                 raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint) from error
 
     def _check_read(self, ranges: tuple[OffsetRange, ...], facts: RoundFacts) -> None:
-        """What is committed as read must have been read, all of it and nothing else."""
+        """Check that the round has read all of the ranges that are committed as read, and nothing else."""
         asked = {(each.topic, each.partition, each.start, each.end) for each in ranges}
         if {(each.topic, each.partition, each.start, each.end) for each in facts.ranges} != asked:
             views = ", ".join(full_name(each.view) for each in self._order.views)

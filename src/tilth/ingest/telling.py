@@ -1,4 +1,4 @@
-"""What a CONSUME service says of itself: failures counted, events kept, lines logged without repeating themselves."""
+"""Reports of a CONSUME service: failures counted, events retained, lines logged without repeating themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = Log("ingest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """How often something went wrong, and what it was last."""
+    """Number of failures, and the last one."""
 
     count: int = 0
     last: str = ""
@@ -33,7 +33,7 @@ class Failures:
 
 
 class Teller:
-    """Of one Kafka table. Any thread may call it."""
+    """Reporter of one Kafka table. Any thread may call it."""
 
     def __init__(self, clock: Clock, events: EventLog, kafka: KafkaDef) -> None:
         self._clock = clock
@@ -49,7 +49,9 @@ class Teller:
         self._note_ms = 0
 
     def failures(self, consumers: Collection[int]) -> Failures:
-        """Those of these consumers and of the service since each of them last succeeded, and the last one of all."""
+        """Count the failures of these consumers and of the service since each last succeeded; return also the last one
+        of all.
+        """
         with self._lock:
             count = sum(self._counts.get(index, 0) for index in (SERVICE, *consumers))
             return Failures(count=count, last=self._last, last_ms=self._last_ms)

@@ -76,8 +76,8 @@ def _undecided(
 
 
 def _topic_ids(entries: Sequence[LedgerEntry]) -> list[list[str]]:
-    """By entry and range the topic's id. A range of an older program, which did not note it, is of the topic of the
-    range that follows it without a move between; empty: not known.
+    """Return the topic's id by entry and range. A range of an older program, which did not note it, is of the topic of
+    the range that follows it without a move between; empty: not known.
     """
     following: dict[TopicPartition, tuple[int, str]] = {}
     found: list[list[str]] = []
@@ -98,7 +98,9 @@ def _topic_ids(entries: Sequence[LedgerEntry]) -> list[list[str]]:
 
 
 def _overlaps(partition: int, reads: Iterable[_Read]) -> Iterator[Twice]:
-    """By the starts: each is compared with what reaches beyond its start."""
+    """Yield the offsets that two readers have read. Reads are visited by their starts, each compared with those that
+    reach beyond its start.
+    """
     open_reads: list[_Read] = []
     for read in sorted(_joined(reads)):
         open_reads = [other for other in open_reads if other.end > read.start]
@@ -111,7 +113,7 @@ def _overlaps(partition: int, reads: Iterable[_Read]) -> Iterator[Twice]:
 
 
 def _joined(reads: Iterable[_Read]) -> list[_Read]:
-    """Those of one reader that follow each other as one."""
+    """Join the reads of one reader that follow each other."""
     joined: list[_Read] = []
     for read in sorted(reads, key=lambda each: (each.reader, each.start)):
         last = joined[-1] if joined else None

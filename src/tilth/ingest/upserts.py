@@ -20,7 +20,7 @@ Lookups = Mapping[str, UpsertLookup]
 
 
 def scopes_of(tables: Iterable[TableDef], parts: Sequence[WrittenTo]) -> tuple[Scope, ...]:
-    """Where the keys of the rows that a round wrote are looked for; none for tables without a unique key."""
+    """Return where to look up the keys of the rows that a round wrote; none for tables without a unique key."""
     scopes = []
     for table in tables:
         written = [each.part for each in parts if each.table == table.uuid]
@@ -48,7 +48,9 @@ def lookups_of(
 
 
 def resolved(lookups: Lookups, *, task: int = 0, attempt: int) -> tuple[TableChanges, ...]:
-    """Of each table what its new rows replace, whose files are then there. `task` is Spark's number, not the files'."""
+    """Compute for each table the changes of the rows that its new rows replace, and write their files. `task` is
+    Spark's number, not the files'.
+    """
     return tuple(
         TableChanges(
             scope=Scope(table=table, partitions=lookup.partitions),

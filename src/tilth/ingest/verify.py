@@ -76,7 +76,7 @@ def verify(catalog: Catalog, root: str, relation: TableDef | KafkaDef) -> Verify
 
 
 def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Where the ledger's ranges lead, and each place where they do not follow each other. Pure."""
+    """Return the offsets that the ledger's ranges lead to, and each place where they do not follow each other. Pure."""
     reached: dict[TopicPartition, int] = {}
     wrong: list[str] = []
     for entry in entries:
@@ -195,7 +195,7 @@ def _rows_in(folder: str, source: PartSource) -> int:
 
 
 def _wrong_deletes(folder: str, sources: Iterable[PartSource]) -> dict[str, str]:
-    """By file what differs between the rows that deltas delete and what the catalog says of them."""
+    """Return by file the differences between the rows that deltas delete and the catalog's count of them."""
     wrong = {}
     for source in sources:
         if not source.deltas:

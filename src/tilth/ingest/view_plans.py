@@ -1,4 +1,5 @@
-"""How rounds run a materialized view: by picking columns, or by Spark SQL. Values only; they travel to Spark tasks.
+"""Plans by which rounds run a materialized view: picking columns, or Spark SQL. Values only; they travel to Spark
+tasks.
 
 Covers: both kinds of plans. Does not cover: choosing one (views.py), running it (source.py, spark.py).
 Always holds: a plan fills every column of the target.

@@ -1,8 +1,8 @@
-"""What a materialized view does, by Spark's own analysis: picks columns, or computes.
+"""Analysis of a materialized view by Spark: it picks columns, or it computes.
 
 Covers: checking a view against its Kafka table and its target, and choosing the plan by which rounds run it. Does not
-cover: what a plan says (view_plans.py), running it (spark.py). Always holds: nothing is guessed from the view's text.
-See also: docs/design/0006-measured.md#what-a-query-uses.
+cover: the content of a plan (view_plans.py), running it (spark.py). Always holds: nothing is guessed from the view's
+text. See also: docs/design/0006-measured.md#what-a-query-uses.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def check_view(
     target_columns: Sequence[tuple[str, int]] = (),
     quotes_names: bool = True,
 ) -> ViewPlan:
-    """How rounds will run the view. The session must be one that nobody else uses: a temporary view is made in it.
+    """Check the view and return the plan of its rounds. The session must be one that nobody else uses: a temporary view
+    is made in it.
 
     `target_columns` is what the view's definition says: its columns find the target's by id, whatever their names are
     now; without it by name. `quotes_names`: whether it was written when double quotes named columns.
@@ -158,7 +159,7 @@ def _is_streamable(plan: Any) -> bool:
 
 
 def _leaves(nodes: Iterable[Any]) -> list[Any]:
-    """Those that read the Kafka table."""
+    """Return the nodes that read the Kafka table."""
     return [node for node in nodes if class_of(node) == "LogicalRDD"]
 
 
@@ -205,8 +206,8 @@ def _key_checks(
     kafka: KafkaDef,
     config: KafkaConfig,
 ) -> tuple[RowCheck, ...]:
-    """What messages must have so that computed rows have a unique key. Raises ViewError where they might lack it and
-    nobody could tell of which message they came.
+    """Return the checks of messages by which computed rows have a unique key. Raises ViewError if rows might lack it
+    and it would be unknown from which message they came.
     """
     checks = []
     traced = _traced(plan) if target.unique_key else []
@@ -229,7 +230,8 @@ def _key_checks(
 
 
 def _traced(plan: Any) -> list[str | None]:
-    """By position the column of the Kafka table that is null where the view's column is; None: there is no such one.
+    """Return by position the column of the Kafka table that is null where the view's column is; None: there is no such
+    one.
 
     Known where each row of the view is made of one message, and each message makes one.
     """
@@ -245,7 +247,7 @@ def _traced(plan: Any) -> list[str | None]:
 
 
 def _has_events(config: KafkaConfig, kafka: KafkaDef, target: TableDef) -> bool:
-    """Whether messages say what their rows do to the target."""
+    """True if messages name the operations of their rows on the target."""
     return config.envelope is Envelope.DEBEZIUM and bool(target.unique_key) and kafka.schema.find(OP_COLUMN) is None
 
 
@@ -333,7 +335,7 @@ def _match(
     *,
     op: int | None,
 ) -> dict[str, int]:
-    """By column of the target, the position of the view's column that fills it."""
+    """Return by column of the target the position of the view's column that fills it."""
     matched: dict[str, int] = {}
     key = {name.lower() for name in target.unique_key}
     ids = {name.lower(): identity for name, identity in known}
@@ -375,7 +377,7 @@ def _filled(schema: Schema, name: str, ids: Mapping[str, int]) -> Column | None:
 
 
 def fits(given: str, wanted: DataType) -> bool:
-    """Whether every value of a type (in Spark's words) is also one of the column's type."""
+    """True if every value of a type (by Spark's name) is also one of the column's type."""
     target = spark_name(wanted)
     if given.lower() in (target.lower(), "void"):
         return True
@@ -457,13 +459,13 @@ def _simple(cast: Any) -> DataType:
 
 
 def _arrow_casts(given: DataType, wanted: DataType) -> bool:
-    """Whether Arrow's cast means the same as Spark's."""
+    """True if Arrow's cast means the same as Spark's."""
     is_number = isinstance(given, Simple) and given.kind not in (Kind.DATE, Kind.STRING)
     return given == wanted or (is_number and fits(spark_name(given), wanted))
 
 
 def _keeps_old_value(target: TableDef, column: Column) -> bool:
-    """Whether a row that does not bring the column leaves it as it is: then it gets no default."""
+    """True if a row that does not bring the column leaves it as it is: then the column gets no default."""
     return (
         bool(target.unique_key)
         and column.nullable
@@ -479,7 +481,7 @@ def _projected(target: TableDef, column: Column, position: int | None) -> str:
 
 
 def _defaults(target: TableDef, matched: Mapping[str, int]) -> list[str]:
-    """Those of the columns that the view does not fill."""
+    """Return the defaults of the columns that the view does not fill."""
     return [c.default for c in target.schema.columns if c.default is not None and c.name not in matched]
 
 
@@ -507,7 +509,7 @@ def _needed(plan: Any, columns: Sequence[str]) -> list[str]:
 
 
 def _is_constant(session: Any, column: Column) -> bool:
-    """Whether the column's default is the same for every row."""
+    """True if the column's default is the same for every row."""
     if column.is_default_computed is not None:
         return not column.is_default_computed
     text = column.default or "NULL"

@@ -1,4 +1,4 @@
-"""What a task does with the rows of a view: writes them as parts, or only looks whether they could be written.
+"""Writing of a view's rows by a task: as parts, or only as a trial whether they could be written.
 
 Covers: names of parts within a task, rows that a view has computed. Does not cover: reading the topic (source.py), the
 Spark jobs (spark.py). Always holds: rows are held up to a bound; what a task writes follows from its rows alone.
@@ -35,7 +35,7 @@ _REFUSALS = (BadColumnError, BadPartitionError, UniqueKeyNullError, *MISFITS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What the tasks of a view did."""
+    """Parts and culprits of a view's tasks."""
 
     parts: tuple[WrittenTo, ...] = ()
     culprits: tuple[Culprit, ...] = ()
@@ -69,12 +69,12 @@ class PartWriter:
 
 
 def failed(plan: ViewPlan, error: Exception) -> ViewFailedError:
-    """What to raise of rows that do not fit the view's target."""
+    """Return the error for rows that do not fit the view's target."""
     return ViewFailedError.of({plan.view: error.message if isinstance(error, TilthError) else str(error)})
 
 
 def too_many(plan: ViewPlan, culprits: Sequence[Culprit]) -> ViewFailedError:
-    """What to raise where a round has more of them than it can remember."""
+    """Return the error for a round with more refused messages than it can remember."""
     return ViewFailedError.of({plan.view: f"it refuses {len(culprits)} messages at once"})
 
 
@@ -162,7 +162,7 @@ def _refused_ops(rows: pa.Table, layout: TableLayout) -> Refused:
 
 
 def _with_op(rows: pa.Table, layout: TableLayout) -> pa.Table:
-    """What Spark computed; its last column may say what rows do."""
+    """Return the rows that Spark computed, with the operations named as such if the last column has them."""
     if not _has_op(rows, layout):
         return rows
     last = rows.num_columns - 1

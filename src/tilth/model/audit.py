@@ -1,4 +1,4 @@
-"""What people told the services to do: one line for each verb, kept in the catalog."""
+"""Audit log of the services: one line for each verb of a user, retained in the catalog."""
 
 from __future__ import annotations
 

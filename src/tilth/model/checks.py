@@ -1,4 +1,4 @@
-"""What the declared type of a column promises beyond the type that stores it. Pure.
+"""Rules of a column's declared type beyond the type that stores it. Pure.
 
 Covers: the rules, their words, and which rules make others superfluous. Does not cover: applying them to rows
 (storage/checks.py), reading type names (sql/grammar/types.py).
@@ -61,7 +61,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def told_rule(rule: Rule) -> str:
-    """What the rule asks for, in words that follow "expected"."""
+    """Describe the values that the rule allows, in words that follow "expected"."""
     match rule:
         case IntegerRange(least=least, greatest=greatest):
             return f"a number from {least} to {greatest}"

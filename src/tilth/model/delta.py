@@ -41,7 +41,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task that wrote a delta's file knows of it; the commit turns it into a Delta."""
+    """Facts about a delta's file from the task that wrote it; the commit turns it into a Delta."""
 
     kind: DeltaKind
     partition: str
@@ -76,7 +76,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_updates(self) -> bool:
-        """Whether it has new values, not only deletes."""
+        """True if the delta has new values, not only deletes."""
         return bool(self.columns)
 
 
@@ -96,12 +96,12 @@ class PartSource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def change_ts(self) -> int:
-        """Of the newest change; 0: none."""
+        """Timestamp of the newest change; 0: none."""
         return max((delta.change_ts for delta in self.deltas), default=0)
 
     @property
     def bytes(self) -> int:
-        """What is read of it at most."""
+        """Bytes that a reader of the source reads at most."""
         return self.file.size + sum(delta.bytes for delta in self.deltas)
 
 
@@ -115,7 +115,7 @@ def applied_order(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def by_file(deltas: Iterable[Delta]) -> dict[str, tuple[Delta, ...]]:
-    """By the name of a part's data file those that change it, in the order in which they apply."""
+    """Return the deltas of each data file by its name, in the order in which they apply."""
     found: dict[str, list[Delta]] = {}
     for delta in applied_order(deltas):
         for target in delta.targets:
@@ -136,10 +136,10 @@ def source_of(part: Part, schema: Schema, deltas: Sequence[Delta] = ()) -> PartS
 
 
 def seen_of(sources: Iterable[PartSource]) -> Seen:
-    """What whoever read these sources knew of their changes."""
+    """Return the newest change of each source that its reader saw."""
     return tuple((source.file.name, source.change_ts) for source in sources)
 
 
 def deleted_rows(file: str, deltas: Iterable[Delta]) -> int:
-    """How many rows of the data file these deltas delete."""
+    """Count the rows of the data file that these deltas delete."""
     return sum(target.deleted for delta in deltas for target in delta.targets if target.file == file)

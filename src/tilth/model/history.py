@@ -1,4 +1,4 @@
-"""How far back a table can be read (docs/policies/history.md). Pure.
+"""Bound of reads of a table's past (docs/policies/history.md). Pure.
 
 Covers: the ancient history mark, and which reads of the past it refuses. Does not cover: what is collected behind it
 (tilth.maintenance). Always holds: what ended after the mark is still there, so a read at or after the mark is whole.

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """What a commit carries to prove that its actor still holds the right to act."""
+    """Proof that a commit carries: its actor still holds the right to act."""
 
     #: `server/ID`, `table/UUID`, `consumer/UUID/INDEX`: what the right is for.
     name: str

@@ -62,14 +62,14 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told_parts(self) -> str:
-        """What it leaves behind when it was killed, for people: `3 of 10 parts were done before and stay so`."""
+        """Describe the parts that a killed mutation leaves behind: `3 of 10 parts were done before and stay so`."""
         if self.parts_done < 0 or self.parts_left < 0:
             return "parts that were done before stay so"
         return f"{self.parts_done} of {self.parts_done + self.parts_left} parts were done before and stay so"
 
 
 def needs(part: Part, mutation: Mutation) -> bool:
-    """Whether the part still needs the entry (docs/policies/mutations.md#which-part-needs-an-entry)."""
+    """True if the part still needs the mutation (docs/policies/mutations.md#which-part-needs-an-entry)."""
     if mutation.kind is MutationKind.COLUMNS:
         return part.columns_commit_ts < mutation.commit_ts
     return part.mutation_ts < mutation.commit_ts and part.name.min_block < mutation.commit_ts

@@ -42,7 +42,7 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerRange(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round made of one range."""
+    """Messages and rows of one range in one round."""
 
     topic: str
     partition: int

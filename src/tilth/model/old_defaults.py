@@ -78,7 +78,7 @@ def _tree(first: re.Match[str], others: Iterator[re.Match[str]], depth: int) -> 
 
 
 def _needed(tree: _Tree, data_type: DataType) -> str | None:
-    """What Spark reads, where it does not read the literal as it is written."""
+    """Return the literal that Spark reads as meant, where it does not read the literal as it is written."""
     if isinstance(tree, tuple):
         return _collection(tree, data_type)
     word = (tree["word"] or "").replace(" ", "").lower()

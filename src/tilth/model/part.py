@@ -63,7 +63,7 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ColumnRange(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of one column's values in a part. None as a bound: not known."""
+    """Bounds and NULLs of one column's values in a part. None as a bound: not known."""
 
     low: Bound
     high: Bound
@@ -71,7 +71,7 @@ class ColumnRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WrittenPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task that wrote a part's file knows of it; the commit turns it into a Part."""
+    """Facts about a part's file from the task that wrote it; the commit turns it into a Part."""
 
     partition: str
     #: The partition's values, one for each element of PARTITION BY.

@@ -1,6 +1,7 @@
-"""What a row does that comes into a table with a UNIQUE KEY: it becomes the row of its key, or deletes that row. Pure.
+"""Operation of a row that comes into a table with a UNIQUE KEY: it becomes the row of its key, or deletes that row.
+Pure.
 
-Covers: the words for it. Does not cover: how files keep it (storage/segments.py).
+Covers: the names of the operations. Does not cover: their form in files (storage/segments.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _OPS = dict.fromkeys(UPSERT_WORDS, OP_UPSERT) | dict.fromkeys(DELETE_WORDS, OP_D
 
 
 def is_op_name(name: str) -> bool:
-    """Whether a column of this name says what rows do."""
+    """True if a column of this name holds operations of rows."""
     return name.lower() in (OP_COLUMN, DELETE_FLAG_COLUMN)
 
 

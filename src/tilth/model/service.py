@@ -18,7 +18,7 @@ class ServiceKind(StrEnum):
 
 
 class SwitchState(StrEnum):
-    """What the user wants (docs/policies/tasks.md#switches)."""
+    """State of a service that the user has asked for (docs/policies/tasks.md#switches)."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -44,9 +44,9 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def switches_in_force(switches: Iterable[Switch], *, now_ms: int) -> dict[ServiceKind, Switch]:
-    """Of one table's switches and those of all tables: by service the newest that is not over.
+    """Return the newest switch of each service that has not expired, among those of one table and those of all tables.
 
-    So a word to one table and a word to all tables hold against each other in the order in which they were said.
+    A switch of one table and a switch of all tables thus override each other in the order in which they were set.
     """
     found: dict[ServiceKind, Switch] = {}
     for switch in switches:

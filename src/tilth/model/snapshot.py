@@ -10,7 +10,7 @@ from tilth.model.table import TableDef
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader at `ts` sees."""
+    """Everything that a reader at `ts` sees."""
 
     table: TableDef
     ts: int

@@ -16,7 +16,7 @@ from tilth.model.types import DataType, quoted, spark_name
 
 
 class Engine(StrEnum):
-    """What stands behind a name; the value is what SHOW CREATE prints."""
+    """Kind of a relation; the value is what SHOW CREATE prints."""
 
     MERGE_TREE = "MergeTree"
     KAFKA = "Kafka"
@@ -106,7 +106,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
     def is_stored_as(self, other: Schema) -> bool:
-        """Whether files cannot tell the one from the other: defaults, checks and comments at most are different."""
+        """True if files cannot tell one schema from the other: at most defaults, checks and comments differ."""
         return [_as_stored(column) for column in self.columns] == [_as_stored(column) for column in other.columns]
 
     @property

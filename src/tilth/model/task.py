@@ -31,7 +31,7 @@ class TaskState(StrEnum):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task takes: estimated before it is sent, measured after it ended."""
+    """Resources of a task: estimated before it is sent, measured after it ended."""
 
     input_bytes: int = 0
     output_bytes: int = 0
@@ -41,7 +41,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told. The payload is for the runner of its kind."""
+    """Order for a worker. The payload is for the runner of its kind."""
 
     id: str
     kind: TaskKind
@@ -79,7 +79,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def estimate_error(self) -> float | None:
-        """By how much it took longer than estimated: 1 is twice as long, -0.5 half; None: not known."""
+        """Excess over the estimated time: 1 is twice as long, -0.5 half; None: not known."""
         if self.state is not TaskState.DONE or self.estimate.seconds <= 0:
             return None
         return self.actual.seconds / self.estimate.seconds - 1

@@ -35,7 +35,7 @@ _ZEROS = re.compile(r"([.,]\d{6})0+")
 
 
 def is_known_to_python(days: int) -> bool:
-    """Whether the day is in the years 1 to 9999."""
+    """True if the day is in the years 1 to 9999."""
     return FIRST_DAY <= days <= LAST_DAY
 
 

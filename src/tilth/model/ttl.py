@@ -54,9 +54,10 @@ class Ttl:
 
 
 def read_ttl(text: str, schema: Schema) -> Ttl:
-    """What a TTL clause means, `d + INTERVAL 30 DAY` or `toDateTime(d) + toIntervalMonth(1)`.
+    """Parse a TTL clause, `d + INTERVAL 30 DAY` or `toDateTime(d) + toIntervalMonth(1)`.
 
-    Raises InvalidInputError for any other expression, and for a column that is not there or has no date or time."""
+    Raises InvalidInputError for any other expression, and for a column that is not there or has no date or time.
+    """
     found = _TTL.fullmatch(text)
     function = (found["function"] or "").lower() if found is not None else ""
     if found is None or function not in ("", "todate", "todatetime", "date", "timestamp"):

@@ -16,7 +16,7 @@ class TxnState(StrEnum):
 
 
 class TxnOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a transaction may write: enough to find its files by name."""
+    """Files that a transaction may write: enough to find them by name."""
 
     table: str
     #: Tasks are numbered from 0; each may be tried several times.

@@ -1,4 +1,4 @@
-"""What goes over HTTP between client and server (docs/reference/http.md)."""
+"""Messages over HTTP between client and server (docs/reference/http.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ColumnInfo(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a statement did, beside its rows."""
+    """Outcome of a statement, beside its rows."""
 
     query_id: str
     elapsed_ms: float

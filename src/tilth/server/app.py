@@ -85,7 +85,7 @@ T = TypeVar("T")
 
 
 class Statements(Protocol):
-    """What the doors need of the SQL engine."""
+    """SQL engine, as far as the routes need it."""
 
     def run(
         self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
@@ -102,7 +102,7 @@ class Statements(Protocol):
 
 
 class Snapshots(Protocol):
-    """What the doors need for readers that bring a Spark session of their own."""
+    """Snapshots and pins for readers that bring a Spark session of their own."""
 
     def pin(
         self,
@@ -185,7 +185,7 @@ def build_app(doors: Doors) -> Starlette:
 
 
 class _Api:
-    """What the routes do. The event loop only reads and writes; calls to the rooms run in threads."""
+    """Handlers of the routes. The event loop only reads and writes; calls to the rooms run in threads."""
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
@@ -337,7 +337,7 @@ class _Api:
         return HTMLResponse(maintenance_html(status, now_ms))
 
     async def front_page(self, request: Request) -> Response:
-        """What is served here, as text."""
+        """Return an overview of the routes, as text."""
         return PlainTextResponse(__doc__ or "")
 
     async def _run_statement(self, request: Request, origin: Origin, act: Callable[[], T]) -> T:

@@ -51,7 +51,7 @@ def json_cells(values: pa.Array) -> list[Cell]:
 
 
 def is_text_in_json(arrow: pa.DataType) -> bool:
-    """Whether `texts` knows the type."""
+    """True if `texts` supports the type."""
     is_binary = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow) or pa.types.is_fixed_size_binary(arrow)
     return bool(is_binary or pa.types.is_decimal(arrow) or (pa.types.is_temporal(arrow) and not _is_span(arrow)))
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a request, and an error as an answer: the kind decides the status, the body tells the rest."""
+"""Errors in requests, and errors as answers: the kind decides the status, the body has the rest."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _as_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def _taken(sink: io.BytesIO) -> bytes:
-    """What has been written since the last call."""
+    """Return the bytes written since the last call."""
     piece = sink.getvalue()
     sink.seek(0)
     sink.truncate()

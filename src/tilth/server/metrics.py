@@ -1,8 +1,8 @@
-"""What Prometheus reads: the rooms' numbers, taken when they are asked for.
+"""Metrics for Prometheus: the rooms' numbers, read when they are asked for.
 
-Covers: names, labels and texts of all metrics, and how the rooms' stats become samples. Does not cover: keeping
-numbers, which each room does. Always holds: METRICS is all there is, beside `process_*`; a room whose numbers cannot be
-had costs its own metrics only, and says so by `tilth_metrics_source_up`. See also: docs/reference/metrics.md.
+Covers: names, labels and texts of all metrics, and the samples made of the rooms' stats. Does not cover: counting,
+which each room does. Always holds: METRICS is complete, beside `process_*`; a room whose numbers cannot be read costs
+its own metrics only, and says so by `tilth_metrics_source_up`. See also: docs/reference/metrics.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What has come through the doors since the start."""
+"""Counters of HTTP requests since the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """How long things took."""
+    """Histogram of durations."""
 
     #: How many took up to each of SECONDS and longer than the one before; the last one: longer than all.
     counts: tuple[int, ...] = (0,) * (len(SECONDS) + 1)
@@ -26,7 +26,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What answers are counted by."""
+    """Labels by which answers are counted."""
 
     method: str
     #: The route's pattern, never a path: there are few of them. `-`: no route.
@@ -47,7 +47,7 @@ class HttpStats:
 
 
 class HttpCounters:
-    """Where requests are counted."""
+    """Counters of requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

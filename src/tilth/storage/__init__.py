@@ -1,4 +1,4 @@
-"""Where the bytes are: files of parts and of what changes them, written once, merged, read, removed.
+"""Bytes of tables: files of parts and of changes of their rows, written once, merged, read, removed.
 
 Covers: names of files, Arrow types, partition transforms; writing, reading, merging, checking and cleaning files.
 `tilth.storage.spark` is the second door, for those who hold a Spark session: a snapshot as a DataFrame.

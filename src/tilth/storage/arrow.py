@@ -254,7 +254,7 @@ def _with_doubles(arrow: pa.DataType) -> pa.DataType:
 
 
 def _may_change(given: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast that Arrow takes for safe may change values."""
+    """True if a cast that Arrow regards as safe may change values."""
     types = pa.types
     if types.is_nested(given) and given.num_fields == target.num_fields:
         pairs = [(given.field(index).type, target.field(index).type) for index in range(given.num_fields)]
@@ -269,7 +269,7 @@ def _may_change(given: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _is_kept(given: pa.ChunkedArray | pa.Array, found: pa.ChunkedArray | pa.Array) -> bool:
-    """Whether a cast has kept the values, to the nearest float where it leads to floats."""
+    """True if a cast has preserved the values, to the nearest float where it leads to floats."""
     if isinstance(given, pa.ChunkedArray):
         return all(map(_is_kept, given.chunks, found.chunks))
     return all(_is_leaf_kept(*pair) for pair in zip(_leaves(given), _leaves(found), strict=True))

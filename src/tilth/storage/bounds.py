@@ -1,4 +1,4 @@
-"""What the catalog knows of a column's values in a part: the smallest, the largest, how many are null.
+"""Bounds of a column's values in a part, for the catalog: the smallest, the largest, the number of nulls.
 
 Covers: values as bounds, ranges of Arrow columns, joining ranges. Does not cover: pruning (sql).
 Always holds: a bound that is not None is true for every value; None means not known.

@@ -1,4 +1,4 @@
-"""What has changed in one part's rows since it was written, laid over them.
+"""Changes of one part's rows since it was written, laid over them.
 
 Covers: loading all deltas of a part, which rows stay, new values. Does not cover: the files (deltas.py), reading the
 part's own rows (sources.py).
@@ -64,7 +64,7 @@ class Changes:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the rows are as they were written."""
+        """True if the rows are as they were written."""
         return not len(self.deleted) and not self.has_updates
 
     @property
@@ -74,7 +74,6 @@ class Changes:
 
     @property
     def has_updates(self) -> bool:
-        """Whether there are new values."""
         return bool(self._patches or self._columns)
 
     def keep(self, first_row: int, count: int) -> _Mask | None:
@@ -244,7 +243,7 @@ def _all_of(deletes: Sequence[RowIndexes], rows: int) -> RowIndexes:
 
 
 def _joined(patches: Sequence[Patch]) -> Patch:
-    """Of several for one column: for each row the last value."""
+    """Join the patches of one column: for each row the last value."""
     rows = np.concatenate([patch.rows for patch in patches])
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]

@@ -1,7 +1,7 @@
-"""What a column's declared type promises, kept by every row on its way into a file.
+"""Checks of a column's declared type, applied to every row on its way into a file.
 
 Covers: finding the values that break a check, wherever they are in a column of any type, and bringing UUIDs into their
-one form. Does not cover: what is promised (tilth.model.checks), bringing rows into a table's shape (arrow.py).
+one form. Does not cover: the rules (tilth.model.checks), bringing rows into a table's shape (arrow.py).
 Always holds: NULL breaks no check, nor does what a NULL array, map or struct may have below it; a column without checks
 is not looked at.
 """
@@ -105,7 +105,7 @@ def _leaves(values: pa.Array, rows: _Rows, path: Path) -> tuple[pa.Array, _Rows]
 
 
 def _inner(values: pa.Array, step: str) -> pa.Array:
-    """What the offsets of an array or a map count in."""
+    """Return the values that the offsets of an array or a map point into."""
     if step == ELEMENT:
         return values.values
     return values.keys if step == KEY else values.items

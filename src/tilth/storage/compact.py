@@ -42,7 +42,7 @@ _BLOCK_ROWS = 64 * 1024
 
 @dataclass(slots=True)
 class _Collected:
-    """What change segments say of one part."""
+    """Changes of one part in change segments."""
 
     change_ts: int = 0
     deleted: list[RowIndexes] = field(default_factory=list)
@@ -205,7 +205,7 @@ class _Out:
 
 
 def _collected(folder: str, sources: Sequence[Delta], wanted: Collection[str]) -> dict[str, _Collected]:
-    """By the name of a part's data file what the change segments say of it."""
+    """Collect the changes of each data file from the change segments, by the file's name."""
     found: dict[str, _Collected] = {}
     for source in applied_order(sources):
         for file, rows in _by_file(read_changes(folder, source.file), wanted):
@@ -283,5 +283,5 @@ def _row_indexes(table: pa.Table) -> RowIndexes:
 
 
 def _id_of(name: str) -> int:
-    """Of a column `c{i}` of changes."""
+    """Return the id of a column `c{i}` of changes."""
     return int(name[1:])

@@ -216,7 +216,9 @@ def deletes_of(changes: pa.Table) -> RowIndexes:
 
 
 def read_target(folder: str, delta: Delta, file: str, columns: Collection[int]) -> pa.Table:
-    """Of a change segment those of one data file: `row`, `op`, new values of these columns; errors as above."""
+    """Read the changes of one data file from a change segment: `row`, `op`, new values of these columns; errors as
+    above.
+    """
     buffer = mapped(folder, delta.file, is_delta=True)
     try:
         schema = pa.ipc.open_file(buffer).schema

@@ -1,4 +1,4 @@
-"""What can go wrong with a table's bytes."""
+"""Errors with a table's bytes."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def check_size(path: str, file: DataFile, *, is_delta: bool = False) -> None:
 
 
 def corrupt(path: str, *, is_delta: bool = False, **facts: object) -> PartFileCorruptError | DeltaFileCorruptError:
-    """What to raise of a file that is not what was written: a part's, or one with changes of rows."""
+    """Return the error for a file that is not what was written: a part's, or one with changes of rows."""
     told = {name: str(fact) for name, fact in facts.items()}
     return DeltaFileCorruptError(file=path, **told) if is_delta else PartFileCorruptError(file=path, **told)
 
@@ -158,7 +158,7 @@ def corrupt(path: str, *, is_delta: bool = False, **facts: object) -> PartFileCo
 def missing(
     path: str, because: str = "", *, is_delta: bool = False
 ) -> PartFileNotFoundError | DeltaFileNotFoundError | StoreAwayError:
-    """What a file that is not there means: its bytes are lost, or the store is away with all its files."""
+    """Return the error for a file that is not there: its bytes are lost, or the store is away with all its files."""
     facts = {"because": because} if because else {}
     if os.path.isdir(os.path.dirname(path.removeprefix("file:"))):
         return DeltaFileNotFoundError(file=path, **facts) if is_delta else PartFileNotFoundError(file=path, **facts)

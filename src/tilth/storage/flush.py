@@ -31,7 +31,7 @@ _BLOCK_ROWS = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushResult:
-    """What a flush made."""
+    """Result of a flush."""
 
     #: None if no row was left.
     written: WrittenPart | None

@@ -1,9 +1,9 @@
-"""What was read of small files, held for the next reader in this process.
+"""Cache of what was read of small files, for the next reader in this process.
 
 Covers: a cache of bounded size. Does not cover: which files are worth it (upsert.py, key_lookup.py).
-Always holds: files never change and their names are never used again, so what is held is never stale; what was asked
-for longest ago goes first. A round that looks for keys meets the segments of all rounds since the last flush, and each
-of them only once as something new.
+Always holds: files never change and their names are never used again, so an entry is never stale; the entry that was
+asked for longest ago goes first. A round that looks for keys needs the segments of all rounds since the last flush;
+only the newest of them are not cached yet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENTRY_BYTES = 2048
 
 
 class HeldFiles:
-    """By file what a reader made of it. Threads may share it."""
+    """Cache by file of what a reader made of it. Threads may share it."""
 
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -35,7 +35,7 @@ class HeldFiles:
         self._bytes = 0
 
     def get(self, place: tuple[str, ...], file: DataFile, read: Callable[[], T], size_of: Callable[[T], int]) -> T:
-        """What `read` returns, now or when it was last asked for. `place`: the folder, and what is made of the file."""
+        """Return what `read` returns, cached or read now. `place`: the folder, and what is made of the file."""
         key = (*place, file.name, file.size, file.checksum)
         with self._lock:
             if key in self._entries:

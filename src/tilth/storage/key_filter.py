@@ -39,7 +39,7 @@ _log = Log("storage")
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Of one part."""
+    """Filter of one part's keys."""
 
     words: Hashes
 
@@ -125,7 +125,7 @@ def _placed(hashes: Hashes, words: int) -> tuple[np.ndarray[Any, np.dtype[np.int
 
 
 def _damage(content: bytes, start: int) -> str:
-    """What is wrong with the file; empty: nothing."""
+    """Describe what is wrong with the file; empty: nothing."""
     if len(content) < start or not content.startswith(_MAGIC):
         return "not a key filter"
     *_, words = _HEADER.unpack_from(content)

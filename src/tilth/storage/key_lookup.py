@@ -1,4 +1,4 @@
-"""Where rows with given keys lie in the files of a table with a unique key.
+"""Lookup of rows with given keys in the files of a table with a unique key.
 
 Covers: which row groups are read, finding keys in them, exact comparison. Does not cover: which of the rows found are
 still there, and what becomes of them (upsert.py).
@@ -92,7 +92,7 @@ class Wanted:
         return len(self.keys)
 
     def find(self, keys: Keys) -> tuple[Rows, Rows]:
-        """Of these keys those that are wanted: their rows, in order, and the number of each."""
+        """Find the wanted ones among these keys: their rows, in order, and the number of each."""
         rows = np.flatnonzero(self._marks[keys.hashes >> self._shift])
         hashes = keys.hashes[rows]
         places = np.searchsorted(self._hashes, hashes)
@@ -112,7 +112,7 @@ class Wanted:
         return every_row[order], every_number[order]
 
     def only(self, kept: Mask) -> Wanted:
-        """Those of the keys that are marked."""
+        """Return those of the keys that are marked."""
         rows = np.flatnonzero(kept)
         values = tuple(
             each.take(pa.array(rows)) if isinstance(each, pa.Array) else None if each is None else each[rows]
@@ -121,7 +121,9 @@ class Wanted:
         return Wanted(self.keys.take(rows), self.numbers[rows], values)
 
     def may_be_in(self, column: int, low: pa.Scalar, high: pa.Scalar) -> bool:
-        """Whether the column of a wanted key may have a value from low to high, given what both can be told of."""
+        """True if the column of a wanted key may have a value from low to high, as far as the ordered values of the
+        keys show.
+        """
         ordered = self._ordered[column]
         if ordered is None:
             return True
@@ -171,15 +173,17 @@ def _run_all(lookups: Iterable[_Lookup]) -> list[Found]:
 
 
 def repeated_keys(layout: TableLayout, sources: Sequence[PartSource]) -> int:
-    """How many of the sources' live rows have a key that a row before them has; counted by the keys' hashes, two of
-    which are hardly ever equal by chance. Raises what reading a part raises.
+    """Count the sources' live rows whose key an earlier row has. Keys are compared by their hashes, two of which are
+    hardly ever equal by chance. Raises what reading a part raises.
     """
     hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *in_threads(partial(_live_hashes, layout), sources)]))
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """What the function returns of each, in their order; several at a time. Raises what the first that fails raises."""
+    """Return the function's result for each item, in their order; several run at a time. Raises the error of the first
+    that fails.
+    """
     everything = list(items)
     threads = min(THREADS_MAX, os.cpu_count() or 1, len(everything))
     if threads <= 1:
@@ -260,7 +264,7 @@ def _live_hashes(layout: TableLayout, source: PartSource) -> Hashes:
 
 
 def stored_names(layout: TableLayout, source: PartSource, names: Iterable[str]) -> list[str]:
-    """What the table's columns of these names are called in the source's file; raises PartShapeUnknownError."""
+    """Return the names of these columns of the table in the source's file; raises PartShapeUnknownError."""
     stored = {column.id: column.name for column in source.schema.columns}
     found = []
     for name in names:
@@ -272,7 +276,7 @@ def stored_names(layout: TableLayout, source: PartSource, names: Iterable[str]) 
 
 
 def version_name(layout: TableLayout, source: PartSource) -> str | None:
-    """What the version column is called in the source's file; None: the table has none."""
+    """Return the name of the version column in the source's file; None: the table has none."""
     return None if layout.version_column is None else stored_names(layout, source, [layout.version_column])[0]
 
 

@@ -57,7 +57,7 @@ class Lanes:
 
     @property
     def changed_rows(self) -> int:
-        """How many rows the parts of the masked and the overlaid lane have now."""
+        """Number of rows that the parts of the masked and the overlaid lane have now."""
         changed = (*self.masked, *self.overlaid)
         return sum(part.rows - deleted_rows(part.file.name, self.changes.get(part.file.name, ())) for part in changed)
 
@@ -76,7 +76,7 @@ class Masked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """What is read for it."""
+        """Bytes of deltas that are read for the part."""
         return sum(delta.bytes for delta in self.deltas)
 
 
@@ -102,7 +102,7 @@ def lanes_of(snapshot: Snapshot, needed: Collection[int] | None = None) -> Lanes
 
 
 def is_changed(snapshot: Snapshot) -> bool:
-    """Whether it saves work to tell which columns are looked at: else Spark's scan finds out for itself."""
+    """True if it saves work to know which columns are read; else Spark's scan finds out for itself."""
     return bool(snapshot.deltas) or any(part.is_segment for part in snapshot.parts)
 
 
@@ -115,7 +115,7 @@ def needed_ids(schema: Schema, names: Collection[str] | None) -> frozenset[int] 
 
 
 def read_columns(stored: Schema, needed: Collection[int] | None) -> Schema:
-    """Those of the stored columns that are read: where none is needed, the narrowest, for rows are counted by one."""
+    """Return the stored columns that are read; if none is needed, the narrowest, because rows are counted by one."""
     if needed is None:
         return stored
     columns = tuple(column for column in stored.columns if column.id in needed)
@@ -153,7 +153,7 @@ def _by_target(deltas: Sequence[Delta]) -> dict[str, tuple[Delta, ...]]:
 
 
 def _gives_values(delta: Delta, needed: Collection[int] | None) -> bool:
-    """Whether it has new values that the reader looks at."""
+    """True if the delta has new values that the reader needs."""
     match delta.kind:
         case DeltaKind.DELETE:
             return False

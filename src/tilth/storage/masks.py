@@ -42,7 +42,7 @@ def key_expression(number: str, place: str) -> str:
 
 
 def blocks_at_most(rows: int, deleted: int) -> int:
-    """How many blocks a part of so many rows has at most."""
+    """Return the greatest number of blocks that a part of so many rows can have."""
     return min(deleted, (rows >> _ROW_BITS) + 1)
 
 

@@ -67,7 +67,7 @@ _TIMES = (Simple(Kind.DATE), Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
-    """What a merge made."""
+    """Result of a merge."""
 
     #: None if no row was left.
     written: WrittenPart | None
@@ -198,7 +198,7 @@ class _Block:
     rows: Rows
 
     def after(self, count: int) -> _Block | None:
-        """What is left without the first rows; None if that is nothing."""
+        """Return the block without its first rows; None if no row is left."""
         return None if count == len(self.rows) else _Block(self.table.slice(count), self.rows[count:])
 
     def with_more(self, more: _Block) -> _Block:
@@ -231,7 +231,7 @@ class _Source:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every row has been read."""
+        """True if every row has been read."""
         return self._rows_read == self.rows
 
     def start(self, block_rows: int) -> None:
@@ -271,7 +271,7 @@ class _Source:
         return batch
 
     def unsorted(self) -> PartFileCorruptError:
-        """What to raise when the rows are not in order."""
+        """Return the error for rows that are not in order."""
         return PartFileCorruptError("a part file is not sorted", file=f"{self._folder}/{self._file.name}")
 
     def close(self) -> None:
@@ -332,7 +332,7 @@ class _Window:
         return _Piece(table.take(pa.array(taken[order])), places, rows)
 
     def _cuts(self, live: Sequence[int], stretches: Sequence[Codes]) -> list[int]:
-        """How many rows of each block lie at or below the watermark."""
+        """Count the rows of each block that lie at or below the watermark."""
         lasts = [
             (int(stretch[-1]), place)
             for place, (number, stretch) in enumerate(zip(live, stretches, strict=True))
@@ -391,7 +391,7 @@ def _dictionaries(layout: TableLayout, sources: Sequence[PartSource]) -> list[st
 
 
 def _block_rows(layout: TableLayout, sources: Sequence[_Source]) -> int:
-    """How many rows of each part the window has room for."""
+    """Return the number of rows of each part that the window has room for."""
     rows = max(1, sum(source.rows for source in sources))
     stored = sum(
         source.metadata.row_group(group).total_byte_size
@@ -437,7 +437,7 @@ def _columns_in_file(schema: Schema, stored: pa.Schema) -> list[str | None]:
 
 
 def _default_of(column: Column) -> pa.Scalar:
-    """What a row gets whose file lacks the column; only literals are known without Spark."""
+    """Return the value for rows whose file lacks the column; only literals are known without Spark."""
     target = arrow_type(column.type)
     default = column.default if column.older_default is None else column.older_default
     if default is None:

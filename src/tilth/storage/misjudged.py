@@ -69,7 +69,7 @@ class Leaf:
 
     @property
     def is_misjudged(self) -> bool:
-        """Whether values of the type may be misjudged."""
+        """True if values of the type may be misjudged."""
         return _is_misjudged_type(self.type)
 
 
@@ -123,12 +123,12 @@ def misjudged_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaD
 
 
 def note_of(misjudged: Misjudged) -> dict[bytes, bytes]:
-    """What a file's footer says of its values."""
+    """Return the note about a file's values that goes into its footer."""
     return {NOTE: msgspec.json.encode(misjudged, order="deterministic")}
 
 
 def _unnoted(source: PartSource, metadata: pq.FileMetaData) -> Misjudged:
-    """What is known of a file of an older version: its statistics are right about dates and times, not about floats."""
+    """Judge a file of an older version: its statistics are right about dates and times, not about floats."""
     leaves = leaves_of(arrow_schema(source.schema, field_ids=False))
     suspects = {leaf.column for leaf in leaves if pa.types.is_floating(leaf.type)}
     if len(leaves) != metadata.num_columns:
@@ -142,7 +142,7 @@ def _unnoted(source: PartSource, metadata: pq.FileMetaData) -> Misjudged:
 
 
 def _is_late(statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
-    """Whether the statistics of dates or times show that none of them is early."""
+    """True if the statistics of dates or times show that none of them is early."""
     if statistics is None:
         return False
     if not statistics.has_min_max:
@@ -151,7 +151,7 @@ def _is_late(statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
 
 
 def _may_be(column: Column, stored: Column | None, found: frozenset[str]) -> bool:
-    """Whether a column may have such values, given the names of those in the file that have some."""
+    """True if a column may have such values, given the names of the columns of the file that have some."""
     if stored is None:
         return column.default is not None
     return stored.type != column.type or stored.name in found

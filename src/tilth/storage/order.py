@@ -36,18 +36,18 @@ def stable_order(ranks: Codes) -> Codes:
 
 
 def is_sorted(ranks: Codes) -> bool:
-    """Whether ranks never go down."""
+    """True if ranks never go down."""
     return bool(np.all(ranks[1:] >= ranks[:-1]))
 
 
 class OrderCheck:
-    """Whether stretches of rows, each following the one before, are in order; holds one row."""
+    """Check that stretches of rows, each following the one before, are in order; holds one row."""
 
     def __init__(self) -> None:
         self._last: list[pa.ChunkedArray] | None = None
 
     def continues(self, keys: Sequence[pa.ChunkedArray], rows: int) -> bool:
-        """Whether the next rows are in order and do not belong before those that came."""
+        """True if the next rows are in order and do not belong before those that came."""
         if not keys or not rows:
             return True
         last = self._last

@@ -1,4 +1,4 @@
-"""What Spark's tasks read of a snapshot in Python: parts with new values, row segments, which rows are deleted.
+"""Reads of a snapshot in Python by Spark's tasks: parts with new values, row segments, the rows that are deleted.
 
 Covers: the functions that are shipped to executors, and the frames of what they give. Does not cover: which parts are
 read so (lanes.py), the native scan (spark.py).
@@ -100,7 +100,7 @@ def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
 
 
 def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
-    """What each task gets."""
+    """Share the items out to tasks and encode each task's items."""
     places = shared(costs, tasks=session.sparkContext.defaultParallelism)
     return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in places)
 

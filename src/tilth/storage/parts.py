@@ -238,7 +238,7 @@ def footer_of(folder: str, file: DataFile) -> pq.FileMetaData:
 
 
 def footer_rows(folder: str, file: DataFile) -> int:
-    """How many rows the file says it has; errors as those of `read_part`."""
+    """Return the number of rows in the file's footer; errors as those of `read_part`."""
     return int(footer_of(folder, file).num_rows)
 
 
@@ -262,7 +262,7 @@ def opened(folder: str, file: DataFile, *, dictionaries: Sequence[str] = ()) -> 
 def damaged(
     folder: str, file: DataFile, error: Exception, *, is_delta: bool = False
 ) -> PartFileCorruptError | DeltaFileCorruptError:
-    """What to raise when Arrow does not understand the file."""
+    """Return the error for a file that Arrow does not understand."""
     because = (str(error).splitlines() or [""])[0]
     return corrupt(os.path.join(folder, file.name), is_delta=is_delta, because=because)
 

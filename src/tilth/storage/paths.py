@@ -33,7 +33,7 @@ WHOLE_TABLE = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
-    """What a task must know of a table to write its files; it is pickled and sent to executors."""
+    """Facts about a table that a task needs to write its files; it is pickled and sent to executors."""
 
     #: The table's data folder; part files are its direct children.
     folder: str
@@ -62,12 +62,12 @@ class TableLayout:
 
 
 def table_folder(root: str, uuid: str) -> str:
-    """Where everything of a table lies."""
+    """Folder of everything of a table."""
     return f"{root}/{uuid}"
 
 
 def data_folder(root: str, uuid: str) -> str:
-    """Where the part files of a table lie, all in one folder."""
+    """Folder of all part files of a table."""
     return f"{table_folder(root, uuid)}/data"
 
 

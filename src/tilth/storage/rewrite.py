@@ -34,7 +34,7 @@ _BLOCK_ROWS = 32 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a part that is rewritten belongs."""
+    """Position of the new file of a rewritten part."""
 
     #: By which its new file is named.
     task: int

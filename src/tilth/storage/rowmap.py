@@ -1,6 +1,6 @@
-"""Where each row of a part that was made of others came from.
+"""Map of the rows of a part to the rows of the parts it was made of.
 
-Covers: writing the map beside the part's file, reading it, removing it. Does not cover: what it is for (translate.py).
+Covers: writing the map beside the part's file, reading it, removing it. Does not cover: its use (translate.py).
 Always holds: row i of the map is row i of the part; the map is in no record and only needed until it is known whether
 the part's commit landed, so nobody waits for the disk.
 
@@ -41,7 +41,7 @@ class RowMapWriter:
         self._sink: pa.OSFile | None = None
 
     def write(self, places: Places, rows: Rows) -> None:
-        """Of the part's next rows the sources' places and the rows in them."""
+        """Append the part's next rows: the places of their sources, and their indexes in these."""
         if self._writer is None:
             make_folder(self._layout.folder, fsync=self._layout.fsync)
             self._sink = pa.OSFile(self._path, "wb")
@@ -95,7 +95,7 @@ class RowMap:
         }
 
     def find(self, place: int, rows: Found) -> Found:
-        """Where these rows of a source are in the part; -1 where they are not."""
+        """Find the places of a source's rows in the part; -1 where they are not."""
         known = self._by_source.get(place)
         if known is None or not len(rows):
             return np.full(len(rows), -1, np.int64)
@@ -110,7 +110,7 @@ def remove_row_map(folder: str, part_file: str) -> bool:
 
 
 def _sorted(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:
-    """By row. Those of a sorted part are so already; those of a segment are in the order of the result."""
+    """Sort by row. Rows of a sorted part are so already; those of a segment are in the order of the result."""
     if np.all(rows[1:] >= rows[:-1]):
         return rows, outputs
     order = np.argsort(rows, kind="stable")
@@ -118,7 +118,7 @@ def _sorted(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:
 
 
 def _by_source(batch: pa.RecordBatch, first: int) -> dict[int, tuple[Rows, Rows]]:
-    """By source the rows, and where each is in the part."""
+    """Group the rows by source, with the place of each in the part."""
     places, rows = batch.column(0).to_numpy(), batch.column(1).to_numpy()
     # Sixteen bits are sorted by counting.
     order = np.argsort(places, kind="stable")

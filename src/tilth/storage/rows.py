@@ -79,7 +79,7 @@ def _pieces(layout: TableLayout, rows: pa.Table) -> list[pa.Table]:
 
 
 def _has_bare_deletes(layout: TableLayout, rows: pa.Table) -> bool:
-    """Whether a row deletes its key whatever the version of what is there: that counts even if a later row wins."""
+    """True if a row deletes its key whatever the version of what is there: that counts even if a later row wins."""
     if layout.version_column is None or OP_COLUMN not in rows.column_names:
         return False
     version = layout.schema.find(layout.version_column)

@@ -37,12 +37,12 @@ UNFILTERED_OPTIONS: Mapping[str, str] = {
 
 
 def can_filter(stored: Schema, file: DataFile) -> bool:
-    """Whether a scan of the file, which has these columns, may use Parquet's filters."""
+    """True if a scan of the file, which has these columns, may use Parquet's filters."""
     return file.is_filterable or is_always_filterable(stored)
 
 
 def is_always_filterable(stored: Schema) -> bool:
-    """Whether Parquet's filters may be used on any file with these columns."""
+    """True if Parquet's filters may be used on any file with these columns."""
     # With a dot in its name a column may be taken for a field of another one.
     return not (misjudged_columns(stored) or any("." in name for name in stored.names))
 

@@ -113,7 +113,7 @@ def read_segment(
 
 
 def wanted_schema(schema: Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """What a reader of a part's file gets who names these columns; None: all of them."""
+    """Return the schema that a reader of a part's file gets for these columns; None: all of them."""
     stored = arrow_schema(schema, field_ids=False)
     if columns is None:
         return stored
@@ -174,7 +174,7 @@ def _by_partition(layout: TableLayout, table: pa.Table) -> Iterator[tuple[str, t
 
 
 def _is_op(name: str, schema: Schema) -> bool:
-    """Whether the name means what rows do; a table may have a column of that name."""
+    """True if the name means the operations of rows; a table may have a column of that name."""
     return name == OP_COLUMN and schema.find(name) is None
 
 

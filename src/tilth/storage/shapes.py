@@ -33,7 +33,6 @@ class ShapeGroup:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """Of the parts, in their order."""
         return tuple(part.file for part in self.parts)
 
 
@@ -90,10 +89,10 @@ def stored_schema(table: TableDef, part: Part) -> Schema:
 
 
 def is_read_by(stored: Schema, wanted: Schema) -> bool:
-    """Whether a scan of a file with the stored columns by the wanted names and types needs nothing more.
+    """True if a scan of a file with the stored columns by the wanted names and types needs nothing more.
 
-    So it is where columns only went or only came without a default: Parquet leaves out the ones and makes NULL of the
-    others.
+    That is the case if columns only went or only came without a default: Parquet leaves out the former and makes NULL
+    of the latter.
     """
     known = {column.id: column for column in stored.columns}
     for column in wanted.columns:

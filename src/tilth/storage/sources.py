@@ -63,7 +63,7 @@ def _ids(source: PartSource, wanted: pa.Schema) -> list[int]:
 
 
 def _in_parquet(source: PartSource, wanted: pa.Schema) -> list[str]:
-    """What to read of a part's file; `_op` is in no part, and rows are counted by any column."""
+    """Return the columns to read of a part's file; `_op` is in no part, and rows are counted by any column."""
     names = [name for name in wanted.names if name != OP_COLUMN or source.schema.find(name) is not None]
     return names or [source.schema.columns[0].name]
 

@@ -133,9 +133,9 @@ def files_frame(
 
 
 def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
-    """What is wrong with which file, if that is why a query failed; None if it failed for another reason.
+    """Return the error of the file that made a query fail; None if it failed for another reason.
 
-    `mailbox`: that of the frames. Of its own scan Spark has nothing but a text.
+    `mailbox`: that of the frames. About its own scan Spark reports nothing but a text.
     """
     sent = mailbox.error()
     if sent is not None:

@@ -24,7 +24,9 @@ from tilth.storage.rowmap import RowMap
 
 
 class Translation:
-    """Of one part. Calls follow one another, each for changes that are newer than those before."""
+    """Translation of the changes of one part's sources. Calls follow one another, each for changes that are newer than
+    those before.
+    """
 
     def __init__(self, layout: TableLayout, partition: str, file: DataFile) -> None:
         """`file`: the result's, which has the layout's columns and a row map beside it."""
@@ -66,7 +68,9 @@ class Translation:
         return write_changes(self._layout, self._partition, table, txn=txn, task=task, attempt=0, n=n)
 
     def _joined(self, column: int, patches: Sequence[Patch]) -> Patch:
-        """Of the sources' patches of one column, whose rows are different ones, those that are not deleted."""
+        """Join the patches of one column of the sources, which change different rows, without the rows that are
+        deleted.
+        """
         rows = np.concatenate([patch.rows for patch in patches])
         values = pa.concat_arrays([patch.values for patch in patches])
         stays = np.isin(rows, self._deleted, invert=True)

@@ -78,7 +78,7 @@ def keys_of(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) ->
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether values of this type are compared as whole numbers."""
+    """True if values of this type are compared as whole numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind))
 
 
@@ -171,7 +171,7 @@ def _text_hashes(texts: pa.Array) -> Hashes:
 
 
 def _bytes_of(texts: pa.Array) -> tuple[Rows, np.ndarray[Any, np.dtype[np.uint8]]]:
-    """Where each text starts, with the end of the last one, and the bytes of all."""
+    """Return the start of each text, then the end of the last one, and the bytes of all."""
     _, offsets_buffer, text_buffer = texts.buffers()
     if offsets_buffer is None or not len(texts):
         return np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.uint8)

@@ -91,7 +91,7 @@ def fresh_sources(written: Iterable[WrittenPart], schema: Schema) -> tuple[PartS
 
 
 def newest_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
-    """Of the rows with each key only the one that wins; in their order.
+    """Return only the winning row of each key, in the order given.
 
     For rows that go to several partitions of a table whose keys are unique in all of it: each partition gets a segment
     of its own, and which of two rows came later is known only before. Rows without a key stay as they are, for whoever
@@ -121,7 +121,7 @@ def newest_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
 
 
 def candidates(table: TableDef, parts: Iterable[Part], written: Sequence[WrittenPart]) -> list[Part]:
-    """Those of the parts that may have a key of the written rows, by the ranges that both have of the key's columns."""
+    """Return the parts that may have a key of the written rows, by the ranges that both have of the key's columns."""
     return [part for part in parts if any(_may_share(table, part, each) for each in written)]
 
 
@@ -180,8 +180,8 @@ def _grouped(fresh: Fresh) -> Groups:
 
 
 def _strength(fresh: Fresh) -> tuple[Rows, Mask]:
-    """How strong each row is among those with its key, equal ones counting by their place; and whether it is a delete
-    without a version, which is as strong as the strongest before it.
+    """Rank each row among those with its key, equal ones by their place; and mark each delete without a version, which
+    is as strong as the strongest before it.
     """
     count = len(fresh.codes)
     if fresh.versions is None:
@@ -226,8 +226,8 @@ def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[
 
 
 def _deleted(folder: str, sources: Sequence[PartSource]) -> dict[str, Rows]:
-    """By the sources' files the rows of each that are deleted, in order. A change segment is read once, however many
-    files it changes.
+    """Return the deleted rows of each source by the name of its file, in order. A change segment is read once, however
+    many files it changes.
     """
     gone: dict[str, list[Rows]] = {source.file.name: [np.zeros(0, np.int64)] for source in sources}
     segments: dict[str, Delta] = {}
@@ -302,7 +302,7 @@ def _may_share(table: TableDef, part: Part, written: WrittenPart) -> bool:
 
 
 def _is_below(one: ColumnRange, two: ColumnRange) -> bool:
-    """Whether each value of the one is smaller than each of the other."""
+    """True if each value of the one is smaller than each of the other."""
     high, low = one.high, two.low
     if isinstance(high, str) and isinstance(low, str):
         return high < low

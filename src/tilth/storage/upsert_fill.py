@@ -67,8 +67,8 @@ def filled_rows(
 
 
 def _reach(fresh: Fresh, groups: Groups, existing: Existing, judged: Judged) -> tuple[Rows, Rows]:
-    """Of each group where in `order` the rows start that its winner may take values of, and the place of the row that
-    is there, if it may be asked too.
+    """Return for each group where in `order` the rows start that its winner may take values of, and the place of the
+    existing row, if it may give values too.
     """
     bases = np.full(len(groups.starts), _NONE)
     bases[existing.groups[judged.deleted]] = judged.deleted
@@ -81,7 +81,7 @@ def _reach(fresh: Fresh, groups: Groups, existing: Existing, judged: Judged) -> 
 
 
 def _givers(fresh: Fresh, groups: Groups, column: Column, starts: Rows) -> Rows:
-    """Of each group the fresh row that its winner's NULL in the column is filled from."""
+    """Return for each group the fresh row that its winner's NULL in the column is filled from."""
     is_null = fresh.rows.column(column.name).is_null().to_numpy()
     places = np.where(is_null[groups.order], _NONE, np.arange(len(groups.order)))
     last = np.maximum.reduceat(places, groups.starts)
@@ -91,7 +91,7 @@ def _givers(fresh: Fresh, groups: Groups, column: Column, starts: Rows) -> Rows:
 def _older_values(
     layout: TableLayout, existing: Existing, bases: Rows, columns: Sequence[Column], needing: dict[int, Mask]
 ) -> dict[int, list[pa.Array]]:
-    """By column id, for each of these places of existing rows, its value; null where nobody needs it."""
+    """Return the values of each column at these places of existing rows, by column id; null where nobody needs them."""
     if not columns:
         return {}
     is_asked = np.logical_or.reduce([needing[column.id] for column in columns])

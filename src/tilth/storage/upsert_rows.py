@@ -22,7 +22,7 @@ from tilth.storage.unique_keys import Mask, Rows
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """What becomes of some rows of one file."""
+    """Changes of some rows of one file."""
 
     partition: str
     file: str
@@ -57,7 +57,7 @@ class Fresh:
                 yield source, slice(start, stop), rows[start:stop] - first
 
     def deletes(self, rows: Rows) -> Iterator[RowChanges]:
-        """That these rows, which are in order, are deleted."""
+        """Yield the deletes of these rows, which are in order."""
         for source, _, inside in self.by_source(rows):
             yield RowChanges(source.name.partition, source.file.name, inside)
 
@@ -100,14 +100,14 @@ class Existing:
             yield self.all_sources[numbers[start]], slice(start, stop), self.rows[places[start:stop]]
 
     def deletes(self, places: Rows) -> Iterator[RowChanges]:
-        """That the rows at these places, which are in order, are deleted."""
+        """Yield the deletes of the rows at these places, which are in order."""
         for source, _, inside in self.by_source(places):
             yield RowChanges(source.name.partition, source.file.name, inside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Who wins."""
+    """Rows that win and rows that go."""
 
     #: Of each fresh row whether it stays.
     is_kept: Mask
@@ -119,7 +119,7 @@ class Judged:
 
 
 def change_tables(schema: Schema, changes: Iterable[RowChanges]) -> Iterator[tuple[str, pa.Table]]:
-    """By partition one table of changes, as change segments have it."""
+    """Yield for each partition one table of changes, in the form of change segments."""
     groups: dict[str, list[RowChanges]] = {}
     for each in changes:
         groups.setdefault(each.partition, []).append(each)

@@ -1,7 +1,7 @@
-"""Where the keys of written rows are looked for, and the upserts of all these places one after the other.
+"""Lookup of the keys of written rows, and the upserts of all places that have them, one after the other.
 
 Covers: the scope of a table's keys, the requests for a snapshot, their files' numbers. Does not cover: which rows go
-(upsert.py), when it is done again (whoever commits).
+(upsert.py), when it is repeated (whoever commits).
 Always holds: one request for each partition that got rows, or one for a table whose keys are unique in all of it; the
 change segments of one task are numbered through.
 """
@@ -42,7 +42,7 @@ class UpsertLookup:
 
     @property
     def bytes(self) -> int:
-        """What is read at most; a change segment counts once, however many files it changes."""
+        """Bytes that are read at most; a change segment counts once, however many files it changes."""
         sources = [source for request in self.requests for source in (*request.fresh, *request.existing)]
         files = [source.file for source in sources] + [delta.file for source in sources for delta in source.deltas]
         return sum({file.name: file.size for file in files}.values())
@@ -89,7 +89,7 @@ def upsert_lookup(
 
 
 def resolve_all(requests: Iterable[UpsertRequest], *, attempt: int) -> tuple[WrittenDelta, ...]:
-    """What must change for all of them, in their order; raises what `resolve_upserts` does."""
+    """Compute the changes for all requests, in their order; raises what `resolve_upserts` does."""
     changes: list[WrittenDelta] = []
     for request in requests:
         changes += resolve_upserts(msgspec.structs.replace(request, attempt=attempt, first_n=len(changes)))

@@ -1,4 +1,4 @@
-"""Who computes: warehouses, workers, tasks, and the Spark sessions they run in.
+"""Computation: warehouses, workers, tasks, and the Spark sessions they run in.
 
 Covers: starting Spark, sending tasks to workers, waiting, cancelling, loss, estimates. Does not cover: what a task does
 (runners of ingest, maintenance and sql), what is true (catalog), where bytes are (storage).

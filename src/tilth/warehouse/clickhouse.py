@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What the type of an argument must be for a variant to apply."""
+    """Type that an argument must have for a variant to apply."""
 
     ANY = "any"
     NUMBER = "number"
@@ -402,7 +402,7 @@ def _others() -> Iterator[tuple[str, Variant]]:
 
 
 def _unit_diff() -> str:
-    """How many borders of a unit are between two times; Spark counts whole units."""
+    """Return SQL that counts the borders of a unit between two times; Spark counts whole units."""
     from_, to = "CAST($2 AS TIMESTAMP)", "CAST($3 AS TIMESTAMP)"
 
     def seconds(unit: str, size: int) -> str:

@@ -45,7 +45,7 @@ logger.truncated.level = error
 
 
 def cores_of(master: str, *, machine_cores: int) -> int:
-    """How many cores the master stands for; the machine's for clusters, where Spark knows better."""
+    """Return the number of cores of the master; the machine's for clusters, whose size only Spark knows."""
     found = _LOCAL.fullmatch(master)
     if found is not None and found[1] != "*":
         return int(found[1])
@@ -53,7 +53,7 @@ def cores_of(master: str, *, machine_cores: int) -> int:
 
 
 def slots_of(master: str, *, machine_cores: int) -> int:
-    """How many tasks run at once; 1 for clusters, whose size is not known here."""
+    """Return the number of tasks that run at once; 1 for clusters, whose size is not known here."""
     if master == MASTER_AUTO:
         return 2 * machine_cores
     return cores_of(master, machine_cores=machine_cores) if master.startswith("local") else 1

@@ -150,7 +150,7 @@ class Dispatcher:
             self._thread.join(_STOP_SECONDS_MAX)
 
     def estimate(self, kind: TaskKind, input_bytes: int, rows: int = 0) -> Cost:
-        """What such a task will take, by what was measured so far. Of rows only it is told when bytes are not known."""
+        """Estimate the cost of a task from what was measured so far. `rows` counts only if the bytes are not known."""
         with self._lock:
             return self._estimator.estimate(kind, input_bytes=input_bytes or rows * _ROW_BYTES)
 
@@ -267,7 +267,9 @@ class Dispatcher:
             return [self._worker_info(worker) for worker in self._workers.values()]
 
     def yielding_places(self, warehouse: str) -> int:
-        """How many merges, mutations and compactions of deltas its workers run at once, each one at least."""
+        """Count the merges, mutations and compactions of deltas that the warehouse's workers run at once, each one at
+        least.
+        """
         return sum(max(1, place.slots // 2) for place in self._board.places if place.warehouse == warehouse)
 
     def warehouses(self) -> list[WarehouseInfo]:

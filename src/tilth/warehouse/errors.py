@@ -1,4 +1,4 @@
-"""What can go wrong between a server, a worker and Spark."""
+"""Errors between a server, a worker and Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What will a task take? First guesses by kind, corrected by what was measured. Pure."""
+"""Estimates of the cost of tasks: first guesses by kind, corrected by measurements. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Estimator:
     corrections: dict[TaskKind, Correction] = field(default_factory=dict)
 
     def estimate(self, kind: TaskKind, *, input_bytes: int) -> Cost:
-        """What a task over this much input will take."""
+        """Estimate the cost of a task over this much input."""
         guess, known = GUESSES[kind], self.corrections.get(kind, Correction())
         return Cost(
             input_bytes=input_bytes,
@@ -74,7 +74,7 @@ class Estimator:
         )
 
     def learn(self, kind: TaskKind, *, estimated: Cost, actual: Cost) -> Estimator:
-        """What was measured moves the next estimates; zeros are taken as not measured."""
+        """Correct the next estimates by what was measured; zeros count as not measured."""
         if actual.seconds < _LEARN_SECONDS_MIN:
             return self
         known = self.corrections.get(kind, Correction())

@@ -1,4 +1,4 @@
-"""How far Spark is with each task, as its own status store says.
+"""Progress of each task in Spark, from Spark's own status store.
 
 Covers: sampling. Does not cover: deciding anything by it. Always holds: whoever asks gets the last sample at once, also
 when Spark hangs; a task's numbers never go back.
@@ -26,7 +26,7 @@ _log = Log("warehouse")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress:
-    """What Spark has done of one task so far; of jobs that were begun, for Spark knows no others."""
+    """Progress of one task so far, in jobs that have begun; Spark knows no others."""
 
     stages_done: int = 0
     stages_total: int = 0

@@ -1,4 +1,4 @@
-"""Whether a JVM still answers. Pure: what was seen goes in, a verdict comes out.
+"""Verdict whether a JVM still answers. Pure: observations go in, a verdict comes out.
 
     WELL --(half of the hang bound)--> LATE --(hang bound)--> HUNG
       ^----------- answered ------------'
@@ -33,7 +33,7 @@ STEP_SECONDS_MAX = 3.0
 
 
 class Question(StrEnum):
-    """What the JVM is asked."""
+    """Question that the JVM is asked."""
 
     CALL = "call"
     JOB = "job"
@@ -47,7 +47,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen since the look before."""
+    """Observations since the look before."""
 
     #: Since the look before.
     seconds: float
@@ -71,7 +71,7 @@ class _Waiting:
 
 
 class Pulse:
-    """What is known of one JVM. For one thread."""
+    """State of one JVM, as far as it is known. For one thread."""
 
     def __init__(self, *, interval_seconds: float, hang_seconds: float) -> None:
         self._interval = interval_seconds
@@ -85,7 +85,7 @@ class Pulse:
         self._hung_why = ""
 
     def due(self) -> list[Question]:
-        """What to ask now; each is then taken for asked."""
+        """Return the questions to ask now; each then counts as asked."""
         if self._since_call < self._interval or Question.CALL in self._waiting:
             return []
         self._since_call = 0.0
@@ -129,7 +129,7 @@ class Pulse:
 
     @property
     def late_seconds(self) -> float:
-        """How long the oldest question has been waiting, or cancelled tasks have held slots."""
+        """Seconds for which the oldest question has been waiting, or cancelled tasks have held slots."""
         return max(self._silent_seconds, self._stuck_seconds)
 
     @property

@@ -1,4 +1,4 @@
-"""What a task that ended well hands back. Pure."""
+"""Result of a task that ended well. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilth.model.task import Cost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What a task that ended well hands back."""
+    """Result of a task that ended well."""
 
     #: For whoever submitted it.
     payload: bytes = b""

@@ -69,7 +69,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What the JVM says of itself."""
+    """Report of the JVM about itself."""
 
     #: Spark has ended inside of it.
     has_ended: bool
@@ -152,11 +152,11 @@ class WorkerSession:
         return self._outage
 
     def note_outage(self, outage: Outage | None) -> None:
-        """What people are told of the JVM until the next word."""
+        """Set the outage that users see of the JVM, until the next call."""
         self._outage = outage
 
     def exit_reason(self) -> str:
-        """How the JVM ended, in words."""
+        """Describe how the JVM ended."""
         code = None if self._jvm_process is None else self._jvm_process.returncode
         if code is not None and code < 0:
             with suppress(ValueError):
@@ -209,7 +209,7 @@ class WorkerSession:
         return int(context._jsc.parallelize(rows, 1).count()) == 1
 
     def progress(self, tags: Collection[str]) -> dict[str, JobProgress]:
-        """How far the running jobs with these tags are. Waits as long as the JVM is silent."""
+        """Return the progress of the running jobs with these tags. Waits as long as the JVM is silent."""
         spark = self._started().sparkContext._jsc.sc()
         store, active = spark.statusStore(), spark.statusTracker().getActiveJobIds()
         found: dict[str, JobProgress] = {}
@@ -221,7 +221,7 @@ class WorkerSession:
         return found
 
     def processes(self) -> Processes:
-        """What the JVM and the Python workers have used, and how many of these are stopped."""
+        """Return the processor time of the JVM and its Python workers, and how many of these workers are stopped."""
         cpu_seconds, stopped = self.jvm_usage()[0], 0
         for child in psutil.Process(self.jvm_pid).children(recursive=True):
             with suppress(psutil.Error):
@@ -414,7 +414,7 @@ class WorkerSession:
         (self._run_folder / "conf" / "log4j2.properties").write_text(properties)
 
     def _environment(self, java_home: str) -> dict[str, str]:
-        """What the launch scripts and pyspark read; the user's own Spark set-up must not leak in."""
+        """Return the environment of the launch scripts and pyspark; the user's own Spark set-up must not leak in."""
         import pyspark
 
         return {

@@ -31,13 +31,13 @@ _WARM_SECONDS = 0.3
 
 
 class OverRows(Protocol[T_co]):
-    """What runs in a Spark task over the rows of its partition, and may leave rows unread."""
+    """Function that runs in a Spark task over the rows of its partition, and may leave rows unread."""
 
     def __call__(self, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> T_co: ...
 
 
 class InTask(Protocol[T_co]):
-    """What runs in a Spark task without rows."""
+    """Function that runs in a Spark task without rows."""
 
     def __call__(self, *, task: int, attempt: int) -> T_co: ...
 

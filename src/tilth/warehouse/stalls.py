@@ -37,7 +37,9 @@ class StallFinder:
         self._asked = self._taken = clock.monotonic()
 
     def look(self, tags: Collection[str]) -> dict[str, float]:
-        """Of the tasks with these job tags those that have made no progress for the bound, and for how many seconds."""
+        """Return those of the tasks with these job tags that have made no progress for the bound, with the seconds of
+        each.
+        """
         now = self._clock.monotonic()
         if self._run != self._session.run:
             # A thread that asked the JVM before may still wait for it.

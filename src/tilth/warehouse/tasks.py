@@ -1,4 +1,4 @@
-"""What a runner gets and gives: the words between the worker and the rooms whose work it runs.
+"""Contract between the worker and the rooms whose work it runs.
 
 Covers: context, runner, the worker's protocol. Does not cover: threads (worker.py), choice (state.py).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """Where a runner runs: on a thread of its own, in a Spark session of its own, in the pool of its warehouse.
+    """Context of a runner: a thread of its own, a Spark session of its own, the pool of its warehouse.
 
     Spark jobs of this thread end when the task is cancelled. A runner that starts threads which use Spark takes
     pyspark's InheritableThread for them.
@@ -46,7 +46,7 @@ Runner = Callable[[TaskContext], TaskResult]
 
 
 class WorkerReports(Protocol):
-    """What a worker tells its server. Both calls are for tasks that were assigned; a second call is ignored."""
+    """Reports of a worker to its server. Both calls are for tasks that were assigned; a second call is ignored."""
 
     def finished(self, task_id: str, result: TaskResult) -> None: ...
 
@@ -61,7 +61,7 @@ class Worker(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """What its tasks may take together, by their estimates."""
+        """Memory that its tasks may use together, by their estimates."""
 
     def attach(self, reports: WorkerReports) -> None:
         """From now on it reports there."""

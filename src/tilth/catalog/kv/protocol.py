@@ -1,6 +1,6 @@
-"""What every key-value store of the catalog does. Pure: nouns and protocols.
+"""Protocol of the catalog's key-value stores. Pure: nouns and protocols.
 
-Keys starting with a zero byte belong to the store itself; nobody else may write them and no scan shows them.
+Keys that start with a zero byte belong to the store itself; nobody else may write them and no scan shows them.
 """
 
 from __future__ import annotations

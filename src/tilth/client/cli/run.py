@@ -26,7 +26,7 @@ JSON = "application/json"
 
 
 class OutputFormat(StrEnum):
-    """How rows are printed."""
+    """Format of printed rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -62,7 +62,7 @@ def run(connection: Connection, console: Console, errors: Console, statement: st
 
 
 class _Waiting:
-    """What a terminal shows while an answer is on its way: for how long, and how many rows have come."""
+    """Progress line of a terminal while an answer is on its way: the time so far, and the rows that have come."""
 
     def __init__(self, errors: Console) -> None:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())

@@ -12,7 +12,7 @@ from tilth.model.offset import TopicPartition
 
 
 def consumer_count(*, wanted: int, partitions: Mapping[str, int]) -> int:
-    """How many consumers have something to do: no more than the largest topic has partitions."""
+    """Return the number of consumers that have work: no more than the largest topic has partitions."""
     return min(wanted, max(partitions.values(), default=0))
 
 

@@ -1,4 +1,4 @@
-"""How carefully the next rounds are done after a view has failed. Pure.
+"""Care of the next rounds after a view has failed. Pure.
 
     trusted --failed--> GUARDED --failed--> SEARCHED --failed--> SEARCHED, half as many messages, down to one
        ^                   |                    |
@@ -23,7 +23,7 @@ CLEAN_ROUNDS_MIN = 10
 
 
 class Care(IntEnum):
-    """How the rows of a view are looked at that is not trusted."""
+    """Degree of care with the rows of a view that is not trusted."""
 
     GUARDED = 1
     SEARCHED = 2
@@ -39,11 +39,11 @@ class FailingViews:
 
     @property
     def care(self) -> dict[str, Care]:
-        """By view; those that are trusted are not in it."""
+        """Return the care by view; trusted views are not in it."""
         return dict(self._care)
 
     def bounded(self, budget: int) -> int:
-        """How many messages the next round may read, of those that it may read otherwise."""
+        """Return how many messages the next round may read, at most `budget`."""
         if self._messages_max is not None and self._messages_max >= budget:
             self._messages_max = None
         return budget if self._messages_max is None else self._messages_max

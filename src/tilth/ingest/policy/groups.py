@@ -40,7 +40,7 @@ def group_in_use(config: KafkaConfig, other: str) -> GroupInUseError:
 
 
 def reads_elsewhere(before: KafkaDef, after: KafkaDef) -> bool:
-    """Whether other topics are read, or for another group."""
+    """True if the changed definition reads other topics, or reads for another group."""
     old, new = read_config(before), read_config(after)
     return (old.brokers, old.topics, old.group) != (new.brokers, new.topics, new.group)
 

@@ -1,6 +1,6 @@
-"""What one round reads, and how its Spark tasks share it. Pure.
+"""Ranges that one round reads, and their distribution to its Spark tasks. Pure.
 
-Covers: cutting a backlog into explicit ranges. Does not cover: how far a topic reaches (kafka.py).
+Covers: cutting a backlog into explicit ranges. Does not cover: the ends of a topic (kafka.py).
 Always holds: the ranges of a partition are contiguous and start at its stored offset, so that a retry reads the same.
 See also: docs/policies/consumers.md#rounds.
 """
@@ -21,7 +21,7 @@ def backlog(*, positions: Mapping[TopicPartition, int], ends: Mapping[TopicParti
 
 
 def message_budget(*, rows_max: int, bytes_max: int, message_bytes: float) -> int:
-    """How many messages a round may take, when messages are of this size on average."""
+    """Return how many messages a round may read, when messages are of this size on average."""
     return max(1, min(rows_max, int(bytes_max / max(1.0, message_bytes))))
 
 
