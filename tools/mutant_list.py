@@ -507,4 +507,65 @@ MUTANTS: tuple[Mutant, ...] = (
         new="key[:DIGITS]",
         tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
     ),
+    Mutant(
+        name="lost-answers-after-the-switch",
+        breaks="while a service is stopped, nobody asks what became of a commit whose answer was lost",
+        path="src/tilth/maintenance/work/op.py",
+        old="""        self.resolve()
+        moment = self.moment()
+        if not self._watch.is_on(self.service, moment.now_ms):
+            self._hear(Stopped())
+            return OpStats.idle("stopped by the user")
+""",
+        new="""        moment = self.moment()
+        if not self._watch.is_on(self.service, moment.now_ms):
+            self._hear(Stopped())
+            return OpStats.idle("stopped by the user")
+        self.resolve()
+""",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::"
+            "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
+        ),
+    ),
+    Mutant(
+        name="end-heard-before-parts-are-free",
+        breaks="the next look finds the parts of a run that has ended reserved, and the run counted",
+        path="src/tilth/maintenance/work/op.py",
+        old="            self._let_go(work)\n            self._hear(WorkEnded(work, error))\n",
+        new="            self._hear(WorkEnded(work, error))\n            self._let_go(work)\n",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::test_who_hears_of_an_end_finds_the_parts_free_and_the_run_gone",
+        ),
+    ),
+    Mutant(
+        name="failure-outlives-a-late-answer",
+        breaks="a failure stands although the next try has landed, because its answer came late",
+        path="src/tilth/maintenance/work/op.py",
+        old="        for work, error in self._attempts.resolve():\n            self._judge(work, error)\n",
+        new="        for work, error in self._attempts.resolve():\n",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::"
+            "test_a_failure_is_over_when_it_is_known_late_that_the_next_try_landed",
+        ),
+    ),
+    Mutant(
+        name="stopped-merges-keep-their-parts",
+        breaks="merges that wait keep their parts reserved while merges are stopped",
+        path="src/tilth/maintenance/merge/op.py",
+        old="            case Stopped():\n                self._waiting = []\n",
+        new="            case Stopped():\n                pass\n",
+        tests=("tests/unit/maintenance/test_choosers.py::test_what_waits_is_forgotten_by_events",),
+    ),
+    Mutant(
+        name="lost-answers-never-due",
+        breaks="a table of a stopped service is not looked at although the answer to a commit was lost",
+        path="src/tilth/maintenance/manager/poller.py",
+        old="if op.has_unknown or watch.is_on(op.service, now_ms):",
+        new="if watch.is_on(op.service, now_ms):",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::"
+            "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
+        ),
+    ),
 )

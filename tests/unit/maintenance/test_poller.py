@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tilth.maintenance.manager import poller
-from tilth.maintenance.manager.looks import Looks
-from tilth.maintenance.manager.poller import Poller
+from tilth.maintenance.manager.poller import Looks, Poller
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import OpKind, OpStats
 from tilth.maintenance.settings import WorkloadSettings

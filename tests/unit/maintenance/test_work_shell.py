@@ -220,11 +220,18 @@ def test_a_failure_is_over_when_it_is_known_late_that_the_next_try_landed() -> N
     world.worker.errors = [UnavailableError("no disk")]
     world.work(121)
     assert world.service(ServiceKind.FLUSH).failures == 1
-    world.clock.advance(2)
-    with losing(world, OpKind.FLUSH):
-        work_a_little(world)
-        # Something of the partition is left, so that nothing else ends the failure.
+
+    def insert(_: object) -> None:
+        """Something of the partition is left, so that nothing else ends the failure."""
+        world.worker.on_merge = lambda _: None
         world.row_segment()
+
+    world.worker.on_merge = insert
+    world.clock.advance(2)
+    with losing(world, OpKind.FLUSH) as lost:
+        work_a_little(world)
+        assert lost()
+        assert world.service(ServiceKind.FLUSH).failures == 1
     world.work(1)
     assert not op_of(world, OpKind.FLUSH).has_unknown
     assert world.service(ServiceKind.FLUSH).failures == 0

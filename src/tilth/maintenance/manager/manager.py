@@ -2,10 +2,10 @@
 
 Covers: the loop (docs/policies/scheduling.md#the-loop), the record of choices, what is told, the doors of commands,
 the cleaner's turns. Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs
-(runs.py), the ops (ops).
+(runs.py), the ops (the folders of their kinds).
 Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
 here can be lost.
-See also: watch.py for what is remembered of a table, cleaner.py for what did not land.
+See also: work/watch.py for what is remembered of a table, work/cleaner.py for what did not land.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.manager.feed import PartFeed
-from tilth.maintenance.manager.looks import Looks
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
 from tilth.maintenance.manager.optimize import optimize_table
-from tilth.maintenance.manager.poller import Poller
+from tilth.maintenance.manager.poller import Looks, Poller
 from tilth.maintenance.manager.record import Record
 from tilth.maintenance.manager.registry import Registry
 from tilth.maintenance.manager.runs import Runs, Slot

@@ -1,7 +1,7 @@
 """Which ops could run: tables are looked at when something changed or is due, never all of them.
 
-Covers: when an op is asked, what it answered, with the workload of its table. Does not cover: the choice
-(scheduler.py), what an op answers (ops).
+Covers: when an op is asked, what it answered, with the workload of its table, the wait of one that failed to answer.
+Does not cover: the choice (scheduler.py), what an op answers and failures of its runs (the folders of their kinds).
 Always holds: a table where nothing is due costs nothing; a turn looks for a bounded time and the next one goes on
 where it ended, so that busy tables hide no others.
 """
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
 from tilth.base.clock import Clock
-from tilth.maintenance.manager.looks import Looks
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import Op, OpKind, OpStats, OpView
 from tilth.maintenance.settings import WorkloadSettings
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import FAR_MS, Failure, failed_again
 from tilth.maintenance.work.watch import TableWatch
 from tilth.maintenance.work.workload import flush_score, merge_score
 
@@ -32,6 +34,68 @@ TIMES_MIN = 10_000
 
 _FLUSHES = (OpKind.FLUSH, OpKind.FLUSH_DELTAS)
 _MERGES = (OpKind.MERGE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
+_NOT_LOOKED_AT = OpStats.idle("not looked at yet")
+
+_log = Log("maintenance")
+
+
+class Looks:
+    """What each op of one manager said of itself when it was asked last, and those that could not: they wait, and hold
+    nobody up. One thread asks, any thread may read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[Op, OpStats] = {}
+        self._failures: dict[Op, Failure] = {}
+
+    def ask(self, op: Op) -> OpStats:
+        """What the op says now; it is left alone while it waits after a failure."""
+        failure = self.failure(op)
+        if failure is not None and self._clock.now_ms() < failure.until_ms:
+            return OpStats.idle(f"failed: {failure.reason}")
+        try:
+            stats = op.stats() or OpStats.idle("cancelled")
+        except TilthError as error:
+            stats = OpStats.idle(f"failed: {self.failed(op, error).reason}")
+        else:
+            # One that is runnable has shown nothing yet: preparing it may fail again.
+            if not stats.is_runnable:
+                self.recovered(op)
+        self.note(op, stats)
+        return stats
+
+    def note(self, op: Op, stats: OpStats) -> None:
+        """What was added to its answer."""
+        with self._lock:
+            self._said[op] = stats
+
+    def said(self, op: Op) -> OpStats:
+        """The last answer."""
+        with self._lock:
+            return self._said.get(op, _NOT_LOOKED_AT)
+
+    def failure(self, op: Op) -> Failure | None:
+        with self._lock:
+            return self._failures.get(op)
+
+    def failed(self, op: Op, error: TilthError) -> Failure:
+        """Looking at it or preparing it failed: the next try comes after a wait."""
+        with self._lock:
+            failure = failed_again(self._failures.get(op), error, now_ms=self._clock.now_ms())
+            self._failures[op] = failure
+        _log.warning("op_not_looked_at", op=op.name, reason=error)
+        return failure
+
+    def recovered(self, op: Op) -> None:
+        with self._lock:
+            self._failures.pop(op, None)
+
+    def forget(self, op: Op) -> None:
+        """Its table is gone."""
+        with self._lock:
+            self._failures.pop(op, None)
+            self._said.pop(op, None)
 
 
 class Poller:

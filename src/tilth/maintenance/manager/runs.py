@@ -1,7 +1,7 @@
 """What the manager has running: a slot from the choice to the end, counted so that none is ever lost.
 
 Covers: slots, the threads that ops run on, the last runs that ended, waiting for the end of all. Does not cover: what
-is chosen (scheduler.py), what a run does (ops).
+is chosen (scheduler.py), what a run does (the folders of their kinds).
 Always holds: a slot that was taken is given back however the run goes; no run of a forbidden table begins, for both
 are decided under one lock.
 """

@@ -1,7 +1,7 @@
 """What garbage collection may take, in its two phases: record to trash, trash to nothing.
 
 Covers: what holds collection back, the verdict on each entry and each item of trash, batch sizes and pauses. Does not
-cover: end times of entries (tilth.catalog), expiry of whole partitions (expiry.py), the deletion itself (ops).
+cover: end times of entries (tilth.catalog), expiry of whole partitions (expiry.py), the deletion itself (gc).
 Always holds: an entry that a reader, a running transaction or an allowed read of the past may still need stays; every
 verdict has its reason. Times that end in `_ts` are hybrid times, see tilth.base.hybrid. What a dead transaction left
 has no record in the catalog, so the verdicts know only entries that were committed.

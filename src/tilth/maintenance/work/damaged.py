@@ -2,7 +2,7 @@
 others.
 
 Covers: which part an error is about, how long it is left out. Does not cover: what is known of damaged files beyond
-this run of the server (damage.py), rewrites of mutations, which remember failures by part anyway (mutate/op.py).
+this run of the server (damage.py), rewrites of mutations, which remember failures by part anyway (mutate/failures.py).
 Always holds: a part is left out while its file stands in the book of damaged files, or for a wait that grows after
 work on it met a file that the error names; it is forgotten when work on it succeeds or when the part is gone.
 """
