@@ -2,7 +2,7 @@
 
 A setting is declared once, as a field of a frozen dataclass:
 
-    workers: int = node_setting("maintenance_manager_num_threads", 4, within(int, 1, 64), "", "More: .. Fewer: ..")
+    workers: int = node_setting("maintenance_manager_num_threads", 4, within(int, 1, 64), "More: .. Fewer: ..")
 
 Its value (`read_settings`), flag, environment variable, place in the config file, page of the reference and row of
 `system.settings` follow from that. Node settings are read once when the node starts; settings of tables are stored with
@@ -92,9 +92,9 @@ class Setting(Generic[T]):
     scope: Scope
     default: T
     check: Check[T]
-    unit: str
     #: What gets better and what gets worse in each direction.
     doc: str
+    unit: str = ""
     #: Further names that users of other systems know.
     aliases: tuple[str, ...] = ()
     #: Returns the text without its secrets; `hidden` for a setting that is a secret.
@@ -145,14 +145,14 @@ class _Declare:
         name: str,
         default: T,
         check: Check[T],
-        unit: str,
         doc: str,
         *,
+        unit: str = "",
         aliases: tuple[str, ...] = (),
         shown: Callable[[str], str] = str,
     ) -> T:
         """A field with this default; typed as its value, as `dataclasses.field` is."""
-        declared = Setting(name, self.scope, default, check, unit, doc, aliases, shown)
+        declared = Setting(name, self.scope, default, check, doc, unit, aliases, shown)
         return field(default=default, repr=not declared.has_secrets, metadata={_SETTING: declared})
 
 
@@ -275,15 +275,15 @@ class LogSettings:
         "log.size-max",
         16 * MIB,
         within(parse_bytes, 64 * KIB, words="64 KiB and up"),
-        "bytes",
         "Size at which a log file is rotated: the node's own (`--log-file`), and those of Spark in the folder `log`. "
         "More: a longer history. Less: less disk.",
+        unit="bytes",
     )
     files_max: int = node_setting(
         "log.files-max",
         4,
         within(int, 2, 1000),
-        "files",
         "Number of files of each log, the current one included; rotation removes the oldest. More: a longer history. "
         "Fewer: less disk.",
+        unit="files",
     )

@@ -16,15 +16,14 @@ class CatalogSettings:
         "catalog.cache-bytes",
         64 * MIB,
         within(parse_bytes, MIB, 64 * GIB, "1 MiB to 64 GiB"),
-        "bytes",
         "Memory for the catalog's blocks. More: planning over many partitions reads the disk less. Less: more memory "
         "is left for Spark.",
+        unit="bytes",
     )
     commit_attempts_max: int = node_setting(
         "catalog.commit-attempts-max",
         64,
         within(int, 1, 10_000),
-        "",
         "Times that one commit is folded anew because another came first. More: fewer tasks have to start again. "
         "Fewer: a task hears sooner that its table is busy.",
     )
@@ -41,44 +40,44 @@ class PressureSettings:
         "parts_to_delay_insert",
         1000,
         within(int, 0),
-        "parts",
         "Parts of a partition from which on a writer into it waits before it writes, the longer the more there are. "
         "More: writers are slowed later, queries open more files. Less: merges get time to catch up sooner. 0: never.",
+        unit="parts",
     )
     throw: int = table_setting(
         "parts_to_throw_insert",
         3000,
         within(int, 0, words="0, or more than parts_to_delay_insert"),
-        "parts",
         "Parts that a partition may have: a commit that would leave it with more is refused with TOO_MANY_PARTS. More: "
         "a burst goes through, and queries suffer for it. Less: the table stays quick, and writers must try again. 0: "
         "never.",
+        unit="parts",
     )
     max_delay_seconds: float = table_setting(
         "max_delay_to_insert",
         1.0,
         Check(parse_seconds, "0, or 1 ms to 60 s", lambda seconds: seconds == 0 or 0.001 <= seconds <= 60),
-        "s",
         "The longest wait of one write, reached just below parts_to_throw_insert. Longer: merges catch up with more "
         "eager writers. Shorter: a writer is refused sooner instead.",
+        unit="s",
     )
     rounds: int = table_setting(
         "parts_to_slow_rounds",
         12,
         within(int, 0),
-        "parts",
         "Parts of a partition that no merge has touched yet from which on a consumer's round waits before it begins, "
         "if the last one wrote there; longest at twice as many. Rounds become fewer and larger. More: rows are seen "
         "sooner while merges fall behind. Less: merges keep up with faster topics. 0: never.",
+        unit="parts",
     )
     total: int = table_setting(
         "max_parts_in_total",
         100_000,
         within(int, 0),
-        "parts",
         "Parts that the table may have in all its partitions: a commit that would leave it with more is refused with "
         "TOO_MANY_PARTS. More: tables with very many partitions. Less: a mistake in PARTITION BY shows itself sooner. "
         "0: no limit.",
+        unit="parts",
     )
 
 

@@ -13,18 +13,17 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 class ServeSettings:
     """What `tilth serve` needs to start a node."""
 
-    data: str = serve_setting("data", "", TEXT, "", "The node's folder; made if it is not there. Required.")
+    data: str = serve_setting("data", "", TEXT, "The node's folder; made if it is not there. Required.")
     listen: str = serve_setting(
-        "listen", "127.0.0.1:7411", TEXT, "", "Address and port of the HTTP door; port 0 takes a free one."
+        "listen", "127.0.0.1:7411", TEXT, "Address and port of the HTTP door; port 0 takes a free one."
     )
     log_level: str = serve_setting(
         "log-level",
         "info",
         Check(lambda text: text.strip().lower(), ", ".join(LOG_LEVELS), lambda level: level in LOG_LEVELS),
-        "",
         "How much the log says: debug, info, warning or error.",
     )
-    log_file: str = serve_setting("log-file", "", TEXT, "", "Where the log goes. Empty: to standard error.")
+    log_file: str = serve_setting("log-file", "", TEXT, "Where the log goes. Empty: to standard error.")
 
 
 SERVE_SETTINGS = SettingGroup(settings_of(ServeSettings))

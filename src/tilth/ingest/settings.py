@@ -104,11 +104,6 @@ def _milliseconds(text: str) -> int:
     return int(text) if text.strip().isdigit() else int(parse_seconds(text) * 1000)
 
 
-def _pairs(text: str) -> str:
-    read_pairs(text)
-    return text
-
-
 def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
@@ -121,22 +116,20 @@ class _LibrarySettings:
         "kafka_client_id",
         "",
         TEXT,
-        "",
         "The name under which the broker sees the client. Empty: `tilth`.",
         aliases=("client_id",),
     )
     security_protocol: str = kafka_setting(
-        "kafka_security_protocol", "", TEXT, "", "plaintext, ssl, sasl_plaintext, sasl_ssl; empty: plaintext."
+        "kafka_security_protocol", "", TEXT, "plaintext, ssl, sasl_plaintext, sasl_ssl; empty: plaintext."
     )
     sasl_mechanism: str = kafka_setting(
-        "kafka_sasl_mechanism", "", TEXT, "", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER."
+        "kafka_sasl_mechanism", "", TEXT, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER."
     )
-    sasl_username: str = kafka_setting("kafka_sasl_username", "", TEXT, "", "The name for SASL.")
+    sasl_username: str = kafka_setting("kafka_sasl_username", "", TEXT, "The name for SASL.")
     sasl_password: str = kafka_setting(
         "kafka_sasl_password",
         "",
         TEXT,
-        "",
         f"The password for SASL. It is stored apart from the table's definition and shown as `{HIDDEN}`.",
         shown=hidden,
     )
@@ -144,7 +137,6 @@ class _LibrarySettings:
         "kafka_extra_librdkafka_config",
         (),
         Check(lambda text: tuple(read_pairs(text).items()), "a JSON object, or a=1;b=2"),
-        "",
         "Further settings of librdkafka, which override Tilth's own; this page lists the allowed ones. Passwords and "
         "keys among them are stored apart and never shown.",
         aliases=("extra_librdkafka_config",),
@@ -162,7 +154,6 @@ class KafkaConfig:
         "kafka_broker_list",
         "",
         TEXT,
-        "",
         "Addresses of brokers, host:port, with commas between. Required.",
         aliases=("broker_list",),
     )
@@ -170,7 +161,6 @@ class KafkaConfig:
         "kafka_topic_list",
         (),
         Check(_names, "str"),
-        "",
         "Topics to read, with commas between. Required.",
         aliases=("topic_list",),
     )
@@ -179,7 +169,6 @@ class KafkaConfig:
         "kafka_group_name",
         "",
         TEXT,
-        "",
         "The consumer group that reads the topics. The offsets in Tilth's catalog belong to it: a Kafka table that is "
         "made anew with the same brokers, topic and group goes on where the group stood, and no second one may read a "
         "topic for it. The broker is given the offsets too, so that lag monitors see them, but they are never read "
@@ -190,7 +179,6 @@ class KafkaConfig:
         "kafka_format",
         Format.JSON,
         Check(_one_of(_FORMATS), "JSONEachRow, CSV, Raw, RawBLOB, LineAsString, JSONAsString"),
-        "",
         "What a message holds. JSONAsString is read as Raw: the message as it is, unchecked. Required.",
         aliases=("format",),
     )
@@ -198,7 +186,6 @@ class KafkaConfig:
         "kafka_envelope",
         Envelope.NONE,
         Check(_one_of({name.value: name for name in Envelope}), "none, debezium"),
-        "",
         "debezium: a message is a change event of Debezium in JSON, with its schema or without. A row is its `after`, "
         "or of a delete its `before`; the virtual columns `_op`, `_ts_ms` and `_source` tell the rest. A view into a "
         "table with a UNIQUE KEY applies the changes: `_op` goes with the row. Messages without a value (tombstones) "
@@ -208,7 +195,6 @@ class KafkaConfig:
         "kafka_num_consumers",
         1,
         within(int, 1, 256),
-        "",
         "Consumers that share the partitions; no more than the largest topic has partitions are started. More: rounds "
         "of different partitions run side by side. Fewer: larger rounds and larger parts.",
         aliases=("num_consumers",),
@@ -217,52 +203,51 @@ class KafkaConfig:
         "kafka_max_block_size",
         1_000_000,
         within(int, 1, 100_000_000),
-        "messages",
         "Messages of one round at most. More: higher throughput with backlog, larger parts. Fewer: less memory, sooner "
         "visible. ByConity's default is 65536; a round of Tilth costs about 0.2 s however small, so its default is "
         "larger.",
+        unit="messages",
         aliases=("max_block_size",),
     )
     block_bytes: int = kafka_setting(
         "kafka_max_block_bytes",
         256 * MIB,
         within(parse_bytes, 1 * MIB, words="at least 1 MiB"),
-        "bytes",
         "Bytes of one round at most, foreseen from the sizes of the messages before. More: as kafka_max_block_size. "
         "Fewer: less memory.",
+        unit="bytes",
         aliases=("max_block_bytes_size", "kafka_max_block_bytes_size"),
     )
     flush_interval_ms: int = kafka_setting(
         "stream_flush_interval_ms",
         8000,
         within(_milliseconds, 0),
-        "milliseconds",
         "How long messages wait at most for a round of their own. Longer: fewer and larger parts. Shorter: sooner "
         "visible.",
+        unit="milliseconds",
         aliases=("kafka_flush_interval_ms", "kafka_max_poll_interval_ms", "max_poll_interval_ms"),
     )
     poll_interval_ms: int = kafka_setting(
         "kafka_poll_timeout_ms",
         500,
         within(_milliseconds, 10, 60_000),
-        "milliseconds",
         "How often an idle consumer asks the broker for new messages. Longer: fewer requests. Shorter: sooner seen.",
+        unit="milliseconds",
         aliases=("poll_timeout", "kafka_poll_timeout"),
     )
     fetch_bytes: int = kafka_setting(
         "kafka_max_partition_fetch_bytes",
         1 * MIB,
         within(parse_bytes, 1024, 1_000_000_000),
-        "bytes",
         "Bytes that one fetch brings. Larger: a new consumer waits longer for its first message (50 MB: up to a "
         "second). Smaller: more requests. Larger messages arrive all the same, one a fetch.",
+        unit="bytes",
         aliases=("max_partition_fetch_bytes",),
     )
     error_mode: ErrorMode = kafka_setting(
         "kafka_handle_error_mode",
         ErrorMode.DEAD_LETTER,
         Check(_one_of(_ERROR_MODES), "dead_letter, stream, throw (also: default)"),
-        "",
         "What becomes of a message that cannot be decoded. dead_letter: it goes to the dead-letter table with its "
         "reason. stream: it becomes a row whose `_error` and `_raw_message` are filled. throw (ClickHouse's "
         "`default`): the round fails, nothing of it is stored. A message that is decoded and that one view cannot take "
@@ -275,7 +260,6 @@ class KafkaConfig:
         "kafka_dead_letter_table",
         "",
         TEXT,
-        "",
         "The table of the same database that takes dead letters: topic, partition, offset, key and bytes of a message, "
         "the reason, and the view that could not take it (NULL: it cannot be decoded). Made when it is missing; it may "
         "have more columns. Empty: `TABLE_dead_letters`.",
@@ -285,16 +269,15 @@ class KafkaConfig:
         "kafka_skip_broken_messages",
         0,
         within(int, 0),
-        "messages",
         "With kafka_handle_error_mode = throw: messages of one round that are dropped before it fails, because they "
         "cannot be decoded or a view cannot take them.",
+        unit="messages",
         aliases=("skip_broken_messages",),
     )
     start: OffsetStart = kafka_setting(
         "kafka_auto_offset_reset",
         OffsetStart.EARLIEST,
         Check(_one_of(_STARTS), "earliest, latest"),
-        "",
         "Where reading starts when the group has no offset on the topic: earliest (the default of Tilth; the client "
         "library's is latest) takes what the topic holds, latest only what comes from now on. Looked up once, then "
         "stored; an offset that went lost later is a gap, never a reset. Partitions that are added later are always "
@@ -308,7 +291,6 @@ class KafkaConfig:
             _one_of({"read_committed": "read_committed", "read_uncommitted": "read_uncommitted"}),
             "read_committed, read_uncommitted",
         ),
-        "",
         "read_committed: messages of open and aborted Kafka transactions are not read.",
         aliases=("isolation_level",),
     )
@@ -316,7 +298,6 @@ class KafkaConfig:
         "kafka_enable_skip_offsets_hole",
         False,
         Check(parse_bool, "0, 1"),
-        "",
         "1: messages that the broker deleted before they were read are passed over and noted in system.ingest_gaps. 0: "
         "the consumer stops there until SYSTEM RESET CONSUME OFFSET decides.",
         aliases=("enable_skip_offsets_hole",),
@@ -325,7 +306,6 @@ class KafkaConfig:
         "kafka_round_tasks_max",
         0,
         within(int, 0, 256),
-        "",
         "Spark tasks that share one large round; 0: one for each core. More: faster rounds. Fewer: fewer and larger "
         "parts.",
     )
@@ -333,21 +313,18 @@ class KafkaConfig:
         "input_format_skip_unknown_fields",
         True,
         Check(parse_bool, "0, 1"),
-        "",
         "1: fields that are no columns are passed over. 0: they make a message broken.",
     )
     numbers_in_strings: bool = kafka_setting(
         "input_format_json_read_numbers_from_strings",
         False,
         Check(parse_bool, "0, 1"),
-        "",
         '1: "12" is read as 12 where a number is expected, and "true" as true. 0: it makes a message broken.',
     )
     csv_delimiter: str = kafka_setting(
         "format_csv_delimiter",
         ",",
         Check(str, "one character", lambda text: len(text) == 1),
-        "",
         "What stands between the values of a CSV line.",
     )
     #: For librdkafka, in addition to what the room sets itself; includes passwords.
@@ -384,7 +361,6 @@ KAFKA_SETTINGS = SettingGroup(
                 Scope.KAFKA,
                 "",
                 TEXT,
-                "",
                 "Accepted so that an existing DDL runs; has no effect, which a notice says.",
                 aliases=(name[6:],) if name.startswith("kafka_") else (),
             )
@@ -402,23 +378,21 @@ class IngestSettings:
         "ingest.manager-interval",
         7.0,
         within(parse_seconds, 0.05, 3600, "0.05 to 3600 seconds"),
-        "seconds",
         "How often the topics' metadata and the consumers are looked at. Longer: fewer requests. Shorter: new "
         "partitions are found sooner. A consumer that ends, and a changed definition, are seen at once in any case.",
+        unit="seconds",
         aliases=("kafka_manager_interval",),
     )
     log_events_max: int = node_setting(
         "ingest.log-events-max",
         10_000,
         within(int, 1),
-        "",
         "Lines that system.kafka_log keeps. More: a longer look back. Fewer: less memory.",
     )
     certificates_folder: str = node_setting(
         "ingest.certificates-folder",
         "",
         Check(str.strip, "the absolute path of a folder", lambda folder: not folder or folder.startswith("/")),
-        "",
         "Kafka tables can name files with certificates and keys below this folder (`ssl.ca.location` and the like), "
         "and no other files. Every Spark executor reads them there. Empty: no files; certificates are PEM text "
         "(`ssl.ca.pem`).",

@@ -26,23 +26,22 @@ class SchedulerSettings:
         "log_target_replay_size_mb",
         1024,
         within(int, 0),
-        "MiB",
         "Log kept alive by one op from which on it runs before any merge. Less: restarts replay less. More: fewer, "
         "larger parts.",
+        unit="MiB",
     )
     data_gc_min_size_mb: int = node_setting(
         "data_gc_min_size_mb",
         0,
         within(int, 0),
-        "MiB",
         "Data that must be waiting, more than this, before it is collected. Less: the disk is freed sooner. More: "
         "fewer, larger rounds.",
+        unit="MiB",
     )
     data_gc_prioritization_prob: float = node_setting(
         "data_gc_prioritization_prob",
         0.5,
         within(float, 0, 1),
-        "",
         "Chance that collecting data goes before an op that speeds up reads. More: the disk is freed sooner. Less: "
         "reads gain sooner.",
     )
@@ -50,7 +49,6 @@ class SchedulerSettings:
         "run_non_memory_ops_prob",
         0.0,
         within(float, 0, 1),
-        "",
         "Chance that other ops run where memory pressure begins. More: merges go on on a node that is always half "
         "full. Less: memory is freed sooner.",
     )
@@ -58,7 +56,6 @@ class SchedulerSettings:
         "maintenance_op_multiplier",
         1.1,
         within(float, 1, 10),
-        "",
         "What one step of a table's maintenance_priority multiplies its gain by. More: priorities weigh more. Less: "
         "the gain alone decides; also the width of the band in which tables take turns.",
     )
@@ -66,7 +63,6 @@ class SchedulerSettings:
         "max_priority_range",
         5,
         within(int, 0, 100),
-        "",
         "Steps of maintenance_priority that count, up and down. More: a table can go further before others. Less: no "
         "table can starve the rest.",
     )
@@ -74,18 +70,18 @@ class SchedulerSettings:
         "memory_pressure_percentage",
         60.0,
         Check(float, "above 0, up to 100", lambda p: 0 < p <= 100),
-        "percent",
         "Share of the hard memory limit from which on memory is freed first. Less: writes are refused more rarely. "
         "More: fewer small flushes.",
+        unit="percent",
     )
     memory_limit_soft_percentage: float = node_setting(
         "memory_limit_soft_percentage",
         80.0,
         Check(float, "above 0, up to 100", lambda p: 0 < p <= 100),
-        "percent",
         "Share of the hard memory limit from which on only memory is freed, and writes begin to be refused. Less: the "
         "hard limit is farther away. More: more memory is used before anything suffers. Keep it well above "
         "memory_pressure_percentage.",
+        unit="percent",
     )
 
 
@@ -97,7 +93,6 @@ class WorkloadSettings:
         "enable_workload_score_for_perf_improvement_ops",
         False,
         SWITCH,
-        "",
         "On: tables that are read and written more are merged before others of a like gain. Off: the gain alone "
         "decides, and quiet tables keep their turn.",
     )
@@ -105,7 +100,6 @@ class WorkloadSettings:
         "workload_score_upper_bound",
         1.0,
         within(float, 0, 100),
-        "",
         "What a busy table's gain is raised by at most. More: busy tables go further before quiet ones. Less: the gain "
         "weighs more.",
     )
@@ -113,7 +107,6 @@ class WorkloadSettings:
         "scans_started_per_sec_for_hot_tablets",
         1.0,
         Check(float, "above 0", lambda n: n > 0),
-        "",
         "Queries of a table a second from which on it counts as busy. Fewer: more tables count. More: only the busiest "
         "do.",
     )
@@ -121,7 +114,6 @@ class WorkloadSettings:
         "rows_writed_per_sec_for_hot_tablets",
         1000.0,
         Check(float, "above 0", lambda n: n > 0),
-        "",
         "Rows written into a table a second from which on it counts as busy. Fewer: more tables count. More: only the "
         "busiest do.",
     )
@@ -135,45 +127,39 @@ class OpSwitches:
         "enable_flush_memrowset",
         True,
         SWITCH,
-        "",
         "Off: row segments are not flushed into parts, and queries read more and more unsorted rows.",
     )
     flush_deltas: bool = node_setting(
         "enable_flush_deltamemstores",
         True,
         SWITCH,
-        "",
         "Off: change segments are not made into deltas of their parts, and queries read more and more of them.",
     )
     minor_delta: bool = node_setting(
         "enable_minor_delta_compaction",
         True,
         SWITCH,
-        "",
         "Off: the deltas of a part are not made into one, and each flush of changes adds a file that queries read.",
     )
     major_delta: bool = node_setting(
         "enable_major_delta_compaction",
         True,
         SWITCH,
-        "",
         "Off: updates are not written into columns, and queries patch each row that was updated.",
     )
     log_gc: bool = node_setting(
-        "enable_log_gc", True, SWITCH, "", "Off: row segments that were flushed stay on the disk for ever."
+        "enable_log_gc", True, SWITCH, "Off: row segments that were flushed stay on the disk for ever."
     )
     history_gc: bool = node_setting(
         "enable_undo_delta_block_gc",
         True,
         SWITCH,
-        "",
         "Off: deltas that were compacted, or whose parts are gone, stay on the disk for ever.",
     )
     deleted_part_gc: bool = node_setting(
         "enable_deleted_rowset_gc",
         True,
         SWITCH,
-        "",
         "Off: parts whose rows are all deleted stay until a merge takes them.",
     )
 
@@ -186,7 +172,6 @@ class ManagerSettings:
         "enable_maintenance_manager",
         True,
         SWITCH,
-        "",
         "Off: nothing is flushed, merged or collected on this node, and parts, log and memory grow until writes are "
         "refused.",
     )
@@ -194,7 +179,6 @@ class ManagerSettings:
         "maintenance_manager_num_threads",
         4,
         within(int, 1, 64),
-        "",
         "Ops that run at once; with one, a long merge holds up all others. More: parts fold sooner. Fewer: queries and "
         "imports keep disk and cores.",
     )
@@ -202,40 +186,39 @@ class ManagerSettings:
         "maintenance_manager_polling_interval_ms",
         250,
         within(int, 1, 60_000),
-        "ms",
         "Pause between two looks when nothing was worth doing. Shorter: work starts sooner. Longer: an idle node costs "
         "less.",
+        unit="ms",
     )
     history_size: int = node_setting(
         "maintenance_manager_history_size",
         8,
         within(int, 0, 10_000),
-        "",
         "Finished ops that are shown. More: the past is told further back. Fewer: less memory.",
     )
     dropped_table_keep: float = node_setting(
         "dropped_table_keep_seconds",
         259_200.0,
         within(parse_seconds, 0),
-        "s",
         "How long a dropped table can be brought back by UNDROP. Longer: mistakes are safe for longer. Shorter: its "
         "disk is free sooner.",
+        unit="s",
     )
     memory_limit_hard: int = node_setting(
         "memory_limit_hard_bytes",
         0,
         within(_bytes_or_none, -1),
-        "bytes",
         "Memory that the node may use: this process and all below it, Spark's JVM and Python workers in local mode; 0 "
         "is four fifths of the machine's, -1 no limit. More: fewer small flushes, writes are refused more rarely. "
         "Less: more is left to others on the machine.",
+        unit="bytes",
     )
     memory_limit_warn_percentage: float = node_setting(
         "memory_limit_warn_threshold_percentage",
         98.0,
         Check(float, "above 0, up to 100", lambda p: 0 < p <= 100),
-        "percent",
         "Share of the hard memory limit from which on the log warns. Less: earlier warnings. More: fewer of them.",
+        unit="percent",
     )
     scheduler: SchedulerSettings = contained(SchedulerSettings)
     workload: WorkloadSettings = contained(WorkloadSettings)

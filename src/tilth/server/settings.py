@@ -48,58 +48,57 @@ class ServerSettings:
         "server.body-max",
         256 * MIB,
         within(parse_bytes, 1 * KIB, words="1 KiB and up"),
-        "bytes",
         "A request whose body is larger is refused before it is read to its end. More: larger inserts and statements, "
         "held in the node's memory. Less: the node is safe from a file sent by mistake.",
+        unit="bytes",
     )
     statements_max: int = node_setting(
         "server.statements-max",
         WAITING_MAX,
         within(int, 1, 10_000),
-        "statements",
         "Statements that may wait for a slot, of queries, of INSERTs and of the other kinds each; further ones are "
         "refused with TOO_MANY_STATEMENTS and a hint to try again. More: more clients wait instead, each with a "
         "thread. Fewer: clients learn sooner that the node is busy.",
+        unit="statements",
     )
     insert_slots: int = node_setting(
         "server.insert-slots",
         DEFAULT_SLOTS[Queue.INSERT],
         within(int, 1, 10_000),
-        "statements",
         "INSERTs of rows that run at once; queries, INSERT .. SELECT and other statements have slots of their own. "
         "More: more small INSERTs share a commit. Fewer: less memory for their rows.",
+        unit="statements",
     )
     insert_memory: int = node_setting(
         "server.insert-memory",
         1 * GIB,
         within(parse_bytes, 1 * MIB, words="1 MiB and up"),
-        "bytes",
         "What the bodies of requests may hold together while they are read and stored; further requests are refused "
         "with MEMORY_PRESSURE and a hint to try again, those of 64 KiB and less never. Parsed rows take more than "
         "that. More: more large INSERTs at once. Less: the node is safe from many of them.",
+        unit="bytes",
     )
     results_bytes_max: int = node_setting(
         "server.results-disk-max",
         ResultLimits().bytes_max,
         within(parse_bytes, 0, words="0 bytes and up"),
-        "bytes",
         "What large results that wait for their clients may have on the node's disk together; where they have more, "
         "the largest one ends with RESULT_NOT_READ. More: clients that read slower than Spark computes get their rows. "
         "Less: disk is left for tables. 0: no limit.",
+        unit="bytes",
     )
     result_read_seconds_max: float = node_setting(
         "server.result-read-timeout",
         ResultLimits().read_seconds_max,
         within(parse_seconds, 0),
-        "seconds",
         "A large result whose client reads nothing for so long ends with RESULT_NOT_READ. More: clients may think "
         "between two rows. Less: their files and the parts that the query holds are free sooner. 0: no limit.",
+        unit="seconds",
     )
     allowed_hosts: tuple[str, ...] = node_setting(
         "server.allowed-hosts",
         (),
         Check(_hosts, "names of hosts without ports, with commas between", separator=","),
-        "",
         "Further names of the node in `Host` headers: that of a proxy in front of it, or its name in DNS. Requests "
         "with other names are refused, as protection against DNS rebinding. Always accepted: `localhost`, the address "
         "or name of `--listen`, and for `0.0.0.0` and `::` every address and the name of the machine.",
@@ -108,7 +107,6 @@ class ServerSettings:
         "server.allowed-origins",
         (),
         Check(_origins, "as in https://dash.example.com, with commas between", separator=","),
-        "",
         "Origins of web pages that can call the node from a browser, without any restriction. Pages of other origins "
         "are refused. Programs send no `Origin` and need no entry.",
     )

@@ -58,47 +58,45 @@ class SessionSettings:
         "max_result_bytes",
         0,
         within(parse_bytes, 0, words="0 bytes and up"),
-        "bytes",
         "A query whose result is larger fails. More: large results reach the client; they are streamed, and wait for "
         "their client on the node's disk. Less: disk and network are safe from a forgotten LIMIT. 0: no limit.",
+        unit="bytes",
     )
     max_execution_time: float = session_setting(
         "max_execution_time",
         3600.0,
         within(parse_seconds, 0),
-        "seconds",
         "A statement that takes longer, waiting included, is cancelled: its Spark jobs end, it fails with "
         "TIMEOUT_EXCEEDED, and nothing of it is applied. More: long reports and loads finish. Less: a query that was a "
         "mistake leaves the machine sooner. 0: no limit.",
+        unit="seconds",
     )
     max_insert_bytes: int = session_setting(
         "max_insert_bytes",
         64 * MIB,
         within(parse_bytes, 1, words="1 byte and up"),
-        "bytes",
         "An INSERT whose rows, as text or as Arrow, are larger fails. More: fewer, larger inserts, held in the "
         "server's memory. Less: large loads are sent through INSERT .. SELECT or Kafka, which need none of it.",
+        unit="bytes",
     )
     max_insert_tasks: int = session_setting(
         "max_insert_tasks",
         32,
         within(int, 1, 10_000),
-        "tasks",
         "Spark tasks in which an INSERT .. SELECT computes its last stage and writes. More: more cores at work, more "
         "and smaller parts. Fewer: larger parts.",
+        unit="tasks",
     )
     prune_parts: bool = session_setting(
         "prune_parts",
         True,
         SWITCH,
-        "",
         "Off: a query reads every part of its tables. For a comparison only; answers are the same.",
     )
     skip_damaged_parts: bool = session_setting(
         "skip_damaged_parts",
         False,
         SWITCH,
-        "",
         "On: a SELECT leaves out parts that cannot be read (a file is missing, cut or damaged), and a notice names "
         "them and says how many rows are missing. The rows of such a query come when it has ended. DELETE, UPDATE, "
         "OPTIMIZE and INSERT .. SELECT are refused. Off: the query fails and its error names the part.",
@@ -107,7 +105,6 @@ class SessionSettings:
         "mutations_sync",
         0,
         within(int, 0, 2, "0, 1 or 2"),
-        "",
         "0: an ALTER returns when it is committed, and parts are rewritten in the background. 1 or 2: it waits until "
         "every part is rewritten. `DELETE FROM` and `UPDATE` rewrite no part: they change the rows at once.",
     )
@@ -115,17 +112,16 @@ class SessionSettings:
         "mutations_wait_timeout_seconds",
         600.0,
         within(parse_seconds, 0),
-        "seconds",
         "How long a statement waits for its mutation before it fails with MUTATION_NOT_DONE; the mutation goes on. It "
         "fails sooner with MUTATION_FAILED when a part fails in a way that waiting does not heal, and at once while "
         "mutations of the table are stopped for longer. More: large tables finish within the statement. Less: a client "
         "learns sooner that something hinders it.",
+        unit="seconds",
     )
     force_alter_conflict_check: bool = session_setting(
         "force_alter_conflict_check",
         True,
         SWITCH,
-        "",
         "On: a column that an unfinished mutation names is not modified or renamed. Off: it is, and the mutation that "
         "is under way still does what it was told, with the columns as they were then.",
     )
@@ -133,29 +129,32 @@ class SessionSettings:
         "async_insert",
         AUTO,
         Check(_parse_async, "auto, 0 or 1"),
-        "",
         f"{_ASYNC_DOC} What a statement says counts more than what its table says.",
     )
     async_insert_busy_timeout_ms: int = session_setting(
         "async_insert_busy_timeout_ms",
         5,
         within(int, 0, 60_000),
-        "ms",
         "How long the first INSERT of a group waits for others. While a commit is under way the next group gathers "
         "anyway, so that a few milliseconds are enough: they let inserts that are sent at once share the first commit, "
         "and a lone client hardly notices. More: fewer commits and fewer, larger segments. Less: a lone insert is "
         "faster.",
+        unit="ms",
     )
     async_insert_max_data_size: int = session_setting(
         "async_insert_max_data_size",
         10 * MIB,
         within(parse_bytes, 1, words="1 byte and up"),
-        "bytes",
         "A group of INSERTs that has so many bytes does not wait for more; an INSERT with more is none of a group. "
         "More: fewer commits under load. Less: memory and the wait for the commit stay small.",
+        unit="bytes",
     )
     async_insert_max_rows: int = session_setting(
-        "async_insert_max_rows", 100_000, within(int, 1), "rows", "The same as async_insert_max_data_size, in rows."
+        "async_insert_max_rows",
+        100_000,
+        within(int, 1),
+        "The same as async_insert_max_data_size, in rows.",
+        unit="rows",
     )
     insertion_label: str = session_setting(
         "insertion_label",
@@ -165,7 +164,6 @@ class SessionSettings:
             f"a text of at most {INSERT_LABEL_CHARACTERS_MAX} characters",
             lambda label: len(label) <= INSERT_LABEL_CHARACTERS_MAX,
         ),
-        "",
         "A name for this INSERT, unique in its table: a second INSERT with it writes nothing and is told how many rows "
         "the first one wrote, so that a client whose answer was lost may simply try again. Empty: it has none. A label "
         "is remembered for a few hours.",
@@ -175,7 +173,6 @@ class SessionSettings:
         "dialect",
         "spark",
         Check(lambda text: text.strip().lower(), "spark or clickhouse", lambda name: name in ("spark", "clickhouse")),
-        "",
         "clickhouse: a SELECT, also that of an INSERT or of a materialized view, is read in ClickHouse's dialect and "
         "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
         "functions exist in both.",
@@ -188,7 +185,7 @@ class SessionSettings:
 class InsertSettings:
     """What a table says about INSERTs into it."""
 
-    async_insert: str = table_setting("async_insert", AUTO, Check(_parse_async, "auto, 0 or 1"), "", _ASYNC_DOC)
+    async_insert: str = table_setting("async_insert", AUTO, Check(_parse_async, "auto, 0 or 1"), _ASYNC_DOC)
 
 
 #: Settings of ClickHouse's sessions for which Tilth has no use.
@@ -222,12 +219,7 @@ _SESSION_WITHOUT_EFFECT = (
 )
 SESSION_ACCEPTED = tuple(
     Setting(
-        name,
-        Scope.SESSION,
-        "",
-        TEXT,
-        "",
-        "Accepted so that existing statements run; has no effect, which a notice says.",
+        name, Scope.SESSION, "", TEXT, "Accepted so that existing statements run; has no effect, which a notice says."
     )
     for name in _SESSION_WITHOUT_EFFECT
 )
@@ -284,9 +276,7 @@ _WITHOUT_EFFECT = (
     "allow_nullable_key",
 )
 ACCEPTED = tuple(
-    Setting(
-        name, Scope.TABLE, "", TEXT, "", "Accepted so that an existing DDL runs; has no effect, which a notice says."
-    )
+    Setting(name, Scope.TABLE, "", TEXT, "Accepted so that an existing DDL runs; has no effect, which a notice says.")
     for name in _WITHOUT_EFFECT
 )
 

@@ -17,30 +17,28 @@ class StorageSettings:
         "parquet_compression_level",
         1,
         within(int, 1, 19),
-        "",
         "Level of zstd. Higher: smaller files, slower inserts and merges. Sorted columns gain little above 3.",
     )
     parquet_row_group_rows: int = table_setting(
         "parquet_row_group_rows",
         256 * 1024,
         within(int, 1),
-        "rows",
         "Rows of a Parquet row group. More: better compression, fewer footers to read. Fewer: a query with a selective "
         "filter skips more, merges hold less memory.",
+        unit="rows",
     )
     parquet_row_group_bytes: int = table_setting(
         "parquet_row_group_bytes",
         128 * MIB,
         within(parse_bytes, 64 * KIB, words="64 KiB and up"),
-        "bytes",
         "Size of a Parquet row group before compression, by estimate; the smaller of the two limits counts. More: "
         "fewer footers to read. Less: writers and merges of wide tables hold less memory.",
+        unit="bytes",
     )
     memory_buffer: bool = table_setting(
         "memory_buffer",
         False,
         SWITCH,
-        "",
         "On: rows first land in small segments in the order in which they come, readable at once, and are sorted into "
         "parts later. Rows are visible sooner and small inserts cost less; until then queries read unsorted rows. "
         "Tables with a UNIQUE KEY always do so.",
@@ -49,7 +47,6 @@ class StorageSettings:
         "partition_level_unique_keys",
         True,
         SWITCH,
-        "",
         "Of tables with a UNIQUE KEY. On: a key is unique within its partition, and an insert looks for older rows "
         "there only. Off: it is unique in the whole table, and an insert looks through all partitions.",
     )
@@ -57,7 +54,6 @@ class StorageSettings:
         "enable_unique_partial_update",
         False,
         SWITCH,
-        "",
         "Of tables with a UNIQUE KEY. On: NULL in a row that comes in means that the older row's value stays. Off: "
         "NULL is a value, the whole row is replaced.",
     )

@@ -55,7 +55,6 @@ class WarehouseSettings:
         "warehouse.master",
         MASTER_AUTO,
         Check(str, "auto, local[N], local[*], spark://.., yarn, k8s://..", lambda text: bool(text)),
-        "",
         "Where Spark computes. `auto`: this process's machine, all cores, with twice as many task slots as cores so "
         "that a long merge never keeps a query waiting. `local[N]`: exactly N task slots. Anything else: that cluster.",
     )
@@ -63,7 +62,6 @@ class WarehouseSettings:
         "warehouse.driver-memory",
         "2g",
         Check(str.strip, "a number and one of k, m, g, t", lambda text: _MEMORY.fullmatch(text) is not None),
-        "",
         "Java heap of the embedded Spark. More: larger joins and aggregations stay in memory. Less: more is left for "
         "the Python kernels and the page cache.",
     )
@@ -71,31 +69,30 @@ class WarehouseSettings:
         "warehouse.java-home",
         "",
         Check(str, "the folder of a full Java 17 or 21"),
-        "",
         "The Java that runs Spark. Empty: JAVA_HOME of the environment, else the `java` on the path.",
     )
     query_slots: int = node_setting(
         "warehouse.query-slots",
         16,
         within(int, 1, 1024),
-        "tasks",
         "Queries that run at once. More: short ones do not wait for long ones. Fewer: each gets more of the machine.",
+        unit="tasks",
     )
     write_slots: int = node_setting(
         "warehouse.write-slots",
         0,
         within(int, 0, 1024),
-        "tasks",
         "Inserts and merges that run at once, consumers not counted; merges take half of them at most. More: small "
         "parts fold sooner. Fewer: queries keep the machine. 0: one and a half for each core, at least 4.",
+        unit="tasks",
     )
     memory_bytes: int = node_setting(
         "warehouse.memory",
         0,
         Check(parse_bytes, "bytes, as in 4 GiB"),
-        "bytes",
         "What the tasks of a worker may take together outside Java, by their estimates. More: more runs at once. Less: "
         "safer beside other programs. 0: half of the machine's memory.",
+        unit="bytes",
     )
     nice: int = node_setting(
         "warehouse.nice",
@@ -110,7 +107,6 @@ class WarehouseSettings:
         "warehouse.spark-conf",
         (),
         Check(_conf_pairs, "key=value pairs with blanks between", separator=" "),
-        "",
         "Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them. "
         "Values of properties that look like secrets are not shown.",
         shown=_shown_conf,
@@ -119,29 +115,29 @@ class WarehouseSettings:
         "warehouse.heartbeat-interval",
         5.0,
         within(parse_seconds, 0.5, 600, "0.5 s to 10 min"),
-        "seconds",
         "How often Spark's JVM is asked whether it answers; every sixth time it runs a job of one task too. Shorter: a "
         "hung JVM is shown sooner. Longer: fewer calls.",
+        unit="seconds",
     )
     hang_seconds: float = node_setting(
         "warehouse.hang-bound",
         30.0,
         within(parse_seconds, 2, 3600, "2 s to 1 h"),
-        "seconds",
         "A JVM that does not answer for so long is killed and started again; one that uses the processor meanwhile, as "
         "in a long garbage collection, after four times as long. So is one whose task slots are held by cancelled "
         "tasks that do not end, as in a regular expression that backtracks; where they hold half of the slots, after "
         "twice as long. Shorter: statements wait less for a hung JVM. Longer: a slow machine restarts a JVM that would "
         "have answered less often.",
+        unit="seconds",
     )
     stall_seconds: float = node_setting(
         "warehouse.stall-bound",
         600.0,
         within(parse_seconds, 5, 86_400, "5 s to 1 day"),
-        "seconds",
         "A task whose Spark job finishes no task, reads and writes no byte and computes nothing for so long is "
         "cancelled; its service tries again. Shorter: a hung Python worker is noticed sooner. Longer: tasks that wait "
         "for a slow disk or broker are left alone.",
+        unit="seconds",
     )
 
     logs: LogSettings = contained(LogSettings)

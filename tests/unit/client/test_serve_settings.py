@@ -5,6 +5,7 @@ That an address is taken shows which one was read, without a node.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,6 +15,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tilth.client.cli.main import app
+
+
+@pytest.fixture(autouse=True)
+def _log_stays() -> Iterator[None]:
+    """The command sets up the log of its process, which is that of the tests."""
+    log = logging.getLogger("tilth")
+    before = list(log.handlers), log.level, log.propagate
+    yield
+    log.handlers[:], level, log.propagate = before
+    log.setLevel(level)
 
 
 @pytest.fixture

@@ -58,7 +58,6 @@ class PartitionSettings:
         "partition_strategy",
         PartitionStrategy.ADAPTIVE,
         Check(PartitionStrategy, "adaptive, newest, parts or rotation"),
-        "",
         "How partitions are ranked for merges. adaptive: new and neglected ones, half and half. newest: fresh data "
         "reads fastest, old partitions wait. parts: the most crowded first. rotation: all alike, busy ones wait.",
     )
@@ -66,7 +65,6 @@ class PartitionSettings:
         "max_partition_for_multi_select",
         10,
         within(int, 0, 10_000),
-        "",
         "Partitions whose parts are read in one round of merges; 0 takes one after another. More: a better choice. "
         "Fewer: a cheaper round.",
     )
@@ -74,15 +72,14 @@ class PartitionSettings:
         "cnch_merge_round_robin_partitions_interval",
         300.0,
         Check(parse_seconds, "above 0", lambda s: s > 0),
-        "s",
         "Time between two rounds that take the next partitions in turn instead of the best. Shorter: quiet partitions "
         "get their turn sooner. Longer: more rounds go where they pay most.",
+        unit="s",
     )
     only_newest: bool = table_setting(
         "cnch_merge_only_realtime_partition",
         False,
         SWITCH,
-        "",
         "On: the same as partition_strategy = newest. Fresh data reads faster, old partitions are merged by rotation "
         "only.",
     )
@@ -90,9 +87,9 @@ class PartitionSettings:
         "merge_postpone_time",
         30.0,
         within(parse_seconds, 0),
-        "s",
         "For how long a partition without a merge is looked at last. Longer: others get their turn. Shorter: a "
         "partition that has just become worth merging is found sooner.",
+        unit="s",
     )
 
 
@@ -104,23 +101,22 @@ class KeyRangeSettings:
         "tablet_compaction_budget_mb",
         256,
         within(int, 2, 65_536),
-        "MiB",
         "key_range: what the sources of one merge may weigh; a part weighs one at least. More: a key is found in fewer "
         "parts sooner. Less: shorter merges; parts that weigh more are never merged again.",
+        unit="MiB",
     )
     target_size: int = table_setting(
         "budgeted_compaction_target_rowset_size",
         32 << 20,
         within(parse_bytes, 1),
-        "bytes",
         "key_range: a part of this size is no small part any more, and merged only where keys overlap. More: fewer "
         "parts. Less: less rewriting.",
+        unit="bytes",
     )
     gain_min: float = table_setting(
         "compaction_minimum_improvement",
         0.01,
         Check(float, "above 0", lambda x: x > 0),
-        "",
         "key_range: the fewest parts by which a merge must shorten the average lookup. More: less rewriting. Less: "
         "merges begin with less overlap.",
     )
@@ -128,7 +124,6 @@ class KeyRangeSettings:
         "compaction_small_rowset_tradeoff",
         0.009,
         within(float, 0, words="0 or more; less than compaction_minimum_improvement"),
-        "",
         "key_range: what getting rid of a small part is worth; as much as compaction_minimum_improvement would merge "
         "for ever. More: fewer small parts. Less: less rewriting.",
     )
@@ -136,7 +131,6 @@ class KeyRangeSettings:
         "compaction_approximation_ratio",
         1.05,
         within(float, 1, 10),
-        "",
         "key_range: how many times better the best merge may be than the one found. More: a cheaper choice among "
         "thousands of parts. Less: a better one.",
     )
@@ -150,7 +144,6 @@ class MergeSettings:
         "merge_policy",
         MergePolicy.SIZE_TIERED,
         Check(MergePolicy, "size_tiered or key_range"),
-        "",
         "How parts to merge are found; a table with UNIQUE KEY takes key_range unless told otherwise. size_tiered: "
         "neighbours of like size, least rewriting for the fewest files. key_range: parts whose sort keys overlap, so "
         "that a key is looked up in fewer parts; large parts that overlap with nothing are left alone.",
@@ -159,7 +152,6 @@ class MergeSettings:
         "disable_compaction",
         False,
         SWITCH,
-        "",
         "On: the table is merged by OPTIMIZE only, so that parts pile up until writes are slowed and refused. Off: it "
         "keeps itself in shape. To stop merges for a while, SYSTEM STOP MERGES also tells who did it and why.",
     )
@@ -169,33 +161,32 @@ class MergeSettings:
         "cnch_merge_max_total_bytes_to_merge",
         150 << 30,
         within(parse_bytes, 0),
-        "bytes",
         "Bytes of the sources of one merge; 0 is no limit. More: fewer parts in the end. Less: shorter merges, less "
         "lost by a failure.",
+        unit="bytes",
     )
     bytes_in_pool_max: int = table_setting(
         "max_bytes_to_merge_at_max_space_in_pool",
         150 << 30,
         within(parse_bytes, 0),
-        "bytes",
         "The same limit under the name ClickHouse gives it; the smaller one counts, 0 is no limit. More: fewer parts "
         "in the end. Less: shorter merges.",
+        unit="bytes",
     )
     bytes_max_name: str = "cnch_merge_max_total_bytes_to_merge"
     rows_max: int = table_setting(
         "cnch_merge_max_total_rows_to_merge",
         50_000_000,
         within(int, 0),
-        "rows",
         "Rows of the sources of one merge; 0 is no limit. More: fewer parts in the end. Less: shorter merges, smaller "
         "row maps.",
+        unit="rows",
     )
     #: The smaller one of this limit and the next.
     parts_max: int = table_setting(
         "cnch_merge_max_parts_to_merge",
         100,
         Check(int, "0, or 2 or more", lambda n: n == 0 or n >= 2),
-        "",
         "Parts of one merge; 0 leaves it at 1000. More: bursts of small parts fold in one go. Fewer: less memory for a "
         "merge, and a cheaper choice.",
     )
@@ -203,7 +194,6 @@ class MergeSettings:
         "max_parts_to_merge_at_once",
         100,
         Check(int, "0, or 2 or more", lambda n: n == 0 or n >= 2),
-        "",
         "The same limit under the name ClickHouse gives it; the smaller one counts, 0 leaves it at 1000. More: bursts "
         "of small parts fold in one go. Fewer: less memory for a merge.",
     )
@@ -211,7 +201,6 @@ class MergeSettings:
         "cnch_merge_expected_parts_number",
         0,
         within(int, -1),
-        "",
         "Parts a partition may keep: 0 is the number of workers, -1 switches the controller off. More: less rewriting, "
         "more parts to read in parallel. Fewer: fewer files to open.",
     )
@@ -219,7 +208,6 @@ class MergeSettings:
         "cnch_merge_write_amplification_optimize_threshold",
         4.0,
         within(float, 0),
-        "",
         "Up to this many times the expected parts, merges wait for better ranges when rewriting has been costly; 0 "
         "never waits. More: less rewriting. Less: fewer parts.",
     )
@@ -227,7 +215,6 @@ class MergeSettings:
         "cnch_merge_enable_batch_select",
         True,
         SWITCH,
-        "",
         "On: a partition with many parts gets several merges in one round. Off: one merge a round for the whole table, "
         "so that merges leave more to others but fall behind a fast import.",
     )
@@ -235,7 +222,6 @@ class MergeSettings:
         "min_parts_to_enable_multi_selection",
         200,
         within(int, 2),
-        "",
         "Parts from which on a partition gets several merges in one round. Fewer: more merges at once. More: the "
         "table's merges go where they pay most.",
     )
@@ -243,15 +229,14 @@ class MergeSettings:
         "merge_with_ttl_timeout",
         14_400.0,
         within(parse_seconds, 0),
-        "s",
         "Age from which on a part that has no neighbour folds its deltas. Shorter: it reads natively sooner. Longer: "
         "it is rewritten less often.",
+        unit="s",
     )
     base: float = table_setting(
         "merge_selector_base",
         5.0,
         within(float, 1, 1000),
-        "",
         "How many times its largest part a range must be before age lowers it. More: every byte is rewritten more "
         "rarely. Less: fewer parts.",
     )
@@ -259,7 +244,6 @@ class MergeSettings:
         "merge_selector_size_log_min",
         13.0,
         within(float, 0, 60),
-        "",
         "Natural logarithm of the bytes up to which a range is merged at the age of an hour whatever its balance. "
         "Less: small parts wait longer. More: they are folded sooner and rewritten more often.",
     )
@@ -267,7 +251,6 @@ class MergeSettings:
         "merge_selector_size_log_max",
         25.0,
         Check(float, "above 0, up to 60; above merge_selector_size_log_min", lambda x: 0 < x <= 60),
-        "",
         "Natural logarithm of the bytes from which on that age is thirty days. More: middling parts are folded sooner. "
         "Less: they wait longer and are rewritten less often.",
     )
@@ -275,7 +258,6 @@ class MergeSettings:
         "max_addition_bg_task_num",
         32,
         within(int, 0),
-        "",
         "Merges of this table that run at once; 0 starts none. More: it catches up faster. Fewer: other tables and "
         "queries keep the workers.",
     )
@@ -289,7 +271,6 @@ class MutateSettings:
         "max_addition_mutation_task_num",
         10,
         within(int, 0),
-        "",
         "Rewrites for the table's mutations that run at once; 0 starts none. More: an ALTER is through sooner. Fewer: "
         "merges and queries keep the workers.",
     )
@@ -297,7 +278,6 @@ class MutateSettings:
         "cnch_mutate_max_parts_to_mutate",
         100,
         within(int, 1, 1000),
-        "",
         "Parts that one task of a mutation rewrites. More: fewer tasks and commits. Fewer: less is lost when one fails "
         "or is cancelled.",
     )
@@ -305,17 +285,17 @@ class MutateSettings:
         "cnch_mutate_max_total_bytes_to_mutate",
         50 << 30,
         within(parse_bytes, 0),
-        "bytes",
         "Bytes of the parts that one task of a mutation rewrites; 0 is no limit, and a larger part goes alone. More: "
         "fewer tasks. Less: less is lost when one fails or is cancelled.",
+        unit="bytes",
     )
     postpone_ms_max: int = table_setting(
         "max_postpone_time_for_failed_mutations_ms",
         300_000,
         within(int, 1),
-        "ms",
         "Longest wait before a part whose rewrite failed is tried again; each failure in a row doubles the wait, from "
         "one second on. Longer: hopeless parts cost less. Shorter: a cause that is gone is noticed sooner.",
+        unit="ms",
     )
 
 
@@ -327,23 +307,22 @@ class GcSettings:
         "old_parts_lifetime",
         1800.0,
         within(parse_seconds, 0),
-        "s",
         "How long a merged or dropped part stays in the catalog after it was hidden. Longer: slow readers and mistakes "
         "are safe for longer. Shorter: smaller catalog; near 0 it is unsafe for readers that hold no lease.",
+        unit="s",
     )
     trash_lifetime: float = table_setting(
         "ttl_for_trash_items",
         10_800.0,
         within(parse_seconds, 0),
-        "s",
         "How long files stay in the trash, counted from when they were hidden. Longer: more can be brought back. "
         "Shorter: less disk.",
+        unit="s",
     )
     move_batch: int = table_setting(
         "gc_trash_part_batch_size",
         5000,
         within(int, 1, 10_000),
-        "",
         "Records moved to the trash in one catalog transaction. More: fewer transactions. Less: shorter ones; take "
         "1000 where the catalog's transactions are small.",
     )
@@ -351,7 +330,6 @@ class GcSettings:
         "gc_trash_part_limit",
         0,
         within(int, 0),
-        "",
         "Records moved to the trash in one round; 0 is no limit. More: a backlog is gone sooner. Less: rounds stay "
         "short.",
     )
@@ -359,7 +337,6 @@ class GcSettings:
         "gc_remove_part_batch_size",
         200,
         within(int, 1, 100_000),
-        "",
         "Items of trash that one deleter takes in a round. More: the disk is freed sooner. Less: the store has fewer "
         "requests at once.",
     )
@@ -367,7 +344,6 @@ class GcSettings:
         "gc_remove_part_thread_pool_size",
         20,
         within(int, 1, 256),
-        "",
         "Deleters at work at once, after several rounds with work. More: the disk is freed sooner. Fewer: the store "
         "has fewer requests.",
     )
@@ -375,39 +351,38 @@ class GcSettings:
         "cleanup_delay_period",
         30.0,
         within(parse_seconds, 0),
-        "s",
         "Pause after a round of collecting that found nothing. Shorter: space is freed sooner. Longer: an idle table "
         "costs less.",
+        unit="s",
     )
     pause_random: float = table_setting(
         "cleanup_delay_period_random_add",
         10.0,
         within(parse_seconds, 0),
-        "s",
         "What is drawn on top of each pause of collecting. More: tables spread out better. Less: more even times.",
+        unit="s",
     )
     pause_max: float = table_setting(
         "cleanup_delay_period_upper_bound",
         900.0,
         within(parse_seconds, 0),
-        "s",
         "Pause after a pass over the trash that removed nothing. Shorter: files are deleted sooner after their time. "
         "Longer: fewer looks at the trash.",
+        unit="s",
     )
     history: float = table_setting(
         "tablet_history_max_age_sec",
         3600.0,
         Check(float, "-1, or 0 and more", lambda s: s == -1 or s >= 0),
-        "s",
         "How far back the table's past can be read, besides what the other lifetimes keep; -1 promises nothing. "
         "Longer: older snapshots. Shorter: less disk, as each merge keeps a copy of its rows for so long.",
+        unit="s",
         aliases=("history_max_age_sec",),
     )
     partition_ttl_fallback: bool = table_setting(
         "enable_partition_ttl_fallback",
         True,
         SWITCH,
-        "",
         "On: a partition whose key does not tell its expiry is dropped when every part of it has expired. Off: such "
         "partitions stay.",
     )
@@ -421,16 +396,15 @@ class GcPartitionSettings:
         "cnch_gc_round_robin_partitions_number",
         10,
         within(int, 1, 10_000),
-        "",
         "Partitions looked at in one round of collecting. More: space is freed sooner. Fewer: a cheaper round.",
     )
     rotation_interval: float = table_setting(
         "cnch_gc_round_robin_partitions_interval",
         600.0,
         Check(parse_seconds, "above 0", lambda s: s > 0),
-        "s",
         "Time between two rounds of collecting that take the next partitions in turn. Shorter: quiet partitions are "
         "freed sooner. Longer: more rounds go where most is waiting.",
+        unit="s",
     )
 
 
@@ -442,25 +416,25 @@ class FlushSettings:
         "flush_threshold_mb",
         1024,
         within(int, 1),
-        "MiB",
         "Rows, or changes of rows, that wait for a flush, from which on their size alone is a reason to flush. Less: "
         "queries read fewer unsorted rows and changes. More: fewer, larger parts.",
+        unit="MiB",
     )
     threshold_secs: int = node_setting(
         "flush_threshold_secs",
         120,
         within(int, 0),
-        "s",
         "Age from which on rows or changes of rows are flushed however few they are. Shorter: queries read fewer "
         "unsorted rows and changes. Longer: fewer, larger parts.",
+        unit="s",
     )
     upper_bound_ms: int = node_setting(
         "flush_upper_bound_ms",
         3_600_000,
         within(int, 1),
-        "ms",
         "Age at which the gain of a flush is 1, as much as age can give. Shorter: old rows go before merges sooner. "
         "Longer: merges go first for longer.",
+        unit="ms",
     )
 
 
@@ -472,7 +446,6 @@ class DeltaSettings:
         "tablet_delta_store_minor_compact_max",
         1000,
         within(int, 1),
-        "",
         "Delta files of one part and kind at which making them one gains as much as it can. Fewer: queries open fewer "
         "files. More: changes are written again less often.",
     )
@@ -480,7 +453,6 @@ class DeltaSettings:
         "tablet_delta_store_major_compact_min_ratio",
         0.1,
         within(float, 0, 1),
-        "",
         "Share of a part's bytes that its deltas must have before its updated columns are written anew. Less: queries "
         "patch fewer rows. More: columns are written again less often.",
     )
@@ -499,7 +471,6 @@ class TableSettings:
         "maintenance_priority",
         0,
         within(int, -100, 100),
-        "",
         "Where this table stands among tables with a like gain. Higher: its merges come sooner. Lower: those of others "
         "do.",
     )
