@@ -66,7 +66,7 @@ class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """With which columns files were written."""
+    """Columns with which files were written."""
 
     table: str
     version: int
@@ -134,7 +134,7 @@ class ConsumerCalls(Protocol):
         """
 
     def heard(self, call: Heard) -> None:
-        """Tells how far the partitions reach."""
+        """Report the ends of the partitions."""
 
 
 ORDER_DECODER = msgspec.msgpack.Decoder(ConsumeOrder)

@@ -60,7 +60,7 @@ class ConsumeManager:
         server: str,
         memory: Callable[[], MemoryReading] = MemoryReading,
     ) -> None:
-        """`root`: the folder of all tables; `memory` tells what is in use, by which rounds wait. Register
+        """`root`: the folder of all tables; `memory` reads the memory in use, by which rounds wait. Register
         `consume_runner(clock, manager)` with the workers."""
         self._clock = clock
         self._catalog = catalog

@@ -155,12 +155,12 @@ class Positions:
             line = moved(self._uuid, stored=stored, wanted=wanted, gone=gone)
             resolved = frozenset([*wanted, *gone])
             updates: list[Update] = [
-                ResolveGaps(kafka_table=self._uuid, resolution=_told(reset), partitions=resolved),
+                ResolveGaps(kafka_table=self._uuid, resolution=_reset_text(reset), partitions=resolved),
                 SetOffsets(kafka_table=self._uuid, offsets=wanted, forgotten=tuple(gone)),
                 *([] if line is None else [AddLedger(entry=line)]),
             ]
             self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
-            _log.info("offsets_moved", table=full_name(kafka), to=_told(reset), partitions=len(wanted))
+            _log.info("offsets_moved", table=full_name(kafka), to=_reset_text(reset), partitions=len(wanted))
             return {place: each.offset for place, each in wanted.items()}
 
     def _wanted(
@@ -306,7 +306,7 @@ def _stale_leader(config: KafkaConfig, place: TopicPartition) -> BrokerUnavailab
     )
 
 
-def _told(reset: OffsetReset) -> str:
+def _reset_text(reset: OffsetReset) -> str:
     """The user's decision in words."""
     match reset:
         case ToMark(mark=mark):

@@ -121,7 +121,7 @@ class SourceTask:
             counts.dead += len(decoded.broken)
             self._condemn(decoded.broken)
         elif decoded.broken and not self._first_broken:
-            self._first_broken = decoded.broken[0].told
+            self._first_broken = decoded.broken[0].text
 
     def _refuse(self, view: str, refused: Mapping[int, str], fetched: Fetched) -> None:
         if not refused:
@@ -138,7 +138,7 @@ class SourceTask:
 
     def _condemn(self, found: Sequence[Broken]) -> None:
         if found and not self._first_broken:
-            self._first_broken = found[0].told
+            self._first_broken = found[0].text
         if self._job.dead_letters is not None:
             self._dead.extend(found)
 
