@@ -41,7 +41,7 @@ class Log:
         self._write(logging.WARNING, action, cause_id, facts)
 
     def error(self, action: str, *, cause_id: str = "-", error: BaseException | None = None, **facts: object) -> None:
-        """With the error's traceback, when there is one."""
+        """Log an error, with its traceback if there is one."""
         self._write(logging.ERROR, action, cause_id, facts, error)
 
     def debug(self, action: str, *, cause_id: str = "-", **facts: object) -> None:
@@ -52,8 +52,8 @@ class Log:
     ) -> None:
         if not self._logger.isEnabledFor(level):
             return
-        told = "".join(f" {name}={_field(value)}" for name, value in facts.items())
-        self._logger.log(level, "action=%s cause_id=%s%s", action, cause_id, told, exc_info=error)
+        fields = "".join(f" {name}={_field(value)}" for name, value in facts.items())
+        self._logger.log(level, "action=%s cause_id=%s%s", action, cause_id, fields, exc_info=error)
 
 
 def set_up(*, level: str, path: str | None, settings: LogSettings | None = None) -> None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 #: Tries of one change. Each lost try means that somebody else's commit landed.
 ATTEMPTS_MAX = 64
-#: Tries after outcomes that are not known, before the caller is told so.
+#: Tries after outcomes that are not known, before the caller gets the error.
 UNKNOWNS_MAX = 5
 _BACKOFF_BASE_MS = 5
 #: Keys of one batch when many are removed.
@@ -82,7 +82,7 @@ def wait_before_retry(clock: Clock, failures: int) -> None:
 
 
 def _has_landed(view: ReadView, planned: Plan[T]) -> bool:
-    """Is everything as the batch makes it? Then it landed, or somebody else did the very same."""
+    """True if everything is as the batch makes it: it landed, or somebody else wrote the very same."""
     for key, value in planned.puts.items():
         found = view.get(key)
         if found is None or found.value != value:

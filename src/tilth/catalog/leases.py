@@ -46,7 +46,7 @@ class Leases:
         state.check_fence(self.get(fence.name), fence)
 
     def get(self, name: str) -> Lease | None:
-        """As it was written last; it may have ended. A released one has no holder."""
+        """Return the lease as it was written last; it may have ended. A released one has no holder."""
         return read(self._kv, pack(Space.LEASE, name), codec.LEASES)
 
     def list(self) -> builtins.list[Lease]:

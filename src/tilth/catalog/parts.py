@@ -48,7 +48,9 @@ class Parts:
         return read(self._kv, pack(Space.VERSION, table), codec.VERSIONS) or TableVersion()
 
     def partitions(self, table: str) -> list[str]:
-        """In a stable order. A partition whose parts are all gone is among them until its record is dropped."""
+        """Return the partitions in a stable order. A partition whose parts are all gone is among them until its record
+        is dropped.
+        """
         return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
 
     def counts(self, table: str) -> dict[str, int]:
@@ -61,7 +63,7 @@ class Parts:
         return list(read_all(self._kv, codec.ENTRIES, Space.ENTRY, table, partition))
 
     def all_entries(self, table: str) -> Iterator[Entry]:
-        """Like `entries`, over all partitions."""
+        """Return the same as `entries`, over all partitions."""
         return read_all(self._kv, codec.ENTRIES, Space.ENTRY, table)
 
     def visible(self, table: str, partition: str, at: int | None = None) -> list[Part]:
@@ -93,8 +95,8 @@ class Parts:
             if definition is None:
                 raise TableNotFoundError(uuid=table_uuid, hint="it was dropped")
             if not isinstance(definition, TableDef):
-                told = full_name(definition)
-                raise WrongEngineError("only tables of rows have parts", table=told, engine=definition.engine)
+                name = full_name(definition)
+                raise WrongEngineError("only tables of rows have parts", table=name, engine=definition.engine)
             version_key = pack(Space.VERSION, table_uuid)
             found = view.get(version_key)
             version = TableVersion() if found is None else codec.VERSIONS.decode(version_key, found.value)

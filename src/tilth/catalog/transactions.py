@@ -138,7 +138,9 @@ class Transactions:
         return None if txn is None else txn.state
 
     def abort(self, txn_id: int, reason: str) -> None:
-        """From here on it can never commit. Raises TxnFinishedError when it has: then its files are in use."""
+        """End the transaction so that it can never commit. Raises TxnFinishedError when it has: then its files are in
+        use.
+        """
 
         def plan(view: ReadView) -> Plan[None]:
             txn = _find(view, txn_id)

@@ -87,7 +87,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def declared_type(self) -> str:
-        """As it was written, else in Spark's words."""
+        """Type as it was written, else Spark's name of it."""
         return self.declared or spark_name(self.type)
 
 
@@ -106,7 +106,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
     def is_stored_as(self, other: Schema) -> bool:
-        """True if files cannot tell one schema from the other: at most defaults, checks and comments differ."""
+        """True if both schemas are stored alike: at most defaults, checks and comments differ."""
         return [_as_stored(column) for column in self.columns] == [_as_stored(column) for column in other.columns]
 
     @property

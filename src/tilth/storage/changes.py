@@ -77,7 +77,7 @@ class Changes:
         return bool(self._patches or self._columns)
 
     def keep(self, first_row: int, count: int) -> _Mask | None:
-        """Which of the rows from the first one on are not deleted; None: all of them."""
+        """Mark the rows from the first one on that are not deleted; None: all of them."""
         start, end = np.searchsorted(self.deleted, (first_row, first_row + count))
         if start == end:
             return None

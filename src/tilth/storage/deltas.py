@@ -56,7 +56,7 @@ def value_name(column: int) -> str:
 
 
 def presence_name(column: int) -> str:
-    """The name of what tells whether a row has a new value of a column."""
+    """Return the name of the column that marks rows with a new value of a column."""
     return f"p{column}"
 
 
@@ -202,7 +202,9 @@ def read_changes(folder: str, file: DataFile) -> pa.Table:
 
 
 def read_deletes(folder: str, delta: Delta, file: str) -> RowIndexes:
-    """Which rows of the data file a DELETE or CHANGES delta deletes, in their order, each once; errors as above."""
+    """Read the rows of the data file that a DELETE or CHANGES delta deletes, in their order, each once; errors as
+    above.
+    """
     if delta.kind is DeltaKind.DELETE:
         return _vector(folder, delta, file)
     if delta.kind is not DeltaKind.CHANGES:
@@ -211,7 +213,7 @@ def read_deletes(folder: str, delta: Delta, file: str) -> RowIndexes:
 
 
 def deletes_of(changes: pa.Table) -> RowIndexes:
-    """Which rows the rows of a change segment that are of one file delete, each once."""
+    """Return the rows that a change segment's rows of one file delete, each once."""
     return _distinct(_indexes(changes.column("row"))[_indexes(changes.column("op")) == CHANGE_DELETE])
 
 

@@ -151,8 +151,8 @@ def check_size(path: str, file: DataFile, *, is_delta: bool = False) -> None:
 
 def corrupt(path: str, *, is_delta: bool = False, **facts: object) -> PartFileCorruptError | DeltaFileCorruptError:
     """Return the error for a file that is not what was written: a part's, or one with changes of rows."""
-    told = {name: str(fact) for name, fact in facts.items()}
-    return DeltaFileCorruptError(file=path, **told) if is_delta else PartFileCorruptError(file=path, **told)
+    texts = {name: str(fact) for name, fact in facts.items()}
+    return DeltaFileCorruptError(file=path, **texts) if is_delta else PartFileCorruptError(file=path, **texts)
 
 
 def missing(

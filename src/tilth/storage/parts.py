@@ -29,7 +29,7 @@ from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.partition import partition_ids
 from tilth.storage.paths import TableLayout, file_name
 
-#: By so many rows it is told whether a column has few distinct values.
+#: Rows by which it is decided whether a column has few distinct values.
 SAMPLE_ROWS = 64 * 1024
 #: A column with a larger share of distinct values is stored without a dictionary, which saves looking each value up.
 DISTINCT_SHARE_MAX = 0.25
@@ -137,7 +137,7 @@ class PartWriter:
         if self._file is not None:
             self._file.give_up()
         if self._writer is not None:
-            # Into the file that takes nothing any more; what is wrong has been told, and would be told again.
+            # Into the file that takes nothing any more; its error was raised before, and would be raised again.
             with suppress(pa.ArrowException, OSError):
                 self._writer.close()
         self._writer = self._file = None

@@ -155,7 +155,7 @@ def _read_fresh(layout: TableLayout, sources: tuple[PartSource, ...], *, is_part
 
 
 def key_codes(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> Rows:
-    """For each row a number that is equal for equal keys only: the key's hash, or its rank where hashes meet."""
+    """Return a number for each row that is equal for equal keys only: the key's hash, or its rank where hashes meet."""
     keys = keys_of(columns, types)
     hashes = keys.hashes.view(np.int64)
     if keys.is_exact:
