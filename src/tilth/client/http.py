@@ -306,11 +306,11 @@ class Connection:
                 health = self.ready()
                 if health.status == "ok":
                     return
-                told = ", ".join(f"{name}: {state}" for name, state in health.components.items() if state != "ok")
+                last = ", ".join(f"{name}: {state}" for name, state in health.components.items() if state != "ok")
             except (ServerUnreachableError, AnswerLostError) as error:
-                told = error.message
+                last = error.message
             if time.monotonic() > deadline:  # noqa: TID251
-                raise ServerUnreachableError("the Tilth server is not ready", url=self.url, last=told, hint=CHECK_HINT)
+                raise ServerUnreachableError("the Tilth server is not ready", url=self.url, last=last, hint=CHECK_HINT)
             time.sleep(READY_POLL_SECONDS)  # noqa: TID251
 
     def close(self) -> None:
@@ -355,7 +355,7 @@ class Connection:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Errors of the network as ours, told apart by whether the server can have seen the statement."""
+        """Errors of the network as ours, distinguished by whether the server can have seen the statement."""
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.PoolTimeout) as error:

@@ -111,8 +111,8 @@ def _values(column: pa.ChunkedArray) -> list[object]:
     arrow = column.type
     column = readable(pa.table([column], names=["c"])).column(0)
     if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):
-        told = column.cast(pa.string()).to_pylist()
-        return [None if text is None else _ZERO_FRACTION.sub("", text.replace("T", " ")) for text in told]
+        texts = column.cast(pa.string()).to_pylist()
+        return [None if text is None else _ZERO_FRACTION.sub("", text.replace("T", " ")) for text in texts]
     if pa.types.is_date(arrow):
         return list(column.cast(pa.string()).to_pylist())
     return list(column.to_pylist())

@@ -368,10 +368,10 @@ class _Api:
     async def _body(self, request: Request, share: MemoryShare) -> bytes:
         """The body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
         limit = self._doors.settings.body_bytes_max
-        told = request.headers.get("content-length", "0")
-        if told.isdecimal() and int(told) > limit:
-            raise _too_large(int(told), limit)
-        share.grow_to(int(told) if told.isdecimal() else 0)
+        length = request.headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > limit:
+            raise _too_large(int(length), limit)
+        share.grow_to(int(length) if length.isdecimal() else 0)
         body = bytearray()
         async for piece in request.stream():
             body += piece
@@ -435,11 +435,11 @@ def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 def _header(summary: Summary) -> str:
     """JSON in ASCII, which is all that every header can carry."""
-    told = msgspec.structs.asdict(summary)
+    fields = msgspec.structs.asdict(summary)
     if len(summary.message) > HEADER_MESSAGE_CHARACTERS_MAX:
-        told["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"
-    told["notices"] = [notice[:HEADER_NOTICE_CHARACTERS_MAX] for notice in summary.notices[:HEADER_NOTICES_MAX]]
-    return json.dumps(told)
+        fields["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"
+    fields["notices"] = [notice[:HEADER_NOTICE_CHARACTERS_MAX] for notice in summary.notices[:HEADER_NOTICES_MAX]]
+    return json.dumps(fields)
 
 
 def _text(body: bytes) -> str:

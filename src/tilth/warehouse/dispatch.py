@@ -193,7 +193,9 @@ class Dispatcher:
             return handle.wait()
 
     def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
-        """As `run`; but the task itself as soon as `is_enough` says that there is something to be done with it."""
+        """Run like `run`, but return the task itself as soon as `is_enough` says that there is something to be done
+        with it.
+        """
         cancellation = current.get() or Cancellation()
         cancellation.raise_if_cancelled()
         handle = self.submit(spec)
@@ -306,7 +308,7 @@ class Dispatcher:
                 case Stop(worker=name, task_id=task_id):
                     self._stop_task(name, task_id)
                 case Ended(task_id=task_id, outcome=outcome):
-                    self._tell(task_id, outcome)
+                    self._report(task_id, outcome)
                 case _:
                     assert_never(instruction)
 
@@ -336,7 +338,7 @@ class Dispatcher:
             # The next heartbeat asks again, or finds it lost.
             _log.warning("cancel_failed", cause_id=task_id, worker=name, reason=error)
 
-    def _tell(self, task_id: str, outcome: TaskResult | TilthError) -> None:
+    def _report(self, task_id: str, outcome: TaskResult | TilthError) -> None:
         with self._lock:
             handle = self._handles.pop(task_id)
             self._counts[state_of(outcome) if isinstance(outcome, TilthError) else TaskState.DONE] += 1

@@ -54,7 +54,7 @@ _owner: WorkerSession | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Why there is no Spark, or why it may be gone soon."""
+    """Reason why there is no Spark, or why it may be gone soon."""
 
     reason: str
     #: Milliseconds since 1970.
@@ -145,7 +145,7 @@ class WorkerSession:
 
     @property
     def outage(self) -> Outage | None:
-        """Why the JVM is gone, or does not answer; None: it is well."""
+        """Outage of a JVM that is gone, or does not answer; None: it is well."""
         return self._outage
 
     def note_outage(self, outage: Outage | None) -> None:
@@ -166,7 +166,7 @@ class WorkerSession:
         self._jvm_process.kill()
 
     def keep_ended(self) -> None:
-        """From now on a JVM that ends is not started again: the node ends."""
+        """Start no JVM again that ends: the node ends."""
         self._is_ending = True
 
     def kill_if_alive(self) -> None:

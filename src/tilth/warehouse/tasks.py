@@ -64,10 +64,10 @@ class Worker(Protocol):
         """Memory that its tasks may use together, by their estimates."""
 
     def attach(self, reports: WorkerReports) -> None:
-        """From now on it reports there."""
+        """Set the receiver of the worker's reports."""
 
     def trouble(self) -> str:
-        """Why it can run nothing that needs Spark now, and since when; empty: it can."""
+        """Return why the worker can run nothing that needs Spark now, and since when; empty: it can."""
 
     def assign(self, spec: TaskSpec) -> None:
         """Starts the task and returns at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError

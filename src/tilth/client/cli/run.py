@@ -85,7 +85,7 @@ class _Waiting:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Inside, others may print."""
+        """Let others print inside."""
         self._progress.stop()
         yield
         self._progress.start()
