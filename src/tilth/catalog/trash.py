@@ -42,8 +42,7 @@ class Trash:
     def items(
         self, table: str | None = None, *, after: bytes | None = None, limit: int
     ) -> tuple[list[TrashedPart], bytes | None]:
-        """Return up to `limit` items behind a cursor, by table and name, and the next cursor; None: that was the last.
-        """
+        """Return up to `limit` items behind a cursor, by table and name, and the next cursor; None: no more items."""
         start, end = span(Space.TRASH) if table is None else span(Space.TRASH, table)
         if after is not None:
             start = max(start, after + b"\x00")

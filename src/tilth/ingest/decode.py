@@ -184,8 +184,7 @@ class Decoder:
         return records, counts, reasons
 
     def _without_misfits(self, messages: Sequence[Message]) -> tuple[list[Record], list[int], dict[int, str]]:
-        """Read like `_read_each`, and treat messages as broken whose values the column types cannot hold (rare, slow).
-        """
+        """Read like `_read_each`; messages whose values the column types cannot hold are broken (rare, slow)."""
         records, counts, reasons = self._read_each(list(map(_value_of, messages)), messages)
         kept: list[Record] = []
         start = 0

@@ -250,8 +250,7 @@ class KafkaService:
         )
 
     def _reason(self) -> str:
-        """Describe why the service is in its state, what its consumers wait for, and what a user should know besides.
-        """
+        """Describe why the service is in its state, what its consumers wait for, and what else a user should know."""
         with self._lock:
             said = self._lifecycle.reason
             running = [each.index for each in self._lifecycle.consumers.values() if each.state is ConsumerState.RUNNING]
