@@ -57,7 +57,7 @@ class Log:
 
 
 def set_up(*, level: str, path: str | None, settings: LogSettings | None = None) -> None:
-    """Sends Tilth's lines to a file, or to standard error when there is none."""
+    """Send Tilth's lines to a file, or to standard error when there is none."""
     bounds = settings or LogSettings()
     handler: logging.Handler = logging.StreamHandler() if path is None else _File(path, bounds)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

@@ -77,7 +77,7 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
 
 
 def wait_before_retry(clock: Clock, failures: int) -> None:
-    """Waits a little longer after each failure."""
+    """Wait a little longer after each failure."""
     clock.sleep(backoff_ms(failures, base_ms=_BACKOFF_BASE_MS, doublings_max=UNKNOWNS_MAX) / 1000)
 
 

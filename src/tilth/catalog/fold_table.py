@@ -377,7 +377,7 @@ class TableFold:
         self.change.deltas_ended.append(ended(delta, self._times.commit_ts))
 
     def _end_lost(self, sources: Sequence[Part]) -> None:
-        """Ends the deltas of replaced parts that change nothing which is visible, or may be again after an UNDROP."""
+        """End the deltas of replaced parts that change nothing which is visible, or may be again after an UNDROP."""
         changing = {delta.file.name: delta for source in sources for delta in self._now.deltas.changing(source)}
         if not changing:
             return

@@ -149,7 +149,7 @@ class Parts:
     def move_to_trash(
         self, table: str, moves: Sequence[tuple[Entry, int]], *, fence: Fence | None = None, now_ms: int
     ) -> int:
-        """Takes entries out of the table; parts become trash items with their end time. Returns how many went.
+        """Take entries out of the table; parts become trash items with their end time. Returns how many went.
 
         What is not hidden any more, because an UNDROP came between, stays. In batches of bounded size, each carrying
         the fence; raises FencedError, then earlier batches stay moved.
@@ -160,7 +160,7 @@ class Parts:
         return moved
 
     def drop_partition_record(self, table: str, partition: str) -> bool:
-        """Removes the record of a partition without entries, trash and deltas; False when there still are some."""
+        """Remove the record of a partition without entries, trash and deltas; False when there still are some."""
         key, version_key = pack(Space.PARTITION, table, partition), pack(Space.VERSION, table)
 
         def plan(view: ReadView) -> Plan[bool]:

@@ -67,7 +67,7 @@ def released(lease: Lease) -> Lease:
 
 
 def is_held(lease: Lease | None, fence: Fence) -> bool:
-    """Does the fence's epoch still have the lease?"""
+    """True if the fence's epoch still has the lease."""
     return lease is not None and lease.epoch == fence.epoch and lease.holder != NOBODY
 
 

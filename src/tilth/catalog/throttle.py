@@ -98,7 +98,7 @@ class Throttle:
         return found
 
     def check(self, table: TableDef, partitions: Collection[str]) -> None:
-        """Refuses before anything is written what the commit would refuse. Raises TooManyPartsError."""
+        """Refuse before anything is written what the commit would refuse. Raises TooManyPartsError."""
         try:
             check_counts(self._parts.counts(table.uuid), partitions, pressure_settings(table.settings))
         except TooManyPartsError as error:

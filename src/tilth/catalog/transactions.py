@@ -100,7 +100,7 @@ class Transactions:
         return change(self._kv, self._clock, plan)
 
     def commit(self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
-        """Applies all updates at once, or nothing. Asked again it gives the same answer.
+        """Apply all updates at once, or nothing. Asked again it gives the same answer.
 
         After `Unknown` keep the files and ask again (or `resolve`): it may have landed.
         """
@@ -162,7 +162,7 @@ class Transactions:
             return list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN))
 
     def forget(self, txn_id: int) -> None:
-        """Removes the record of an aborted transaction whose files are gone. Raises TxnRunningError."""
+        """Remove the record of an aborted transaction whose files are gone. Raises TxnRunningError."""
         key = pack(Space.OPEN_TXN, txn_id)
 
         def plan(view: ReadView) -> Plan[None]:

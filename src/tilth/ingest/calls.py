@@ -127,7 +127,7 @@ class ConsumerCalls(Protocol):
         """Return the present content of tables with unique keys."""
 
     def commit(self, call: RoundDone) -> RoundCommitted:
-        """Makes the round true, all of it or nothing.
+        """Make the round true, all of it or nothing.
 
         Raises PartsChangedError and PartsGoneError where the tables are not any more as they were looked at: then
         nothing is true, and the same transaction may commit again.

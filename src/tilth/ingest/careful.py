@@ -42,7 +42,7 @@ class Trials(Protocol):
         """
 
     def write_guarded(self, *, excluded: Numbers) -> Written | None:
-        """Writes what can be written; None: the view's rows are not made of one message each.
+        """Write what can be written; None: the view's rows are not made of one message each.
 
         Raises ViewFailedError.
         """

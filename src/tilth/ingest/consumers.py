@@ -140,7 +140,7 @@ class Consumers:
         root: str,
         when_ended: Callable[[Ended], None],
     ) -> None:
-        """Sends a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
+        """Send a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
         lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._server, LEASE_MS)

@@ -45,7 +45,7 @@ def envelope_fields() -> list[tuple[str, Any, Any]]:
 def debezium_reader(
     row: Any, older: Any, *, is_strict: bool, dec_hook: Callable[[type, Any], Any]
 ) -> Callable[[bytes, bytes | None], list[Record]]:
-    """Reads one message, given its value and its key; raises ValueError with the reason.
+    """Read one message, given its value and its key; raises ValueError with the reason.
 
     `row`: the record type. `older`: one with the same fields, all of which may be missing, for rows that are deleted.
     `dec_hook`: makes values of types that msgspec does not know.

@@ -170,7 +170,7 @@ class BrokerClient:
         return Holds.UNKNOWN, -1
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Gives the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence. Nothing is
+        """Give the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence. Nothing is
         sent while the last ones are under way.
         """
         if self._committing is not None and not self._committing.done():
@@ -185,7 +185,7 @@ class BrokerClient:
         self._committing = futures[self._config.group]
 
     def close(self) -> None:
-        """Ends the client's threads; the object cannot be used any more."""
+        """End the client's threads; the object cannot be used any more."""
         self._admin = self._committing = None
 
     def _client(self) -> AdminClient:

@@ -265,7 +265,7 @@ class Positions:
         stored: Mapping[TopicPartition, StoredOffset],
         observed: Observed,
     ) -> None:
-        """Closes gaps that turned out to be none."""
+        """Close gaps that turned out to be none."""
         for gap in self._open():
             place = TopicPartition(gap.topic, gap.partition)
             verdict = closing(gap, stored.get(place), observed)

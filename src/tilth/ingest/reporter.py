@@ -62,7 +62,7 @@ class Reporter:
             self._counts.pop(consumer, None)
 
     def note(self, text: str) -> None:
-        """Keeps what became of offsets as an event, and for a while as part of the service's reason."""
+        """Keep what became of offsets as an event, and for a while as part of the service's reason."""
         with self._lock:
             self._note, self._note_ms = text, self._clock.now_ms()
         self.event(ConsumeEventKind.OFFSETS, SERVICE, told=text)
@@ -73,7 +73,7 @@ class Reporter:
             return self._note if self._clock.now_ms() - self._note_ms < NOTE_MS else ""
 
     def failed(self, error: Exception, *, consumer: int = SERVICE) -> None:
-        """Counts the failure; a new one, or one that was not logged for a while, is logged and added as an event."""
+        """Count the failure; a new one, or one that was not logged for a while, is logged and added as an event."""
         now, text = self._clock.now_ms(), error_text(error)
         with self._lock:
             is_logged = text != self._last or now - self._logged_ms > REPEAT_MS

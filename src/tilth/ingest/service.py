@@ -150,7 +150,7 @@ class KafkaService:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the consumers and the thread."""
+        """End the consumers and the thread."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(2 * STOP_SECONDS_MAX)
@@ -161,7 +161,7 @@ class KafkaService:
         self._wake.set()
 
     def wait_stopped(self) -> None:
-        """Waits until the service has seen the switch and no consumer runs.
+        """Wait until the service has seen the switch and no consumer runs.
 
         Raises UnavailableError if one does not end.
         """
@@ -176,7 +176,7 @@ class KafkaService:
             return
 
     def move(self, reset: OffsetReset) -> dict[TopicPartition, int]:
-        """Moves the offsets while no consumer runs; those that ran run again afterwards, whatever came of it."""
+        """Move the offsets while no consumer runs; those that ran run again afterwards, whatever came of it."""
         kafka = kafka_definition(self._catalog, self._kafka.uuid)
         config = broker_config(self._catalog, kafka, self._certificates_folder)
         with self._held():
@@ -381,7 +381,7 @@ class KafkaService:
         return max(_WAIT_SECONDS_MIN, seconds)
 
     def _look(self) -> Look:
-        """Asks the catalog and the broker."""
+        """Ask the catalog and the broker."""
         switches, now_ms = self._switches(), self._clock.now_ms()
         self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
         switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)

@@ -356,7 +356,7 @@ class _Timed(Iterator[T]):
             self.seconds += self._clock.monotonic() - started
 
     def close(self) -> None:
-        """Ends a generator at once, as `yield from` does when its reader stops early."""
+        """End a generator at once, as `yield from` does when its reader stops early."""
         if isinstance(self._source, Generator):
             self._source.close()
 

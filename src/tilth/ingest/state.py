@@ -175,7 +175,7 @@ class ServiceLifecycle:
         self.consumers[index].failures = 0
 
     def tick(self, *, now_ms: int) -> list[Instruction]:
-        """Starts what is due."""
+        """Start what is due."""
         look = self._look
         if not look.is_wanted or look.missing or look.trouble:
             return []

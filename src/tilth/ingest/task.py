@@ -92,7 +92,7 @@ class ResidentConsumer:
         self._is_behind = False
 
     def run(self) -> None:
-        """Returns when the task is cancelled; raises when it cannot go on."""
+        """Return when the task is cancelled; raises when it cannot go on."""
         plans = self._plan_views()
         defaults = constant_defaults(self._context.session, self._order.kafka)
         broker = self._connect(self._config)
@@ -218,7 +218,7 @@ class ResidentConsumer:
             self._message_bytes = facts.bytes / facts.messages
 
     def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], *, first_task: int) -> None:
-        """Commits the round; of tables with unique keys with what its rows replace, found anew as often as others
+        """Commit the round; of tables with unique keys with what its rows replace, found anew as often as others
         change the same tables between.
         """
         scopes = scopes_of(tables.values(), done.facts.parts)

@@ -80,7 +80,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     older_default: str | None = None
 
     def __post_init__(self) -> None:
-        """Reads the default of a version that kept it as it was written, and did not ask Spark."""
+        """Read the default of a version that kept it as it was written, and did not ask Spark."""
         if self.default is not None and self.written_default is None:
             msgspec.structs.force_setattr(self, "written_default", self.default)
             msgspec.structs.force_setattr(self, "default", readable_default(self.default, self.type))

@@ -94,7 +94,7 @@ class Statements(Protocol):
     def insert_text(
         self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str], origin: Origin
     ) -> Answer:
-        """Adds rows in one of the formats of INSERT .. FORMAT."""
+        """Add rows in one of the formats of INSERT .. FORMAT."""
 
     def insert_arrow(
         self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str], origin: Origin
@@ -230,7 +230,7 @@ class _Api:
         return error_response(BadRequestError(reason=error.detail), self._doors.ids)
 
     async def sql(self, request: Request) -> Response:
-        """Runs the statement in the body, one statement in UTF-8.
+        """Run the statement in the body, one statement in UTF-8.
 
         `?database=` is the database of names without one; every other parameter is a session setting. The form of the
         answer follows `Accept`, or the statement's `FORMAT` if it has one; the headers `X-Tilth-Query-Id` and
@@ -253,7 +253,7 @@ class _Api:
             return await self._run_statement(request, origin, run)
 
     async def insert(self, request: Request) -> Response:
-        """Adds the rows in the body to a table; they are readable once the answer is there. Small inserts that come at
+        """Add the rows in the body to a table; they are readable once the answer is there. Small inserts that come at
         about the same time may share a commit; each is answered for itself.
 
         The body's `Content-Type` is `application/x-ndjson` (also `application/json`: one object, or one a line),
@@ -341,7 +341,7 @@ class _Api:
         return PlainTextResponse(__doc__ or "")
 
     async def _run_statement(self, request: Request, origin: Origin, act: Callable[[], T]) -> T:
-        """Runs it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""
+        """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""
 
         async def watch() -> None:
             while (await request.receive())["type"] != "http.disconnect":

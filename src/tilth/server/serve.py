@@ -59,7 +59,7 @@ class HttpServer:
         self.url = f"http://{shown}:{bound_port}"
 
     def start(self) -> None:
-        """Returns once requests are answered."""
+        """Return once requests are answered."""
         self._thread.start()
         deadline = self._clock.monotonic() + START_SECONDS_MAX
         while not self._server.started:

@@ -171,7 +171,7 @@ class _Loading:
         self._columns: dict[int, _WholeColumn] = {}
 
     def add(self, delta: Delta) -> None:
-        """Reads what is wanted of it."""
+        """Read what is wanted of it."""
         columns = [column for column in delta.columns if self._wanted is None or column in self._wanted]
         file = self._source.file.name
         match delta.kind:

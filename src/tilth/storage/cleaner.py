@@ -45,12 +45,12 @@ def clean_transaction(root: str, txn: Txn, *, keep: Collection[str] = ()) -> int
 
 
 def remove_file(root: str, table: str, file: DataFile) -> bool:
-    """Removes a file of a part or a delta, and what lies beside it; False where it is gone already."""
+    """Remove a file of a part or a delta, and what lies beside it; False where it is gone already."""
     return _remove(data_folder(root, table), file.name)
 
 
 def drop_table_folder(root: str, uuid: str) -> None:
-    """Removes everything of a table; nothing where there is nothing."""
+    """Remove everything of a table; nothing where there is nothing."""
     folder = table_folder(root, uuid)
     if os.path.isdir(folder):
         shutil.rmtree(folder)

@@ -63,7 +63,7 @@ def presence_name(column: int) -> str:
 def write_changes(
     layout: TableLayout, partition: str, changes: pa.Table, *, txn: int, task: int, attempt: int, n: int
 ) -> WrittenDelta:
-    """Writes a change segment of at least one row; rows may come in any order, of one row the later one counts.
+    """Write a change segment of at least one row; rows may come in any order, of one row the later one counts.
 
     `changes`: the columns of CHANGE_SCHEMA_BASE (`file` may be plain strings), `c{id}` and `p{id}`; without `p{id}` all
     updated rows have a value. Raises BadColumnError where a value does not fit the column.
@@ -139,7 +139,7 @@ def write_updates(
     n: int,
     change_ts: int = 0,
 ) -> WrittenDelta:
-    """Writes new values for some rows of the data file: `row`, `c{id}` and `p{id}` as in a change segment.
+    """Write new values for some rows of the data file: `row`, `c{id}` and `p{id}` as in a change segment.
 
     Of one row the later one counts. Raises BadColumnError where a value does not fit the column.
     """
@@ -173,7 +173,7 @@ def write_columns(
     n: int,
     change_ts: int = 0,
 ) -> WrittenDelta:
-    """Writes the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows.
+    """Write the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows.
 
     Raises BadColumnError where a value does not fit the column.
     """

@@ -63,7 +63,7 @@ class SummingFile:
         """Left to finish and give_up: Parquet's writer closes what it writes to too early for fsync."""
 
     def finish(self, *, fsync: bool) -> DataFile:
-        """Closes the file, on the disk if asked for."""
+        """Close the file, on the disk if asked for."""
         if fsync:
             os.fsync(self._file.fileno())
         self._file.close()
@@ -76,7 +76,7 @@ class SummingFile:
 
 
 def sync_folder(folder: str) -> None:
-    """Waits until the names in the folder are on the disk."""
+    """Wait until the names in the folder are on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -113,7 +113,7 @@ def checksum_of(path: str) -> tuple[int, int]:
 
 
 def remove(path: str) -> bool:
-    """Removes a file; False where it was not there."""
+    """Remove a file; False where it was not there."""
     try:
         os.unlink(path)
     except FileNotFoundError:

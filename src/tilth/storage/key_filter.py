@@ -51,7 +51,7 @@ class KeyFilter:
 
 
 def write_filter(layout: TableLayout, file: DataFile) -> None:
-    """Writes the filter beside a part's Parquet file, from the keys that it has; nothing for a table without a key.
+    """Write the filter beside a part's Parquet file, from the keys that it has; nothing for a table without a key.
 
     `layout.schema` is that of the file. Raises PartFileNotFoundError and PartFileCorruptError of the part; that the
     filter itself could not be written is logged.

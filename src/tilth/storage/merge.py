@@ -235,7 +235,7 @@ class _Source:
         return self._rows_read == self.rows
 
     def start(self, block_rows: int) -> None:
-        """Begins to read blocks of that many rows."""
+        """Begin to read blocks of that many rows."""
         names = [name for name in self._columns if name is not None]
         self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
 
@@ -300,7 +300,7 @@ class _Window:
             source.start(block_rows)
 
     def fill(self) -> bool:
-        """Reads on where less than half a block is left; False when no row is left anywhere."""
+        """Read on where less than half a block is left; False when no row is left anywhere."""
         for number, source in enumerate(self._sources):
             block = self._blocks[number]
             if not source.is_at_end and (block is None or len(block.rows) < self._block_rows // 2):

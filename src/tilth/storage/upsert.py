@@ -54,7 +54,7 @@ class UpsertRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
-    """Writes the change segments that make the fresh rows the only ones with their keys, one for each partition.
+    """Write the change segments that make the fresh rows the only ones with their keys, one for each partition.
 
     The deltas' targets are fresh and existing files. Raises UniqueKeyNullError, what reading the sources raises, and
     RetryError where an older part lacks values that an ALTER still has to bring.

@@ -53,11 +53,11 @@ class Handle:
         return self._ended.is_set()
 
     def ends_within(self, seconds: float) -> bool:
-        """Waits for the end; True once it has ended, well or not."""
+        """Wait for the end; True once it has ended, well or not."""
         return self._clock.wait(self._ended, seconds)
 
     def when_ended(self, act: Callable[[], None]) -> None:
-        """Calls it once the task has ended, on whatever thread."""
+        """Call it once the task has ended, on whatever thread."""
         with self._lock:
             if not self._ended.is_set():
                 self._acts.append(act)
@@ -76,11 +76,11 @@ class Handle:
         return outcome
 
     def cancel(self) -> None:
-        """Asks the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
+        """Ask the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
         self._dispatcher.cancel(self.id)
 
     def abandon(self) -> None:
-        """Lets whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
+        """Let whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
         it, which nothing interrupts. Does nothing for a task that may be writing files of a transaction."""
         if self.spec.txn:
             return
@@ -131,7 +131,7 @@ class Dispatcher:
             worker.attach(self)
 
     def start(self) -> None:
-        """Begins the heartbeats."""
+        """Begin the heartbeats."""
         self._thread = threading.Thread(target=self._beat, name="tilth-heartbeat", daemon=True)
         self._thread.start()
 

@@ -99,7 +99,7 @@ class WorkerSession:
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
     def start(self) -> None:
-        """Starts Java and Spark. Raises WrongJavaError, SessionTakenError, SparkStartError."""
+        """Start Java and Spark. Raises WrongJavaError, SessionTakenError, SparkStartError."""
         global _owner
         with _process_lock:
             if _owner is not None:
@@ -174,7 +174,7 @@ class WorkerSession:
             self.kill()
 
     def restart_if_gone(self) -> bool:
-        """Starts Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
+        """Start Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
         with _process_lock:
             if _owner is not self or self.is_alive() or self._is_ending:
                 return False
@@ -286,7 +286,7 @@ class WorkerSession:
                     context.removeJobTag(tag)
 
     def cancel_jobs(self, tag: str) -> None:
-        """Ends the jobs that carry the tag."""
+        """End the jobs that carry the tag."""
         self.context.cancelJobsWithTag(tag)
 
     def warm(self) -> int:

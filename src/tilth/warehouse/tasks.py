@@ -77,4 +77,4 @@ class Worker(Protocol):
         """The heartbeat: the server names the tasks it believes to be there; the answer is those that are."""
 
     def cancel(self, task_id: str) -> None:
-        """Asks the task to end; the report of its end follows. Does nothing if the task is not there."""
+        """Ask the task to end; the report of its end follows. Does nothing if the task is not there."""

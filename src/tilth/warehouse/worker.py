@@ -103,7 +103,7 @@ class EmbeddedWorker:
         self._reports = reports
 
     def start(self) -> None:
-        """Begins to watch over Spark and the tasks."""
+        """Begin to watch over Spark and the tasks."""
         self._heartbeat = Heartbeat(self._clock, self._session)
         self._heartbeat.start()
         self._watcher = threading.Thread(target=self._watch, name=f"tilth-worker-{self._name}", daemon=True)
