@@ -74,7 +74,7 @@ class Audit:
         return sum(change(self._kv, self._clock, partial(plan, keys=batch)) for batch in batches)
 
     def trim(self, keep: int = KEPT_MAX) -> int:
-        """Removes the oldest lines beyond those kept; returns how many."""
+        """Remove the oldest lines beyond those retained; return how many."""
 
         def plan(view: ReadView) -> Plan[int]:
             keys = [key for key, _ in islice(_newest_first(view, keep + REMOVE_BATCH), keep, None)]

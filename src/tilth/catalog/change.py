@@ -112,7 +112,7 @@ def read_all(
 
 
 def remove_range(kv: KeyValue, clock: Clock, space: Space, *fields: str | int, end: bytes | None = None) -> int:
-    """Removes all keys that begin with the fields (and lie before `end`), in bounded batches; returns how many."""
+    """Remove all keys that begin with the fields (and lie before `end`), in bounded batches; return how many."""
     start = span(space, *fields)[0]
     stop = after_prefix(start) if end is None else end
 

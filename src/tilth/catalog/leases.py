@@ -34,7 +34,7 @@ class Leases:
         return self._change(lease.name, lambda old: state.renewed(old, held=lease, now_ms=now_ms, ttl_ms=ttl_ms))
 
     def release(self, lease: Lease) -> None:
-        """Gives the lease back; does nothing when it is somebody else's by now."""
+        """Release the lease; do nothing when it is somebody else's by now."""
 
         def give_back(old: Lease | None) -> Lease | None:
             return state.released(lease) if state.is_held(old, lease.fence) else old

@@ -30,7 +30,7 @@ class PartLog:
         return found[::-1]
 
     def trim(self, before_ms: int) -> int:
-        """Removes the events before a time; returns how many."""
+        """Remove the events before a time; return how many."""
         end = pack(Space.PART_LOG, before_ms)
         return remove_range(self._kv, self._clock, Space.PART_LOG, end=end)
 

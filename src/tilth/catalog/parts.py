@@ -138,7 +138,7 @@ class Parts:
             return _deltas(view, table, partitions, at=at)
 
     def remove_deltas(self, table: str, deltas: Sequence[Delta], *, fence: Fence | None = None) -> int:
-        """Forgets deltas whose files are gone; returns how many were there. In batches of bounded size, each carrying
+        """Forget deltas whose files are gone; return how many were there. In batches of bounded size, each carrying
         the fence; raises FencedError, then earlier batches stay removed.
         """
         removed = 0

@@ -194,7 +194,7 @@ class Transactions:
             return next((txn.id for txn in records if txn.state is TxnState.RUNNING), None)
 
     def trim_finished(self, before_ts: int) -> int:
-        """Forgets finished transactions that began before a hybrid time; returns how many. A late question about one of
+        """Forget finished transactions that began before a hybrid time; return how many. A late question about one of
         them is answered as if it had never been."""
         start = span(Space.FINISHED_TXN)[0]
         end = pack(Space.FINISHED_TXN, before_ts)

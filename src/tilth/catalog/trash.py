@@ -75,7 +75,7 @@ class Trash:
         return claimed
 
     def remove(self, table: str, items: Sequence[TrashedPart]) -> int:
-        """Forgets items whose files are gone; returns how many were there."""
+        """Forget items whose files are gone; return how many were there."""
         removed = 0
         for first in range(0, len(items), REMOVE_BATCH):
             removed += self._remove_batch(table, items[first : first + REMOVE_BATCH])

@@ -134,7 +134,7 @@ class Positions:
     def move(
         self, kafka: KafkaDef, config: KafkaConfig, broker: BrokerClient, reset: OffsetReset, topics: Topics
     ) -> dict[TopicPartition, int]:
-        """Moves the stored offsets and takes the gaps of these topic partitions as decided; returns the offsets at
+        """Move the stored offsets and mark the gaps of these topic partitions as decided; return the offsets at
         which they go on. Raises ResetError, GroupInUseError.
         """
         with self._turn:

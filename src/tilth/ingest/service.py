@@ -171,7 +171,7 @@ class KafkaService:
             raise UnavailableError("a consumer does not end", table=full_name(self._kafka), seconds=STOP_SECONDS_MAX)
 
     def restart(self) -> None:
-        """Ends all consumers and lets them be dispatched anew."""
+        """End all consumers and let them be dispatched anew."""
         with self._held():
             return
 
@@ -277,7 +277,7 @@ class KafkaService:
     # --- for the consumers -------------------------------------------------------------------------------------------
 
     def begin(self, call: BeginRound) -> BeginGranted:
-        """Waits while memory is at its limit, and lets the round wait a little where it comes near.
+        """Wait while memory is at its limit, and let the round wait a little where it comes near.
 
         Raises MemoryPressureError if that lasts.
         """

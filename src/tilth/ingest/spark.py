@@ -64,7 +64,7 @@ logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 def run_round(
     session: SparkSession, job: RoundJob, *, check_cancelled: Callable[[], None] = lambda: None
 ) -> RoundFacts:
-    """Runs all views over the job's ranges; returns what was read and written.
+    """Run all views over the job's ranges; return what was read and written.
 
     Raises the TilthError of a task as it was; ViewFailedError where the round has to be done in another way, ViewError
     where a view cannot be computed at all. Files of a round that failed are left for the transaction's cleaner.

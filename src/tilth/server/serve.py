@@ -68,7 +68,7 @@ class HttpServer:
             self._clock.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """Lets running requests end, for a while, and closes the socket."""
+        """Let running requests end, for a while, and close the socket."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS_MAX)

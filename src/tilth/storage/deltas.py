@@ -106,7 +106,7 @@ def write_deletes(
     n: int,
     change_ts: int = 0,
 ) -> WrittenDelta:
-    """Writes which rows of the data file are gone as a deletion vector."""
+    """Write the rows of the data file that are gone as a deletion vector."""
     name = file_name(txn=txn, task=task, attempt=attempt, n=n, extension=DELETE_EXTENSION)
     make_folder(layout.folder, fsync=layout.fsync)
     sink = SummingFile(os.path.join(layout.folder, name))

@@ -85,7 +85,7 @@ def sync_folder(folder: str) -> None:
 
 
 def make_folder(folder: str, *, fsync: bool) -> None:
-    """Makes the folder and those above it, if they are missing; waits until two levels of names are on the disk.
+    """Make the folder and those above it, if they are missing; wait until two levels of names are on the disk.
 
     Waits once in each process, also for a folder that is there: whoever made it may still be waiting, or have died.
     """

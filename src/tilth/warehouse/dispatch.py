@@ -136,7 +136,7 @@ class Dispatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Cancels every task and ends the heartbeats."""
+        """Cancel every task and end the heartbeats."""
         self._stopping.set()
         with self._lock:
             live = self._board.live_ids()
@@ -172,7 +172,7 @@ class Dispatcher:
         )
 
     def submit(self, spec: TaskSpec) -> Handle:
-        """Sends the task to a worker, or lets it wait for one. Raises WarehouseNotFoundError."""
+        """Send the task to a worker, or let it wait for one. Raises WarehouseNotFoundError."""
         if not spec.id:
             spec = msgspec.structs.replace(spec, id=self._ids())
         handle = Handle(self._clock, self, spec)
@@ -206,7 +206,7 @@ class Dispatcher:
             return handle.wait()
 
     def cancel(self, task_id: str) -> None:
-        """Asks the task to end; does nothing if it has ended."""
+        """Ask the task to end; do nothing if it has ended."""
         with self._lock:
             instructions = self._board.cancel(task_id, now_ms=self._clock.now_ms())
         self._perform(instructions)

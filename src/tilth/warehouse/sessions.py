@@ -111,7 +111,7 @@ class WorkerSession:
             _owner = self
 
     def stop(self) -> None:
-        """Stops Spark and the JVM; returns when the JVM is gone. Does nothing if it is not running."""
+        """Stop Spark and the JVM; return when the JVM is gone. Does nothing if it is not running."""
         global _owner
         if not _process_lock.acquire(timeout=_END_SECONDS_MAX):
             # It is being started, by a JVM that may hang.
@@ -290,7 +290,7 @@ class WorkerSession:
         self.context.cancelJobsWithTag(tag)
 
     def warm(self) -> int:
-        """Starts the Python workers, one for each core, and imports what tasks need; returns how many there are."""
+        """Start the Python workers, one for each core, and import what tasks need; return how many there are."""
         return warm(self.new_session(pool=QUERY_WAREHOUSE), tasks=self.cores)
 
     def run_first_query(self) -> None:

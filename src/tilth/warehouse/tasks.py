@@ -70,7 +70,7 @@ class Worker(Protocol):
         """Return why the worker can run nothing that needs Spark now, and since when; empty: it can."""
 
     def assign(self, spec: TaskSpec) -> None:
-        """Starts the task and returns at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError
+        """Start the task and return at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError
         while its Spark is away."""
 
     def touch(self, task_ids: Collection[str]) -> set[str]:

@@ -110,7 +110,7 @@ class EmbeddedWorker:
         self._watcher.start()
 
     def stop(self) -> None:
-        """Cancels the tasks and waits for their threads, for a while; leaves the session to its owner."""
+        """Cancel the tasks and wait for their threads, for a while; leave the session to its owner."""
         self._stopping.set()
         with self._lock:
             running = list(self._running.values())

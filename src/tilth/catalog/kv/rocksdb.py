@@ -374,7 +374,7 @@ def _options(cache_bytes: int) -> Options:
 
 
 def _read_own_keys(db: Rdict, path: str, sync: WriteOptions) -> int:
-    """Checks the format and returns the newest sequence number; a new store gets its format here."""
+    """Check the format and return the newest sequence number; a new store gets its format here."""
     found = db.get(_FORMAT_KEY)
     if found is None:
         db.put(_FORMAT_KEY, _U64.pack(_FORMAT), sync)
