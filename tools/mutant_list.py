@@ -360,6 +360,22 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/catalog/test_work.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",),
     ),
     Mutant(
+        name="attempt-forgotten",
+        breaks="an error of one attempt of a task is forgotten when another attempt answers",
+        path="src/tilth/base/mailbox.py",
+        old="{key: unpack(packed) for key, _, packed in letters}\n        return list(answers.values())",
+        new="{key: packed for key, _, packed in letters}\n        return [*map(unpack, answers.values())]",
+        tests=("tests/unit/base/test_mailbox.py::test_an_error_of_any_attempt_is_not_forgotten",),
+    ),
+    Mutant(
+        name="answers-of-cut-off-rows",
+        breaks="a task whose rows broke off answers as if they had ended there",
+        path="src/tilth/warehouse/spark.py",
+        old="            if is_waiting:\n",
+        new="            if False:\n",
+        tests=("tests/unit/warehouse/test_run_tasks.py::test_what_fails_before_the_function_is_for_spark_to_tell",),
+    ),
+    Mutant(
         name="round-of-nobody",
         breaks="a round that a replaced consumer began counts as its successor's",
         path="src/tilth/ingest/consumers.py",

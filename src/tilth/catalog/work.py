@@ -169,17 +169,25 @@ class Work:
             _log.warning("files_left", cause_id=str(self.id), reason=error)
 
 
-def rebase(txn: int, attempt: Callable[[int], T], *, tries: int, busy: TilthError) -> T:
+def rebase(
+    txn: int,
+    attempt: Callable[[int], T],
+    *,
+    tries: int,
+    busy: TilthError,
+    moved: tuple[type[TilthError], ...] = (PartsChangedError, PartsGoneError),
+) -> T:
     """Return the answer of the first attempt that commits.
 
-    `attempt` gets its number, from 0; it looks at what is there now, brings its changes onto that, and commits. While
-    others change or replace the same parts in between it is called again. Raises `busy` after so many tries.
+    `attempt` gets its number, from 0; it looks at what is there now, brings its changes onto that, and commits. It is
+    called again while others change the same parts in between, as the errors `moved` say. Raises `busy` after so many
+    tries.
     """
     why: TilthError | None = None
     for number in range(tries):
         try:
             return attempt(number)
-        except (PartsChangedError, PartsGoneError) as error:
+        except moved as error:
             _log.info("rebase", cause_id=str(txn), tries=number + 1, reason=error)
             why = error
     raise busy from why

@@ -22,7 +22,7 @@ from tilth.ingest.refusals import Refused, by_message, check_rows, misfits, with
 from tilth.ingest.rounds import Culprit, WrittenTo
 from tilth.ingest.view_plans import SqlPlan, ViewPlan
 from tilth.model.row_op import OP_COLUMN
-from tilth.storage import BadColumnError, BadPartitionError, TableLayout, UniqueKeyNullError, write_rows
+from tilth.storage import BadColumnError, BadPartitionError, TableLayout, UniqueKeyNullError, stretches, write_rows
 
 #: A task sorts and writes what it has when it holds this much; more: larger parts, more memory.
 HELD_BYTES_MAX = 128 * MIB
@@ -82,7 +82,7 @@ def write_computed(
     writer: PartWriter, batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout
 ) -> Written:
     """Sort and write what the view computed; raises ViewFailedError."""
-    for rows in _stretches(batches):
+    for rows in stretches(batches, bytes_max=HELD_BYTES_MAX):
         try:
             ready = _with_op(rows, layout)
         except _REFUSALS as error:
@@ -93,7 +93,7 @@ def write_computed(
 
 def check_computed(batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout) -> Written:
     """Looks whether the rows could be written; raises ViewFailedError."""
-    for rows in _stretches(batches):
+    for rows in stretches(batches, bytes_max=HELD_BYTES_MAX):
         try:
             check_rows(layout, _with_op(rows, layout))
         except _REFUSALS as error:
@@ -110,7 +110,7 @@ def write_guarded(
     `Culprit.step`). The rows of a message follow each other. Raises ViewFailedError where such messages are too many.
     """
     culprits: list[Culprit] = []
-    for rows in _whole_messages(_stretches(batches)):
+    for rows in _whole_messages(stretches(batches, bytes_max=HELD_BYTES_MAX)):
         owners, values = rows.column(0).to_numpy(), rows.select(range(2, rows.num_columns))
         steps: dict[int, int] = {}
         for row, step in _failing(rows.column(1)):
@@ -129,20 +129,6 @@ def write_guarded(
             raise too_many(plan, culprits)
         writer.write_view(plan, layout, without(values, owners, unfit)[0])
     return Written(parts=tuple(writer.written), culprits=tuple(culprits))
-
-
-def _stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in as few tables as may be held."""
-    held: list[pa.RecordBatch] = []
-    held_bytes = 0
-    for batch in batches:
-        held.append(batch)
-        held_bytes += batch.nbytes
-        if held_bytes >= HELD_BYTES_MAX:
-            yield pa.Table.from_batches(held)
-            held, held_bytes = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _whole_messages(stretches: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from tilth.storage import stretches
 from tilth.warehouse import run_tasks
 
 #: Bytes of rows that a task holds before it writes them.
@@ -42,19 +43,6 @@ def written_in_tasks(rows: DataFrame, write: WriteRows[T], check: Callable[[], N
 
 def _write_all(write: WriteRows[T], rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[T]:
     written: list[T] = []
-    for held in _stretches(rows):
+    for held in stretches(rows, bytes_max=BUFFER_BYTES):
         written += write(held, task=task, attempt=attempt, first_n=len(written))
     return written
-
-
-def _stretches(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in rows:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= BUFFER_BYTES:
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held)

@@ -78,7 +78,7 @@ from tilth.storage.paths import (
 )
 from tilth.storage.rewrite import Place, ordered_source, place_of, rewrite_part
 from tilth.storage.rowmap import remove_row_map
-from tilth.storage.rows import write_rows
+from tilth.storage.rows import stretches, write_rows
 from tilth.storage.scan_options import can_filter
 from tilth.storage.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
 from tilth.storage.segments import (
@@ -201,6 +201,7 @@ __all__ = [
     "shaped_rows",
     "sidecar_name",
     "sources_of",
+    "stretches",
     "sync_folder",
     "table_folder",
     "table_value",

@@ -56,8 +56,8 @@ def live_rows(
     columns = read_columns(stored, needed)
     schema = spark_schema(columns, is_located=is_located)
     tasks = _chunks(session, sources, [source.bytes for source in sources])
-    reader = _RowReader(folder=folder, tasks=tasks, columns=columns, is_located=is_located)
-    return _read_in_tasks(session, len(tasks), reader, schema, mailbox)
+    reader = _RowReader(folder=folder, tasks=tasks, columns=columns, is_located=is_located, mailbox=mailbox)
+    return _in_tasks(session, len(tasks)).mapInArrow(reader, schema)
 
 
 def ordered_rows(
@@ -76,8 +76,8 @@ def ordered_rows(
     location = [StructField(file_column, StringType()), StructField(row_column, LongType())]
     schema = StructType([*spark_schema(stored).fields, *location])
     tasks = tuple(msgspec.msgpack.encode(source) for source in sources)
-    reader = _OrderedReader(layout=layout, tasks=tasks, file_column=file_column, row_column=row_column)
-    return _read_in_tasks(session, len(tasks), reader, schema, mailbox)
+    reader = _OrderedReader(layout=layout, tasks=tasks, file_column=file_column, row_column=row_column, mailbox=mailbox)
+    return _in_tasks(session, len(tasks)).mapInArrow(reader, schema)
 
 
 def mask_blocks(
@@ -85,7 +85,8 @@ def mask_blocks(
 ) -> DataFrame:
     """The blocks of the parts' deleted rows."""
     tasks = _chunks(session, parts, [part.bytes for part in parts])
-    return _read_in_tasks(session, len(tasks), _MaskReader(folder=folder, tasks=tasks), MASK_DDL, mailbox)
+    reader = _MaskReader(folder=folder, tasks=tasks, mailbox=mailbox)
+    return _in_tasks(session, len(tasks)).mapInArrow(reader, MASK_DDL)
 
 
 def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
@@ -104,48 +105,26 @@ def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> 
     return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in places)
 
 
-def _read_in_tasks(
-    session: SparkSession,
-    count: int,
-    read: Callable[[int], Iterator[pa.RecordBatch]],
-    schema: StructType | str,
-    mailbox: Mailbox | None,
-) -> DataFrame:
-    """Return a frame of what `read` yields for each number below the count, in a task each."""
-    return session.range(0, count, 1, count).mapInArrow(_Reader(read=read, mailbox=mailbox), schema)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reader:
-    """Runs in Spark's tasks: numbers of tasks in, rows out."""
-
-    read: Callable[[int], Iterator[pa.RecordBatch]]
-    mailbox: Mailbox | None
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                try:
-                    yield from self.read(number)
-                except TilthError as error:
-                    if self.mailbox is not None:
-                        # Without a letter, Spark's words say what is wrong.
-                        with suppress(OSError):
-                            self.mailbox.send(error, key=number, attempt=0)
-                    raise
+def _in_tasks(session: SparkSession, count: int) -> DataFrame:
+    """Each number below the count in a task of its own."""
+    return session.range(0, count, 1, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowReader:
-    """The number of a task in, rows of its sources out."""
+    """Runs in Spark's tasks: numbers of tasks in, rows of their sources out."""
 
     folder: str
     #: Lists of PartSource.
     tasks: tuple[bytes, ...]
     columns: Schema
     is_located: bool
+    mailbox: Mailbox | None
 
-    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _read(batches, self._of, self.mailbox)
+
+    def _of(self, number: int) -> Iterator[pa.RecordBatch]:
         for source in msgspec.msgpack.decode(self.tasks[number], type=list[PartSource]):
             yield from self._rows_of(source)
 
@@ -171,15 +150,19 @@ class _RowReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OrderedReader:
-    """The number of a source in, its rows out."""
+    """Runs in Spark's tasks: the number of a source in, its rows out."""
 
     layout: TableLayout
     #: A PartSource each.
     tasks: tuple[bytes, ...]
     file_column: str
     row_column: str
+    mailbox: Mailbox | None
 
-    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _read(batches, self._of, self.mailbox)
+
+    def _of(self, number: int) -> Iterator[pa.RecordBatch]:
         source = msgspec.msgpack.decode(self.tasks[number], type=PartSource)
         for table, rows in ordered_source(self.layout, source):
             table = table.append_column(self.file_column, pa.repeat(pa.scalar(source.file.name), len(rows)))
@@ -188,14 +171,34 @@ class _OrderedReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MaskReader:
-    """The number of a task in, blocks of deleted rows out."""
+    """Runs in Spark's tasks: numbers of tasks in, blocks of deleted rows out."""
 
     folder: str
     #: Lists of Masked.
     tasks: tuple[bytes, ...]
+    mailbox: Mailbox | None
 
-    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _read(batches, self._of, self.mailbox)
+
+    def _of(self, number: int) -> Iterator[pa.RecordBatch]:
         for part in msgspec.msgpack.decode(self.tasks[number], type=list[Masked]):
             deleted = [read_deletes(self.folder, delta, part.file) for delta in part.deltas]
             if any(len(rows) for rows in deleted):
                 yield blocks(part.number, deleted)
+
+
+def _read(
+    batches: Iterator[pa.RecordBatch], of: Callable[[int], Iterator[pa.RecordBatch]], mailbox: Mailbox | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `of` for each number in the batches; an error goes to the mailbox too."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            try:
+                yield from of(number)
+            except TilthError as error:
+                if mailbox is not None:
+                    # Without a letter, Spark's words say what is wrong.
+                    with suppress(OSError):
+                        mailbox.send(error, key=number, attempt=0)
+                raise

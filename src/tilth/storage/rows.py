@@ -1,11 +1,13 @@
 """Rows that a round or an INSERT brings, written as their table wants them to land.
 
-Covers: segments or parts, and the order of rows with one key that go to several partitions. Does not cover: the files
-(segments.py, parts.py), which older rows they replace (upsert.py).
+Covers: how many are held, segments or parts, and the order of rows with one key that go to several partitions. Does not
+cover: the files (segments.py, parts.py), which older rows they replace (upsert.py).
 Always holds: of the segments, in their order, a later row of a key stands behind the earlier one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,20 @@ from tilth.storage.parts import write_parts
 from tilth.storage.paths import TableLayout
 from tilth.storage.segments import shaped_rows, write_segments
 from tilth.storage.upsert import key_codes, newest_rows
+
+
+def stretches(batches: Iterable[pa.RecordBatch], *, bytes_max: int) -> Iterator[pa.Table]:
+    """The rows in as few tables as may be held; each has one batch more than `bytes_max` allows at most."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes >= bytes_max:
+            yield pa.Table.from_batches(held)
+            held, held_bytes = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def write_rows(

@@ -39,7 +39,7 @@ from tilth.warehouse.settings import (
     WarehouseSettings,
     warehouse_settings,
 )
-from tilth.warehouse.spark import mailbox, run_in_task, run_tasks
+from tilth.warehouse.spark import OverRows, mailbox, run_in_task, run_tasks
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
 from tilth.warehouse.tasks import Runner, TaskContext, Worker, WorkerReports
 from tilth.warehouse.worker import EmbeddedWorker
@@ -54,6 +54,7 @@ __all__ = [
     "Handle",
     "Node",
     "NotAllowedError",
+    "OverRows",
     "Plan",
     "ProgressWatch",
     "Runner",

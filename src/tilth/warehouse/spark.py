@@ -58,21 +58,36 @@ def run_tasks(frame: DataFrame, function: OverRows[T]) -> list[T]:
         import pyarrow
         from pyspark import TaskContext
 
+        is_waiting = False
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            nonlocal is_waiting
+            is_waiting = True
+            for batch in batches:
+                is_waiting = False
+                yield batch.rename_columns(names)
+                is_waiting = True
+            is_waiting = False
+
         place = TaskContext.get()
         assert place is not None
-        rows = (batch.rename_columns(names) for batch in batches)
         answer: object
         try:
-            answer = function(rows, task=place.partitionId(), attempt=place.attemptNumber())
-        except TilthError as error:
-            # As a row, it keeps its type and its facts; Spark would make text of it.
-            answer = error
+            answer = function(rows(), task=place.partitionId(), attempt=place.attemptNumber())
         except Exception as error:
-            story = "".join(traceback.format_exception(error)[-3:])
-            answer = TaskFailedError("the task failed", reason=f"{type(error).__name__}: {error}", at=story)
+            if is_waiting:
+                # Whatever makes the rows has failed, and Spark says why.
+                raise
+            # As a row, it keeps its type and its facts; Spark would make text of it.
+            answer = error if isinstance(error, TilthError) else _failed(error)
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([pack(answer)], pyarrow.binary())], names=["answer"])
 
     return [unpack(bytes(row["answer"])) for row in numbered.mapInArrow(call, _ANSWER).collect()]
+
+
+def _failed(error: Exception) -> TaskFailedError:
+    story = "".join(traceback.format_exception(error)[-3:])
+    return TaskFailedError("the task failed", reason=f"{type(error).__name__}: {error}", at=story)
 
 
 def run_in_task(session: SparkSession, function: InTask[T]) -> T:

@@ -338,6 +338,12 @@ def test_what_others_changed_is_tried_again(error: TilthError) -> None:
     assert caught.value.__cause__ is error
 
 
+def test_who_cannot_go_on_without_its_parts_says_so() -> None:
+    attempt = refusing(1, PartsGoneError())
+    with pytest.raises(PartsGoneError):
+        rebase(7, attempt, tries=3, busy=RetryError("always late"), moved=(PartsChangedError,))
+
+
 @pytest.mark.parametrize("error", [UnknownOutcomeError(), FencedError(), SchemaChangedError()])
 def test_nothing_else_is_tried_again(error: TilthError) -> None:
     with pytest.raises(type(error)):

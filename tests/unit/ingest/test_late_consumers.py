@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.ingest.test_consume_control import PLACE, Server
 from tilth.base.errors import FencedError
+from tilth.catalog import TxnNotFoundError
 from tilth.ingest.calls import BeginRound, Heard, LookAtTables, RoundDone, SchemaVersion
 from tilth.ingest.definitions import Definitions
 from tilth.ingest.reach import HeardEnd, Offset, PartitionEnd
@@ -147,6 +148,25 @@ def test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled(
     [left] = transactions.unfinished()
     assert left.state is TxnState.ABORTED
     assert server.world.catalog.transactions.live() == set()
+
+
+def test_a_commit_of_another_round_than_the_last_is_refused(server: Server) -> None:
+    """Its identity is good, but its round is not the one that runs."""
+    first = begin(server, server.fence)
+    second = begin(server, server.fence)
+    with pytest.raises(TxnNotFoundError):
+        server.consumers.commit(done(server, server.fence, first))
+    server.consumers.commit(done(server, server.fence, second))
+    assert (state_of(server, second), server.stored()) == (TxnState.FINISHED, 1)
+
+
+def test_a_commit_that_is_asked_for_again_has_the_same_answer(server: Server) -> None:
+    txn = begin(server, server.fence)
+    assert server.world.catalog.transactions.live() == {txn}
+    committed = server.consumers.commit(done(server, server.fence, txn))
+    assert server.world.catalog.transactions.live() == set()
+    assert server.consumers.commit(done(server, server.fence, txn)) == committed
+    assert server.stored() == 1
 
 
 # --- another server has replaced it, and this one does not know ---

@@ -176,6 +176,44 @@ def test_truncate_and_drop_partition(world: SqlWorld, tmp_path: Path) -> None:
     assert stored(world, tmp_path) == []
 
 
+def test_files_of_an_insert_that_fails_here_go_at_once(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = world.catalog.tables.get("default", "t")
+    folder = Path(data_folder(str(tmp_path), table.uuid))
+    seen: list[int] = []
+
+    def cancelled() -> None:
+        seen.append(len(list(folder.iterdir())))
+        raise TilthError("it was cancelled behind the files")
+
+    monkeypatch.setattr("tilth.sql.insert_commit.raise_if_cancelled", cancelled)
+    with pytest.raises(TilthError, match="behind the files"):
+        world.run("INSERT INTO t (a) VALUES (1)")
+    (txn,) = world.catalog.transactions.unfinished()
+    assert (seen, list(folder.iterdir()), txn.state) == ([1], [], TxnState.ABORTED)
+    assert "behind the files" in txn.reason
+
+
+def test_files_of_an_insert_that_a_task_may_still_write_are_left_to_the_cleaner(
+    world: SqlWorld, tmp_path: Path
+) -> None:
+    table = world.catalog.tables.get("default", "t")
+    assert isinstance(table, TableDef)
+
+    def answer(spec: TaskSpec) -> bytes:
+        rows = conform(pa.table({"a": pa.array([1], pa.int32())}), table.schema)
+        write_parts(layout_of(table, str(tmp_path)), rows, txn=spec.txn, task=0, attempt=0)
+        raise TilthError("the task failed, and others write on")
+
+    world.dispatch.answer = answer
+    with pytest.raises(TilthError, match="write on"):
+        world.run("INSERT INTO t (a) SELECT 1")
+    (txn,) = world.catalog.transactions.unfinished()
+    assert txn.state is TxnState.ABORTED
+    assert len(list(Path(data_folder(str(tmp_path), table.uuid)).iterdir())) == 1
+
+
 def test_a_failed_write_leaves_an_aborted_transaction(world: SqlWorld, tmp_path: Path) -> None:
     """The cleaner finds it there, and with it the names of its files."""
     assert refused(world, "INSERT INTO t (a) SELECT 1").code == "UNAVAILABLE"

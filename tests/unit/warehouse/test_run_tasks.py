@@ -17,6 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from tilth.base.errors import ErrorKind, NotFoundError
 from tilth.warehouse import TaskFailedError, run_in_task, run_tasks
 
+
+class JobFailedError(Exception):
+    """What Spark raises of a task that fails."""
+
+
 _MapBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -28,6 +33,8 @@ class Frame:
     columns: Sequence[str] = ("id",)
     #: By partition: attempts of the task that ran before the one whose rows Spark takes.
     lost: dict[int, int] = field(default_factory=dict)
+    #: Whether what makes the rows fails at their end.
+    breaks_off: bool = False
     shown: Sequence[str] = ()
     function: _MapBatches | None = None
 
@@ -48,15 +55,23 @@ class Frame:
 
     def _tried(self, task: int, attempt: int, values: Sequence[int]) -> list[dict[str, Any]]:
         assert self.function is not None
-        names = list(self.shown or self.columns)
-        batches = [pa.record_batch([[value]] * len(names), names=names) for value in values]
+        batches = self._batches(values)
         before = SparkTask.get()
         SparkTask._setTaskContext(None)
         SparkTask(partitionId=task, attemptNumber=attempt)
         try:
-            return [row for batch in self.function(iter(batches)) for row in batch.to_pylist()]
+            return [row for batch in self.function(batches) for row in batch.to_pylist()]
+        except Exception as error:
+            raise JobFailedError from error
         finally:
             SparkTask._setTaskContext(before)
+
+    def _batches(self, values: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        names = list(self.shown or self.columns)
+        for value in values:
+            yield pa.record_batch([[value]] * len(names), names=names)
+        if self.breaks_off:
+            raise OSError("broken off")
 
 
 def frame(*partitions: Sequence[int], **more: Any) -> DataFrame:
@@ -119,6 +134,21 @@ def test_an_error_of_an_attempt_that_spark_has_thrown_away_is_none() -> None:
         return attempt
 
     assert run_tasks(frame([1], lost={0: 1}), fail_first) == [1]
+
+
+@pytest.mark.parametrize("good", [0, 2])
+@pytest.mark.parametrize("seen_as", [OSError, NotFoundError])
+def test_what_fails_before_the_function_is_for_spark_to_tell(good: int, seen_as: type[Exception]) -> None:
+    """The rows break off where the task that makes them fails: the function must not answer in its place."""
+
+    def read(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
+        try:
+            return len(list(rows))
+        except OSError as error:
+            raise seen_as() from error
+
+    with pytest.raises(JobFailedError):
+        run_tasks(frame(range(good), breaks_off=True), read)
 
 
 def test_one_task_without_rows() -> None:

@@ -1,0 +1,99 @@
+"""Functions over rows in real Spark tasks: answers, errors of the function, of the rows and of the middle of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tilth.base.errors import CorruptError, ErrorKind
+from tilth.warehouse import OverRows, TaskFailedError, WorkerSession, mailbox, run_tasks
+
+pytestmark = pytest.mark.integration
+
+_Answer = tuple[int, int, list[str], int]
+
+
+@pytest.fixture
+def session(spark: WorkerSession) -> SparkSession:
+    return spark.session
+
+
+def totals() -> OverRows[_Answer]:
+    """Task, attempt, the columns' names, the sum of the first one."""
+
+    def total(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> _Answer:
+        names: list[str] = []
+        values = 0
+        for batch in rows:
+            names = batch.schema.names
+            values += sum(batch.column(0).to_pylist())
+        return task, attempt, names, values
+
+    return total
+
+
+def test_each_partition_is_answered_for_once_under_the_frame_s_own_names(session: SparkSession) -> None:
+    frame = session.range(0, 6, 1, 3).selectExpr("id AS `a.b`", "id * 2 AS c", "'x' AS c")
+    names = ["a.b", "c", "c"]
+    assert run_tasks(frame, totals()) == [(0, 0, names, 1), (1, 0, names, 5), (2, 0, names, 9)]
+
+
+def test_a_function_may_leave_rows_unread(session: SparkSession) -> None:
+    def first(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
+        answer: int = next(rows).column(0)[0].as_py()
+        return answer
+
+    assert run_tasks(session.range(0, 1_000_000, 1, 2), first) == [0, 500_000]
+
+
+@pytest.mark.parametrize("kind", [CorruptError, ValueError])
+def test_errors_of_the_function_come_back(session: SparkSession, kind: type[Exception]) -> None:
+    def fail(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> None:
+        if task == 1:
+            raise CorruptError("damaged", file="f", hint="look") if kind is CorruptError else ValueError("no luck")
+
+    with pytest.raises(CorruptError if kind is CorruptError else TaskFailedError) as caught:
+        run_tasks(session.range(0, 4, 1, 2), fail)
+    error = caught.value
+    if isinstance(error, CorruptError):
+        assert (error.kind, error.facts, error.hint) == (ErrorKind.CORRUPT, {"file": "f"}, "look")
+    else:
+        assert "ValueError: no luck" in str(error)
+
+
+def broken_by_sql(session: SparkSession) -> DataFrame:
+    return session.range(0, 4, 1, 2).selectExpr("CAST(raise_error(concat('up', 'stream')) AS BIGINT) AS id")
+
+
+def broken_by_python(session: SparkSession) -> DataFrame:
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        raise ValueError("".join(("up", "stream")))
+
+    return session.range(0, 4, 1, 2).mapInArrow(fail, "id bigint")
+
+
+@pytest.mark.parametrize("make", [broken_by_sql, broken_by_python])
+def test_errors_of_making_the_rows_are_spark_s(session: SparkSession, make: object) -> None:
+    assert callable(make)
+    with pytest.raises((PySparkException, Py4JError), match="upstream"):
+        run_tasks(make(session), totals())
+
+
+def test_a_task_in_the_middle_of_a_plan_sends_its_answer(session: SparkSession) -> None:
+    with mailbox(session) as letters:
+
+        def middle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                numbers = batch.column(0).to_pylist()
+                yield batch
+                letters.send(f"read {numbers}", key=numbers[0], attempt=0)
+
+        rows = session.range(0, 4, 1, 2).mapInArrow(middle, "id bigint").groupBy("id").count()
+        assert sum(answer[3] for answer in run_tasks(rows, totals())) == 6
+        assert letters.answers() == ["read [0, 1]", "read [2, 3]"]
