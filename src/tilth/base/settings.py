@@ -1,4 +1,4 @@
-"""Declaration of a setting; each room declares its own in its `settings.py`.
+"""How a setting is declared; each room declares its own in its `settings.py`.
 
 A setting is declared once. The command line, the environment, the docs page and `system.settings` follow from it.
 There are two scopes: node settings are read once when the node starts, table settings live in the table's definition
@@ -64,7 +64,7 @@ class Setting(Generic[T]):
 
     @property
     def has_secrets(self) -> bool:
-        """True if the setting's text is a secret or contains one."""
+        """Whether its text is a secret or contains one."""
         return self.shown is not str
 
     def read(self, text: str) -> T:
