@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 
-#: How often a wait looks whether it was cancelled.
+#: Seconds after which a wait checks again whether it was cancelled.
 LOOK_SECONDS = 0.25
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Cancellation:
 
     @property
     def error(self) -> TilthError | None:
-        """Why the statement must end; None: it need not."""
+        """Reason why the statement must end; None: it need not."""
         return self._error
 
     @property
@@ -81,7 +81,7 @@ class Cancellation:
             raise self._error
 
     def hand_over(self, work: Stoppable) -> None:
-        """From now on until `let_go`, `cancel` and `abandon` reach this work too."""
+        """Add a work that `cancel` and `abandon` reach too, until `let_go`."""
         with self._lock:
             self._works.append(work)
             is_cancelled = self._error is not None
@@ -95,7 +95,7 @@ class Cancellation:
 
     @contextmanager
     def waiting_for(self, work: Stoppable) -> Iterator[None]:
-        """Inside, `cancel` and `abandon` reach the work; the reason is raised in the place of what the work raises."""
+        """Let `cancel` and `abandon` reach the work inside; their reason is raised instead of the work's error."""
         self.hand_over(work)
         try:
             yield
@@ -113,7 +113,9 @@ current: ContextVar[Cancellation | None] = ContextVar("cancellation", default=No
 
 @contextmanager
 def working_under(cancellation: Cancellation | None) -> Iterator[None]:
-    """Inside, what this thread waits for ends when this is cancelled; None: never, for work that others share."""
+    """End what this thread waits for inside when the cancellation is cancelled; None: never, for work that others
+    share.
+    """
     token = current.set(cancellation)
     try:
         yield
@@ -139,7 +141,7 @@ def pause(clock: Clock, seconds: float) -> None:
 
 @contextmanager
 def reaching(work: Stoppable) -> Iterator[None]:
-    """Inside, the end of this thread's statement reaches the work, whose own error is raised."""
+    """Let the end of this thread's statement reach the work inside; the work's own error is raised."""
     cancellation = current.get()
     if cancellation is None:
         yield

@@ -23,7 +23,7 @@ class Clock(Protocol):
         """Waits."""
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Waits until the event is set or the time is over; True if it is set."""
+        """Wait until the event is set or the time is over; True if it is set."""
 
 
 class SystemClock:

@@ -44,8 +44,8 @@ class TilthError(Exception):
         """Facts are appended to the message as key=value, in the order given; the hint says what to do."""
         text = message or _first_line(type(self).__doc__)
         self.facts = {name: str(value) for name, value in facts.items()}
-        told = " ".join(f"{name}={value}" for name, value in self.facts.items())
-        self.message = f"{text}: {told}" if told else text
+        listed = " ".join(f"{name}={value}" for name, value in self.facts.items())
+        self.message = f"{text}: {listed}" if listed else text
         self.hint = hint
         super().__init__(self.message)
 

@@ -35,7 +35,7 @@ class StoreFullError(UnavailableError):
 def full_error(error: BaseException, *, folder: str) -> StoreFullError | None:
     """The error of a full disk, if this error or one that it came from is of one; else None.
 
-    `folder` is told where the error names no file.
+    `folder` is named where the error names no file.
     """
     if isinstance(error, StoreFullError):
         return error

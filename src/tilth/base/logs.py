@@ -41,7 +41,7 @@ class Log:
         self._write(logging.WARNING, action, cause_id, facts)
 
     def error(self, action: str, *, cause_id: str = "-", error: BaseException | None = None, **facts: object) -> None:
-        """With the error's traceback, when there is one."""
+        """Log an error, with its traceback if there is one."""
         self._write(logging.ERROR, action, cause_id, facts, error)
 
     def debug(self, action: str, *, cause_id: str = "-", **facts: object) -> None:
@@ -52,12 +52,12 @@ class Log:
     ) -> None:
         if not self._logger.isEnabledFor(level):
             return
-        told = "".join(f" {name}={_field(value)}" for name, value in facts.items())
-        self._logger.log(level, "action=%s cause_id=%s%s", action, cause_id, told, exc_info=error)
+        fields = "".join(f" {name}={_field(value)}" for name, value in facts.items())
+        self._logger.log(level, "action=%s cause_id=%s%s", action, cause_id, fields, exc_info=error)
 
 
 def set_up(*, level: str, path: str | None, settings: LogSettings | None = None) -> None:
-    """Sends Tilth's lines to a file, or to standard error when there is none."""
+    """Send Tilth's lines to a file, or to standard error when there is none."""
     bounds = settings or LogSettings()
     handler: logging.Handler = logging.StreamHandler() if path is None else _File(path, bounds)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

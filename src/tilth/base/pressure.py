@@ -16,7 +16,7 @@ from tilth.base.errors import RetryError
 from tilth.base.rand import Rng
 from tilth.base.units import show_bytes
 
-_HINT = "try again in a moment; system.bg_threads and /maintenance-manager tell what frees memory"
+_HINT = "try again in a moment; system.bg_threads and /maintenance-manager show what frees memory"
 
 
 class MemoryPressureError(RetryError):
@@ -120,7 +120,7 @@ class MemoryBudget:
     """Bytes that requests hold together, up to a limit; from any thread."""
 
     def __init__(self, limit: int, *, free: int, what: str, setting: str) -> None:
-        """Up to `free` bytes a request needs nothing of the budget. `what` the bytes are, for messages."""
+        """`free`: bytes of a request that need nothing of the budget. `what` the bytes are, for messages."""
         self.limit = limit
         self._free = free
         self._what = what

@@ -14,7 +14,7 @@ class Rng(Protocol):
         """A draw from 0 (included) to 1 (excluded)."""
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
-        """Puts the items in a random order, in place."""
+        """Put the items in a random order, in place."""
 
 
 def new_rng(seed: int | None = None) -> Rng:

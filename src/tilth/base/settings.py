@@ -1,4 +1,4 @@
-"""Settings: how one is declared, and the one reader of all. Each room declares its own in its `settings.py`.
+"""Declaration of settings, and the one reader of all. Each room declares its own in its `settings.py`.
 
 A setting is declared once, as a field of a frozen dataclass:
 
@@ -102,7 +102,7 @@ class Setting(Generic[T]):
 
     @property
     def has_secrets(self) -> bool:
-        """True if the setting's text is a secret or contains one."""
+        """Whether its text is a secret or contains one."""
         return self.shown is not str
 
     def read(self, text: str) -> T:

@@ -1,4 +1,4 @@
-"""The audit log: what people told the services to do, and what came of it.
+"""Audit log: the verbs that users gave to the services, and their outcomes.
 
 Covers: one line for each verb, the newest kept. Does not cover: who may say what, and who writes the lines (sql).
 Always holds: a line that was recorded survives a restart; lines are in the order in which they were recorded.
@@ -22,7 +22,7 @@ from tilth.model.audit import AuditEvent
 
 #: Lines that are kept.
 KEPT_MAX = 10_000
-#: A program writes so many lines between two looks for those that are too many.
+#: Lines that a program writes between two trims of the log.
 _TRIM_EVERY = 100
 STATEMENT_LENGTH_MAX = 1_000
 
@@ -74,7 +74,7 @@ class Audit:
         return sum(change(self._kv, self._clock, partial(plan, keys=batch)) for batch in batches)
 
     def trim(self, keep: int = KEPT_MAX) -> int:
-        """Removes the oldest lines beyond those kept; returns how many."""
+        """Remove the oldest lines beyond those retained; return how many."""
 
         def plan(view: ReadView) -> Plan[int]:
             keys = [key for key, _ in islice(_newest_first(view, keep + REMOVE_BATCH), keep, None)]

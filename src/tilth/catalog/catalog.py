@@ -76,5 +76,5 @@ class Catalog:
         return self._counters.stats()
 
     def close(self) -> None:
-        """Ends the use of the store."""
+        """End the use of the store."""
         self._kv.close()

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 #: Tries of one change. Each lost try means that somebody else's commit landed.
 ATTEMPTS_MAX = 64
-#: Tries after outcomes that are not known, before the caller is told so.
+#: Tries after outcomes that are not known, before the caller gets the error.
 UNKNOWNS_MAX = 5
 _BACKOFF_BASE_MS = 5
 #: Keys of one batch when many are removed.
@@ -77,12 +77,12 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
 
 
 def wait_before_retry(clock: Clock, failures: int) -> None:
-    """Waits a little longer after each failure."""
+    """Wait a little longer after each failure."""
     clock.sleep(backoff_ms(failures, base_ms=_BACKOFF_BASE_MS, doublings_max=UNKNOWNS_MAX) / 1000)
 
 
 def _has_landed(view: ReadView, planned: Plan[T]) -> bool:
-    """Is everything as the batch makes it? Then it landed, or somebody else did the very same."""
+    """True if everything is as the batch makes it: it landed, or somebody else wrote the very same."""
     for key, value in planned.puts.items():
         found = view.get(key)
         if found is None or found.value != value:
@@ -112,7 +112,7 @@ def read_all(
 
 
 def remove_range(kv: KeyValue, clock: Clock, space: Space, *fields: str | int, end: bytes | None = None) -> int:
-    """Removes all keys that begin with the fields (and lie before `end`), in bounded batches; returns how many."""
+    """Remove all keys that begin with the fields (and lie before `end`), in bounded batches; return how many."""
     start = span(space, *fields)[0]
     stop = after_prefix(start) if end is None else end
 

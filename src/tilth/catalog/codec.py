@@ -1,4 +1,4 @@
-"""The catalog's values: MessagePack behind one byte that tells the version of the format. Pure.
+"""The catalog's values: MessagePack behind one byte with the version of the format. Pure.
 
 Always holds: a value of a newer version is refused by name, never misread. Fields may be added with a default without
 a new version; old programs skip them. A field whose meaning changes needs a new version, and a way from the older one.
@@ -65,8 +65,8 @@ class Codec(Generic[T]):
                 hint = "start the version of the program that wrote it, or a later one"
                 raise NewerFormatError(key=describe(key), found=data[0], known=self._version, hint=hint)
             if self._older is None or data[:1] != bytes((self._version - 1,)):
-                told = data[:1].hex()
-                raise CorruptError("a value of the catalog has no known version", key=describe(key), found=told)
+                version = data[:1].hex()
+                raise CorruptError("a value of the catalog has no known version", key=describe(key), found=version)
             decode = self._older
         try:
             return decode(memoryview(data)[1:])

@@ -1,4 +1,4 @@
-"""Which earlier columns of a table have to be kept. Pure.
+"""Earlier columns of a table that have to be retained. Pure.
 
 Always holds: the columns of every part are known, and the default that a column came with is known for as long as
 there are parts without the column.
@@ -19,7 +19,7 @@ from tilth.model.table import SchemaVersion, TableDef
 def without_unused(
     definition: TableDef, parts: Iterable[Part], pending: Iterable[Mutation], *, keep_ts: int | None = None
 ) -> TableDef:
-    """Without the older columns that nobody needs; `parts`: all that are there, those in the trash too.
+    """Remove the older columns that nobody needs; `parts`: all that are there, those in the trash too.
 
     `keep_ts`: reads as of this hybrid time and later find the columns of their time; None: no such reads are promised.
     """

@@ -142,5 +142,5 @@ def _check_unused(view: ReadView, relation: Relation) -> None:
     else:
         return
     if views:
-        told = ", ".join(full_name(each) for each in views)
-        raise TableInUseError(table=full_name(relation), views=told, hint="drop these views first")
+        names = ", ".join(full_name(each) for each in views)
+        raise TableInUseError(table=full_name(relation), views=names, hint="drop these views first")

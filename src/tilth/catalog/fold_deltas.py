@@ -1,7 +1,7 @@
 """The deltas of a table while a commit is folded: which are open, what they change, who knew of them. Pure.
 
 Covers: looking them up, adding and ending them. Does not cover: what updates mean (fold_table.py).
-Always holds: what the commit itself adds is told apart from what was there, as writers know of their own changes.
+Always holds: what the commit itself adds is distinguished from what was there, as writers know of their own changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OpenDeltas:
         return max((delta.change_ts for delta in self.changing(part)), default=0)
 
     def newest_before(self, partition: str, file: str) -> int:
-        """Like `newest`, without what this commit does."""
+        """Return the same as `newest`, without the changes of this commit."""
         old = self._old.get(partition)
         if old is None:
             self._old[partition] = old = by_file(self._before.get(partition, ()))

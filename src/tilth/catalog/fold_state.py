@@ -46,7 +46,7 @@ class TableNow:
         return self.change.definition or self._state.definition
 
     @property
-    def told(self) -> str:
+    def name(self) -> str:
         return full_name(self.definition)
 
     def entries(self, partition: str) -> list[Entry]:
@@ -105,7 +105,7 @@ class TableNow:
             version, inserted_rows=version.inserted_rows + inserted, removed_rows=version.removed_rows + removed
         )
 
-    def tell(
+    def log(
         self,
         event: str,
         name: PartName,

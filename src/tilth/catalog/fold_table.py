@@ -145,14 +145,14 @@ class TableFold:
         self._now.count_parts(part.name.partition, added=(part,), values=written.values)
         self._now.count_rows(inserted=written.rows)
         key = written.ranges.get(definition.order_by[0]) if definition.order_by else None
-        self._now.tell("new", part.name, rows=part.rows, size=part.bytes, key=key)
+        self._now.log("new", part.name, rows=part.rows, size=part.bytes, key=key)
 
     def _label(self, update: InsertLabel) -> None:
         taken = self.change.labels.get(update.label) or self._state.labels.get(update.label)
         if taken is not None:
             hint = "the insert is stored already: leave it, or give another one another label"
             raise LabelTakenError(
-                table=self._now.told,
+                table=self._now.name,
                 label=update.label,
                 rows=taken.rows,
                 txn=taken.txn,
@@ -163,7 +163,7 @@ class TableFold:
         self.change.labels[update.label] = record
 
     def _replace(self, update: ReplaceParts) -> None:
-        name = _merged_name(update, txn=self._times.txn, table=self._now.told)
+        name = _merged_name(update, txn=self._times.txn, table=self._now.name)
         shown = self._now.visible(name.partition)
         sources = check_visible(self._now.definition, shown, update.sources)
         self._check_alike(sources)
@@ -198,7 +198,7 @@ class TableFold:
         self._now.count_parts(name.partition, added=result, gone=sources)
         self._now.count_rows(removed=live - rows)
         self._end_lost(sources)
-        self._now.tell(
+        self._now.log(
             update.event,
             name,
             rows=rows,
@@ -211,20 +211,22 @@ class TableFold:
     def _check_alike(self, sources: Sequence[Part]) -> None:
         # Schema versions may differ in defaults and comments.
         if len({part.columns_commit_ts for part in sources}) > 1:
-            raise BadMergeError("parts of different columns cannot be merged", table=self._now.told)
+            raise BadMergeError("parts of different columns cannot be merged", table=self._now.name)
         pending = self._pending()
         needed = [first_needed(part, pending) for part in sources]
         if len({None if mutation is None else mutation.id for mutation in needed}) > 1:
             # The result would either get the mutation for rows that came after it, or not at all.
             hint = "merge them when the mutation is done"
-            told = next(mutation.id for mutation in needed if mutation is not None)
-            raise BadMergeError("a mutation stands between these parts", table=self._now.told, mutation=told, hint=hint)
+            blocking = next(mutation.id for mutation in needed if mutation is not None)
+            raise BadMergeError(
+                "a mutation stands between these parts", table=self._now.name, mutation=blocking, hint=hint
+            )
 
     def _expire(self, update: ExpirePartition) -> None:
         definition = self._now.definition
         if definition.ttl != update.ttl:
             hint = "judge the partition anew"
-            raise ConflictError("the TTL has changed meanwhile", table=self._now.told, ttl=definition.ttl, hint=hint)
+            raise ConflictError("the TTL has changed meanwhile", table=self._now.name, ttl=definition.ttl, hint=hint)
         shown = self._now.visible(update.partition)
         parts = check_visible(definition, shown, update.parts)
         last = max((part.name.max_block for part in parts), default=-1)
@@ -233,8 +235,8 @@ class TableFold:
         others = [name for name in shown.keys() - set(update.parts) if is_linked or name.max_block <= last]
         if others:
             hint = "judge the partition anew"
-            told = "the partition has parts that were not judged"
-            raise PartsGoneError(told, table=self._now.told, partition=update.partition, part=min(others), hint=hint)
+            message = "the partition has parts that were not judged"
+            raise PartsGoneError(message, table=self._now.name, partition=update.partition, part=min(others), hint=hint)
         self._hide(update.partition, parts, update.reason)
 
     def _drop(self, partition: str) -> None:
@@ -253,7 +255,7 @@ class TableFold:
         rows = sum(self._now.deltas.live_rows(part) for part in parts)
         self._now.count_rows(removed=rows)
         size = sum(part.bytes for part in parts)
-        self._now.tell("hide", hidden.name, rows=rows, size=size, sources=len(parts), reason=reason)
+        self._now.log("hide", hidden.name, rows=rows, size=size, sources=len(parts), reason=reason)
 
     def _undrop(self, partition: str) -> None:
         """Only the newest drop: what it hid is what was visible, so nothing else can hide it once the range is gone."""
@@ -263,7 +265,7 @@ class TableFold:
         drops = [each.commit_ts for each in ranges] + [item.end_ts for item in trash]
         if not drops:
             hint = "the trash keeps dropped parts for ttl_for_trash_items"
-            raise NothingToUndropError(table=self._now.told, partition=partition, hint=hint)
+            raise NothingToUndropError(table=self._now.name, partition=partition, hint=hint)
         newest = max(drops)
         gone = [each for each in ranges if each.commit_ts == newest]
         items = [item for item in trash if item.end_ts == newest]
@@ -272,7 +274,7 @@ class TableFold:
             hint = "insert what is missing anew: newer rows with the same keys may have come"
             raise NothingToUndropError(
                 "rows have come into the partition since it was dropped, and keys must stay unique",
-                table=self._now.told,
+                table=self._now.name,
                 partition=partition,
                 hint=hint,
             )
@@ -284,7 +286,7 @@ class TableFold:
         if not back or len(back) < hidden:
             raise NothingToUndropError(
                 "files of what was dropped last are being removed already",
-                table=self._now.told,
+                table=self._now.name,
                 partition=partition,
                 dropped=hidden,
                 left=len(back),
@@ -300,7 +302,7 @@ class TableFold:
         emptied_ts = 0 if newest <= version.emptied_ts else version.emptied_ts
         self.change.version = msgspec.structs.replace(version, undone=undone, emptied_ts=emptied_ts)
         name = drop_range(partition, max_block=max(part.name.max_block for part in back), txn=self._times.txn).name
-        self._now.tell("undrop", name, rows=rows, size=sum(part.bytes for part in back), sources=len(back))
+        self._now.log("undrop", name, rows=rows, size=sum(part.bytes for part in back), sources=len(back))
 
     # --- deltas ---
 
@@ -316,17 +318,17 @@ class TableFold:
         self._add_delta(delta)
         deleted = sum(target.deleted for target in delta.targets)
         self._now.count_rows(removed=deleted)
-        self._now.tell("delete", parts[0].name, rows=deleted, size=delta.bytes, sources=len(parts))
+        self._now.log("delete", parts[0].name, rows=deleted, size=delta.bytes, sources=len(parts))
 
     def _compact(self, update: ReplaceDeltas) -> None:
         sources: list[Delta] = []
         if not update.sources:
-            raise InvalidInputError("nothing to compact", table=self._now.told, partition=update.partition)
+            raise InvalidInputError("nothing to compact", table=self._now.name, partition=update.partition)
         for name in update.sources:
             found = self._now.deltas.find(update.partition, name)
             if found is None or found in sources:
                 hint = "they were compacted, or their parts are gone: choose again"
-                raise DeltasGoneError(table=self._now.told, partition=update.partition, file=name, hint=hint)
+                raise DeltasGoneError(table=self._now.name, partition=update.partition, file=name, hint=hint)
             sources.append(found)
         parts = self._now.lasting_files(update.partition)
         changed = self._check_compactions(update, parts)
@@ -375,7 +377,7 @@ class TableFold:
         self.change.deltas_ended.append(ended(delta, self._times.commit_ts))
 
     def _end_lost(self, sources: Sequence[Part]) -> None:
-        """Ends the deltas of replaced parts that change nothing which is visible, or may be again after an UNDROP."""
+        """End the deltas of replaced parts that change nothing which is visible, or may be again after an UNDROP."""
         changing = {delta.file.name: delta for source in sources for delta in self._now.deltas.changing(source)}
         if not changing:
             return
@@ -413,7 +415,7 @@ class TableFold:
         definition, commit_ts = self._now.definition, self._times.commit_ts
         check_planned(definition, update.from_version)
         if self._times.txn in self._mutations:
-            raise InvalidInputError("a transaction starts one mutation of a table only", table=self._now.told)
+            raise InvalidInputError("a transaction starts one mutation of a table only", table=self._now.name)
         if (update.kind is MutationKind.COLUMNS) != (update.schema is not None):
             raise InvalidInputError("a mutation of columns brings the new ones, others do not", kind=update.kind)
         if update.schema is None:
@@ -476,7 +478,7 @@ class TableFold:
         self._now.count_rows(removed=live - rows)
         self._end_lost((source,))
         self._count_done(mutation, 1)
-        self._now.tell(
+        self._now.log(
             "mutate", name, rows=rows, size=size, sources=1, duration_ms=update.duration_ms, reason=update.reason
         )
 
@@ -484,7 +486,7 @@ class TableFold:
         mutation = self._running(update.mutation)
         if mutation.kind is MutationKind.COLUMNS:
             raise InvalidInputError(
-                "new columns need a part to be rewritten", table=self._now.told, mutation=mutation.id
+                "new columns need a part to be rewritten", table=self._now.name, mutation=mutation.id
             )
         parts = self._needing(mutation, update.parts)
         for part in parts:
@@ -494,7 +496,7 @@ class TableFold:
         self._count_done(mutation, len(parts))
 
     def _count_done(self, mutation: Mutation, parts: int) -> None:
-        """With the parts, so that the count is right whatever breaks off."""
+        """Count the parts in the same commit that adds them, so that the count is right whatever breaks off."""
         if mutation.parts_done >= 0:
             counted = msgspec.structs.replace(mutation, parts_done=mutation.parts_done + parts)
             self.change.mutations[counted.id] = self._mutations[counted.id] = counted
@@ -503,10 +505,10 @@ class TableFold:
         """Raises MutationEndedError, MutationNotFoundError."""
         mutation = self._mutations.get(mutation_id)
         if mutation is None:
-            raise MutationNotFoundError(table=self._now.told, mutation=mutation_id, hint="it ended long ago")
+            raise MutationNotFoundError(table=self._now.name, mutation=mutation_id, hint="it ended long ago")
         if mutation.state is not MutationState.PENDING:
             raise MutationEndedError(
-                table=self._now.told, mutation=mutation_id, state=mutation.state, hint="drop what was written for it"
+                table=self._now.name, mutation=mutation_id, state=mutation.state, hint="drop what was written for it"
             )
         return mutation
 
@@ -521,7 +523,7 @@ class TableFold:
                 hint = "look at the part again: it has the mutation already, or an older one comes first"
                 raise PartsGoneError(
                     "a part does not wait for the mutation",
-                    table=self._now.told,
+                    table=self._now.name,
                     part=part.name,
                     mutation=mutation.id,
                     hint=hint,

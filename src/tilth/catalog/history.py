@@ -56,7 +56,7 @@ class History:
         return first + after - 1 if after else None
 
     def trim(self, table: str, before_ts: int) -> int:
-        """Forgets versions that were over at a hybrid time: the one of that time stays. Returns how many."""
+        """Forget versions that were over at a hybrid time: the one of that time stays. Return how many."""
         kept = self.version_at(table, before_ts)
         if kept is None:
             return 0

@@ -27,7 +27,7 @@ class Labels:
         return read(self._kv, pack(Space.LABEL, table, label), codec.LABELS)
 
     def trim(self, before_ts: int) -> int:
-        """Forgets the labels of all tables that were taken before a hybrid time; returns how many."""
+        """Forget the labels of all tables that were taken before a hybrid time; return how many."""
 
         def plan(view: ReadView) -> Plan[int]:
             old = (

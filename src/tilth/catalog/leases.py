@@ -34,7 +34,7 @@ class Leases:
         return self._change(lease.name, lambda old: state.renewed(old, held=lease, now_ms=now_ms, ttl_ms=ttl_ms))
 
     def release(self, lease: Lease) -> None:
-        """Gives the lease back; does nothing when it is somebody else's by now."""
+        """Release the lease; do nothing when it is somebody else's by now."""
 
         def give_back(old: Lease | None) -> Lease | None:
             return state.released(lease) if state.is_held(old, lease.fence) else old
@@ -46,7 +46,7 @@ class Leases:
         state.check_fence(self.get(fence.name), fence)
 
     def get(self, name: str) -> Lease | None:
-        """As it was written last; it may have ended. A released one has no holder."""
+        """Return the lease as it was written last; it may have ended. A released one has no holder."""
         return read(self._kv, pack(Space.LEASE, name), codec.LEASES)
 
     def list(self) -> builtins.list[Lease]:

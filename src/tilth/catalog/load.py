@@ -231,8 +231,8 @@ def _load_relation(view: ReadView, batch: Batch, uuid: str) -> Relation:
 
 
 def _load_version(view: ReadView, batch: Batch, uuid: str) -> tuple[TableVersion, int]:
-    """With the store's number of it. Pinning the version pins everything that only commits to the table change:
-    entries, offsets, gaps.
+    """Load the table's version, with the store's number of it. Pinning the version pins everything that only commits to
+    the table change: entries, offsets, gaps.
     """
     key = pack(Space.VERSION, uuid)
     found = view.get(key)
@@ -298,8 +298,8 @@ def _load_partitions(view: ReadView, batch: Batch, table: str, partitions: Itera
 
 
 def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[TableUpdate]) -> tuple[Mutation, ...]:
-    """In the order of their commits. Those that an update relies on or revives are pinned: they end without raising
-    the version.
+    """Load the mutations in the order of their commits. Those that an update relies on or revives are pinned: they end
+    without raising the version.
     """
     without = (
         InsertPart

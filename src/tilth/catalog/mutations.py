@@ -124,7 +124,7 @@ class Mutations:
         return mutation
 
     def trim(self, table: str, keep: int = 100) -> int:
-        """Forgets the oldest ended entries beyond those kept; returns how many.
+        """Forget the oldest ended entries beyond those retained; return how many.
 
         Those that an UNDROP PARTITION would make pending again stay.
         """

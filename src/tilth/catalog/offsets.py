@@ -66,7 +66,7 @@ class Offsets:
         }
 
     def fold_ledger(self, kafka_table: str, *, before_ts: int, settled_ts: int, kept_max: int) -> int:
-        """Makes few entries of many old ones, see `foldable`; returns how many went. Readers of the ledger see it
+        """Fold many old entries into few, see `foldable`; return how many went. Readers of the ledger see it
         before or after, and both say the same.
         """
         start, end = span(Space.LEDGER, kafka_table)

@@ -30,7 +30,7 @@ class PartLog:
         return found[::-1]
 
     def trim(self, before_ms: int) -> int:
-        """Removes the events before a time; returns how many."""
+        """Remove the events before a time; return how many."""
         end = pack(Space.PART_LOG, before_ms)
         return remove_range(self._kv, self._clock, Space.PART_LOG, end=end)
 
@@ -47,7 +47,7 @@ def part_event(event: str, table: str, part: Part, now_ms: int) -> PartEvent:
 
 
 def put_events(events: Iterable[PartEvent], ts: int) -> dict[bytes, bytes]:
-    """The keys and values of a batch's events; `ts` tells the batches of one millisecond apart."""
+    """The keys and values of a batch's events; `ts` distinguishes the batches of one millisecond."""
     return {
         pack(Space.PART_LOG, event.at_ms, ts, number): codec.PART_EVENTS.encode(event)
         for number, event in enumerate(events)

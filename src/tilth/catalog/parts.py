@@ -48,7 +48,9 @@ class Parts:
         return read(self._kv, pack(Space.VERSION, table), codec.VERSIONS) or TableVersion()
 
     def partitions(self, table: str) -> list[str]:
-        """In a stable order. A partition whose parts are all gone is among them until its record is dropped."""
+        """Return the partitions in a stable order. A partition whose parts are all gone is among them until its record
+        is dropped.
+        """
         return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
 
     def counts(self, table: str) -> dict[str, int]:
@@ -61,7 +63,7 @@ class Parts:
         return list(read_all(self._kv, codec.ENTRIES, Space.ENTRY, table, partition))
 
     def all_entries(self, table: str) -> Iterator[Entry]:
-        """Like `entries`, over all partitions."""
+        """Return the same as `entries`, over all partitions."""
         return read_all(self._kv, codec.ENTRIES, Space.ENTRY, table)
 
     def visible(self, table: str, partition: str, at: int | None = None) -> list[Part]:
@@ -93,8 +95,8 @@ class Parts:
             if definition is None:
                 raise TableNotFoundError(uuid=table_uuid, hint="it was dropped")
             if not isinstance(definition, TableDef):
-                told = full_name(definition)
-                raise WrongEngineError("only tables of rows have parts", table=told, engine=definition.engine)
+                name = full_name(definition)
+                raise WrongEngineError("only tables of rows have parts", table=name, engine=definition.engine)
             version_key = pack(Space.VERSION, table_uuid)
             found = view.get(version_key)
             version = TableVersion() if found is None else codec.VERSIONS.decode(version_key, found.value)
@@ -136,7 +138,7 @@ class Parts:
             return _deltas(view, table, partitions, at=at)
 
     def remove_deltas(self, table: str, deltas: Sequence[Delta], *, fence: Fence | None = None) -> int:
-        """Forgets deltas whose files are gone; returns how many were there. In batches of bounded size, each carrying
+        """Forget deltas whose files are gone; return how many were there. In batches of bounded size, each carrying
         the fence; raises FencedError, then earlier batches stay removed.
         """
         removed = 0
@@ -147,7 +149,7 @@ class Parts:
     def move_to_trash(
         self, table: str, moves: Sequence[tuple[Entry, int]], *, fence: Fence | None = None, now_ms: int
     ) -> int:
-        """Takes entries out of the table; parts become trash items with their end time. Returns how many went.
+        """Take entries out of the table; parts become trash items with their end time. Returns how many went.
 
         What is not hidden any more, because an UNDROP came between, stays. In batches of bounded size, each carrying
         the fence; raises FencedError, then earlier batches stay moved.
@@ -158,7 +160,7 @@ class Parts:
         return moved
 
     def drop_partition_record(self, table: str, partition: str) -> bool:
-        """Removes the record of a partition without entries, trash and deltas; False when there still are some."""
+        """Remove the record of a partition without entries, trash and deltas; False when there still are some."""
         key, version_key = pack(Space.PARTITION, table, partition), pack(Space.VERSION, table)
 
         def plan(view: ReadView) -> Plan[bool]:

@@ -72,7 +72,7 @@ class Readers:
         return change(self._kv, self._clock, plan)
 
     def close(self, lease: ReaderLease) -> None:
-        """Gives the hold up; closing it again does nothing."""
+        """Give the hold up; closing it again does nothing."""
         change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease)]))
 
     def close_left_behind(self, server: str) -> int:

@@ -17,7 +17,7 @@ from tilth.model.part import Part, PartName
 from tilth.model.table import TableDef, full_name
 
 #: Names that an error spells out.
-_NAMES_TOLD_MAX = 5
+_NAMES_LISTED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +119,11 @@ def check_no_rows_since(
     is_undone = undone_ts > requirement.ts
     files = [part.file.name for part in parts if is_undone or part.max_row_ts > requirement.ts]
     if files:
-        told = ", ".join(sorted(files)[:_NAMES_TOLD_MAX])
+        listed = ", ".join(sorted(files)[:_NAMES_LISTED_MAX])
         raise PartsChangedError(
             "rows have come in since the table was looked through",
             table=full_name(definition),
-            files=told,
+            files=listed,
             count=len(files),
             hint="look again",
         )
@@ -135,7 +135,7 @@ def check_visible(definition: TableDef, seen: Mapping[PartName, Part], names: Co
     """
     gone = [name for name in names if name not in seen]
     if gone:
-        told = ", ".join(str(name) for name in gone[:_NAMES_TOLD_MAX])
+        listed = ", ".join(str(name) for name in gone[:_NAMES_LISTED_MAX])
         hint = "they were merged or dropped meanwhile: choose again"
-        raise PartsGoneError(table=full_name(definition), parts=told, count=len(gone), hint=hint)
+        raise PartsGoneError(table=full_name(definition), parts=listed, count=len(gone), hint=hint)
     return [seen[name] for name in names]

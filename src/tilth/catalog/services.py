@@ -22,7 +22,7 @@ class Services:
         return read(self._kv, pack(Space.SWITCH, table, service.value), codec.SWITCHES)
 
     def set(self, switch: Switch) -> None:
-        """Durable when it returns; only then the services are told."""
+        """Store the switch; it is durable when the call returns, and only then may services be notified."""
         key = pack(Space.SWITCH, switch.table, switch.service.value)
         value = codec.SWITCHES.encode(switch)
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))

@@ -1,6 +1,6 @@
 """The life of transactions and leases. Pure: values in, values out; a forbidden step raises.
 
-    begin -> RUNNING -> FINISHED     finish: by the one commit; the record tells everybody for good
+    begin -> RUNNING -> FINISHED     finish: by the one commit; the record is final for everybody
                     \\-> ABORTED     abort: by its actor, by the manager, or because its server is gone;
                                     the cleaner removes its files by name and then the record
 
@@ -67,7 +67,7 @@ def released(lease: Lease) -> Lease:
 
 
 def is_held(lease: Lease | None, fence: Fence) -> bool:
-    """Does the fence's epoch still have the lease?"""
+    """True if the fence's epoch still has the lease."""
     return lease is not None and lease.epoch == fence.epoch and lease.holder != NOBODY
 
 

@@ -310,7 +310,7 @@ class Tables:
         return change(self._kv, self._clock, plan)
 
     def drop(self, uuid: str) -> None:
-        """Takes the relation away from readers and writers; UNDROP brings it back until it is forgotten.
+        """Take the relation away from readers and writers; UNDROP brings it back until it is forgotten.
 
         Raises TableInUseError naming the views that still read or feed it.
         """
@@ -327,7 +327,7 @@ class Tables:
         return dropped.all_dropped(self._kv)
 
     def forget(self, uuid: str) -> None:
-        """Removes every key of a dropped relation whose files are gone.
+        """Remove every key of a dropped relation whose files are gone.
         Raises TableNotFoundError when it is not dropped.
         """
         dropped.forget(self._kv, self._clock, uuid)

@@ -33,7 +33,7 @@ class Throttle:
         self._counters = counters
 
     def judge(self, table: TableDef) -> dict[str, str]:
-        """Why INSERTs into a partition wait or are refused, by partition; only partitions where they do.
+        """Describe by partition why INSERTs into it wait or are refused; only partitions where they do.
 
         Nothing is counted: this is for people who ask.
         """
@@ -48,17 +48,17 @@ class Throttle:
                 continue
             delay = worst_delay(counts, [partition], settings)
             if delay is not None:
-                told = f"{delay.milliseconds:.0f} ms: {delay.parts} parts, parts_to_delay_insert = {settings.delay}"
-                found[partition] = f"wait {told}"
+                wait = f"{delay.milliseconds:.0f} ms: {delay.parts} parts, parts_to_delay_insert = {settings.delay}"
+                found[partition] = f"wait {wait}"
         why = self._why_unmerged(table) if found else ""
-        return {partition: f"{told}; {why}" if why else told for partition, told in found.items()}
+        return {partition: f"{text}; {why}" if why else text for partition, text in found.items()}
 
     def is_calm(self, table: TableDef) -> bool:
         """True when no partition of the table slows or refuses anybody."""
         settings = pressure_settings(table.settings)
         first = settings.delay or settings.throw
         limits = [limit for limit in (first, settings.total) if limit]
-        # No partition has more parts than the table: mostly one record tells enough.
+        # No partition has more parts than the table: mostly one record is enough.
         if not limits or 0 <= self._parts.version(table.uuid).parts < min(limits):
             return True
         counts = self._parts.counts(table.uuid)
@@ -99,7 +99,7 @@ class Throttle:
         return found
 
     def check(self, table: TableDef, partitions: Collection[str]) -> None:
-        """Refuses before anything is written what the commit would refuse. Raises TooManyPartsError."""
+        """Refuse before anything is written what the commit would refuse. Raises TooManyPartsError."""
         try:
             check_counts(self._parts.counts(table.uuid), partitions, pressure_settings(table.settings))
         except TooManyPartsError as error:
@@ -118,8 +118,8 @@ class Throttle:
 
     def _stopped_by(self, table: TableDef) -> Switch | None:
         """The switch by which the user has stopped the table's merges; None: they may run."""
-        told = [each for each in self._services.all() if each.table in (table.uuid, ALL_TABLES)]
-        switch = switches_in_force(told, now_ms=self._clock.now_ms()).get(ServiceKind.MERGE)
+        switches = [each for each in self._services.all() if each.table in (table.uuid, ALL_TABLES)]
+        switch = switches_in_force(switches, now_ms=self._clock.now_ms()).get(ServiceKind.MERGE)
         return None if switch is None or switch.state is SwitchState.RUNNING else switch
 
     def _why_unmerged(self, table: TableDef) -> str:

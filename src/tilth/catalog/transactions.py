@@ -100,7 +100,7 @@ class Transactions:
         return change(self._kv, self._clock, plan)
 
     def commit(self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
-        """Applies all updates at once, or nothing. Asked again it gives the same answer.
+        """Apply all updates at once, or nothing. Asked again it gives the same answer.
 
         After `Unknown` keep the files and ask again (or `resolve`): it may have landed.
         """
@@ -138,7 +138,9 @@ class Transactions:
         return None if txn is None else txn.state
 
     def abort(self, txn_id: int, reason: str) -> None:
-        """From here on it can never commit. Raises TxnFinishedError when it has: then its files are in use."""
+        """End the transaction so that it can never commit. Raises TxnFinishedError when it has: then its files are in
+        use.
+        """
 
         def plan(view: ReadView) -> Plan[None]:
             txn = _find(view, txn_id)
@@ -160,7 +162,7 @@ class Transactions:
             return list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN))
 
     def forget(self, txn_id: int) -> None:
-        """Removes the record of an aborted transaction whose files are gone. Raises TxnRunningError."""
+        """Remove the record of an aborted transaction whose files are gone. Raises TxnRunningError."""
         key = pack(Space.OPEN_TXN, txn_id)
 
         def plan(view: ReadView) -> Plan[None]:
@@ -192,7 +194,7 @@ class Transactions:
             return next((txn.id for txn in records if txn.state is TxnState.RUNNING), None)
 
     def trim_finished(self, before_ts: int) -> int:
-        """Forgets finished transactions that began before a hybrid time; returns how many. A late question about one of
+        """Forget finished transactions that began before a hybrid time; return how many. A late question about one of
         them is answered as if it had never been."""
         start = span(Space.FINISHED_TXN)[0]
         end = pack(Space.FINISHED_TXN, before_ts)

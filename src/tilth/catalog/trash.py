@@ -42,7 +42,7 @@ class Trash:
     def items(
         self, table: str | None = None, *, after: bytes | None = None, limit: int
     ) -> tuple[list[TrashedPart], bytes | None]:
-        """Up to `limit` items behind a cursor, by table and name, and the next cursor; None: that was the last."""
+        """Return up to `limit` items behind a cursor, by table and name, and the next cursor; None: no more items."""
         start, end = span(Space.TRASH) if table is None else span(Space.TRASH, table)
         if after is not None:
             start = max(start, after + b"\x00")
@@ -75,7 +75,7 @@ class Trash:
         return claimed
 
     def remove(self, table: str, items: Sequence[TrashedPart]) -> int:
-        """Forgets items whose files are gone; returns how many were there."""
+        """Forget items whose files are gone; return how many were there."""
         removed = 0
         for first in range(0, len(items), REMOVE_BATCH):
             removed += self._remove_batch(table, items[first : first + REMOVE_BATCH])

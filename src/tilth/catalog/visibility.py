@@ -24,7 +24,7 @@ def visible(entries: Iterable[Entry], at: int | None = None) -> list[Part]:
 
 
 def visible_chains(entries: Iterable[Entry], at: int | None = None) -> list[Chain]:
-    """Like `visible`, each part with the older versions of the same blocks behind it."""
+    """Return the same parts as `visible`, each with the older versions of the same blocks behind it."""
     known = [entry for entry in entries if entry.commit_ts > 0 and (at is None or entry.commit_ts <= at)]
     found: list[Chain] = []
     for ranges, rest in _by_partition(known):

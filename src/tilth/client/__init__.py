@@ -2,7 +2,7 @@
 
 Covers: HTTP calls, results as Arrow, pandas and Polars, the `tilth` command. Does not cover: what a server does.
 Always holds: knows the wire types of `tilth.model` and no other room; `cli/serve.py` alone starts a node; an error
-tells whether the statement may have been applied. See also: docs/reference/cli.md, docs/reference/http.md.
+says whether the statement may have been applied. See also: docs/reference/cli.md, docs/reference/http.md.
 """
 
 from tilth.client.errors import AnswerLostError, ServerError, ServerUnreachableError

@@ -51,10 +51,10 @@ class ServerError(TilthError):
         body = answer.error
         super().__init__(body.message, hint=body.hint)
         self._answer = answer
-        #: As the server tells it, for programs. A kind of a newer server is treated as a defect.
+        #: As the server reports it, for programs. A kind of a newer server is treated as a defect.
         self.kind = _KINDS.get(body.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # the server's, not this class's
         self.code = body.code  # type: ignore[misc]  # likewise
-        #: Under which the server's log tells the story.
+        #: Id under which the server's log has the details.
         self.id = body.id
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:

@@ -1,6 +1,6 @@
 """Dates and times of years that Python does not know, for those who read results.
 
-Covers: telling whether there are any, and showing them as ISO 8601: `+10000-01-01`. Does not cover: how they come over
+Covers: finding out whether there are any, and showing them as ISO 8601: `+10000-01-01`. Does not cover: their form on
 the wire. Always holds: what Python knows stays as it is; nothing here fails for a value that Arrow has.
 """
 

@@ -172,14 +172,14 @@ class Connection:
         )
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> Result:
-        """Runs one statement. Raises ServerError, ServerUnreachableError naming the address, or AnswerLostError."""
+        """Run one statement. Raises ServerError, ServerUnreachableError naming the address, or AnswerLostError."""
         with self.stream(text, settings) as rows:
             table = pa.Table.from_batches(list(rows), rows.schema)
             return Result(table, rows.summary)
 
     @contextmanager
     def stream(self, text: str, settings: Mapping[str, str] | None = None) -> Iterator[Rows]:
-        """Runs one statement; the rows come batch by batch, while the server still computes others:
+        """Run one statement; the rows come batch by batch, while the server still computes others:
 
             with connection.stream("SELECT * FROM t") as rows:
                 for batch in rows: ...
@@ -195,7 +195,7 @@ class Connection:
 
     @contextmanager
     def ask(self, text: str, *, accept: str, settings: Mapping[str, str] | None = None) -> Iterator[Reply]:
-        """Runs one statement; the answer comes piece by piece, in the asked media type or in that of its FORMAT."""
+        """Run one statement; the answer comes piece by piece, in the asked media type or in that of its FORMAT."""
         sent = self._http.stream(
             "POST",
             "/v1/sql",
@@ -237,7 +237,7 @@ class Connection:
         return ServerError(ErrorAnswer(body))
 
     def insert(self, table: str, rows: Any) -> Result:  # Any: an object of one of several libraries
-        """Adds rows, columns found by name: an Arrow table, a pandas, Polars or Spark DataFrame, a list of dicts.
+        """Add rows, columns found by name: an Arrow table, a pandas, Polars or Spark DataFrame, a list of dicts.
 
         They are readable when this returns. Raises InvalidInputError for what holds no rows.
         """
@@ -288,15 +288,15 @@ class Connection:
         return msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])
 
     def renew(self, lease_id: str) -> None:
-        """Keeps the files of a pinned snapshot for another while."""
+        """Keep the files of a pinned snapshot for another while."""
         self._call("POST", f"/v1/readers/{_segment(lease_id)}")
 
     def unpin(self, lease_id: str) -> None:
-        """Lets the files of a pinned snapshot go."""
+        """Let the files of a pinned snapshot go."""
         self._call("DELETE", f"/v1/readers/{_segment(lease_id)}")
 
     def wait_ready(self, seconds: float) -> None:
-        """Returns once the server answers and statements work; raises ServerUnreachableError.
+        """Return once the server answers and statements work; raises ServerUnreachableError.
 
         That error names the components that are not.
         """
@@ -306,15 +306,15 @@ class Connection:
                 health = self.ready()
                 if health.status == "ok":
                     return
-                told = ", ".join(f"{name}: {state}" for name, state in health.components.items() if state != "ok")
+                last = ", ".join(f"{name}: {state}" for name, state in health.components.items() if state != "ok")
             except (ServerUnreachableError, AnswerLostError) as error:
-                told = error.message
+                last = error.message
             if time.monotonic() > deadline:  # noqa: TID251
-                raise ServerUnreachableError("the Tilth server is not ready", url=self.url, last=told, hint=CHECK_HINT)
+                raise ServerUnreachableError("the Tilth server is not ready", url=self.url, last=last, hint=CHECK_HINT)
             time.sleep(READY_POLL_SECONDS)  # noqa: TID251
 
     def close(self) -> None:
-        """Closes the connection's sockets."""
+        """Close the connection's sockets."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -355,7 +355,7 @@ class Connection:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Errors of the network as ours, told apart by whether the server can have seen the statement."""
+        """Errors of the network as ours, distinguished by whether the server can have seen the statement."""
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.PoolTimeout) as error:

@@ -41,13 +41,13 @@ def console_of(stream: TextIO | None = None) -> Console:
 
 
 def show(console: Console, table: pa.Table, summary: Summary) -> None:
-    """Prints rows, or what was done where there are none."""
+    """Print rows, or what was done where there are none."""
     show_rows(console, table)
     show_outcome(console, summary, rows=table.num_rows if table.num_columns else None)
 
 
 def show_rows(console: Console, table: pa.Table) -> None:
-    """Prints the first rows of a result: `ROWS_SHOWN_MAX` of them are enough, others are not looked at."""
+    """Print the first rows of a result: `ROWS_SHOWN_MAX` of them are enough, others are not looked at."""
     if _is_document(table):
         for text in _values(table.column(0)):
             console.print(Text("\n".join(_clean(line) for line in str(text).split("\n"))), soft_wrap=True)
@@ -56,7 +56,7 @@ def show_rows(console: Console, table: pa.Table) -> None:
 
 
 def show_outcome(console: Console, summary: Summary, *, rows: int | None) -> None:
-    """Prints what stands below the rows. `rows`: how many the result has; None: it has no columns."""
+    """Print what stands below the rows. `rows`: how many the result has; None: it has no columns."""
     left = (rows or 0) - ROWS_SHOWN_MAX
     if left > 0:
         console.print(Text(f"... and {left:,} more rows (use LIMIT, or --format csv)", style="dim"))
@@ -68,13 +68,13 @@ def show_outcome(console: Console, summary: Summary, *, rows: int | None) -> Non
 
 
 def show_notices(console: Console, summary: Summary) -> None:
-    """Prints what of the statement was accepted and has no effect."""
+    """Print what of the statement was accepted and has no effect."""
     for notice in summary.notices:
         console.print(Text.assemble(("notice: ", "bold yellow"), notice))
 
 
 def show_error(console: Console, error: TilthError) -> None:
-    """Prints what went wrong, what to do, and the id that the log knows."""
+    """Print what went wrong, what to do, and the id that the log knows."""
     console.print(Text.assemble((f"{error.code} ", "bold red"), error.message))
     if error.hint:
         console.print(Text.assemble(("  what to do: ", "bold"), error.hint))
@@ -111,8 +111,8 @@ def _values(column: pa.ChunkedArray) -> list[object]:
     arrow = column.type
     column = readable(pa.table([column], names=["c"])).column(0)
     if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):
-        told = column.cast(pa.string()).to_pylist()
-        return [None if text is None else _ZERO_FRACTION.sub("", text.replace("T", " ")) for text in told]
+        texts = column.cast(pa.string()).to_pylist()
+        return [None if text is None else _ZERO_FRACTION.sub("", text.replace("T", " ")) for text in texts]
     if pa.types.is_date(arrow):
         return list(column.cast(pa.string()).to_pylist())
     return list(column.to_pylist())

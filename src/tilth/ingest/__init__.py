@@ -4,7 +4,7 @@ Covers: Kafka tables and their settings, consumers, rounds, views, dead letters,
 Does not cover: merging what was written (tilth.maintenance), DDL (tilth.sql), other ways in (tilth.sql's INSERT).
 Always holds: rows, offsets, ledger and dead letters of a round become true in one commit; one consumer reads a
 partition at a time, and an older one's commits are refused; a broken message never costs its neighbours; an offset
-that went lost stops its consumer and is told. See also: docs/journey.md, tilth.model.offset.
+that went lost stops its consumer and is reported. See also: docs/journey.md, tilth.model.offset.
 """
 
 from tilth.ingest.activity import Doing

@@ -63,7 +63,7 @@ def may_misfit(column: Column) -> bool:
 
 
 def _fitting(data_type: DataType) -> Callable[[Any], Any]:
-    """Brings the decimals of a value to the scale of their type; raises ArithmeticError for one that would change.
+    """Bring the decimals of a value to the scale of their type; raises ArithmeticError for one that would change.
 
     For very small exponents Arrow reads beyond the end of a table, and takes the process down.
     """

@@ -66,7 +66,7 @@ class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """With which columns files were written."""
+    """Columns with which files were written."""
 
     table: str
     version: int
@@ -127,14 +127,14 @@ class ConsumerCalls(Protocol):
         """Return the present content of tables with unique keys."""
 
     def commit(self, call: RoundDone) -> RoundCommitted:
-        """Makes the round true, all of it or nothing.
+        """Make the round true, all of it or nothing.
 
         Raises PartsChangedError and PartsGoneError where the tables are not any more as they were looked at: then
         nothing is true, and the same transaction may commit again.
         """
 
     def heard(self, call: Heard) -> None:
-        """Tells how far the partitions reach."""
+        """Report the ends of the partitions."""
 
 
 ORDER_DECODER = msgspec.msgpack.Decoder(ConsumeOrder)

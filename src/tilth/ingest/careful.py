@@ -34,7 +34,7 @@ class Trials(Protocol):
         """
 
     def check(self, *, numbers: range | None = None, excluded: Numbers = NO_NUMBERS) -> str | None:
-        """Why the view fails on the messages with these numbers (None: on all); None: it does not."""
+        """Return why the view fails on the messages with these numbers (None: on all); None: it does not."""
 
     def reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
         """Return by number the reason why rows of these messages cannot be computed; only some of them, if they are
@@ -42,7 +42,7 @@ class Trials(Protocol):
         """
 
     def write_guarded(self, *, excluded: Numbers) -> Written | None:
-        """Writes what can be written; None: the view's rows are not made of one message each.
+        """Write what can be written; None: the view's rows are not made of one message each.
 
         Raises ViewFailedError.
         """
@@ -91,7 +91,7 @@ def _searched(
 
 
 def _explained(trials: Trials, job: RoundJob, plan: SqlPlan, found: Sequence[Culprit]) -> tuple[Culprit, ...]:
-    """With a reason each, in which the column stands first where it is known."""
+    """Add a reason to each culprit, in which the column stands first if it is known."""
     columns = job.layouts[plan.target].schema.names
     reasons = trials.reasons([each for each in found if not each.reason])
     #: By step a message of which it is known, for those of which it is not.

@@ -46,10 +46,10 @@ from tilth.ingest.calls import (
     TablesNow,
 )
 from tilth.ingest.definitions import Definitions
+from tilth.ingest.reporter import Reporter, error_text
 from tilth.ingest.rounds import RoundFacts
 from tilth.ingest.state import ConsumerState
 from tilth.ingest.stats import ConsumeEventKind, ConsumerStats, PartitionStats
-from tilth.ingest.telling import Teller, told
 from tilth.model.lease import Fence
 from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, full_name
@@ -57,7 +57,7 @@ from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle
 
-#: The lease is an epoch, not a right that runs out; the time only tells who is alive.
+#: The lease is an epoch, not a right that runs out; the time only shows who is alive.
 LEASE_MS = 24 * 3600 * 1000
 
 _log = Log("ingest")
@@ -101,7 +101,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A consumer's task is over; without an error when it was told to end."""
+    """A consumer's task is over; without an error when it was asked to end."""
 
     index: int
     error: TilthError | None
@@ -111,12 +111,19 @@ class Consumers:
     """Consumers of one Kafka table. Calls of consumers come on their own threads."""
 
     def __init__(
-        self, clock: Clock, catalog: Catalog, dispatcher: Dispatcher, teller: Teller, kafka: KafkaDef, *, server: str
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        dispatcher: Dispatcher,
+        reporter: Reporter,
+        kafka: KafkaDef,
+        *,
+        server: str,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
-        self._teller = teller
+        self._reporter = reporter
         self._kafka = kafka
         self._server = server
         self._lock = threading.Lock()
@@ -133,7 +140,7 @@ class Consumers:
         root: str,
         when_ended: Callable[[Ended], None],
     ) -> None:
-        """Sends a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
+        """Send a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
         lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._server, LEASE_MS)
@@ -171,7 +178,7 @@ class Consumers:
         thread.start()
 
     def cancel(self, index: int, reason: str) -> None:
-        """Tells a consumer to end."""
+        """Ask a consumer to end."""
         handle = self._of(index).handle
         if handle is not None:
             _log.info("consumer_stopping", cause_id=handle.id, table=handle.spec.table, consumer=index, reason=reason)
@@ -192,7 +199,7 @@ class Consumers:
         with self._lock:
             known.handle = None
             if is_failure:
-                known.last_exception, known.last_exception_ms = told(ended.error), self._clock.now_ms()
+                known.last_exception, known.last_exception_ms = error_text(ended.error), self._clock.now_ms()
 
     def doing(self, index: int) -> Doing:
         """Return the activity of a consumer that runs."""
@@ -208,8 +215,8 @@ class Consumers:
             last = next((known.last_broken for known in every if known.last_broken), "")
         if not dead:
             return ""
-        told = f"broken messages, now dead letters: {show_count(dead)}"
-        return f"{told}, all that were read; the last: {last}" if dead == messages else told
+        text = f"broken messages, now dead letters: {show_count(dead)}"
+        return f"{text}, all that were read; the last: {last}" if dead == messages else text
 
     def stats(
         self,
@@ -250,7 +257,7 @@ class Consumers:
             )
 
     def slowed(self) -> str:
-        """Why rounds wait before they write; empty: none does."""
+        """Describe why rounds wait before they write; empty: none does."""
         with self._lock:
             return next((known.slowed for known in self._known.values() if known.slowed), "")
 
@@ -283,7 +290,7 @@ class Consumers:
             work.settle("its consumer was replaced")
             self._current(call.consumer, call.fence)
         offsets = sum(each.end - each.start for each in call.ranges)
-        self._teller.event(ConsumeEventKind.POLL, call.consumer, txn=work.id, messages=offsets)
+        self._reporter.event(ConsumeEventKind.POLL, call.consumer, txn=work.id, messages=offsets)
         return BeginGranted(txn=work.id, wait_ms=self._slow(known, call.tables))
 
     def _slow(self, known: _Known, tables: Iterable[str]) -> float:
@@ -336,7 +343,7 @@ class Consumers:
             known.last_broken = facts.broken or known.last_broken
             known.last_commit_ms = self._clock.now_ms()
             known.activity.committed(known.ranges, now_ms=known.last_commit_ms)
-        self._teller.committed(call)
+        self._reporter.committed(call)
         return RoundCommitted(commit_ts=committed.commit_ts)
 
     def heard(self, call: Heard) -> None:
@@ -347,7 +354,7 @@ class Consumers:
             has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is Kind.IDLE
         if has_all:
             # It reached the broker and has read everything: there is no round whose commit would say so.
-            self._teller.succeeded(call.consumer)
+            self._reporter.succeeded(call.consumer)
 
     def _requirements(self, call: RoundDone) -> list[Requirement]:
         """The columns are those that were written, and the partitions take another part."""

@@ -82,7 +82,7 @@ def dead_letter_rows(broken: Sequence[Broken], schema: Schema) -> pa.Table:
         "offset": [each.offset for each in broken],
         "timestamp": [each.timestamp for each in broken],
         "key": [each.key for each in broken],
-        "reason": [each.reason if has_view else each.told_reason for each in broken],
+        "reason": [each.reason if has_view else each.reason_text for each in broken],
         "raw": [each.raw for each in broken],
     }
     if has_view:

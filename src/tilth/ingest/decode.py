@@ -75,14 +75,14 @@ class Broken:
     raw: bytes | None
 
     @property
-    def told_reason(self) -> str:
+    def reason_text(self) -> str:
         """The reason, with the view in front."""
         return self.reason if self.view is None else f"view {self.view}: {self.reason}"
 
     @property
-    def told(self) -> str:
-        """For people: `topic/partition@offset: why`."""
-        return f"{self.topic}/{self.partition}@{self.offset}: {self.told_reason}"
+    def text(self) -> str:
+        """Text for people: `topic/partition@offset: why`."""
+        return f"{self.topic}/{self.partition}@{self.offset}: {self.reason_text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ class Decoder:
         return records, counts, reasons
 
     def _without_misfits(self, messages: Sequence[Message]) -> tuple[list[Record], list[int], dict[int, str]]:
-        """As `_read_each`, with those messages broken whose values the column types cannot hold (rare, slow)."""
+        """Read like `_read_each`; messages whose values the column types cannot hold are broken (rare, slow)."""
         records, counts, reasons = self._read_each(list(map(_value_of, messages)), messages)
         kept: list[Record] = []
         start = 0
@@ -286,8 +286,8 @@ def _virtual(
         case "_content":
             values = (_text(message.value()) for message in sources)
         case "_error":
-            told = {id(messages[index]): reason for index, reason in reasons.items()}
-            values = (told.get(id(message)) for message in sources)
+            found = {id(messages[index]): reason for index, reason in reasons.items()}
+            values = (found.get(id(message)) for message in sources)
         case _:
             broken = {id(messages[index]) for index in reasons}
             values = (_text(message.value()) if id(message) in broken else None for message in sources)
@@ -301,5 +301,5 @@ def micros_of(message: Message, unit: int) -> int | None:
 
 
 def _text(value: bytes | None) -> str | None:
-    """As text; bytes that are no UTF-8 are shown as \\xNN."""
+    """Decode as text; bytes that are no UTF-8 are shown as \\xNN."""
     return None if value is None else value.decode(errors="backslashreplace")

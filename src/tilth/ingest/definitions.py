@@ -55,7 +55,7 @@ class Definitions:
 
 
 def _as_written(table: TableDef) -> TableDef:
-    """Without what changes while mutations come and go and means nothing to those who write new parts."""
+    """Remove what changes while mutations come and go and means nothing to those who write new parts."""
     return msgspec.structs.replace(table, older_schemas=(), mutation_ts=0, killed_mutation_ts=0)
 
 
@@ -85,7 +85,7 @@ def broker_config(catalog: Catalog, kafka: KafkaDef, certificates_folder: str) -
 def read_definitions(
     clock: Clock, catalog: Catalog, ids: IdSource, uuid: str, *, certificates_folder: str = ""
 ) -> Definitions:
-    """As they are now. Raises DependencyMissingError, or an error of the settings."""
+    """Read the definitions as they are now. Raises DependencyMissingError, or an error of the settings."""
     kafka = kafka_definition(catalog, uuid)
     check_kafka(kafka)
     secrets, config = catalog.secrets.of(uuid), broker_config(catalog, kafka, certificates_folder)

@@ -2,7 +2,7 @@
 
 Covers: reading one event, with its schema around it or without. Does not cover: columns out of rows (decode.py).
 Always holds: a row is the state after the change; of a delete, which has none, the state before it, or the message's
-key where the source keeps no older states. What a delete tells of other columns than the key may be missing.
+key where the source keeps no older states. The values of a delete in columns outside the key may be missing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def envelope_fields() -> list[tuple[str, Any, Any]]:
 def debezium_reader(
     row: Any, older: Any, *, is_strict: bool, dec_hook: Callable[[type, Any], Any]
 ) -> Callable[[bytes, bytes | None], list[Record]]:
-    """Reads one message, given its value and its key; raises ValueError with the reason.
+    """Read one message, given its value and its key; raises ValueError with the reason.
 
     `row`: the record type. `older`: one with the same fields, all of which may be missing, for rows that are deleted.
     `dec_hook`: makes values of types that msgspec does not know.
@@ -66,15 +66,15 @@ def debezium_reader(
     decode_older = msgspec.json.Decoder(older | None, strict=is_strict, dec_hook=dec_hook).decode
     decode_key = msgspec.json.Decoder(key, strict=is_strict).decode
 
-    def deleted(before: msgspec.Raw, told: bytes | None) -> Record:
+    def deleted(before: msgspec.Raw, key_bytes: bytes | None) -> Record:
         found = decode_older(before)
-        if found is None and told:
-            found = decode_older(decode_key(told).payload or told)
+        if found is None and key_bytes:
+            found = decode_older(decode_key(key_bytes).payload or key_bytes)
         if found is None:
             raise ValueError("a delete with neither `before` nor a key")
         return found
 
-    def read(value: bytes, told: bytes | None) -> list[Record]:
+    def read(value: bytes, key_bytes: bytes | None) -> list[Record]:
         event = decode(value)
         if event.op is None and event.payload is not None:
             event = event.payload
@@ -87,7 +87,7 @@ def debezium_reader(
                 raise ValueError(f"`after` is missing where `op` is {event.op}")
             record = event.after
         elif event.op == _DELETE:
-            record = deleted(event.before, told)
+            record = deleted(event.before, key_bytes)
         else:
             raise ValueError(f"`op` is {event.op[:20]}: only c, r, u and d are changes of one row")
         record.e0, record.e1 = event.op, event.ts_ms

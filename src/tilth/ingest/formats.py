@@ -256,7 +256,7 @@ def csv_rows(text: str, delimiter: str) -> list[list[str | None]]:
     """
     stand_in = _stand_in(text) if _CSV_NULL_IN_QUOTES in text else None
     if stand_in is not None:
-        # In quotes it is a text, which the library does not tell.
+        # In quotes it is a text, which the library does not report.
         text = text.replace(_CSV_NULL_IN_QUOTES, f'"{stand_in}"')
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[list[str | None]] = [[None if cell == _CSV_NULL else cell for cell in cells] for cells in lines if cells]
@@ -372,7 +372,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 def reason_of(error: Exception, schema: Schema) -> str:
-    """In plain words, with the column first where it is known."""
+    """Describe the error in plain words, with the column first if it is known."""
     if isinstance(error, UnicodeDecodeError):
         return f"not valid UTF-8: {error.reason} at byte {error.start}"
     if isinstance(error, RecursionError):

@@ -163,20 +163,20 @@ class BrokerClient:
         if self._first_event(place, stored, reset="error") is not None:
             return Holds.YES, -1
         # One that may move goes to where the logs part, and finds there what a later leader has written. Where nobody
-        # could tell, it goes to the end; a leader that is out of date has no message of a later one.
+        # knows it, it goes to the end; a leader that is out of date has no message of a later one.
         found = self._first_event(place, stored, reset="latest")
         if found is not None and found.offset < stored.offset and found.epoch > stored.epoch:
             return Holds.NO, found.offset
         return Holds.UNKNOWN, -1
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Gives the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence. Nothing is
+        """Give the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence. Nothing is
         sent while the last ones are under way.
         """
         if self._committing is not None and not self._committing.done():
             return
-        told = [confluent_kafka.TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
-        group, admin = confluent_kafka.ConsumerGroupTopicPartitions(self._config.group, told), self._client()
+        positions = [confluent_kafka.TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
+        group, admin = confluent_kafka.ConsumerGroupTopicPartitions(self._config.group, positions), self._client()
         try:
             futures = admin.alter_consumer_group_offsets([group], request_timeout=REQUEST_SECONDS_MAX)
         except (KafkaException, ValueError) as error:
@@ -185,7 +185,7 @@ class BrokerClient:
         self._committing = futures[self._config.group]
 
     def close(self) -> None:
-        """Ends the client's threads; the object cannot be used any more."""
+        """End the client's threads; the object cannot be used any more."""
         self._admin = self._committing = None
 
     def _client(self) -> AdminClient:
@@ -371,7 +371,7 @@ def _within(config: KafkaConfig, messages: list[Any], wanted: OffsetRange) -> tu
 
 # Any: the client library's messages and errors.
 def _after_error(config: KafkaConfig, message: Any, error: Any) -> int:
-    """The position that an event of the client library tells; raises if it is a failure."""
+    """Return the position of an event of the client library; raises if it is a failure."""
     if error.code() == KafkaError._PARTITION_EOF:
         return int(message.offset())
     if error.code() in _OUT_OF_RANGE:
@@ -399,7 +399,7 @@ def _settings(config: KafkaConfig) -> dict[str, Any]:
 
 
 def _fetch_settings(config: KafkaConfig) -> dict[str, Any]:
-    """With small fetches the first message of a fresh consumer comes within 15 ms."""
+    """Return the client's settings. With small fetches the first message of a fresh consumer comes within 15 ms."""
     return {
         "group.id": config.group,
         "enable.auto.commit": False,
@@ -421,8 +421,8 @@ def _fetch_settings(config: KafkaConfig) -> dict[str, Any]:
 
 
 def _unavailable(config: KafkaConfig, error: object) -> BrokerUnavailableError:
-    told = error.args[0].str() if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) else error
-    why = without_secrets(str(told), config.secrets) or "no answer"
+    text = error.args[0].str() if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) else error
+    why = without_secrets(str(text), config.secrets) or "no answer"
     return BrokerUnavailableError(table=config.table, brokers=config.brokers, why=why, hint=_HINT)
 
 

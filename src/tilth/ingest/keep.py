@@ -51,7 +51,7 @@ class Keeper:
         self._keeps_messages = job.keeps_messages
 
     def keep(self, topic: str, partition: int, decoded: Decoded, messages: Sequence[Message]) -> None:
-        """Takes the rows, and the messages that they were made of."""
+        """Take the rows, and the messages that they were made of."""
         if not decoded.rows.num_rows:
             return
         numbers = np.fromiter(map(_offset_of, messages), np.int64, len(messages)) + self._shifts[topic, partition]
@@ -97,7 +97,7 @@ class Kept:
                 yield rows.select(names)
 
     def condemn(self, verdicts: Sequence[Verdict]) -> None:
-        """Writes the verdicts for `condemned`, once a round."""
+        """Write the verdicts for `condemned`, once a round."""
         columns = [
             pa.array([each.number for each in verdicts], pa.int64()),
             pa.array([each.view for each in verdicts], pa.string()),
@@ -130,7 +130,7 @@ class Kept:
                     )
 
     def remove(self) -> None:
-        """Removes all files."""
+        """Remove all files."""
         for group in range(len(self.attempts)):
             # From the last one, for names have no holes.
             for n in (_VERDICTS_N, _MESSAGES_N, _ROWS_N):

@@ -60,7 +60,7 @@ class ConsumeManager:
         server: str,
         memory: Callable[[], MemoryReading] = MemoryReading,
     ) -> None:
-        """`root`: the folder of all tables; `memory` tells what is in use, by which rounds wait. Register
+        """`root`: the folder of all tables; `memory` reads the memory in use, by which rounds wait. Register
         `consume_runner(clock, manager)` with the workers."""
         self._clock = clock
         self._catalog = catalog
@@ -78,11 +78,11 @@ class ConsumeManager:
         self._thread = threading.Thread(target=self._run, name="tilth-ingest", daemon=True)
 
     def start(self) -> None:
-        """Begins to look for Kafka tables; their consumers start by themselves."""
+        """Begin to look for Kafka tables; their consumers start by themselves."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends all consumers; what they had not committed is read again at the next start."""
+        """End all consumers; what they had not committed is read again at the next start."""
         self._stopping.set()
         self._wake.set()
         if self._thread.ident is not None:

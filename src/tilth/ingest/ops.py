@@ -14,7 +14,7 @@ from tilth.storage import BadColumnError
 
 
 def ops_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """For each value 0 or 1; raises BadColumnError with the first one that means nothing."""
+    """Return 0 or 1 for each value; raises BadColumnError with the first one that means nothing."""
     codes = []
     for chunk in values.chunks:
         encoded = _encoded(chunk)
@@ -29,14 +29,14 @@ def ops_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def bad_ops(values: pa.Array) -> pa.Array:
-    """For each value whether it means nothing."""
+    """Mark the values that mean nothing."""
     encoded = _encoded(values)
     is_bad = pa.array([_op(word) is None for word in encoded.dictionary.to_pylist()], pa.bool_())
     return pc.fill_null(is_bad.take(encoded.indices), False)
 
 
 def are_deletes(values: pa.Array) -> pa.Array:
-    """For each value whether it says that the row deletes."""
+    """Mark the values that delete a row."""
     encoded = _encoded(values)
     is_delete = pa.array([_op(word) == OP_DELETE for word in encoded.dictionary.to_pylist()], pa.bool_())
     return pc.fill_null(is_delete.take(encoded.indices), False)

@@ -47,5 +47,5 @@ def listed(sequence: Any) -> list[Any]:
 
 
 def class_of(node: Any) -> str:
-    """As in `Project`."""
+    """Name of the node's class, as in `Project`."""
     return str(node.getClass().getSimpleName())

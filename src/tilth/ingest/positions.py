@@ -134,7 +134,7 @@ class Positions:
     def move(
         self, kafka: KafkaDef, config: KafkaConfig, broker: BrokerClient, reset: OffsetReset, topics: Topics
     ) -> dict[TopicPartition, int]:
-        """Moves the stored offsets and takes the gaps of these topic partitions as decided; returns the offsets at
+        """Move the stored offsets and mark the gaps of these topic partitions as decided; return the offsets at
         which they go on. Raises ResetError, GroupInUseError.
         """
         with self._turn:
@@ -155,12 +155,12 @@ class Positions:
             line = moved(self._uuid, stored=stored, wanted=wanted, gone=gone)
             resolved = frozenset([*wanted, *gone])
             updates: list[Update] = [
-                ResolveGaps(kafka_table=self._uuid, resolution=_told(reset), partitions=resolved),
+                ResolveGaps(kafka_table=self._uuid, resolution=_reset_text(reset), partitions=resolved),
                 SetOffsets(kafka_table=self._uuid, offsets=wanted, forgotten=tuple(gone)),
                 *([] if line is None else [AddLedger(entry=line)]),
             ]
             self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
-            _log.info("offsets_moved", table=full_name(kafka), to=_told(reset), partitions=len(wanted))
+            _log.info("offsets_moved", table=full_name(kafka), to=_reset_text(reset), partitions=len(wanted))
             return {place: each.offset for place, each in wanted.items()}
 
     def _wanted(
@@ -265,7 +265,7 @@ class Positions:
         stored: Mapping[TopicPartition, StoredOffset],
         observed: Observed,
     ) -> None:
-        """Closes gaps that turned out to be none."""
+        """Close gaps that turned out to be none."""
         for gap in self._open():
             place = TopicPartition(gap.topic, gap.partition)
             verdict = closing(gap, stored.get(place), observed)
@@ -306,7 +306,7 @@ def _stale_leader(config: KafkaConfig, place: TopicPartition) -> BrokerUnavailab
     )
 
 
-def _told(reset: OffsetReset) -> str:
+def _reset_text(reset: OffsetReset) -> str:
     """The user's decision in words."""
     match reset:
         case ToMark(mark=mark):

@@ -12,7 +12,7 @@ Always holds: where the view's own plan does not fail, the guarded plan gives it
 which it does a row with the message and the step.
 
 Made of Spark's own expressions, reached through the JVM: checked on Spark 4.3. `TryEval` is NULL where its child
-throws; a struct is never NULL itself, so around one it tells failing from NULL.
+throws; a struct is never NULL itself, so around one it distinguishes failing from NULL.
 """
 
 from __future__ import annotations

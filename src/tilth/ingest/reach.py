@@ -30,7 +30,7 @@ class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True):
     stable: Offset
     #: Behind the last message: the high watermark.
     high: Offset
-    #: The newest leader epoch of the log; -1: the broker does not tell.
+    #: The newest leader epoch of the log; -1: the broker does not report it.
     epoch: int = -1
 
 
@@ -45,7 +45,7 @@ class HeardEnd(msgspec.Struct, frozen=True, kw_only=True):
 class Topics:
     """The topics of a Kafka table, as one cluster has them."""
 
-    #: The cluster's id; empty: the broker does not tell.
+    #: The cluster's id; empty: the broker does not report it.
     cluster: str
     #: How many partitions each topic has.
     partitions: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Which rows a view's target cannot take, and why.
+"""Rows that a view's target cannot take, and the reasons.
 
 Covers: what a view asks of messages before rows are made of them, the rows that the target's columns do not take, from
 rows to their messages. Does not cover: rows that Spark SQL cannot compute (probe.py), what becomes of the messages.
@@ -154,23 +154,23 @@ def _bisected(layout: TableLayout, rows: pa.Table) -> Refused:
         if error is None:
             continue
         if end - start == 1:
-            refused[start] = _told(error)
+            refused[start] = _error_line(error)
         else:
             middle = (start + end) // 2
             waiting += [(start, middle), (middle, end)]
     return refused
 
 
-def _told(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """The error in one line, with the column first."""
     if not isinstance(error, InvalidInputError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     column, value, why = (error.facts.get(name) for name in ("column", "value", "why"))
     if column and value is not None and why:
         return f"column `{column}`: {value}, but {why}"
-    told = {name: value for name, value in error.facts.items() if name not in ("column", "nulls", "rows")}
+    facts = {name: value for name, value in error.facts.items() if name not in ("column", "nulls", "rows")}
     what = error.message.partition(":")[0]
-    more = "".join(f", {name} {value}" for name, value in told.items())
+    more = "".join(f", {name} {value}" for name, value in facts.items())
     return f"column `{column}`: {what}{more}" if column else f"{what}{more}"
 
 

@@ -2,8 +2,8 @@
 
 Covers: the forms (docs/policies/consumers.md#offset-reset) and checking them. Does not cover: stopping consumers,
 the commit (service.py).
-Always holds: a move is remembered in the ledger, from the old to the new offset, so that VERIFY can tell a decision
-from a loss.
+Always holds: a move is remembered in the ledger, from the old to the new offset, so that VERIFY can
+distinguish a decision from a loss.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
 
 
 def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[Verdict]) -> RoundFacts:
-    """With the messages that computed views have refused, of which there is one at least."""
+    """Add the messages that computed views have refused, of which there is one at least."""
     places = [job.numbers.place(each.number) for each in verdicts]
     counts = Counter((topic, partition) for topic, partition, _ in places)
     ranges = (

@@ -1,6 +1,6 @@
 """Searches for the messages on which a view fails, by trying it on fewer and fewer of them. Pure but for the trials.
 
-Covers: views whose rows are made of several messages, where nothing else tells which one is to blame. Does not cover:
+Covers: views whose rows are made of several messages, where nothing else shows which one is to blame. Does not cover:
 trying (spark.py), views whose rows are made of one message each (probe.py).
 Always holds: a message that is named has made the view fail alone; the number of trials and their time are bounded.
 """
@@ -36,7 +36,7 @@ def search(clock: Clock, fails: Callable[[int, int], str | None], *, total: int,
             return None
         middle = (start + end) // 2
         halves = [(first, last, fails(first, last)) for first, last in ((start, middle), (middle, end))]
-        failing = [(first, last, told) for first, last, told in halves if told is not None]
+        failing = [(first, last, reason) for first, last, reason in halves if reason is not None]
         if not failing:
             return None
         waiting += failing

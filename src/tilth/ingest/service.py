@@ -2,7 +2,7 @@
 
 Covers: the thread of one CONSUME service: looking around, starting, stopping, replacing; moving offsets.
 Does not cover: what to do when (state.py), the consumers' rounds (consumers.py), stored offsets (positions.py).
-Always holds: the heart is asked by one thread at a time; nothing starts while offsets are moved.
+Always holds: the state machine is used by one thread at a time; nothing starts while offsets are moved.
 See also: docs/policies/consumers.md.
 """
 
@@ -46,6 +46,7 @@ from tilth.ingest.gaps import is_other_topic
 from tilth.ingest.kafka import BrokerClient
 from tilth.ingest.positions import Positions
 from tilth.ingest.reach import PartitionEnd
+from tilth.ingest.reporter import Reporter, error_text
 from tilth.ingest.reset import OffsetReset
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.state import (
@@ -53,14 +54,13 @@ from tilth.ingest.state import (
     EndKind,
     Instruction,
     Look,
-    ServiceHeart,
+    ServiceLifecycle,
     ServiceState,
     Start,
     Stop,
     missing_in,
 )
 from tilth.ingest.stats import ConsumerStats, EventLog, PartitionStats
-from tilth.ingest.telling import Teller, told
 from tilth.model.offset import StoredOffset, TopicPartition
 from tilth.model.service import (
     ALL_TABLES,
@@ -116,13 +116,13 @@ class KafkaService:
         self._certificates_folder = certificates_folder
         #: Why rounds wait for memory; empty: they do not.
         self._pressed = ""
-        self._teller = Teller(clock, events, kafka)
-        self._positions = Positions(clock, catalog, kafka.uuid, note=self._teller.note)
-        self._consumers = Consumers(clock, catalog, dispatcher, self._teller, kafka, server=server)
-        #: Guards the heart; whoever waits for consumers to end waits on the condition.
+        self._reporter = Reporter(clock, events, kafka)
+        self._positions = Positions(clock, catalog, kafka.uuid, note=self._reporter.note)
+        self._consumers = Consumers(clock, catalog, dispatcher, self._reporter, kafka, server=server)
+        #: Guards the state machine; whoever waits for consumers to end waits on the condition.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._heart = ServiceHeart()
+        self._lifecycle = ServiceLifecycle()
         self._definitions: Definitions | None = None
         self._broker: BrokerClient | None = None
         self._broker_config: KafkaConfig | None = None
@@ -150,7 +150,7 @@ class KafkaService:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the consumers and the thread."""
+        """End the consumers and the thread."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(2 * STOP_SECONDS_MAX)
@@ -161,7 +161,7 @@ class KafkaService:
         self._wake.set()
 
     def wait_stopped(self) -> None:
-        """Waits until the service has seen the switch and no consumer runs.
+        """Wait until the service has seen the switch and no consumer runs.
 
         Raises UnavailableError if one does not end.
         """
@@ -171,12 +171,12 @@ class KafkaService:
             raise UnavailableError("a consumer does not end", table=full_name(self._kafka), seconds=STOP_SECONDS_MAX)
 
     def restart(self) -> None:
-        """Ends all consumers and lets them be dispatched anew."""
+        """End all consumers and let them be dispatched anew."""
         with self._held():
             return
 
     def move(self, reset: OffsetReset) -> dict[TopicPartition, int]:
-        """Moves the offsets while no consumer runs; those that ran run again afterwards, whatever came of it."""
+        """Move the offsets while no consumer runs; those that ran run again afterwards, whatever came of it."""
         kafka = kafka_definition(self._catalog, self._kafka.uuid)
         config = broker_config(self._catalog, kafka, self._certificates_folder)
         with self._held():
@@ -189,10 +189,10 @@ class KafkaService:
     def stats(self) -> ServiceStats:
         """The row of `system.bg_threads`."""
         switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)
-        failures = self._teller.failures(list(self._heart.consumers))
+        failures = self._reporter.failures(list(self._lifecycle.consumers))
         reason = self._reason()
         with self._lock:
-            running = sum(each.state is ConsumerState.RUNNING for each in self._heart.consumers.values())
+            running = sum(each.state is ConsumerState.RUNNING for each in self._lifecycle.consumers.values())
             return ServiceStats(
                 database=self._kafka.database,
                 table=self._kafka.name,
@@ -202,7 +202,7 @@ class KafkaService:
                 because="" if switch is None else switch.because,
                 until_ms=0 if switch is None else switch.until_ms,
                 asked_by="" if switch is None else switch.query_id,
-                state=self._heart.state.value,
+                state=self._lifecycle.state.value,
                 reason=reason,
                 wakeups=self._wakeups,
                 last_wakeup_ms=self._last_wakeup_ms,
@@ -219,7 +219,7 @@ class KafkaService:
         """The rows of `system.kafka_tables`."""
         stored, gaps = self._catalog.offsets.stored(self._kafka.uuid), self._positions.open_gaps()
         with self._lock:
-            known = list(map(replace, self._heart.consumers.values()))
+            known = list(map(replace, self._lifecycle.consumers.values()))
             next_attempt_ms = self._next_attempt_ms()
         return [
             self._consumers.stats(
@@ -234,10 +234,10 @@ class KafkaService:
 
     def _next_attempt_ms(self) -> int:
         """Return the time of the next attempt after a failure; 0: no attempt is due."""
-        if self._heart.state is not ServiceState.FAILED:
+        if self._lifecycle.state is not ServiceState.FAILED:
             return 0
         # A broker that does not answer is asked at each look.
-        retry_ms = self._next_wakeup_ms if self._heart.is_without_broker else self._heart.next_retry_ms()
+        retry_ms = self._next_wakeup_ms if self._lifecycle.is_without_broker else self._lifecycle.next_retry_ms()
         return retry_ms or 0
 
     def _partition(self, place: TopicPartition, stored: StoredOffset | None) -> PartitionStats:
@@ -250,15 +250,15 @@ class KafkaService:
         )
 
     def _reason(self) -> str:
-        """Why the service is in its state, what its consumers wait for, and what a user should know besides."""
+        """Describe why the service is in its state, what its consumers wait for, and what else a user should know."""
         with self._lock:
-            said = self._heart.reason
-            running = [each.index for each in self._heart.consumers.values() if each.state is ConsumerState.RUNNING]
-        doing = self._described(running) if self._heart.state is ServiceState.RUNNING else ""
+            said = self._lifecycle.reason
+            running = [each.index for each in self._lifecycle.consumers.values() if each.state is ConsumerState.RUNNING]
+        doing = self._described(running) if self._lifecycle.state is ServiceState.RUNNING else ""
         broken = self._consumers.broken()
         going_on = f"{said}, {doing}" if doing else said
         parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
-        return "; ".join(filter(None, (*parts, self._teller.noted())))
+        return "; ".join(filter(None, (*parts, self._reporter.noted())))
 
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
         """Return the reason why one consumer waits, or the activity of one that runs."""
@@ -267,7 +267,7 @@ class KafkaService:
         if gaps:
             return missing_in(min(gaps))
         with self._lock:
-            return self._heart.reason
+            return self._lifecycle.reason
 
     def _described(self, running: Iterable[int]) -> str:
         seen = self._definitions
@@ -277,7 +277,7 @@ class KafkaService:
     # --- for the consumers -------------------------------------------------------------------------------------------
 
     def begin(self, call: BeginRound) -> BeginGranted:
-        """Waits while memory is at its limit, and lets the round wait a little where it comes near.
+        """Wait while memory is at its limit, and let the round wait a little where it comes near.
 
         Raises MemoryPressureError if that lasts.
         """
@@ -291,7 +291,7 @@ class KafkaService:
     def commit(self, call: RoundDone) -> RoundCommitted:
         committed = self._consumers.commit(call)
         with self._lock:
-            self._heart.committed(call.consumer)
+            self._lifecycle.committed(call.consumer)
         return committed
 
     def heard(self, call: Heard) -> None:
@@ -333,7 +333,7 @@ class KafkaService:
                     self._tick()
             # The outermost loop of a service: it goes on whatever happened.
             except Exception as error:
-                self._teller.failed(error)
+                self._reporter.failed(error)
                 self._clock.wait(self._stopping, TROUBLE_SECONDS)
             seconds = self._wait_seconds(looked)
             self._next_wakeup_ms = self._clock.now_ms() + round(seconds * 1000)
@@ -348,40 +348,40 @@ class KafkaService:
                 return
             self._wakeups += 1
             self._last_wakeup_ms = self._clock.now_ms()
-            instructions = self._heart.looked(look, now_ms=self._last_wakeup_ms)
+            instructions = self._lifecycle.looked(look, now_ms=self._last_wakeup_ms)
             self._changed.notify_all()
         self._perform(instructions)
 
     def _tick(self) -> None:
         with self._lock:
-            instructions = [] if self._holds else self._heart.tick(now_ms=self._clock.now_ms())
+            instructions = [] if self._holds else self._lifecycle.tick(now_ms=self._clock.now_ms())
         self._perform(instructions)
 
     def _end(self) -> None:
         with self._lock:
-            instructions = self._heart.stop_all("the node is stopping")
+            instructions = self._lifecycle.stop_all("the node is stopping")
         self._perform(instructions)
         deadline = self._clock.monotonic() + STOP_SECONDS_MAX
-        while not self._heart.is_quiet() and self._clock.monotonic() < deadline:
+        while not self._lifecycle.is_quiet() and self._clock.monotonic() < deadline:
             self._clock.wait(self._wake, TROUBLE_SECONDS)
             self._wake.clear()
             self._take_ends()
         self._close_broker()
 
     def _pause_seconds(self) -> float:
-        is_well = self._heart.state in (ServiceState.RUNNING, ServiceState.STOPPED)
+        is_well = self._lifecycle.state in (ServiceState.RUNNING, ServiceState.STOPPED)
         return self._interval_seconds if is_well else min(TROUBLE_SECONDS, self._interval_seconds)
 
     def _wait_seconds(self, looked: float) -> float:
         seconds = looked + self._pause_seconds() - self._clock.monotonic()
         with self._lock:
-            retry_ms = self._heart.next_retry_ms()
+            retry_ms = self._lifecycle.next_retry_ms()
         next_ms = self._switch_over_ms if retry_ms is None else min(retry_ms, self._switch_over_ms)
         seconds = min(seconds, (next_ms - self._clock.now_ms()) / 1000)
         return max(_WAIT_SECONDS_MIN, seconds)
 
     def _look(self) -> Look:
-        """Asks the catalog and the broker."""
+        """Ask the catalog and the broker."""
         switches, now_ms = self._switches(), self._clock.now_ms()
         self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
         switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)
@@ -403,12 +403,12 @@ class KafkaService:
             self._positions.settle(seen.kafka, seen.config, broker, topics)
             ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
         except GroupInUseError as error:
-            return Look(is_wanted=True, missing=told(error))
+            return Look(is_wanted=True, missing=error_text(error))
         except (BrokerUnavailableError, UnknownTopicError) as error:
             self._suspects |= suspects
-            self._teller.failed(error)
+            self._reporter.failed(error)
             return Look(is_wanted=True, trouble=str(error))
-        self._teller.succeeded()
+        self._reporter.succeeded()
         self._reaches, self._topic_ids = ends, topics.ids
         return Look(
             is_wanted=True,
@@ -463,9 +463,9 @@ class KafkaService:
             self._ended(Ended(start.index, TilthError(f"a defect of Tilth: {error!r}")))
             raise
         with self._lock:
-            is_wanted = self._heart.consumers[start.index].state is ConsumerState.RUNNING
+            is_wanted = self._lifecycle.consumers[start.index].state is ConsumerState.RUNNING
         if not is_wanted:
-            self._consumers.cancel(start.index, "told to end while it was dispatched")
+            self._consumers.cancel(start.index, "asked to end while it was dispatched")
 
     def _ended(self, ended: Ended) -> None:
         self._ends.append(ended)
@@ -479,14 +479,14 @@ class KafkaService:
             is_failure = ended.error is not None and kind not in (EndKind.ASKED, EndKind.ALTERED)
             self._consumers.over(ended, is_failure=is_failure)
             if ended.error is not None and is_failure:
-                self._teller.failed(ended.error, consumer=ended.index)
+                self._reporter.failed(ended.error, consumer=ended.index)
             if isinstance(ended.error, OffsetGapError):
                 self._suspects.add(_place_in(ended.error))
             if kind in (EndKind.STALE, EndKind.ALTERED) or isinstance(ended.error, OffsetGapError):
                 # What it was ordered with is not so any more.
                 self._is_look_due = True
             with self._changed:
-                self._heart.ended(ended.index, kind, told(ended.error), now_ms=self._clock.now_ms())
+                self._lifecycle.ended(ended.index, kind, error_text(ended.error), now_ms=self._clock.now_ms())
                 self._changed.notify_all()
 
     def _settle(self, ended: Ended) -> None:
@@ -494,14 +494,14 @@ class KafkaService:
             self._consumers.settle(ended.index, str(ended.error or "its consumer ended"))
         except TilthError as error:
             # The end of the consumer must be noted all the same; the next dispatch settles the round.
-            self._teller.failed(error, consumer=ended.index)
+            self._reporter.failed(error, consumer=ended.index)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
         """While it lasts no consumer runs and none starts."""
         with self._lock:
             self._holds += 1
-            instructions = self._heart.stop_all("offsets are being moved, or consumers restarted")
+            instructions = self._lifecycle.stop_all("offsets are being moved, or consumers restarted")
         try:
             self._perform(instructions)
             self._wake.set()
@@ -513,7 +513,7 @@ class KafkaService:
             self.wake()
 
     def _is_stopped(self) -> bool:
-        return self._heart.state is ServiceState.STOPPED and self._heart.is_quiet()
+        return self._lifecycle.state is ServiceState.STOPPED and self._lifecycle.is_quiet()
 
 
 def _place_in(error: OffsetGapError) -> TopicPartition:

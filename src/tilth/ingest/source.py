@@ -121,7 +121,7 @@ class SourceTask:
             counts.dead += len(decoded.broken)
             self._condemn(decoded.broken)
         elif decoded.broken and not self._first_broken:
-            self._first_broken = decoded.broken[0].told
+            self._first_broken = decoded.broken[0].text
 
     def _refuse(self, view: str, refused: Mapping[int, str], fetched: Fetched) -> None:
         if not refused:
@@ -138,7 +138,7 @@ class SourceTask:
 
     def _condemn(self, found: Sequence[Broken]) -> None:
         if found and not self._first_broken:
-            self._first_broken = found[0].told
+            self._first_broken = found[0].text
         if self._job.dead_letters is not None:
             self._dead.extend(found)
 
@@ -156,7 +156,7 @@ class SourceTask:
 
 
 def write_condemned(kept: Kept, group: int, *, attempt: int) -> RoundFacts:
-    """Writes the kept messages that computed views have refused to the dead-letter table."""
+    """Write the kept messages that computed views have refused to the dead-letter table."""
     job = kept.job
     writer = PartWriter(txn=job.txn, task=job.task_of_dead + group, attempt=attempt)
     held: list[Broken] = []
@@ -172,7 +172,7 @@ def write_condemned(kept: Kept, group: int, *, attempt: int) -> RoundFacts:
 
 
 def write_dead_letters(job: RoundJob, writer: PartWriter, found: Sequence[Broken]) -> None:
-    """Writes messages to the round's dead-letter table, where it has one."""
+    """Write messages to the round's dead-letter table, where it has one."""
     if found and job.dead_letters is not None:
         layout = job.dead_letters.layout
         writer.write(job.dead_letters.table, layout, dead_letter_rows(found, layout.schema))
@@ -216,7 +216,7 @@ class _PickingView:
         return refused | unfit
 
     def flush(self, writer: PartWriter) -> None:
-        """Writes what it holds; raises ViewFailedError."""
+        """Write what it holds; raises ViewFailedError."""
         if self._held:
             writer.write_view(self.plan, self._layout, pa.concat_tables(self._held))
         self._held.clear()

@@ -49,7 +49,7 @@ from tilth.warehouse import mailbox, run_tasks
 #: The node by which Spark's plans read what our tasks give.
 _LEAF = "MapInArrow"
 
-#: Messages of which it is asked why they fail on one step of a view; others are told by their example.
+#: Messages whose reason is computed for one step of a view; others get the reason of one of these.
 REASONS_MAX = 200
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 def run_round(
     session: SparkSession, job: RoundJob, *, check_cancelled: Callable[[], None] = lambda: None
 ) -> RoundFacts:
-    """Runs all views over the job's ranges; returns what was read and written.
+    """Run all views over the job's ranges; return what was read and written.
 
     Raises the TilthError of a task as it was; ViewFailedError where the round has to be done in another way, ViewError
     where a view cannot be computed at all. Files of a round that failed are left for the transaction's cleaner.
@@ -260,7 +260,7 @@ class _KeptView:
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def _evaluated(self, plan: Any) -> dict[int, str]:
-        """Why the rows fail that a plan gives, by message: what throws in Spark's tasks throws here too, row by row."""
+        """Return by message why a plan's rows fail: what throws in Spark's tasks throws here too, row by row."""
         expressions = self._session._jvm.org.apache.spark.sql.catalyst.expressions  # type: ignore[union-attr]  # there is one
         columns = getattr(expressions, "package$AttributeSeq")(plan.output())
         reasons: dict[int, str] = {}
@@ -356,7 +356,7 @@ class _Timed(Iterator[T]):
             self.seconds += self._clock.monotonic() - started
 
     def close(self) -> None:
-        """Ends a generator at once, as `yield from` does when its reader stops early."""
+        """End a generator at once, as `yield from` does when its reader stops early."""
         if isinstance(self._source, Generator):
             self._source.close()
 

@@ -1,4 +1,4 @@
-"""Tells a view that cannot be computed of some messages from a Spark that cannot compute.
+"""Distinguish a view that cannot be computed of some messages from a Spark that cannot compute.
 
 Covers: errors of Spark's jobs. Does not cover: errors of our own tasks, which come back as they were (spark.py).
 Always holds: only an error of evaluating expressions is taken for one that follows from the messages; whatever may be
@@ -25,7 +25,7 @@ _CHAIN_MAX = 20
 
 
 def why_not_computed(error: Exception) -> str | None:
-    """Why the rows that a job computed cannot be computed, in one line; None: something else went wrong."""
+    """Return in one line why the rows of a job cannot be computed; None: something else went wrong."""
     last: tuple[str, str] = ("", "")
     for name, message in _chain(error):
         state = _SQL_STATE.search(message)

@@ -6,8 +6,8 @@
        |       ended                         | looked (unwanted, changed, dependency missing, gap)
        +------------------- STOPPING <-------+
 
-STOPPED: nothing runs, nothing failed. RUNNING: a task was dispatched. STOPPING: it was told to end. FAILED: it ended by
-itself and waits to be replaced. Written by: this module, from what the manager's thread tells it.
+STOPPED: nothing runs, nothing failed. RUNNING: a task was dispatched. STOPPING: it was asked to end. FAILED: it ended
+by itself and waits to be replaced. Written by: this module, from events of the manager's thread.
 
 Covers: when consumers start and stop, what each reads, back-off, the state shown to users. Does not cover: brokers,
 tasks, the catalog (manager.py). Always holds: a consumer is started only when all those of the definition before have
@@ -44,9 +44,9 @@ class ServiceState(StrEnum):
 
 
 class EndKind(StrEnum):
-    """Why a consumer ended."""
+    """Reason why a consumer ended."""
 
-    #: It was told to.
+    #: It was asked to.
     ASKED = "asked"
     #: The world has changed: fenced, offsets moved, something is gone. Replaced soon.
     STALE = "stale"
@@ -89,7 +89,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Tell consumer `index` to end."""
+    """Ask consumer `index` to end."""
 
     index: int
     reason: str
@@ -100,7 +100,7 @@ Instruction = Start | Stop
 
 @dataclass(slots=True, kw_only=True)
 class Consumer:
-    """One consumer, as the heart sees it."""
+    """One consumer, as the state machine sees it."""
 
     index: int
     places: tuple[TopicPartition, ...]
@@ -111,7 +111,7 @@ class Consumer:
     last_end: EndKind = EndKind.ASKED
 
 
-class ServiceHeart:
+class ServiceLifecycle:
     """The consumers of one Kafka table. One thread at a time."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class ServiceHeart:
         self.consumers[index].failures = 0
 
     def tick(self, *, now_ms: int) -> list[Instruction]:
-        """Starts what is due."""
+        """Start what is due."""
         look = self._look
         if not look.is_wanted or look.missing or look.trouble:
             return []
@@ -210,7 +210,7 @@ class ServiceHeart:
         return not self._is_active()
 
     def stop_all(self, reason: str) -> list[Instruction]:
-        """For the node's end, and while offsets are moved: nothing starts before the next look."""
+        """Stop all consumers, for the node's end and while offsets are moved: nothing starts before the next look."""
         self._look = Look(is_wanted=False, because=reason)
         return self._rest(ServiceState.STOPPED, reason)
 
@@ -225,7 +225,7 @@ class ServiceHeart:
             if consumer.state is ConsumerState.FAILED:
                 consumer.state = ConsumerState.STOPPED
             consumer.failures, consumer.retry_at_ms = 0, 0
-        # Those that are told already are told again: the first time may have come while they were being dispatched.
+        # Those that were asked before are asked again: the first time may have come while they were being dispatched.
         return [self._stop(consumer, reason) for consumer in self.consumers.values() if _is_active(consumer)]
 
     def _assign(self, look: Look) -> None:
@@ -254,7 +254,7 @@ class ServiceHeart:
 
 
 def missing_in(place: TopicPartition) -> str:
-    """Why a topic partition with a gap is not read."""
+    """Describe why a topic partition with a gap is not read."""
     return f"messages are missing in {place.topic}/{place.partition}; SYSTEM RESET CONSUME OFFSET decides"
 
 

@@ -1,4 +1,4 @@
-"""The resident consumer: round after round, until it is told to end or has to.
+"""The resident consumer: round after round, until it is asked to end or has to.
 
 Covers: the worker's side of CONSUME. Does not cover: dispatch and commits (manager.py), the Spark jobs (spark.py).
 Always holds: its positions are those of its last committed round; whatever goes wrong ends it, and a new one starts
@@ -92,7 +92,7 @@ class ResidentConsumer:
         self._is_behind = False
 
     def run(self) -> None:
-        """Returns when the task is cancelled; raises when it cannot go on."""
+        """Return when the task is cancelled; raises when it cannot go on."""
         plans = self._plan_views()
         defaults = constant_defaults(self._context.session, self._order.kafka)
         broker = self._connect(self._config)
@@ -131,7 +131,7 @@ class ResidentConsumer:
     def _due(self, ends: Mapping[TopicPartition, PartitionEnd]) -> tuple[OffsetRange, ...]:
         """The next round's ranges, if it is time for one."""
         self._standing.check_ends(ends)
-        self._tell(ends)
+        self._report_ends(ends)
         stable = {place: end.stable for place, end in ends.items()}
         waiting = backlog(positions=self._standing.offsets, ends=stable)
         if waiting == 0:
@@ -218,7 +218,7 @@ class ResidentConsumer:
             self._message_bytes = facts.bytes / facts.messages
 
     def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], *, first_task: int) -> None:
-        """Commits the round; of tables with unique keys with what its rows replace, found anew as often as others
+        """Commit the round; of tables with unique keys with what its rows replace, found anew as often as others
         change the same tables between.
         """
         scopes = scopes_of(tables.values(), done.facts.parts)
@@ -292,10 +292,10 @@ class ResidentConsumer:
                 hint="set kafka_handle_error_mode = 'dead_letter', or raise kafka_skip_broken_messages",
             )
 
-    def _tell(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
-        told = tuple(HeardEnd(position=place, end=end) for place, end in ends.items())
+    def _report_ends(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
+        heard = tuple(HeardEnd(position=place, end=end) for place, end in ends.items())
         order = self._order
-        self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=told))
+        self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=heard))
 
     def _wait_seconds(self) -> float:
         """Often enough for the flush interval to mean something; until the next round is due if messages wait."""

@@ -1,7 +1,7 @@
 """SYSTEM VERIFY: proves from the ledger, the catalog and the files that everything is in exactly once.
 
 Covers: the checks of one table of rows and of the Kafka tables that feed it. Does not cover: mending.
-Always holds: reads only; each check is told, those that hold too. See also:
+Always holds: reads only; each check is reported, those that hold too. See also:
 docs/policies/consumers.md#ledger.
 """
 
@@ -115,7 +115,7 @@ def _check_counts(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Seque
         fed += sum(each.stored.get(table.uuid, 0) for each in old)
     yield Check(
         subject=full_name(table),
-        check="the rows that the ledgers tell of were inserted",
+        check="the rows in the ledgers were inserted",
         is_ok=fed <= version.inserted_rows,
         told=f"from Kafka {fed}, from other inserts {version.inserted_rows - fed}",
     )
@@ -200,14 +200,14 @@ def _wrong_deletes(folder: str, sources: Iterable[PartSource]) -> dict[str, str]
     for source in sources:
         if not source.deltas:
             continue
-        told = deleted_rows(source.file.name, source.deltas)
+        expected = deleted_rows(source.file.name, source.deltas)
         try:
             found = len(load_changes(folder, source, ()).deleted)
         except TilthError as error:
             wrong[source.file.name] = f"{source.name}: {error}"
             continue
-        if found != told:
-            wrong[source.file.name] = f"{source.name}: {found} rows are deleted, by the catalog {told}"
+        if found != expected:
+            wrong[source.file.name] = f"{source.name}: {found} rows are deleted, by the catalog {expected}"
     return wrong
 
 
@@ -271,15 +271,15 @@ def _check_dead_letters(catalog: Catalog, kafka: KafkaDef, entries: Sequence[Led
         return
     wrong = []
     for entry in entries:
-        told = sum(each.dead + each.refused for each in entry.ranges)
+        expected = sum(each.dead + each.refused for each in entry.ranges)
         stored = entry.stored.get(table.uuid, 0)
         # With kafka_skip_broken_messages a round drops its own; folded rounds may be some of either kind.
-        if stored > told or (0 < stored < told and entry.consumer != FOLDED):
-            wrong.append(f"{told} told, {stored} stored, at txn {entry.txn}")
+        if stored > expected or (0 < stored < expected and entry.consumer != FOLDED):
+            wrong.append(f"{expected} expected, {stored} stored, at txn {entry.txn}")
     stored = sum(entry.stored.get(table.uuid, 0) for entry in entries)
     yield Check(
         subject=full_name(kafka),
-        check="the dead letters that the ledger tells of are stored",
+        check="the dead letters in the ledger are stored",
         is_ok=not wrong,
         told="; ".join(wrong[:_NAMED_MAX]) or f"{stored} in {full_name(table)}",
     )

@@ -35,7 +35,7 @@ class FusedPlan:
     columns: tuple[Picked, ...]
     #: The names of the view's columns with the ids of the target's columns that they fill.
     outputs: tuple[tuple[str, int], ...] = ()
-    #: The column of the Kafka table that tells what rows do; None: all become the row of their key.
+    #: The column of the Kafka table with the operations of rows; None: all become the row of their key.
     op: str | None = None
     #: What a message must have so that its rows can be stored.
     checks: tuple[RowCheck, ...] = ()
@@ -67,7 +67,7 @@ class SqlPlan:
 
     @property
     def decoded(self) -> tuple[str, ...]:
-        """As in FusedPlan."""
+        """Columns to decode, as in FusedPlan."""
         return tuple(dict.fromkeys((*self.needed, *_looked_at(self.checks))))
 
 

@@ -82,8 +82,8 @@ def check_view(
     sources = _sources(plan)
     picked = _picked(session, sources, len(outputs), matched, target, kafka)
     if picked is not None and sources is not None:
-        told = None if op is None else _as_declared(kafka, sources[op])
-        fused = FusedPlan(view=view, target=target.uuid, columns=picked, outputs=filled, op=told)
+        op_column = None if op is None else _as_declared(kafka, sources[op])
+        fused = FusedPlan(view=view, target=target.uuid, columns=picked, outputs=filled, op=op_column)
         return _keyed(fused, kafka, config, target)
     checks = _key_checks(plan, outputs, matched, target, view, kafka=kafka, config=config)
     if _has_events(config, kafka, target) and op is None:
@@ -310,7 +310,9 @@ def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) 
 
 
 def _op_position(outputs: Sequence[tuple[str, str, bool]], target: TableDef, view: str) -> int | None:
-    """Which of the view's columns says what rows do; None: they say nothing, or the target has no unique key."""
+    """Return the position of the view's column with the operations of rows; None: there is none, or the target has no
+    unique key.
+    """
     if not target.unique_key:
         return None
     found = [

@@ -81,7 +81,7 @@ def too_many(plan: ViewPlan, culprits: Sequence[Culprit]) -> ViewFailedError:
 def write_computed(
     writer: PartWriter, batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout
 ) -> Written:
-    """Sorts and writes what the view computed; raises ViewFailedError."""
+    """Sort and write what the view computed; raises ViewFailedError."""
     for rows in stretches(batches, bytes_max=HELD_BYTES_MAX):
         try:
             ready = _with_op(rows, layout)
@@ -104,7 +104,7 @@ def check_computed(batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: 
 def write_guarded(
     writer: PartWriter, batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout
 ) -> Written:
-    """Writes the rows of all messages but those with a row that could not be computed or does not fit the target.
+    """Write the rows of all messages but those with a row that could not be computed or does not fit the target.
 
     The first column has the number of the row's message; the second is NULL, or where computing the row has failed (see
     `Culprit.step`). The rows of a message follow each other. Raises ViewFailedError where such messages are too many.

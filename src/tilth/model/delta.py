@@ -110,7 +110,9 @@ Seen = tuple[tuple[str, int], ...]
 
 
 def applied_order(deltas: Iterable[Delta]) -> list[Delta]:
-    """In the order in which they apply. At the same time a dense patch is what sparse ones are laid over."""
+    """Sort deltas in the order in which they apply. Of the same time, a dense patch comes first and sparse ones are
+    laid over it.
+    """
     return sorted(deltas, key=lambda delta: (delta.change_ts, delta.kind is not DeltaKind.COLUMN, delta.file.name))
 
 

@@ -47,23 +47,27 @@ def check_readable(at: int, *, ahm: int | None, now: int, table: str) -> None:
     """
     if at > now:
         raise SnapshotInFutureError(
-            table=table, snapshot=_told(at), now=_told(now), difference=_apart(at, now), hint="read a time that is over"
+            table=table,
+            snapshot=_time_text(at),
+            now=_time_text(now),
+            difference=_apart(at, now),
+            hint="read a time that is over",
         )
     if ahm is None and at < now:
-        told = "the table keeps no history"
-        raise SnapshotTooOldError(told, table=table, snapshot=_told(at), setting=_SETTING, hint=_HINT)
+        message = "the table keeps no history"
+        raise SnapshotTooOldError(message, table=table, snapshot=_time_text(at), setting=_SETTING, hint=_HINT)
     if ahm is not None and at < ahm:
         raise SnapshotTooOldError(
             table=table,
-            snapshot=_told(at),
-            ancient_history_mark=_told(ahm),
+            snapshot=_time_text(at),
+            ancient_history_mark=_time_text(ahm),
             difference=_apart(ahm, at),
             setting=_SETTING,
             hint=_HINT,
         )
 
 
-def _told(ts: int) -> str:
+def _time_text(ts: int) -> str:
     """A hybrid time as people read it, and the number itself."""
     try:
         when = (_EPOCH + timedelta(milliseconds=milliseconds(ts))).isoformat(timespec="milliseconds")

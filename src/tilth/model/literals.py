@@ -65,7 +65,7 @@ def _simple(value: Stored, kind: Kind) -> str:
 
 
 def _moment(kind: Kind, text: str, days: int) -> str:
-    """As the literals that people write, where those know the year."""
+    """Return the literal that people write, if such literals can have the year; else a cast."""
     return f"{kind.name} '{text}'" if is_known_to_python(days) else f"CAST('{text}' AS {kind.value})"
 
 

@@ -107,7 +107,7 @@ class IngestGap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Kafka table reads a topic for a consumer group; key: (cluster, topic id, group).
+    """Subscription of a Kafka table to a topic for a consumer group; key: (cluster, topic id, group).
 
     The group's offsets are those of the Kafka table, until it is dropped or changes to another group or topic: then
     they are kept here, for the next one that subscribes.

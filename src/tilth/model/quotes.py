@@ -1,8 +1,8 @@
 """Double quotes in the text of SQL: where they stand, and the same text with other quotes. Pure.
 
-Covers: telling them from those in strings, names in backticks and comments. Does not cover: what a statement means
-(sql/grammar). Always holds: double quotes name things in all SQL that Tilth reads; in what versions before that rule
-have stored, they hold texts.
+Covers: distinguishing them from those in strings, names in backticks and comments. Does not cover: the meaning of a
+statement (sql/grammar). Always holds: double quotes name things in all SQL that Tilth reads; in what
+versions before that rule have stored, they hold texts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Background services of a table, their persisted switches and what `system.bg_threads` tells of them."""
+"""Background services of a table, their persisted switches and their lines in `system.bg_threads`."""
 
 from __future__ import annotations
 

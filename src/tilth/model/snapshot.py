@@ -25,7 +25,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Without those that are deleted."""
+        """Number of rows without the deleted ones."""
         files = {part.file.name for part in self.parts}
         deleted = sum(target.deleted for delta in self.deltas for target in delta.targets if target.file in files)
         return sum(part.rows for part in self.parts) - deleted

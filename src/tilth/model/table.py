@@ -80,14 +80,14 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     older_default: str | None = None
 
     def __post_init__(self) -> None:
-        """Reads the default of a version that kept it as it was written, and did not ask Spark."""
+        """Read the default of a version that kept it as it was written, and did not ask Spark."""
         if self.default is not None and self.written_default is None:
             msgspec.structs.force_setattr(self, "written_default", self.default)
             msgspec.structs.force_setattr(self, "default", readable_default(self.default, self.type))
 
     @property
     def declared_type(self) -> str:
-        """As it was written, else in Spark's words."""
+        """Type as it was written, else Spark's name of it."""
         return self.declared or spark_name(self.type)
 
 
@@ -106,7 +106,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
     def is_stored_as(self, other: Schema) -> bool:
-        """True if files cannot tell one schema from the other: at most defaults, checks and comments differ."""
+        """True if both schemas are stored alike: at most defaults, checks and comments differ."""
         return [_as_stored(column) for column in self.columns] == [_as_stored(column) for column in other.columns]
 
     @property

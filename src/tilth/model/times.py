@@ -1,4 +1,4 @@
-"""Dates and times as text in ISO 8601, of every year that 64 bits of microseconds can tell. Pure.
+"""Dates and times as text in ISO 8601, of every year that 64 bits of microseconds can hold. Pure.
 
 Covers: days and microseconds since 1970 to text and back, also outside of the years 1 to 9999 that Python knows.
 Always holds: the calendar is the proleptic Gregorian one, which Spark, Arrow and Parquet use too; nothing is rounded: a

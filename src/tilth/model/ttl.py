@@ -85,7 +85,7 @@ def expired_below(ttl: Ttl, now_ms: int, data_type: DataType) -> int:
 
 
 def ends_ms(ttl: Ttl, value: int, data_type: DataType) -> int:
-    """From when on a value of the column lies below `expired_below`, to two milliseconds; for planning."""
+    """Return the time from which a value of the column lies below `expired_below`, to two ms; for planning."""
     at_us = value * _DAY_US if data_type == Simple(Kind.DATE) else value
     if ttl.is_by_day:
         at_us -= at_us % _DAY_US

@@ -31,7 +31,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     message: str
     hint: str
-    #: Under which the log tells the story.
+    #: Id under which the log has the details.
     id: str
 
 

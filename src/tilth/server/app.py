@@ -94,7 +94,7 @@ class Statements(Protocol):
     def insert_text(
         self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str], origin: Origin
     ) -> Answer:
-        """Adds rows in one of the formats of INSERT .. FORMAT."""
+        """Add rows in one of the formats of INSERT .. FORMAT."""
 
     def insert_arrow(
         self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str], origin: Origin
@@ -230,7 +230,7 @@ class _Api:
         return error_response(BadRequestError(reason=error.detail), self._doors.ids)
 
     async def sql(self, request: Request) -> Response:
-        """Runs the statement in the body, one statement in UTF-8.
+        """Run the statement in the body, one statement in UTF-8.
 
         `?database=` is the database of names without one; every other parameter is a session setting. The form of the
         answer follows `Accept`, or the statement's `FORMAT` if it has one; the headers `X-Tilth-Query-Id` and
@@ -253,7 +253,7 @@ class _Api:
             return await self._run_statement(request, origin, run)
 
     async def insert(self, request: Request) -> Response:
-        """Adds the rows in the body to a table; they are readable once the answer is there. Small inserts that come at
+        """Add the rows in the body to a table; they are readable once the answer is there. Small inserts that come at
         about the same time may share a commit; each is answered for itself.
 
         The body's `Content-Type` is `application/x-ndjson` (also `application/json`: one object, or one a line),
@@ -341,7 +341,7 @@ class _Api:
         return PlainTextResponse(__doc__ or "")
 
     async def _run_statement(self, request: Request, origin: Origin, act: Callable[[], T]) -> T:
-        """Runs it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""
+        """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""
 
         async def watch() -> None:
             while (await request.receive())["type"] != "http.disconnect":
@@ -368,10 +368,10 @@ class _Api:
     async def _body(self, request: Request, share: MemoryShare) -> bytes:
         """The body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
         limit = self._doors.settings.body_bytes_max
-        told = request.headers.get("content-length", "0")
-        if told.isdecimal() and int(told) > limit:
-            raise _too_large(int(told), limit)
-        share.grow_to(int(told) if told.isdecimal() else 0)
+        length = request.headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > limit:
+            raise _too_large(int(length), limit)
+        share.grow_to(int(length) if length.isdecimal() else 0)
         body = bytearray()
         async for piece in request.stream():
             body += piece
@@ -435,11 +435,11 @@ def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 def _header(summary: Summary) -> str:
     """JSON in ASCII, which is all that every header can carry."""
-    told = msgspec.structs.asdict(summary)
+    fields = msgspec.structs.asdict(summary)
     if len(summary.message) > HEADER_MESSAGE_CHARACTERS_MAX:
-        told["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"
-    told["notices"] = [notice[:HEADER_NOTICE_CHARACTERS_MAX] for notice in summary.notices[:HEADER_NOTICES_MAX]]
-    return json.dumps(told)
+        fields["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"
+    fields["notices"] = [notice[:HEADER_NOTICE_CHARACTERS_MAX] for notice in summary.notices[:HEADER_NOTICES_MAX]]
+    return json.dumps(fields)
 
 
 def _text(body: bytes) -> str:

@@ -112,7 +112,7 @@ def _is_string(arrow: pa.DataType) -> bool:
 
 
 def _decimal(value: Decimal) -> str:
-    """With all its digits and without an exponent."""
+    """Format with all digits and without an exponent."""
     return format(value, "f")
 
 
@@ -170,7 +170,7 @@ def unique_names(names: list[str]) -> list[str]:
     """The names; from its second appearance on, a name gets the next number that makes it new: `a`, `a_2`, `a_3`."""
     taken = set(names)
     seen: set[str] = set()
-    told: list[str] = []
+    unique: list[str] = []
     for name in names:
         new = name
         number = 2
@@ -178,5 +178,5 @@ def unique_names(names: list[str]) -> list[str]:
             new = f"{name}_{number}"
             number += 1
         seen.add(new)
-        told.append(new)
-    return told
+        unique.append(new)
+    return unique

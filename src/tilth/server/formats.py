@@ -1,7 +1,7 @@
 """A result in the form that the caller asked for: JSON, NDJSON, CSV or an Arrow stream.
 
 Always holds: bodies come piece by piece; a piece holds at most `ROWS_PER_PIECE` rows; what INSERT reads of them is what
-was there. How values look in JSON is told in cells.py; CSV differs in this: NULL is `\\N` without quotes, an empty
+was there. cells.py has the form of values in JSON; CSV differs in this: NULL is `\\N` without quotes, an empty
 string is `""`, nested values are JSON text, NaN and infinities `nan`, `inf`, `-inf`.
 """
 

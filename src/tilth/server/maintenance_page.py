@@ -65,9 +65,9 @@ def _text_lines(status: ManagerStatus, now_ms: int) -> Iterator[str]:
 
 
 def _summary(status: ManagerStatus) -> str:
-    told = "on" if status.is_enabled else "off"
+    switch = "on" if status.is_enabled else "off"
     limit = "no limit" if status.memory_limit is None else f"of {status.memory_limit} bytes"
-    return f"{told}; {status.busy} of {status.threads} threads busy; memory {status.memory_used} bytes, {limit}"
+    return f"{switch}; {status.busy} of {status.threads} threads busy; memory {status.memory_used} bytes, {limit}"
 
 
 def _sections(status: ManagerStatus, now_ms: int) -> tuple[_Section, ...]:

@@ -65,13 +65,13 @@ _TABLE = ("database", "table")
 _SERVICE = (*_TABLE, "service")
 _PLACE = (*_TABLE, "topic", "partition")
 
-SOURCE_UP = Metric("tilth_metrics_source_up", _GAUGE, ("source",), "1 when the room told its numbers, 0 when not.")
+SOURCE_UP = Metric("tilth_metrics_source_up", _GAUGE, ("source",), "1 if the room's numbers could be read, else 0.")
 
 SERVICE_STATE = Metric(
     "tilth_service_state", _GAUGE, (*_SERVICE, "state"), "1 for the state that the background service is in, else 0."
 )
 SERVICE_WAKEUPS = Metric("tilth_service_wakeups_total", _COUNTER, _SERVICE, "How often the service looked for work.")
-SERVICE_FAILURES = Metric("tilth_service_failures", _GAUGE, _SERVICE, "Failures, as system.bg_threads tells them.")
+SERVICE_FAILURES = Metric("tilth_service_failures", _GAUGE, _SERVICE, "Failures, as in system.bg_threads.")
 SERVICE_TASKS = Metric("tilth_service_running_tasks", _GAUGE, _SERVICE, "Tasks of the service on workers now.")
 
 INGEST_LAG = Metric("tilth_ingest_lag_messages", _GAUGE, _PLACE, "Messages behind the stored offset.")
@@ -120,7 +120,7 @@ SERVICE_STATES = ("running", "idle", "waiting", "stopped", "failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSources:
-    """The rooms' numbers; one that is None has none to tell."""
+    """Sources of the rooms' numbers; one that is None has no numbers."""
 
     catalog: Callable[[], CatalogStats]
     warehouse: Callable[[], WarehouseStats]
@@ -269,6 +269,6 @@ def _add(family: _Families, labels: tuple[str, ...], value: Value) -> None:
 
 
 def _cumulative(value: Buckets) -> list[tuple[str, float]]:
-    """As Prometheus wants them."""
+    """Return the cumulative counts that Prometheus expects."""
     ends = [*(str(end) for end in value.ends), "+Inf"]
     return [(end, float(sum(value.counts[: index + 1]))) for index, end in enumerate(ends)]

@@ -59,7 +59,7 @@ class HttpServer:
         self.url = f"http://{shown}:{bound_port}"
 
     def start(self) -> None:
-        """Returns once requests are answered."""
+        """Return once requests are answered."""
         self._thread.start()
         deadline = self._clock.monotonic() + START_SECONDS_MAX
         while not self._server.started:
@@ -68,7 +68,7 @@ class HttpServer:
             self._clock.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """Lets running requests end, for a while, and closes the socket."""
+        """Let running requests end, for a while, and close the socket."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS_MAX)

@@ -72,7 +72,7 @@ class RowsResponse(StreamingResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _watch(self, receive: Receive, scope: CancelScope) -> None:
-        """Ends the sending when the client has left, or when the statement was cancelled while the client sleeps."""
+        """End the sending when the client has left, or when the statement was cancelled while the client sleeps."""
         while self._origin.cancellation.error is None:
             with anyio.move_on_after(LOOK_SECONDS):
                 if (await receive())["type"] == "http.disconnect":

@@ -139,7 +139,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: Schema, *, is_numbered: boo
 
 
 def shape(rows: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
-    """As `conform`, of rows that have been through it: their values keep the columns' checks."""
+    """Bring rows that have been through `conform` into the schema: their values already pass the columns' checks."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     wanted = arrow_schema(schema)
     if table.schema.equals(wanted) and all(column.nullable for column in schema.columns):

@@ -77,7 +77,7 @@ class Changes:
         return bool(self._patches or self._columns)
 
     def keep(self, first_row: int, count: int) -> _Mask | None:
-        """Which of the rows from the first one on are not deleted; None: all of them."""
+        """Mark the rows from the first one on that are not deleted; None: all of them."""
         start, end = np.searchsorted(self.deleted, (first_row, first_row + count))
         if start == end:
             return None
@@ -171,7 +171,7 @@ class _Loading:
         self._columns: dict[int, _WholeColumn] = {}
 
     def add(self, delta: Delta) -> None:
-        """Reads what is wanted of it."""
+        """Read what is wanted of it."""
         columns = [column for column in delta.columns if self._wanted is None or column in self._wanted]
         file = self._source.file.name
         match delta.kind:

@@ -61,9 +61,9 @@ def checked(values: pa.ChunkedArray, column: Column, *, is_numbered: bool = Fals
     kept = pa.chunked_array([_normal(chunk, column.checks) for chunk in values.chunks], values.type)
     found = next(iter(misfits(kept, column)), None)
     if found is not None:
-        told = "a value does not fit its column"
+        message = "a value does not fit its column"
         facts = {"column": column.name, "type": column.declared_type, "value": found.value, "why": found.why}
-        raise BadColumnError(told, row=found.row + 1, **facts) if is_numbered else BadColumnError(told, **facts)
+        raise BadColumnError(message, row=found.row + 1, **facts) if is_numbered else BadColumnError(message, **facts)
     return kept
 
 
@@ -112,7 +112,7 @@ def _inner(values: pa.Array, step: str) -> pa.Array:
 
 
 def _breaks(values: pa.Array, rule: Rule) -> pa.Array:
-    """For each value whether it breaks the rule; false or null for NULL."""
+    """Mark the values that break the rule; false or null for NULL."""
     match rule:
         case IntegerRange(least=least, greatest=greatest):
             low, high = (pa.scalar(Decimal(bound)).cast(values.type) for bound in (least, greatest))

@@ -29,7 +29,7 @@ ATTEMPTS_MAX = 8
 
 
 def clean_transaction(root: str, txn: Txn, *, keep: Collection[str] = ()) -> int:
-    """Removes the files that the transaction's tasks may have left, but for those named in `keep`; returns how many.
+    """Remove the files that the transaction's tasks may have left, but for those named in `keep`; return how many.
 
     For a transaction that did not land: without `keep`. For one that did: with the names of the files that it
     committed, to rid the table of what failed attempts left.
@@ -45,19 +45,19 @@ def clean_transaction(root: str, txn: Txn, *, keep: Collection[str] = ()) -> int
 
 
 def remove_file(root: str, table: str, file: DataFile) -> bool:
-    """Removes a file of a part or a delta, and what lies beside it; False where it is gone already."""
+    """Remove a file of a part or a delta, and what lies beside it; False where it is gone already."""
     return _remove(data_folder(root, table), file.name)
 
 
 def drop_table_folder(root: str, uuid: str) -> None:
-    """Removes everything of a table; nothing where there is nothing."""
+    """Remove everything of a table; nothing where there is nothing."""
     folder = table_folder(root, uuid)
     if os.path.isdir(folder):
         shutil.rmtree(folder)
 
 
 def _clean_attempt(folder: str, txn: int, task: int, attempt: int, extension: str, keep: Collection[str]) -> int:
-    """Removes from the last file to the first, so that a crash in between leaves no hole."""
+    """Remove from the last file to the first, so that a crash in between leaves no hole."""
     names: list[str] = []
     while os.path.exists(path := os.path.join(folder, _name(txn, task, attempt, len(names), extension))):
         names.append(os.path.basename(path))

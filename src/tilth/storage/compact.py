@@ -71,7 +71,7 @@ def compact_changes(
     task: int,
     attempt: int,
 ) -> tuple[WrittenDelta, ...]:
-    """Makes of change segments one DELETE and one UPDATE delta, as far as there is something in them, for each target.
+    """Combine change segments into one DELETE and one UPDATE delta for each target, as far as these have content.
 
     What changes those whose data files are named in `kept` goes into a new change segment, what changes no target is
     left out. Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
@@ -100,7 +100,7 @@ def compact_changes(
 def compact_minor(
     layout: TableLayout, source: PartSource, *, txn: int, task: int, attempt: int
 ) -> tuple[WrittenDelta, ...]:
-    """Makes of the part's DELETE deltas one and of its UPDATE deltas one; the part itself is not read.
+    """Combine the part's DELETE deltas into one and its UPDATE deltas into one; the part itself is not read.
 
     Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
     """
@@ -119,7 +119,7 @@ def compact_minor(
 def compact_major(
     layout: TableLayout, source: PartSource, *, txn: int, task: int, attempt: int
 ) -> tuple[WrittenDelta, ...]:
-    """Makes of the UPDATE and COLUMN deltas of a part one COLUMN delta; only its columns are read and written.
+    """Combine the UPDATE and COLUMN deltas of a part into one COLUMN delta; only its columns are read and written.
 
     Raises DeltaFileNotFoundError, DeltaFileCorruptError and, of the part, PartFileNotFoundError and
     PartFileCorruptError naming the file.

@@ -36,7 +36,7 @@ _NO_FLAGS = bytes(4)
 
 
 class BadVectorError(ValueError):
-    """The bytes are no deletion vector; told on as the file's damage by whoever knows the file."""
+    """The bytes are no deletion vector; the caller, who knows the file, reports its damage."""
 
 
 class _Blob(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):

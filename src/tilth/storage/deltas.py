@@ -56,14 +56,14 @@ def value_name(column: int) -> str:
 
 
 def presence_name(column: int) -> str:
-    """The name of what tells whether a row has a new value of a column."""
+    """Return the name of the column that marks rows with a new value of a column."""
     return f"p{column}"
 
 
 def write_changes(
     layout: TableLayout, partition: str, changes: pa.Table, *, txn: int, task: int, attempt: int, n: int
 ) -> WrittenDelta:
-    """Writes a change segment of at least one row; rows may come in any order, of one row the later one counts.
+    """Write a change segment of at least one row; rows may come in any order, of one row the later one counts.
 
     `changes`: the columns of CHANGE_SCHEMA_BASE (`file` may be plain strings), `c{id}` and `p{id}`; without `p{id}` all
     updated rows have a value. Raises BadColumnError where a value does not fit the column.
@@ -106,7 +106,7 @@ def write_deletes(
     n: int,
     change_ts: int = 0,
 ) -> WrittenDelta:
-    """Writes which rows of the data file are gone as a deletion vector."""
+    """Write the rows of the data file that are gone as a deletion vector."""
     name = file_name(txn=txn, task=task, attempt=attempt, n=n, extension=DELETE_EXTENSION)
     make_folder(layout.folder, fsync=layout.fsync)
     sink = SummingFile(os.path.join(layout.folder, name))
@@ -139,7 +139,7 @@ def write_updates(
     n: int,
     change_ts: int = 0,
 ) -> WrittenDelta:
-    """Writes new values for some rows of the data file: `row`, `c{id}` and `p{id}` as in a change segment.
+    """Write new values for some rows of the data file: `row`, `c{id}` and `p{id}` as in a change segment.
 
     Of one row the later one counts. Raises BadColumnError where a value does not fit the column.
     """
@@ -173,7 +173,7 @@ def write_columns(
     n: int,
     change_ts: int = 0,
 ) -> WrittenDelta:
-    """Writes the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows.
+    """Write the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows.
 
     Raises BadColumnError where a value does not fit the column.
     """
@@ -202,7 +202,9 @@ def read_changes(folder: str, file: DataFile) -> pa.Table:
 
 
 def read_deletes(folder: str, delta: Delta, file: str) -> RowIndexes:
-    """Which rows of the data file a DELETE or CHANGES delta deletes, in their order, each once; errors as above."""
+    """Read the rows of the data file that a DELETE or CHANGES delta deletes, in their order, each once; errors as
+    above.
+    """
     if delta.kind is DeltaKind.DELETE:
         return _vector(folder, delta, file)
     if delta.kind is not DeltaKind.CHANGES:
@@ -211,7 +213,7 @@ def read_deletes(folder: str, delta: Delta, file: str) -> RowIndexes:
 
 
 def deletes_of(changes: pa.Table) -> RowIndexes:
-    """Which rows the rows of a change segment that are of one file delete, each once."""
+    """Return the rows that a change segment's rows of one file delete, each once."""
     return _distinct(_indexes(changes.column("row"))[_indexes(changes.column("op")) == CHANGE_DELETE])
 
 

@@ -63,7 +63,7 @@ class SummingFile:
         """Left to finish and give_up: Parquet's writer closes what it writes to too early for fsync."""
 
     def finish(self, *, fsync: bool) -> DataFile:
-        """Closes the file, on the disk if asked for."""
+        """Close the file, on the disk if asked for."""
         if fsync:
             os.fsync(self._file.fileno())
         self._file.close()
@@ -76,7 +76,7 @@ class SummingFile:
 
 
 def sync_folder(folder: str) -> None:
-    """Waits until the names in the folder are on the disk."""
+    """Wait until the names in the folder are on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -85,7 +85,7 @@ def sync_folder(folder: str) -> None:
 
 
 def make_folder(folder: str, *, fsync: bool) -> None:
-    """Makes the folder and those above it, if they are missing; waits until two levels of names are on the disk.
+    """Make the folder and those above it, if they are missing; wait until two levels of names are on the disk.
 
     Waits once in each process, also for a folder that is there: whoever made it may still be waiting, or have died.
     """
@@ -113,7 +113,7 @@ def checksum_of(path: str) -> tuple[int, int]:
 
 
 def remove(path: str) -> bool:
-    """Removes a file; False where it was not there."""
+    """Remove a file; False where it was not there."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -151,8 +151,8 @@ def check_size(path: str, file: DataFile, *, is_delta: bool = False) -> None:
 
 def corrupt(path: str, *, is_delta: bool = False, **facts: object) -> PartFileCorruptError | DeltaFileCorruptError:
     """Return the error for a file that is not what was written: a part's, or one with changes of rows."""
-    told = {name: str(fact) for name, fact in facts.items()}
-    return DeltaFileCorruptError(file=path, **told) if is_delta else PartFileCorruptError(file=path, **told)
+    texts = {name: str(fact) for name, fact in facts.items()}
+    return DeltaFileCorruptError(file=path, **texts) if is_delta else PartFileCorruptError(file=path, **texts)
 
 
 def missing(

@@ -53,7 +53,7 @@ def flush_segments(
     task: int,
     attempt: int,
 ) -> FlushResult:
-    """Sorts the rows of segments of one partition into one new part, with its row map and its key filter.
+    """Sort the rows of segments of one partition into one new part, with its row map and its key filter.
 
     Deleted rows are left out, new values are written. Raises PartFileNotFoundError and PartFileCorruptError naming the
     file, those of deltas likewise.

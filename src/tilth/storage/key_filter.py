@@ -44,14 +44,14 @@ class KeyFilter:
     words: Hashes
 
     def may_have(self, hashes: Hashes) -> Mask:
-        """For each hash of a key whether the part may have that key."""
+        """Mark the hashes of keys that the part may have."""
         places, bits = _placed(hashes, len(self.words))
         found: Mask = (self.words[places] & bits) == bits
         return found
 
 
 def write_filter(layout: TableLayout, file: DataFile) -> None:
-    """Writes the filter beside a part's Parquet file, from the keys that it has; nothing for a table without a key.
+    """Write the filter beside a part's Parquet file, from the keys that it has; nothing for a table without a key.
 
     `layout.schema` is that of the file. Raises PartFileNotFoundError and PartFileCorruptError of the part; that the
     filter itself could not be written is logged.
@@ -131,9 +131,9 @@ def _damage(content: bytes, start: int) -> str:
     *_, words = _HEADER.unpack_from(content)
     if len(content) != start + 8 * words or not words:
         return "not as long as it says"
-    (told,) = _CHECKSUM.unpack_from(content, _HEADER.size)
+    (expected,) = _CHECKSUM.unpack_from(content, _HEADER.size)
     found = zlib.crc32(memoryview(content)[start:], zlib.crc32(content[: _HEADER.size]))
-    return "" if found == told else "its checksum differs"
+    return "" if found == expected else "its checksum differs"
 
 
 def _shape(types: Sequence[pa.DataType]) -> int:

@@ -1,4 +1,4 @@
-"""Which way the rows of each part of a snapshot are read. Pure.
+"""Lanes: the ways in which the rows of each part of a snapshot are read. Pure.
 
 Covers: the three lanes, what goes to the executors, how much of it one task takes. Does not cover: reading (spark.py).
 Always holds: each part that has a row left is in exactly one lane; the lanes give the same rows, only their cost
@@ -28,7 +28,7 @@ from tilth.storage.shapes import stored_schema
 MASK_BLOCKS_MAX = 500_000
 #: A task reads at least this much before there is another one.
 TASK_BYTES = 64 << 20
-#: What opening a file costs, told as bytes to read.
+#: Cost of opening a file, in bytes to read.
 OPEN_BYTES = 256 << 10
 
 _WIDTHS = (

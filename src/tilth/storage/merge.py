@@ -83,7 +83,7 @@ class MergeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """Which rows a merge leaves out: those whose column is below the bound; a null never expires."""
+    """Rows that a merge leaves out: those whose column is below the bound; a null never expires."""
 
     #: Of dates or times.
     column: str
@@ -162,7 +162,7 @@ def merge_parts(
 
 
 def _past(schema: Schema, expired: Expiry) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """For each row whether it has expired."""
+    """Return a function that marks the rows that have expired."""
     column = schema.find(expired.column)
     if column is None or column.type not in _TIMES:
         raise BadColumnError("rows can not expire by this column", column=expired.column)
@@ -235,7 +235,7 @@ class _Source:
         return self._rows_read == self.rows
 
     def start(self, block_rows: int) -> None:
-        """Begins to read blocks of that many rows."""
+        """Begin to read blocks of that many rows."""
         names = [name for name in self._columns if name is not None]
         self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
 
@@ -300,7 +300,7 @@ class _Window:
             source.start(block_rows)
 
     def fill(self) -> bool:
-        """Reads on where less than half a block is left; False when no row is left anywhere."""
+        """Read on where less than half a block is left; False when no row is left anywhere."""
         for number, source in enumerate(self._sources):
             block = self._blocks[number]
             if not source.is_at_end and (block is None or len(block.rows) < self._block_rows // 2):
@@ -428,7 +428,7 @@ def _wanted(schema: Schema, dictionaries: Sequence[str]) -> pa.Schema:
 
 
 def _columns_in_file(schema: Schema, stored: pa.Schema) -> list[str | None]:
-    """For each column of the table its name in the file: by field id, so that a rename finds its data."""
+    """Return the name of each column of the table in the file: by field id, so that a rename finds its data."""
     by_id = {int(field.metadata[FIELD_ID]): field.name for field in stored if FIELD_ID in (field.metadata or {})}
     if len(by_id) == len(stored):
         return [by_id.get(column.id) for column in schema.columns]

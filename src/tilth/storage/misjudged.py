@@ -171,7 +171,7 @@ def _is_early(smallest: pa.Scalar) -> bool:
 
 
 def _late_from(kind: pa.DataType) -> int:
-    """From which value on dates or times of the type are judged rightly."""
+    """Return the first value from which dates or times of the type are judged rightly."""
     return DAYS_MIN if pa.types.is_date(kind) else MICROSECONDS_MIN
 
 

@@ -22,7 +22,7 @@ _PACKED_MAX = 1 << 62
 
 
 def ranks_of(keys: Sequence[pa.ChunkedArray], rows: int) -> Codes:
-    """For each row a number; rows compare by it as they do by the keys, equal keys have equal numbers."""
+    """Return a number for each row; rows compare by it as they do by the keys, equal keys have equal numbers."""
     if not keys or not rows:
         return np.zeros(rows, np.int64)
     codes = [_codes_of(key) for key in keys]

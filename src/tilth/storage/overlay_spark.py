@@ -191,7 +191,7 @@ class _MaskReader:
 def _read(
     batches: Iterator[pa.RecordBatch], of: Callable[[int], Iterator[pa.RecordBatch]], mailbox: Mailbox | None
 ) -> Iterator[pa.RecordBatch]:
-    """What `of` gives for each number in the batches; an error goes to the mailbox too."""
+    """Yield the rows of `of` for each number in the batches; an error goes to the mailbox too."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             try:

@@ -1,12 +1,12 @@
-"""From rows to partitions: kernels of the transforms, and the text that names a partition.
+"""Partitions of rows: kernels of the transforms, and the text that names a partition.
 
 Covers: transforms on Arrow columns, partition ids. Does not cover: pruning by them (sql).
 Always holds: two rows have the same id if and only if all elements of PARTITION BY have equal values (long strings: but
 for a collision of SHA-256); an id consists of letters, digits and `-`. Times are taken in UTC.
 
-How a value becomes text: dates `2013-01-05`, hours `2013-01-05T14`, numbers as they are, strings as they are where they
-consist of letters, digits and (with a single element) `-`; NULL `null`. Any other text is `x-` and its UTF-8 bytes in
-hexadecimal, or `h-` and a hash where it is long. Elements are joined by `-`.
+Values as text: dates `2013-01-05`, hours `2013-01-05T14`, numbers as they are, strings as they are if they consist of
+letters, digits and (with a single element) `-`; NULL `null`. Any other text is `x-` and its UTF-8 bytes in hexadecimal,
+or `h-` and a hash if it is long. Elements are joined by `-`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DAYS = (datetime.date.min.toordinal() - 719_163, datetime.date.max.toordinal() 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitioned:
-    """The rows of a table told apart by partition."""
+    """Split the rows of a table by partition."""
 
     #: For each row its position in `ids`.
     indices: np.ndarray[Any, np.dtype[np.int64]]
@@ -62,7 +62,7 @@ class Partitioned:
 
 
 def partition_ids(schema: Schema, partition_by: Sequence[Transform], rows: pa.Table) -> Partitioned:
-    """To which partition each row belongs; raises BadPartitionError naming a transform that does not fit its column."""
+    """Return the partition of each row; raises BadPartitionError naming a transform that does not fit its column."""
     count = rows.num_rows
     indices = np.zeros(count, np.int64)
     if not count:

@@ -29,7 +29,7 @@ from tilth.storage.order import ranks_of, stable_order
 from tilth.storage.partition import partition_ids
 from tilth.storage.paths import TableLayout, file_name
 
-#: By so many rows it is told whether a column has few distinct values.
+#: Rows by which it is decided whether a column has few distinct values.
 SAMPLE_ROWS = 64 * 1024
 #: A column with a larger share of distinct values is stored without a dictionary, which saves looking each value up.
 DISTINCT_SHARE_MAX = 0.25
@@ -45,7 +45,7 @@ PAGES_BYTES_MAX = 16 << 20
 def write_parts(
     layout: TableLayout, rows: pa.Table, *, txn: int, task: int, attempt: int, first_n: int = 0
 ) -> list[WrittenPart]:
-    """Writes the rows as sorted parts, one file for each partition, in the order in which partitions first appear.
+    """Write the rows as sorted parts, one file for each partition, in the order in which partitions first appear.
 
     The rows are brought into the table's shape first. Raises BadColumnError and BadPartitionError; a part of the files
     may then be there, under names that follow from the arguments.
@@ -104,7 +104,7 @@ class PartWriter:
         self._schema: pa.Schema | None = None
 
     def write(self, rows: pa.Table) -> None:
-        """Takes rows that follow those before; their columns are the table's, some of them perhaps as dictionaries."""
+        """Take rows that follow those before; their columns are the table's, some of them perhaps as dictionaries."""
         if not rows.num_rows:
             return
         if not self._group_rows:
@@ -117,7 +117,7 @@ class PartWriter:
             self._flush(keep_rows=self._pending_rows % self._group_rows)
 
     def close(self, *, sync_names: bool = True) -> WrittenPart | None:
-        """Ends the file; None, and no file, if no row was written. `sync_names`: wait for the folder too."""
+        """End the file; None, and no file, if no row was written. `sync_names`: wait for the folder too."""
         if self._pending_rows:
             self._flush(keep_rows=0)
         if self._writer is None or self._file is None:
@@ -133,11 +133,11 @@ class PartWriter:
         )
 
     def abort(self) -> None:
-        """Gives up; the file's name stays, empty, until its transaction is cleaned. Nothing after `close`."""
+        """Give up; the file's name stays, empty, until its transaction is cleaned. Nothing after `close`."""
         if self._file is not None:
             self._file.give_up()
         if self._writer is not None:
-            # Into the file that takes nothing any more; what is wrong has been told, and would be told again.
+            # Into the file that takes nothing any more; its error was raised before, and would be raised again.
             with suppress(pa.ArrowException, OSError):
                 self._writer.close()
         self._writer = self._file = None
@@ -161,7 +161,7 @@ class PartWriter:
             self._write_group(_compact(table.slice(start, min(self._group_rows, rows - start))))
 
     def _judge(self, found: Misjudged) -> None:
-        """Takes note of values that Parquet's filters misjudge, before any of their rows is written."""
+        """Take note of values that Parquet's filters misjudge, before any of their rows is written."""
         self._found |= found
         if self._writer is None:
             self._expected |= found
@@ -212,7 +212,7 @@ def read_part(folder: str, file: DataFile, columns: Sequence[str] | None = None)
 
 
 def check_file(folder: str, file: DataFile, *, is_delta: bool = False) -> None:
-    """Reads the whole file, of whatever kind; raises PartFileNotFoundError, or PartFileCorruptError where size or
+    """Read the whole file, of whatever kind; raises PartFileNotFoundError, or PartFileCorruptError where size or
     checksum differ; of a delta's file DeltaFileNotFoundError and DeltaFileCorruptError.
     """
     path = os.path.join(folder, file.name)

@@ -55,7 +55,7 @@ def place_of(layout: TableLayout, source: PartSource, values: tuple[Bound, ...],
 def rewrite_part(
     layout: TableLayout, places: Mapping[str, Place], batches: Iterator[pa.RecordBatch], *, txn: int, attempt: int
 ) -> tuple[str, WrittenPart] | None:
-    """Writes rows of one file to a new one; the last columns of each batch are the name of the file they are from, and
+    """Write rows of one file to a new one; the last columns of each batch are the name of the file they are from, and
     the index that each row has there.
 
     Returns that name and what was written; None, and no file, where there are no rows. Raises BadColumnError where

@@ -49,7 +49,7 @@ class RowMapWriter:
         self._writer.write_batch(pa.record_batch([pa.array(places), pa.array(rows)], schema=_SCHEMA))
 
     def close(self) -> None:
-        """Ends the file; there is none where nothing was written."""
+        """End the file; there is none where nothing was written."""
         if self._writer is not None and self._sink is not None:
             self._writer.close()
             self._sink.close()
@@ -105,7 +105,7 @@ class RowMap:
 
 
 def remove_row_map(folder: str, part_file: str) -> bool:
-    """Removes the map beside a part's file; False where there was none."""
+    """Remove the map beside a part's file; False where there was none."""
     return remove(os.path.join(folder, sidecar_name(part_file, MAP_EXTENSION)))
 
 

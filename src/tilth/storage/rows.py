@@ -40,7 +40,7 @@ def stretches(batches: Iterable[pa.RecordBatch], *, bytes_max: int) -> Iterator[
 def write_rows(
     layout: TableLayout, rows: pa.Table, *, txn: int, task: int, attempt: int, first_n: int = 0
 ) -> list[WrittenPart]:
-    """Writes the rows as row segments, or as sorted parts; raises what `write_segments` and `write_parts` do."""
+    """Write the rows as row segments, or as sorted parts; raises what `write_segments` and `write_parts` do."""
     if not layout.is_buffered:
         return write_parts(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
     written: list[WrittenPart] = []

@@ -1,4 +1,4 @@
-"""Which of Parquet's own filters a scan of part files may use. Pure.
+"""Parquet's own filters that a scan of part files may use. Pure.
 
 parquet-java skips row groups and pages by predicates that it gets from Spark, and misjudges some values (misjudged.py).
 A file whose record says `is_filterable` is safe from that. Of other files it is not known: a scan of them switches

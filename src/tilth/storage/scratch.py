@@ -40,14 +40,14 @@ class ScratchWriter:
         self._held_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes rows that follow those before."""
+        """Take rows that follow those before."""
         self._held.append(batch)
         self._held_bytes += batch.nbytes
         if self._held_bytes >= _BATCH_BYTES:
             self._flush()
 
     def close(self) -> None:
-        """Ends the file."""
+        """End the file."""
         self._flush()
         self._writer.close()
         self._file.close()
@@ -86,7 +86,7 @@ def read_scratch(
 
 
 def remove_scratch(layout: TableLayout, name: str) -> None:
-    """Removes a file; nothing where it is gone already."""
+    """Remove a file; nothing where it is gone already."""
     remove(os.path.join(layout.folder, name))
 
 

@@ -37,7 +37,7 @@ _WRITE_BYTES = 1 << 20
 def write_segments(
     layout: TableLayout, rows: pa.Table, *, txn: int, task: int, attempt: int, first_n: int = 0
 ) -> list[WrittenPart]:
-    """Writes the rows in their order, one segment for each partition, in the order in which partitions first appear.
+    """Write the rows in their order, one segment for each partition, in the order in which partitions first appear.
 
     The rows are brought into the table's shape first. They may have one more column, `_op`, whose value is 1 in rows
     that only name a key to delete: those may lack values in columns that are NOT NULL. Raises BadColumnError,
@@ -129,7 +129,7 @@ def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def write_ipc(folder: str, name: str, table: pa.Table, batches: Collection[pa.RecordBatch], *, fsync: bool) -> DataFile:
-    """Writes batches with the table's schema to an Arrow IPC file; the caller waits for the folder."""
+    """Write batches with the table's schema to an Arrow IPC file; the caller waits for the folder."""
     file = SummingFile(os.path.join(folder, name))
     try:
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)

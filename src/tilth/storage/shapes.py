@@ -53,7 +53,7 @@ def scans_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
 
 
 def groups_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
-    """The parts told apart by how they are scanned, older shapes first.
+    """Group the parts by the way they are scanned, older shapes first.
 
     Parts whose files a scan by the table's present columns reads rightly are one group, whatever their version. Raises
     PartShapeUnknownError naming a part whose columns nobody knows any more.
@@ -124,9 +124,9 @@ def wanted_of(table: TableDef, version: int) -> Schema:
 
 
 def expressions(stored: Schema, wanted: Schema, needed: Collection[int] | None = None) -> list[str]:
-    """For each wanted column what it is made of, as Spark SQL over the stored columns.
+    """Return for each wanted column its Spark SQL over the stored columns.
 
-    `needed`: the ids of those that somebody looks at; the others are NULL. None: all.
+    `needed`: the ids of the columns that the reader uses; the others are NULL. None: all.
     """
     known = {column.id: column for column in stored.columns}
     return [

@@ -37,7 +37,7 @@ class Translation:
         self._deleted: RowIndexes = np.zeros(0, np.int64)
 
     def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
-        """Writes what these changes of the sources are for the result; None, and no file, where that is nothing.
+        """Write what these changes of the sources are for the result; None, and no file, where that is nothing.
 
         The sources are all, in the order in which they were read; each with its new deltas alone. Raises
         PartFileNotFoundError and PartFileCorruptError of the row map, and what reading deltas raises.

@@ -54,7 +54,7 @@ class Keys:
         return Keys(columns, self.hashes[rows], self.is_exact)
 
     def equal(self, rows: Rows, other: Keys, other_rows: Rows) -> Mask:
-        """For each pair of rows, of these keys and of the others, whether their keys are equal."""
+        """Mark the pairs of rows, of these keys and of the others, whose keys are equal."""
         found: Mask = self.hashes[rows] == other.hashes[other_rows]
         if self.is_exact:
             return found
@@ -93,7 +93,7 @@ def as_numbers(column: pa.ChunkedArray) -> Rows:
 
 
 def are_among(rows: Rows, known: Rows) -> Mask:
-    """For each of the rows whether it is among the known ones, which are in order."""
+    """Mark the rows that are among the known ones, which are in order."""
     if not len(known):
         return np.zeros(len(rows), np.bool_)
     places = np.minimum(np.searchsorted(known, rows), len(known) - 1)

@@ -54,7 +54,7 @@ class UpsertRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
-    """Writes the change segments that make the fresh rows the only ones with their keys, one for each partition.
+    """Write the change segments that make the fresh rows the only ones with their keys, one for each partition.
 
     The deltas' targets are fresh and existing files. Raises UniqueKeyNullError, what reading the sources raises, and
     RetryError where an older part lacks values that an ALTER still has to bring.
@@ -155,7 +155,7 @@ def _read_fresh(layout: TableLayout, sources: tuple[PartSource, ...], *, is_part
 
 
 def key_codes(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> Rows:
-    """For each row a number that is equal for equal keys only: the key's hash, or its rank where hashes meet."""
+    """Return a number for each row that is equal for equal keys only: the key's hash, or its rank where hashes meet."""
     keys = keys_of(columns, types)
     hashes = keys.hashes.view(np.int64)
     if keys.is_exact:

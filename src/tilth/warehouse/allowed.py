@@ -32,7 +32,7 @@ _ONLY_QUERIES = "only queries can be run here: SELECT, WITH, VALUES, FROM and TA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why something is not allowed, and what to do instead."""
+    """Reason why something is not allowed, and what to do instead."""
 
     #: The user's word for a kind of node.
     what: str = ""

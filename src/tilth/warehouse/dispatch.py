@@ -53,11 +53,11 @@ class Handle:
         return self._ended.is_set()
 
     def ends_within(self, seconds: float) -> bool:
-        """Waits for the end; True once it has ended, well or not."""
+        """Wait for the end; True once it has ended, well or not."""
         return self._clock.wait(self._ended, seconds)
 
     def when_ended(self, act: Callable[[], None]) -> None:
-        """Calls it once the task has ended, on whatever thread."""
+        """Call it once the task has ended, on whatever thread."""
         with self._lock:
             if not self._ended.is_set():
                 self._acts.append(act)
@@ -76,11 +76,11 @@ class Handle:
         return outcome
 
     def cancel(self) -> None:
-        """Asks the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
+        """Ask the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
         self._dispatcher.cancel(self.id)
 
     def abandon(self) -> None:
-        """Lets whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
+        """Let whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
         it, which nothing interrupts. Does nothing for a task that may be writing files of a transaction."""
         if self.spec.txn:
             return
@@ -131,12 +131,12 @@ class Dispatcher:
             worker.attach(self)
 
     def start(self) -> None:
-        """Begins the heartbeats."""
+        """Begin the heartbeats."""
         self._thread = threading.Thread(target=self._beat, name="tilth-heartbeat", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Cancels every task and ends the heartbeats."""
+        """Cancel every task and end the heartbeats."""
         self._stopping.set()
         with self._lock:
             live = self._board.live_ids()
@@ -172,7 +172,7 @@ class Dispatcher:
         )
 
     def submit(self, spec: TaskSpec) -> Handle:
-        """Sends the task to a worker, or lets it wait for one. Raises WarehouseNotFoundError."""
+        """Send the task to a worker, or let it wait for one. Raises WarehouseNotFoundError."""
         if not spec.id:
             spec = msgspec.structs.replace(spec, id=self._ids())
         handle = Handle(self._clock, self, spec)
@@ -193,7 +193,9 @@ class Dispatcher:
             return handle.wait()
 
     def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
-        """As `run`; but the task itself as soon as `is_enough` says that there is something to be done with it."""
+        """Run like `run`, but return the task itself as soon as `is_enough` says that there is something to be done
+        with it.
+        """
         cancellation = current.get() or Cancellation()
         cancellation.raise_if_cancelled()
         handle = self.submit(spec)
@@ -204,7 +206,7 @@ class Dispatcher:
             return handle.wait()
 
     def cancel(self, task_id: str) -> None:
-        """Asks the task to end; does nothing if it has ended."""
+        """Ask the task to end; do nothing if it has ended."""
         with self._lock:
             instructions = self._board.cancel(task_id, now_ms=self._clock.now_ms())
         self._perform(instructions)
@@ -306,7 +308,7 @@ class Dispatcher:
                 case Stop(worker=name, task_id=task_id):
                     self._stop_task(name, task_id)
                 case Ended(task_id=task_id, outcome=outcome):
-                    self._tell(task_id, outcome)
+                    self._report(task_id, outcome)
                 case _:
                     assert_never(instruction)
 
@@ -336,7 +338,7 @@ class Dispatcher:
             # The next heartbeat asks again, or finds it lost.
             _log.warning("cancel_failed", cause_id=task_id, worker=name, reason=error)
 
-    def _tell(self, task_id: str, outcome: TaskResult | TilthError) -> None:
+    def _report(self, task_id: str, outcome: TaskResult | TilthError) -> None:
         with self._lock:
             handle = self._handles.pop(task_id)
             self._counts[state_of(outcome) if isinstance(outcome, TilthError) else TaskState.DONE] += 1

@@ -1,7 +1,7 @@
 """The heartbeat of Spark: asks the JVM whether it answers, kills one that hangs, and starts Spark again.
 
-Covers: the threads that ask, the restart, what people are told meanwhile. Does not cover: the rules (pulse.py), the
-JVM's process (sessions.py), tasks (worker.py).
+Covers: the threads that ask, the restart, the outage that users see meanwhile. Does not cover: the rules (pulse.py),
+the JVM's process (sessions.py), tasks (worker.py).
 Always holds: a call into the JVM is made by a thread that can be left behind, because it cannot be interrupted; it ends
 when its JVM does. A JVM that has ended and one that hangs are replaced in the same way.
 """

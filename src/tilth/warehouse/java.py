@@ -88,6 +88,6 @@ def _ask(program: Path, home: str) -> tuple[set[str], int]:
     found = _MODULE.findall(answer.stdout)
     if answer.returncode != 0 or not found:
         # Java 8 and older know no modules.
-        told = (answer.stderr or answer.stdout).strip().splitlines()[:1]
-        raise WrongJavaError("this Java is older than 17, or broken", folder=home, said="".join(told), hint=_HINT)
+        said = (answer.stderr or answer.stdout).strip().splitlines()[:1]
+        raise WrongJavaError("this Java is older than 17, or broken", folder=home, said="".join(said), hint=_HINT)
     return {name for name, _ in found}, int(found[0][1])

@@ -6,7 +6,7 @@ from tilth.warehouse.errors import SparkRestartingError
 
 #: Causes of causes that are looked at.
 _DEPTH_MAX = 20
-#: What Spark says when it stops inside of a JVM that is told to end.
+#: What Spark says when it stops inside of a JVM that is asked to end.
 _ENDING = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 #: py4j's errors by name: this module is also loaded where py4j is not.
 _LOST_NAMES = frozenset({"Py4JError", "Py4JNetworkError"})

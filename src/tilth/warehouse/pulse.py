@@ -4,7 +4,7 @@
       ^----------- answered ------------'
 
 WELL   the last call was answered, or has not waited for long (written by `answered`)
-LATE   a call has waited for half of the hang bound; people are told, nothing is done (written by `looked`)
+LATE   a call has waited for half of the hang bound; users see it, nothing is done (written by `looked`)
 HUNG   the JVM is to be killed; final for this JVM (written by `looked` and `ended`)
 
 Two questions are asked: a call, which any thread of the JVM answers, and a job, which needs Spark's scheduler and a
@@ -25,10 +25,10 @@ from enum import StrEnum
 BUSY_FACTOR = 4
 #: A job is asked for with every so many calls.
 CALLS_PER_JOB = 6
-#: Of one core: a JVM that uses more between two looks is busy. On a crowded machine one that works gets little more;
-#: one that hangs uses less.
+#: Share of one core: a JVM that uses more between two observations is busy. On a crowded machine one that works
+#: gets little more; one that hangs uses less.
 BUSY_SHARE = 0.05
-#: Between two looks no more time than this counts: this process was stopped itself, or its machine slept.
+#: Greatest time that counts between two observations: this process was stopped itself, or its machine slept.
 STEP_SECONDS_MAX = 3.0
 
 
@@ -134,7 +134,7 @@ class Pulse:
 
     @property
     def why(self) -> str:
-        """Why it is not well, in words."""
+        """Describe why the JVM is not well."""
         if self._hung_why:
             return self._hung_why
         if self._stuck_seconds > self._silent_seconds:

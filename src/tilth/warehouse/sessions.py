@@ -57,7 +57,7 @@ _owner: WorkerSession | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Why there is no Spark, or why it may be gone soon."""
+    """Reason why there is no Spark, or why it may be gone soon."""
 
     reason: str
     #: Milliseconds since 1970.
@@ -102,7 +102,7 @@ class WorkerSession:
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
     def start(self) -> None:
-        """Starts Java and Spark. Raises WrongJavaError, SessionTakenError, SparkStartError."""
+        """Start Java and Spark. Raises WrongJavaError, SessionTakenError, SparkStartError."""
         global _owner
         with _process_lock:
             if _owner is not None:
@@ -114,7 +114,7 @@ class WorkerSession:
             _owner = self
 
     def stop(self) -> None:
-        """Stops Spark and the JVM; returns when the JVM is gone. Does nothing if it is not running."""
+        """Stop Spark and the JVM; return when the JVM is gone. Does nothing if it is not running."""
         global _owner
         if not _process_lock.acquire(timeout=_END_SECONDS_MAX):
             # It is being started, by a JVM that may hang.
@@ -148,7 +148,7 @@ class WorkerSession:
 
     @property
     def outage(self) -> Outage | None:
-        """Why the JVM is gone, or does not answer; None: it is well."""
+        """Outage of a JVM that is gone, or does not answer; None: it is well."""
         return self._outage
 
     def note_outage(self, outage: Outage | None) -> None:
@@ -169,7 +169,7 @@ class WorkerSession:
         self._jvm_process.kill()
 
     def keep_ended(self) -> None:
-        """From now on a JVM that ends is not started again: the node ends."""
+        """Start no JVM again that ends: the node ends."""
         self._is_ending = True
 
     def kill_if_alive(self) -> None:
@@ -177,7 +177,7 @@ class WorkerSession:
             self.kill()
 
     def restart_if_gone(self) -> bool:
-        """Starts Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
+        """Start Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
         with _process_lock:
             if _owner is not self or self.is_alive() or self._is_ending:
                 return False
@@ -289,11 +289,11 @@ class WorkerSession:
                     context.removeJobTag(tag)
 
     def cancel_jobs(self, tag: str) -> None:
-        """Ends the jobs that carry the tag."""
+        """End the jobs that carry the tag."""
         self.context.cancelJobsWithTag(tag)
 
     def warm(self) -> int:
-        """Starts the Python workers, one for each core, and imports what tasks need; returns how many there are."""
+        """Start the Python workers, one for each core, and import what tasks need; return how many there are."""
         return warm(self.new_session(pool=QUERY_WAREHOUSE), tasks=self.cores)
 
     def run_first_query(self) -> None:

@@ -108,7 +108,7 @@ def mailbox(session: SparkSession) -> AbstractContextManager[Mailbox]:
 
 
 def warm(session: SparkSession, *, tasks: int) -> int:
-    """Starts Python workers and imports what tasks need; returns how many processes there are."""
+    """Start Python workers and import what tasks need; return how many processes there are."""
 
     def hold(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
         import gc

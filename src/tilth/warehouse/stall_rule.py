@@ -1,7 +1,8 @@
-"""Which tasks make no progress. Pure: what Spark and the system say of running tasks goes in, stalled tasks come out.
+"""Rule for tasks that make no progress. Pure: reports of Spark and the system about tasks go in, stalled tasks come
+out.
 
 A task makes progress when a Spark task of its job begins or ends, when rows or bytes are read, written or shuffled, or
-when the JVM and its Python workers compute. Python workers cannot be told apart by task: one that hangs while others
+when the JVM and its Python workers compute. Python workers cannot be assigned to tasks: one that hangs while others
 compute is noticed when they are done, or at once if it was stopped by a signal.
 
 Covers: the rule. Does not cover: asking Spark (sessions.py), cancelling (worker.py), JVMs that hang (pulse.py).
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: Of one core: JVM and Python workers that use more between two looks compute for somebody.
+#: Share of one core: JVM and Python workers that use more between two observations compute for somebody.
 BUSY_SHARE = 0.1
 
 
@@ -47,7 +48,7 @@ class StallWatch:
     """The tasks of one worker. For one thread."""
 
     def __init__(self, *, bound_seconds: float, step_seconds_max: float) -> None:
-        """`step_seconds_max`: no more counts between two looks, as this process may have been stopped itself."""
+        """`step_seconds_max`: no more counts between two observations, as this process may have been stopped itself."""
         self._bound = bound_seconds
         self._step_max = step_seconds_max
         self._seen: dict[str, _Seen] = {}

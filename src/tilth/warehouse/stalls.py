@@ -13,7 +13,7 @@ from tilth.warehouse.heartbeat import Asker
 from tilth.warehouse.sessions import WorkerSession
 from tilth.warehouse.stall_rule import JobProgress, Processes, StallWatch
 
-#: More than between two looks on a quiet machine, and no more.
+#: More than between two observations on a quiet machine, and no more.
 _STEPS_PER_LOOK_MAX = 3
 
 _log = Log("warehouse")

@@ -1,4 +1,4 @@
-"""Which task runs where, and what has become of it. Pure: events in, instructions out.
+"""Place and state of each task. Pure: events in, instructions out.
 
     submit -> PENDING -> RUNNING -> DONE | FAILED | CANCELLED | LOST
                   ^---------'  the worker did not take it
@@ -77,7 +77,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Tell whoever waits for the task."""
+    """Report of the outcome to whoever waits for the task."""
 
     task_id: str
     outcome: TaskResult | TilthError

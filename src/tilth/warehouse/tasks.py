@@ -64,17 +64,17 @@ class Worker(Protocol):
         """Memory that its tasks may use together, by their estimates."""
 
     def attach(self, reports: WorkerReports) -> None:
-        """From now on it reports there."""
+        """Set the receiver of the worker's reports."""
 
     def trouble(self) -> str:
-        """Why it can run nothing that needs Spark now, and since when; empty: it can."""
+        """Return why the worker can run nothing that needs Spark now, and since when; empty: it can."""
 
     def assign(self, spec: TaskSpec) -> None:
-        """Starts the task and returns at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError
+        """Start the task and return at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError
         while its Spark is away."""
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         """The heartbeat: the server names the tasks it believes to be there; the answer is those that are."""
 
     def cancel(self, task_id: str) -> None:
-        """Asks the task to end; the report of its end follows. Does nothing if the task is not there."""
+        """Ask the task to end; the report of its end follows. Does nothing if the task is not there."""

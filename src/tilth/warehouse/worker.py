@@ -3,7 +3,7 @@
 Covers: assign, cancel, heartbeat, reports, tasks without progress. Does not cover: what tasks do (runners), who gets
 them, Spark's restart (heartbeat.py).
 Always holds: every accepted task is reported exactly once; a task that was not touched for a minute ends itself; what
-fails because its JVM has ended is told as that, whatever the error was.
+fails because its JVM has ended is reported as that, whatever the error was.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ class EmbeddedWorker:
         self._reports = reports
 
     def start(self) -> None:
-        """Begins to watch over Spark and the tasks."""
+        """Begin to watch over Spark and the tasks."""
         self._heartbeat = Heartbeat(self._clock, self._session)
         self._heartbeat.start()
         self._watcher = threading.Thread(target=self._watch, name=f"tilth-worker-{self._name}", daemon=True)
         self._watcher.start()
 
     def stop(self) -> None:
-        """Cancels the tasks and waits for their threads, for a while; leaves the session to its owner."""
+        """Cancel the tasks and wait for their threads, for a while; leave the session to its owner."""
         self._stopping.set()
         with self._lock:
             running = list(self._running.values())
@@ -125,7 +125,6 @@ class EmbeddedWorker:
             self._heartbeat.stop()
 
     def trouble(self) -> str:
-        """Why it runs nothing that needs Spark, and since when; empty: it does."""
         outage = self._session.outage
         return "" if outage is None else f"Spark is away {outage}"
 
@@ -181,9 +180,9 @@ class EmbeddedWorker:
             outcome = self._perform(task)
         except TilthError as error:
             outcome = error
-        # The outermost loop of a task: Spark and runners may raise anything, and each failure is told.
+        # The outermost loop of a task: Spark and runners may raise anything, and each failure is reported.
         except Exception as error:
-            outcome = self._told(task, error)
+            outcome = self._failure(task, error)
         if isinstance(outcome, TilthError):
             outcome = self._explained(task, outcome)
         self._report(spec, outcome, seconds=self._clock.monotonic() - started)
@@ -196,7 +195,7 @@ class EmbeddedWorker:
             context.raise_if_cancelled()
             return self._runners[spec.kind](context)
 
-    def _told(self, task: _Running, error: Exception) -> TilthError:
+    def _failure(self, task: _Running, error: Exception) -> TilthError:
         spec, memory_loss = task.spec, memory_loss_in(error)
         if memory_loss is not None:
             return memory_loss
@@ -209,7 +208,7 @@ class EmbeddedWorker:
         return failed
 
     def _explained(self, task: _Running, error: TilthError) -> TilthError:
-        """Why the task really ended: it was cancelled, or its JVM has ended; else the error as it is."""
+        """Return why the task really ended: it was cancelled, or its JVM has ended; else the error as it is."""
         spec = task.spec
         if task.stalled:
             hint = "its service tries again by itself; a statement has to be sent again"
@@ -239,7 +238,7 @@ class EmbeddedWorker:
     def _report(self, spec: TaskSpec, outcome: TaskResult | TilthError, *, seconds: float) -> None:
         reports = self._reports
         assert reports is not None, "attach comes first"
-        # Forgotten before the report: whoever is told may look at once.
+        # Forgotten before the report: the receiver may look at once.
         with self._lock:
             del self._running[spec.id]
         if isinstance(outcome, TilthError):

@@ -23,10 +23,10 @@ from tilth.ingest.consumers import Consumers
 from tilth.ingest.definitions import read_definitions
 from tilth.ingest.kafka import Fetched
 from tilth.ingest.reach import Offset, PartitionEnd
+from tilth.ingest.reporter import Reporter
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.stats import EventLog
 from tilth.ingest.task import ResidentConsumer
-from tilth.ingest.telling import Teller
 from tilth.ingest.verify import verify
 from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, ViewDef
@@ -176,8 +176,8 @@ class RoundWorld:
         clock, is_over = SystemClock(), threading.Event()
         seen = read_definitions(clock, self.catalog, random_id, self.kafka.uuid)
         dispatcher = _Dispatcher()
-        teller = Teller(clock, self.events, self.kafka)
-        consumers = Consumers(clock, self.catalog, dispatcher, teller, self.kafka, server="s1")  # type: ignore[arg-type]  # does what is called here
+        reporter = Reporter(clock, self.events, self.kafka)
+        consumers = Consumers(clock, self.catalog, dispatcher, reporter, self.kafka, server="s1")  # type: ignore[arg-type]  # does what is called here
         stored = self.catalog.offsets.stored(self.kafka.uuid)
         places = [TopicPartition("topic", number) for number in range(partitions)]
         positions = {place: stored.get(place, StoredOffset(0)) for place in places}

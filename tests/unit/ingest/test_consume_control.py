@@ -19,12 +19,12 @@ from tilth.ingest.consumers import Consumers, Ended
 from tilth.ingest.definitions import Definitions
 from tilth.ingest.manager import ConsumeManager
 from tilth.ingest.reach import HeardEnd, Offset, PartitionEnd
+from tilth.ingest.reporter import Reporter
 from tilth.ingest.rounds import RoundFacts, WrittenTo
 from tilth.ingest.service import _end_kind
 from tilth.ingest.settings import read_config
-from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceHeart, Start
+from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceLifecycle, Start
 from tilth.ingest.stats import EventLog
-from tilth.ingest.telling import Teller
 from tilth.model.lease import Fence
 from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceStats, SwitchState
@@ -153,12 +153,12 @@ class Server:
         settings = {"kafka_broker_list": "b:9092", "kafka_topic_list": "topic", "kafka_format": "JSONEachRow"}
         self.kafka = KafkaDef(uuid=uuid, database="default", name="k", schema=SCHEMA, settings=settings)
         self.dispatcher = FakeDispatcher()
-        self.teller = teller = Teller(self.world.clock, EventLog(events_max=10), self.kafka)
+        self.reporter = reporter = Reporter(self.world.clock, EventLog(events_max=10), self.kafka)
         self.consumers = Consumers(
             self.world.clock,
             self.world.catalog,
             self.dispatcher,  # type: ignore[arg-type]  # does what is called here
-            teller,
+            reporter,
             self.kafka,
             server="s1",
         )
@@ -277,7 +277,7 @@ def test_no_round_begins_with_columns_that_the_kafka_table_does_not_have_any_mor
 
 
 def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_failure() -> None:
-    heart = ServiceHeart()
+    heart = ServiceLifecycle()
     look = Look(is_wanted=True, definition="d1", partitions={"topic": 2}, consumers=2)
     assert len(heart.looked(look, now_ms=0)) == 2
     heart.ended(0, EndKind.ALTERED, "the columns have changed", now_ms=10)
@@ -301,14 +301,14 @@ def test_failures_are_over_when_a_consumer_has_read_all_there_is(server: Server)
         reach = PartitionEnd(stable=Offset(end), high=Offset(end))
         told = (HeardEnd(position=PLACE, end=reach),)
         server.consumers.heard(Heard(kafka_table=server.kafka.uuid, consumer=0, fence=server.fence, ends=told))
-        return server.teller.failures([0]).count
+        return server.reporter.failures([0]).count
 
-    server.teller.failed(TilthError("the view fails"), consumer=0)
-    server.teller.failed(TilthError("the view fails"), consumer=0)
+    server.reporter.failed(TilthError("the view fails"), consumer=0)
+    server.reporter.failed(TilthError("the view fails"), consumer=0)
     # A message waits: whether it can be read now, only a round can say.
     assert heard(1) == 2
     server.round("a")
-    assert server.teller.failures([0]).count == 0
+    assert server.reporter.failures([0]).count == 0
     # Spark has ended under a consumer of a topic to which nothing comes: no round will ever say that all is well.
-    server.teller.failed(TilthError("Spark is being restarted"), consumer=0)
+    server.reporter.failed(TilthError("Spark is being restarted"), consumer=0)
     assert heard(1) == 0

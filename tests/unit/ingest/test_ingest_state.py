@@ -1,4 +1,4 @@
-"""The heart of a CONSUME service: what was found out in, instructions out."""
+"""The state machine of a CONSUME service: observations in, instructions out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tests.oracle import Row, oracle
-from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceHeart, ServiceState, Start, Stop, next_backoff_ms
+from tilth.ingest.state import (
+    ConsumerState,
+    EndKind,
+    Look,
+    ServiceLifecycle,
+    ServiceState,
+    Start,
+    Stop,
+    next_backoff_ms,
+)
 from tilth.model.offset import TopicPartition
 
 WELL = Look(is_wanted=True, definition="d1", consumers=2, partitions={"t": 3})
@@ -17,12 +26,12 @@ def places(*partitions: int) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition("t", p) for p in partitions)
 
 
-def state_of(heart: ServiceHeart) -> str:
+def state_of(heart: ServiceLifecycle) -> str:
     return heart.state.value
 
 
-def running_heart() -> ServiceHeart:
-    heart = ServiceHeart()
+def running_heart() -> ServiceLifecycle:
+    heart = ServiceLifecycle()
     assert heart.looked(WELL, now_ms=0) == [Start(0, places(0, 2)), Start(1, places(1))]
     return heart
 

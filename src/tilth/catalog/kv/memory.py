@@ -119,7 +119,7 @@ class MemoryKV:
     def _batch(
         self, start: bytes, end: bytes | None, sequence: int, *, reverse: bool
     ) -> tuple[list[bytes], list[Versioned | None]]:
-        """Up to `_SCAN_BATCH` keys, dead ones among them, and their values at a sequence number."""
+        """Return up to `_SCAN_BATCH` keys, dead ones among them, and their values at a sequence number."""
         with self._lock:
             first = bisect_left(self._keys, start)
             last = len(self._keys) if end is None else bisect_left(self._keys, end)

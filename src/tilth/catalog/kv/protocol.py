@@ -88,10 +88,10 @@ class KeyValue(ReadView, Protocol):
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
     ) -> KVOutcome:
-        """Applies all puts and deletes at once if every precondition holds. Durable when it returns Landed.
+        """Apply all puts and deletes at once if every precondition holds. Durable when it returns Landed.
 
         Raises UnavailableError when nothing was applied because the store does not answer.
         """
 
     def close(self) -> None:
-        """Ends the use of the store; calling it again does nothing."""
+        """End the use of the store; calling it again does nothing."""

@@ -2,7 +2,7 @@
 
 Covers: opening, locking, durable batches, what happens after a failed write. Does not cover: several processes.
 Always holds: one commit at a time; a value is its commit's sequence number (8 bytes, big-endian) and then the bytes
-given; the newest sequence number is written in each batch, so it survives a restart and tells whether a batch landed.
+given; the newest sequence number is written in each batch, so it survives a restart and shows whether a batch landed.
 
 After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
 reading, so that everything else can be looked up while the disk is full. Views that are open when it is opened anew end
@@ -89,7 +89,7 @@ class RocksKV:
         self._db, self._sequence = self._open()
 
     def get(self, key: bytes) -> Versioned | None:
-        with _told(self.path):
+        with _reading(self.path):
             return _versioned(self._ready().get(key))
 
     def scan(
@@ -100,7 +100,7 @@ class RocksKV:
 
     @contextmanager
     def view(self) -> Iterator[ReadView]:
-        with _told(self.path):
+        with _reading(self.path):
             view = _View(self._ready(), self.path)
         self._views.add(view)
         try:
@@ -117,7 +117,7 @@ class RocksKV:
             if self._is_broken:
                 self._reopen()
             self._check_room()
-            with _told(self.path):
+            with _reading(self.path):
                 for precondition in preconditions:
                     found = self._db.get(precondition.key)
                     version = None if found is None else _U64.unpack_from(found)[0]
@@ -160,7 +160,7 @@ class RocksKV:
         return Landed(sequence)
 
     def _after_failed_write(self, sequence: int, error: Exception) -> KVOutcome:
-        """The log may or may not hold the batch: opening the database anew reads it and tells."""
+        """The log may or may not hold the batch: opening the database anew shows which."""
         _log.error("catalog_write_failed", error=error, path=self.path)
         self._is_broken = True
         try:
@@ -239,7 +239,7 @@ class RocksKV:
         except Exception as error:
             raise _store_error(self.path, error) from error
         try:
-            with _told(self.path):
+            with _reading(self.path):
                 return db, _read_own_keys(db, self.path, self._sync)
         except TilthError:
             db.close()
@@ -261,7 +261,7 @@ class _View:
 
     def get(self, key: bytes) -> Versioned | None:
         iterator = self._open()
-        with _told(self._path):
+        with _reading(self._path):
             self._moves += 1
             iterator.seek(key)
             return _versioned(iterator.value()) if _key_at(iterator) == key else None
@@ -273,7 +273,7 @@ class _View:
         left = -1 if limit is None else limit
         last: bytes | None = None
         moves = -1
-        with _told(self._path):
+        with _reading(self._path):
             while left != 0:
                 iterator = self._open()
                 if self._moves != moves:
@@ -310,7 +310,7 @@ class _View:
 
 
 def _seek(iterator: RdictIter, start: bytes, end: bytes | None, *, last: bytes | None, reverse: bool) -> None:
-    """To the first pair of a scan, or to the one after the last that it has given."""
+    """Move to the first pair of a scan, or to the one after the last that it has returned."""
     if not reverse:
         iterator.seek(start if last is None else last + b"\x00")
         return
@@ -334,7 +334,7 @@ def _key_at(iterator: RdictIter) -> bytes | None:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _reading(path: str) -> Iterator[None]:
     """RocksDB's errors while reading, as ours; rocksdict raises bare Exceptions."""
     try:
         yield
@@ -374,7 +374,7 @@ def _options(cache_bytes: int) -> Options:
 
 
 def _read_own_keys(db: Rdict, path: str, sync: WriteOptions) -> int:
-    """Checks the format and returns the newest sequence number; a new store gets its format here."""
+    """Check the format and return the newest sequence number; a new store gets its format here."""
     found = db.get(_FORMAT_KEY)
     if found is None:
         db.put(_FORMAT_KEY, _U64.pack(_FORMAT), sync)

@@ -1,4 +1,4 @@
-"""The `tilth` command: `serve` runs a node, `sql` is a shell, `status` tells how a server is.
+"""The `tilth` command: `serve` runs a node, `sql` is a shell, `status` shows the state of a server.
 
 Covers: arguments, the shell, exit codes. Does not cover: the calls themselves (client/http.py).
 """

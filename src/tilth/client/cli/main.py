@@ -20,21 +20,21 @@ app = typer.Typer(
 )
 
 
-def _tell_version(is_asked: bool) -> None:
+def _show_version(is_asked: bool) -> None:
     if not is_asked:
         return
     try:
-        told = version("tilth")
+        shown = version("tilth")
     except PackageNotFoundError:
-        told = "from its sources, not installed"
-    typer.echo(f"tilth {told}")
+        shown = "from its sources, not installed"
+    typer.echo(f"tilth {shown}")
     raise typer.Exit
 
 
 @app.callback()
 def main(
     is_version_asked: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Self-maintaining real-time tables for Spark."""

@@ -44,7 +44,7 @@ _USE = re.compile(r"\s*USE\s+(?:`((?:[^`]|``)+)`|(\w+))\s*;?\s*", re.IGNORECASE)
 
 
 def run(connection: Connection, console: Console, errors: Console, statement: str, output: OutputFormat) -> None:
-    """Runs one statement; rows go to standard output. Raises TilthErrors.
+    """Run one statement; rows go to standard output. Raises TilthErrors.
 
     A FORMAT in the statement wins over `output`. After a USE that the server took, the connection has that database.
     `errors`: for progress, where it is a terminal.
@@ -85,7 +85,7 @@ class _Waiting:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Inside, others may print."""
+        """Let others print inside."""
         self._progress.stop()
         yield
         self._progress.start()

@@ -38,7 +38,7 @@ SERVICES = "SELECT database, table, service, switch, state, reason, last_excepti
 
 
 def converse(connection: Connection, console: Console, errors: Console, output: OutputFormat) -> None:
-    """Returns when the user leaves."""
+    """Return when the user leaves."""
     session: PromptSession[str] = PromptSession(
         history=_history(), auto_suggest=AutoSuggestFromHistory(), completer=_completer(connection, errors)
     )

@@ -16,16 +16,16 @@ ANSWER_SECONDS_MAX = 10.0
 
 
 def status(url: Annotated[str, typer.Option(help="The server's address.", envvar="TILTH_URL")] = DEFAULT_URL) -> None:
-    """Tell how a server, its components and its background services are; the exit code is 1 when something is wrong."""
+    """Show a server, its components and its background services; the exit code is 1 if something is wrong."""
     console = console_of()
     try:
         with connect(url, timeout_seconds=ANSWER_SECONDS_MAX) as connection:
             health = connection.health()
-            told_url = connection.url
+            shown_url = connection.url
     except TilthError as error:
         show_error(console_of(sys.stderr), error)
         raise typer.Exit(1) from error
-    console.print(Text(f"{told_url}: {health.status} (tilth {health.version}, server {health.server})"))
+    console.print(Text(f"{shown_url}: {health.status} (tilth {health.version}, server {health.server})"))
     for component, state in health.components.items():
         console.print(Text(f"  {component}: {state}"))
     for service, reason in health.failed_services.items():

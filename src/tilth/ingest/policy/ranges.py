@@ -42,7 +42,7 @@ def plan_round(
 
 
 def task_count(ranges: Sequence[OffsetRange], *, tasks_max: int) -> int:
-    """As many tasks as there is work for."""
+    """Return as many tasks as there is work for."""
     total = sum(r.end - r.start for r in ranges)
     return max(1, min(tasks_max, total // TASK_MESSAGES_MIN))
 

@@ -32,7 +32,7 @@ class Failures:
     last_ms: int = 0
 
 
-class Teller:
+class Reporter:
     """Reporter of one Kafka table. Any thread may call it."""
 
     def __init__(self, clock: Clock, events: EventLog, kafka: KafkaDef) -> None:
@@ -62,7 +62,7 @@ class Teller:
             self._counts.pop(consumer, None)
 
     def note(self, text: str) -> None:
-        """Keeps what became of offsets as an event, and for a while as part of the service's reason."""
+        """Keep what became of offsets as an event, and for a while as part of the service's reason."""
         with self._lock:
             self._note, self._note_ms = text, self._clock.now_ms()
         self.event(ConsumeEventKind.OFFSETS, SERVICE, told=text)
@@ -73,13 +73,13 @@ class Teller:
             return self._note if self._clock.now_ms() - self._note_ms < NOTE_MS else ""
 
     def failed(self, error: Exception, *, consumer: int = SERVICE) -> None:
-        """Counts the failure; a new one, or one that was not told for a while, is logged and kept as an event."""
-        now, text = self._clock.now_ms(), told(error)
+        """Count the failure; a new one, or one that was not logged for a while, is logged and added as an event."""
+        now, text = self._clock.now_ms(), error_text(error)
         with self._lock:
-            is_told = text != self._last or now - self._logged_ms > REPEAT_MS
+            is_logged = text != self._last or now - self._logged_ms > REPEAT_MS
             self._counts[consumer] = self._counts.get(consumer, 0) + 1
             self._last, self._last_ms = text, now
-            if not is_told:
+            if not is_logged:
                 return
             self._logged_ms = now
         if isinstance(error, TilthError):
@@ -146,7 +146,7 @@ class Teller:
         )
 
 
-def told(error: BaseException | None) -> str:
+def error_text(error: BaseException | None) -> str:
     """An error for people, with the code that the documentation explains."""
     if error is None:
         return ""
