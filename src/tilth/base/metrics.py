@@ -54,7 +54,7 @@ def gauge(name: str, about: str, *, labels: tuple[str, ...] = ()) -> int:
 
 # Any: the field's type is known where it is declared.
 def measured(default: Any, *metrics: Metric, **metadata: object) -> Any:
-    """A field whose value is told by these metrics; a default that is a class is called."""
+    """A field whose value these metrics show; a default that is a class is called."""
     marked = {_METRICS: metrics, **metadata}
     if isinstance(default, type):
         return field(default_factory=default, metadata=marked)

@@ -1,4 +1,4 @@
-"""Where the settings of a node come from: flags before the environment, that before the config file, then defaults.
+"""Sources of a node's settings: flags before the environment, that before the config file, then defaults.
 
 Covers: names of environment variables, the config file, who wins, errors that name file or variable. Does not cover:
 what settings there are (each room's `settings.py`), the options of `tilth serve` (client/cli/serve.py).
@@ -45,7 +45,7 @@ class ConfigFileError(InvalidInputError):
 
 
 class Source(StrEnum):
-    """Where a value comes from; a later one wins."""
+    """Source of a value; a later one wins."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -61,11 +61,11 @@ class GivenSettings:
     sources: Mapping[str, Source] = field(default_factory=dict)
 
     def source(self, name: str) -> Source:
-        """Of a text without a known source: whoever made the node gave it, as flags do."""
+        """Source of a text that names none: whoever made the node gave it, as flags do."""
         return self.sources.get(name, Source.FLAG if name in self.texts else Source.DEFAULT)
 
     def among(self, group: SettingGroup) -> GivenSettings:
-        """Those of one group."""
+        """The values of one group."""
         names = {setting.name for setting in group.all}
         return GivenSettings(
             {name: text for name, text in self.texts.items() if name in names},

@@ -98,7 +98,6 @@ class WarehouseSettings:
         "warehouse.nice",
         5,
         within(int, 0, 19),
-        "",
         "By how much Spark and its Python workers yield the processor to the node's own process, as in `nice`. More: "
         "small inserts, system tables and KILL answer sooner beside queries that use the whole machine. Less: Spark "
         "keeps its share beside other programs of the machine.",
