@@ -36,7 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claim-over-an-undrop",
         breaks="a claim writes an item back that an UNDROP has taken out of the trash",
-        path="src/tilth/catalog/trash.py",
+        path="src/tilth/catalog/parts/trash.py",
         old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
         new="                    puts[each.key]",
         tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claim-of-another-drop",
         breaks="what was brought back and dropped anew is claimed as if it had been judged",
-        path="src/tilth/catalog/trash.py",
+        path="src/tilth/catalog/parts/trash.py",
         old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
         new="",
         tests=(
@@ -209,7 +209,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="expired-leases-hold-collecting",
         breaks="a reader that died holds up collecting for two hours",
-        path="src/tilth/catalog/readers.py",
+        path="src/tilth/catalog/services/readers.py",
         old=" for each in leases if not _is_over(each, now_ms)), default=None)",
         new=" for each in leases), default=None)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
@@ -217,7 +217,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="lease-written-over",
         breaks="a lease that was taken over meanwhile is renewed, released, or taken under the same epoch",
-        path="src/tilth/catalog/leases.py",
+        path="src/tilth/catalog/services/leases.py",
         old="preconditions=[unchanged(key, found)], ",
         new="",
         tests=(
@@ -229,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="begin-under-a-lost-lease",
         breaks="a transaction begins under a lease that is lost meanwhile",
-        path="src/tilth/catalog/transactions.py",
+        path="src/tilth/catalog/commit/transactions.py",
         old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
         new="",
         tests=(
@@ -239,7 +239,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="commit-under-a-lost-lease",
         breaks="a transaction commits under a lease that is lost meanwhile",
-        path="src/tilth/catalog/load.py",
+        path="src/tilth/catalog/commit/load.py",
         old="        batch.preconditions.append(unchanged(key, found))\n        leases[fence.name]",
         new="        leases[fence.name]",
         tests=(
@@ -249,7 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="collect-under-a-lost-lease",
         breaks="entries move, and records of deltas go, under a lease that is lost meanwhile",
-        path="src/tilth/catalog/parts.py",
+        path="src/tilth/catalog/parts/parts.py",
         old="    return [unchanged(lease_key, view.get(lease_key))]\n",
         new="    return []\n",
         tests=(
@@ -259,7 +259,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claim-under-a-lost-lease",
         breaks="trash is claimed under a lease that is lost meanwhile",
-        path="src/tilth/catalog/trash.py",
+        path="src/tilth/catalog/parts/trash.py",
         old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
         new="",
         tests=(
@@ -338,7 +338,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="unknown-aborted",
         breaks="work whose outcome is not known is aborted",
-        path="src/tilth/catalog/work.py",
+        path="src/tilth/catalog/commit/work.py",
         old="        if self._is_unknown:\n            self._end()\n        elif not",
         new="        if not",
         tests=("tests/unit/catalog/test_work.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",),
@@ -346,7 +346,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="landed-swept",
         breaks="files of work that landed unheard are removed",
-        path="src/tilth/catalog/work.py",
+        path="src/tilth/catalog/commit/work.py",
         old="        if is_aborted and is_settled:",
         new="        if is_settled:",
         tests=("tests/unit/catalog/test_work.py::test_settling_finds_out_what_became_of_it",),
@@ -354,7 +354,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="refused-tries-left",
         breaks="files of tries that were refused stay behind the commit that lands",
-        path="src/tilth/catalog/work.py",
+        path="src/tilth/catalog/commit/work.py",
         old="        if self._may_retry or self._is_refused:",
         new="        if self._may_retry:",
         tests=("tests/unit/catalog/test_work.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",),

@@ -8,7 +8,7 @@ import pytest
 from tests.catalog_world import World
 from tests.unit.ingest.offsets_world import A0, A1, FakeBroker, Reader
 from tilth.catalog import SubscriptionMovedError
-from tilth.catalog.keys import Space, pack
+from tilth.catalog.records.keys import Space, pack
 from tilth.ingest.errors import GroupInUseError
 from tilth.ingest.policy.groups import addresses, check_group, pinned_group, reads_elsewhere
 from tilth.ingest.reset import OffsetMark, ToMark
