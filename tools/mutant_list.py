@@ -396,7 +396,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="files-without-fsync",
         breaks="a file is committed that is not on the disk",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="            os.fsync(self._file.fileno())\n",
         new="            pass\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -404,7 +404,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="folders-without-fsync",
         breaks="a file is committed whose name is not on the disk",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="        os.fsync(handle)\n",
         new="        pass\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -412,7 +412,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-parts",
         breaks="the names of written parts are not waited for",
-        path="src/tilth/storage/parts.py",
+        path="src/tilth/storage/parts/parts.py",
         old="        start = end\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="        start = end\n",
         tests=(
@@ -422,7 +422,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-merged-parts",
         breaks="the name of a part that is written by a merge or a flush is not waited for",
-        path="src/tilth/storage/parts.py",
+        path="src/tilth/storage/parts/parts.py",
         old="        if sync_names and self._layout.fsync:\n",
         new="        if sync_names and not self._layout.fsync:\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -430,7 +430,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-segments",
         breaks="the names of row segments are not waited for",
-        path="src/tilth/storage/segments.py",
+        path="src/tilth/storage/parts/segments.py",
         old="    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -438,7 +438,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-changes",
         breaks="the name of a change segment is not waited for",
-        path="src/tilth/storage/deltas.py",
+        path="src/tilth/storage/deltas/deltas.py",
         old="    if layout.fsync:\n        sync_folder(layout.folder)\n    return WrittenDelta(kind=DeltaKind.CHANGES",
         new="    return WrittenDelta(kind=DeltaKind.CHANGES",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -446,7 +446,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-deletes",
         breaks="the name of a deletion vector is not waited for",
-        path="src/tilth/storage/deltas.py",
+        path="src/tilth/storage/deltas/deltas.py",
         old="    written = sink.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="    written = sink.finish(fsync=layout.fsync)\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -454,7 +454,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-updates",
         breaks="the name of a patch is not waited for",
-        path="src/tilth/storage/deltas.py",
+        path="src/tilth/storage/deltas/deltas.py",
         old="    written = file.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="    written = file.finish(fsync=layout.fsync)\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -462,7 +462,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="name-of-the-data-folder",
         breaks="the name of a table's data folder is not waited for",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="        sync_folder(above)\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -470,7 +470,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="name-of-the-table-folder",
         breaks="the name of a table's folder is not waited for",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="        sync_folder(os.path.dirname(above))\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -478,7 +478,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="folder-of-somebody-else",
         breaks="a folder that somebody else has made a moment ago is taken to be on the disk",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="    if is_there and (not fsync or folder in _synced):\n",
         new="    if is_there:\n",
         tests=("tests/integration/test_durable_commits.py::test_a_folder_that_somebody_else_made_is_waited_for_once",),
