@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 from tilth.ingest.reset import MOVED
-from tilth.ingest.twice import Twice, read_twice
 from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange
+from tilth.verify.twice import Twice, read_twice
 
 _stamps = count(1)
 

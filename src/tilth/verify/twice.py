@@ -1,6 +1,6 @@
 """Offsets that went into one table twice, by whichever Kafka tables. Pure.
 
-Covers: finding where the ledgers of different Kafka tables overlap. Does not cover: one ledger by itself (verify.py).
+Covers: finding where the ledgers of different Kafka tables overlap. Does not cover: one ledger by itself (ledgers.py).
 Always holds: only what is proved is named: the same topic by its id, the same partition, and the same table that both
 rounds wrote to. What a user had read again, by moving the offsets back, is a decision and no fault.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilth.ingest.reset import GONE, MOVED
+from tilth.ingest import GONE, MOVED
 from tilth.model.offset import LedgerEntry, TopicPartition
 
 #: Topic id and partition.
