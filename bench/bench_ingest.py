@@ -43,6 +43,7 @@ from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
 from tilth.storage import data_folder, drop_table_folder, read_part
+from tilth.verify import verify
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     WRITE_WAREHOUSE,
@@ -131,7 +132,7 @@ class OwnNode:
         self.manager.stop_table(kafka.uuid)
         rounds = sum(1 for _ in self.catalog.offsets.ledger(kafka.uuid))
         verified, parts = self._check(target, topic["checksum"])
-        verified = verified and self.manager.verify(target.uuid).is_ok
+        verified = verified and verify(self.catalog, self.root, target).is_ok
         for uuid in (view.uuid, kafka.uuid, target.uuid):
             self.catalog.tables.drop(uuid)
         self.manager.wake()

@@ -28,7 +28,7 @@ from tilth.model.part import Part, PartName, WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
 from tilth.storage import layout_of, schema_from_arrow, write_parts
-from tilth.storage.spark import read_snapshot
+from tilth.storage.read.spark import read_snapshot
 
 CORES = 2
 SEED = 20261121

@@ -22,7 +22,7 @@ from tests.hostile import bits_of, key_of, plain
 from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.node import Node
-from tilth.storage.arrow import arrow_type
+from tilth.storage.values.arrow import arrow_type
 
 DATABASE = "default"
 _SHOWN_MAX = 5

@@ -21,7 +21,7 @@ from tilth.catalog import (
     Update,
 )
 from tilth.catalog.kv import KVOutcome, Precondition
-from tilth.catalog.visibility import end_times, visible
+from tilth.catalog.rules.visibility import end_times, visible
 from tilth.model.delta import Delta, DeltaKind, Seen, Target, WrittenDelta
 from tilth.model.mutation import Mutation, MutationKind, needs
 from tilth.model.part import DataFile, Part, PartName, WrittenPart

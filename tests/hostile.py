@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from tilth.base.rand import Rng
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
-from tilth.storage.arrow import arrow_type
+from tilth.storage.values.arrow import arrow_type
 
 T = TypeVar("T")
 # The values that there are of a type without nested ones.

@@ -19,8 +19,8 @@ from pyspark import TaskContext as SparkTask
 from tilth.base import failpoints
 from tilth.base.errors import TilthError
 from tilth.catalog import Unknown
-from tilth.catalog.change import UNKNOWNS_MAX
 from tilth.catalog.kv import KVOutcome, Precondition
+from tilth.catalog.records.small_commit import UNKNOWNS_MAX
 from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.work import op as op_module
 from tilth.maintenance.work.task_spark import flush_runner, merge_runner

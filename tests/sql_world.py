@@ -15,7 +15,6 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import (
-    Check,
     ConsumeEvent,
     ConsumeEventKind,
     ConsumerStats,
@@ -23,7 +22,6 @@ from tilth.ingest import (
     OffsetReset,
     PartitionEnd,
     PartitionStats,
-    VerifyReport,
 )
 from tilth.maintenance import (
     ChoiceRow,
@@ -147,10 +145,6 @@ class FakeConsume:
     def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]:
         self.calls.append(("reset", kafka_uuid, reset))
         return {TopicPartition("topic", 0): 42}
-
-    def verify(self, table_uuid: str) -> VerifyReport:
-        check = Check(subject="default.t", check="counts agree", is_ok=True, told="3 rows")
-        return VerifyReport(table=table_uuid, checks=(check,))
 
     def stats(self) -> list[ServiceStats]:
         return [

@@ -36,7 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claim-over-an-undrop",
         breaks="a claim writes an item back that an UNDROP has taken out of the trash",
-        path="src/tilth/catalog/trash.py",
+        path="src/tilth/catalog/parts/trash.py",
         old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
         new="                    puts[each.key]",
         tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claim-of-another-drop",
         breaks="what was brought back and dropped anew is claimed as if it had been judged",
-        path="src/tilth/catalog/trash.py",
+        path="src/tilth/catalog/parts/trash.py",
         old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
         new="",
         tests=(
@@ -209,7 +209,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="expired-leases-hold-collecting",
         breaks="a reader that died holds up collecting for two hours",
-        path="src/tilth/catalog/readers.py",
+        path="src/tilth/catalog/services/readers.py",
         old=" for each in leases if not _is_over(each, now_ms)), default=None)",
         new=" for each in leases), default=None)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
@@ -217,7 +217,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="lease-written-over",
         breaks="a lease that was taken over meanwhile is renewed, released, or taken under the same epoch",
-        path="src/tilth/catalog/leases.py",
+        path="src/tilth/catalog/services/leases.py",
         old="preconditions=[unchanged(key, found)], ",
         new="",
         tests=(
@@ -229,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="begin-under-a-lost-lease",
         breaks="a transaction begins under a lease that is lost meanwhile",
-        path="src/tilth/catalog/transactions.py",
+        path="src/tilth/catalog/commit/transactions.py",
         old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
         new="",
         tests=(
@@ -239,7 +239,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="commit-under-a-lost-lease",
         breaks="a transaction commits under a lease that is lost meanwhile",
-        path="src/tilth/catalog/load.py",
+        path="src/tilth/catalog/commit/load.py",
         old="        batch.preconditions.append(unchanged(key, found))\n        leases[fence.name]",
         new="        leases[fence.name]",
         tests=(
@@ -249,7 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="collect-under-a-lost-lease",
         breaks="entries move, and records of deltas go, under a lease that is lost meanwhile",
-        path="src/tilth/catalog/parts.py",
+        path="src/tilth/catalog/parts/parts.py",
         old="    return [unchanged(lease_key, view.get(lease_key))]\n",
         new="    return []\n",
         tests=(
@@ -259,7 +259,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claim-under-a-lost-lease",
         breaks="trash is claimed under a lease that is lost meanwhile",
-        path="src/tilth/catalog/trash.py",
+        path="src/tilth/catalog/parts/trash.py",
         old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
         new="",
         tests=(
@@ -338,7 +338,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="unknown-aborted",
         breaks="work whose outcome is not known is aborted",
-        path="src/tilth/catalog/work.py",
+        path="src/tilth/catalog/commit/work.py",
         old="        if self._is_unknown:\n            self._end()\n        elif not",
         new="        if not",
         tests=("tests/unit/catalog/test_work.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",),
@@ -346,7 +346,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="landed-swept",
         breaks="files of work that landed unheard are removed",
-        path="src/tilth/catalog/work.py",
+        path="src/tilth/catalog/commit/work.py",
         old="        if is_aborted and is_settled:",
         new="        if is_settled:",
         tests=("tests/unit/catalog/test_work.py::test_settling_finds_out_what_became_of_it",),
@@ -354,7 +354,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="refused-tries-left",
         breaks="files of tries that were refused stay behind the commit that lands",
-        path="src/tilth/catalog/work.py",
+        path="src/tilth/catalog/commit/work.py",
         old="        if self._may_retry or self._is_refused:",
         new="        if self._may_retry:",
         tests=("tests/unit/catalog/test_work.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",),
@@ -396,7 +396,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="files-without-fsync",
         breaks="a file is committed that is not on the disk",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="            os.fsync(self._file.fileno())\n",
         new="            pass\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -404,7 +404,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="folders-without-fsync",
         breaks="a file is committed whose name is not on the disk",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="        os.fsync(handle)\n",
         new="        pass\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -412,7 +412,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-parts",
         breaks="the names of written parts are not waited for",
-        path="src/tilth/storage/parts.py",
+        path="src/tilth/storage/parts/parts.py",
         old="        start = end\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="        start = end\n",
         tests=(
@@ -422,7 +422,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-merged-parts",
         breaks="the name of a part that is written by a merge or a flush is not waited for",
-        path="src/tilth/storage/parts.py",
+        path="src/tilth/storage/parts/parts.py",
         old="        if sync_names and self._layout.fsync:\n",
         new="        if sync_names and not self._layout.fsync:\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -430,7 +430,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-segments",
         breaks="the names of row segments are not waited for",
-        path="src/tilth/storage/segments.py",
+        path="src/tilth/storage/parts/segments.py",
         old="    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -438,7 +438,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-changes",
         breaks="the name of a change segment is not waited for",
-        path="src/tilth/storage/deltas.py",
+        path="src/tilth/storage/deltas/deltas.py",
         old="    if layout.fsync:\n        sync_folder(layout.folder)\n    return WrittenDelta(kind=DeltaKind.CHANGES",
         new="    return WrittenDelta(kind=DeltaKind.CHANGES",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -446,7 +446,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-deletes",
         breaks="the name of a deletion vector is not waited for",
-        path="src/tilth/storage/deltas.py",
+        path="src/tilth/storage/deltas/deltas.py",
         old="    written = sink.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="    written = sink.finish(fsync=layout.fsync)\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -454,7 +454,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-updates",
         breaks="the name of a patch is not waited for",
-        path="src/tilth/storage/deltas.py",
+        path="src/tilth/storage/deltas/deltas.py",
         old="    written = file.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
         new="    written = file.finish(fsync=layout.fsync)\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -462,7 +462,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="name-of-the-data-folder",
         breaks="the name of a table's data folder is not waited for",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="        sync_folder(above)\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -470,7 +470,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="name-of-the-table-folder",
         breaks="the name of a table's folder is not waited for",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="        sync_folder(os.path.dirname(above))\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -478,7 +478,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="folder-of-somebody-else",
         breaks="a folder that somebody else has made a moment ago is taken to be on the disk",
-        path="src/tilth/storage/files.py",
+        path="src/tilth/storage/store/files.py",
         old="    if is_there and (not fsync or folder in _synced):\n",
         new="    if is_there:\n",
         tests=("tests/integration/test_durable_commits.py::test_a_folder_that_somebody_else_made_is_waited_for_once",),

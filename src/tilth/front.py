@@ -1,7 +1,7 @@
 """The two public verbs that need more than a connection: a node in this process, and a table in your own Spark.
 
 Covers: `tilth.open` and `tilth.read`. Does not cover: how a node is put together (node.py), how a snapshot becomes a
-DataFrame (storage/spark.py). Always holds: while a DataFrame of `read` lives, its files are not collected.
+DataFrame (storage/read/spark.py). Always holds: while a DataFrame of `read` lives, its files are not collected.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def read(
     `2026-01-31 12:00:00`; UTC where no zone is said) or the number of a version; none: the newest. Raises ServerError
     when there is no such table, or when it cannot be read as of then, and InvalidInputError for what is no time.
     """
-    from tilth.storage.spark import read_snapshot
+    from tilth.storage.read.spark import read_snapshot
 
     named_database, _, name = table.rpartition(".")
     connection = connect(url)

@@ -22,7 +22,7 @@ from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth import node
 from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.maintenance.op import OpKind
-from tilth.storage.files import make_folder
+from tilth.storage.store.files import make_folder
 
 pytestmark = pytest.mark.integration
 

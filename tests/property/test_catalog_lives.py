@@ -24,7 +24,7 @@ from tilth.model.mutation import Mutation, MutationKind, MutationState, first_ne
 from tilth.model.part import Part
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
-from tilth.storage.shapes import wanted_of
+from tilth.storage.values.shapes import wanted_of
 
 PARTITIONS = "ab"
 ACTIONS = (

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.catalog_world import World
-from tilth.catalog import InsertPart, KeyValue, MemoryKV, RocksKV, codec
-from tilth.catalog.keys import Space, entry_key, pack, span, unpack
+from tilth.catalog import InsertPart, KeyValue, MemoryKV, RocksKV
 from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, ReadView
-from tilth.catalog.visibility import end_times, visible
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, entry_key, pack, span, unpack
+from tilth.catalog.rules.visibility import end_times, visible
 from tilth.model.part import (
     LEVEL_MAX,
     ColumnRange,

@@ -24,7 +24,7 @@ from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Field, Kind, Map, Simple, Struct
 from tilth.storage import PartWriter, TableLayout, arrow_schema, merge_parts, read_part
-from tilth.storage.misjudged import DAYS_MIN, MICROSECONDS_MIN
+from tilth.storage.values.misjudged import DAYS_MIN, MICROSECONDS_MIN
 
 _FLOATS, _DATE, _TIME = (Simple(Kind.FLOAT32), Simple(Kind.FLOAT64)), Simple(Kind.DATE), Simple(Kind.TIMESTAMP)
 _TYPES: tuple[DataType, ...] = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.maintenance_world import MaintenanceWorld, mutated
 from tilth.base.errors import ConflictError
 from tilth.catalog import BadMergeError, DropPartition, InsertPart, ReplaceParts
-from tilth.catalog.visibility import visible
+from tilth.catalog.rules.visibility import visible
 from tilth.model.mutation import MutationKind, MutationState
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema

@@ -21,8 +21,8 @@ from tilth.ingest.kafka import Holds
 from tilth.ingest.reach import PartitionEnd
 from tilth.ingest.reset import OffsetMark, ToMark, ToOffsets
 from tilth.ingest.standing import Standing
-from tilth.ingest.verify import follow_ledger
 from tilth.model.offset import TopicPartition
+from tilth.verify.ledgers import follow_ledger
 
 #: True now and then, for what would otherwise begin everything anew all the time.
 RARELY = st.integers(0, 4).map(lambda number: number == 0)

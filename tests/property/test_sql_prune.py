@@ -36,7 +36,7 @@ from tilth.sql.predicates import (
 from tilth.sql.prune import keeper
 from tilth.sql.simplify import joined
 from tilth.storage import arrow_type
-from tilth.storage.bounds import range_of
+from tilth.storage.values.bounds import range_of
 
 SCHEMA = Schema(
     columns=(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.property.upsert_table import Row, UpsertTable, schema_of
 from tilth.model.types import DataType, Decimal, Kind, Simple
-from tilth.storage import unique_keys
+from tilth.storage.values import unique_keys
 
 _WORDS = ["", "a", "b", "aa", "12345678", "123456789", "ä", "x" * 40]
 _KEYS: dict[str, tuple[tuple[DataType, ...], st.SearchStrategy[Row]]] = {

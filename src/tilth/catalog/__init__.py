@@ -4,13 +4,13 @@ Covers: definitions, snapshots, GC end times, transactions with three outcomes, 
 part log, audit log.
 Does not cover: bytes of files (tilth.storage), who decides to act (tilth.ingest, tilth.maintenance).
 Always holds: a transaction's changes become true in one batch or never; a fenced actor commits nothing; a table's
-timestamps rise; what the past showed it still shows until it is moved to the trash. See also: catalog/keys.py, kv/.
+timestamps rise; what the past showed it still shows until it is moved to the trash. See also: catalog/records/keys.py,
+kv/.
 """
 
-from tilth.catalog import visibility
 from tilth.catalog.catalog import Catalog
-from tilth.catalog.clock import HybridClock
-from tilth.catalog.commit import CommitOutcome, Committed, Conflicted
+from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
+from tilth.catalog.commit.work import Sweep, Work, rebase
 from tilth.catalog.errors import (
     BadMergeError,
     ColumnsPendingError,
@@ -47,19 +47,18 @@ from tilth.catalog.errors import (
 from tilth.catalog.kv import KeyValue, Unknown
 from tilth.catalog.kv.memory import MemoryKV
 from tilth.catalog.kv.rocksdb import RocksKV
-from tilth.catalog.names import DEFAULT_DATABASE, SYSTEM_DATABASE
-from tilth.catalog.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
-from tilth.catalog.records import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
-from tilth.catalog.requirements import (
+from tilth.catalog.parts.trash import TrashedPart
+from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
+from tilth.catalog.rules import visibility
+from tilth.catalog.rules.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
+from tilth.catalog.rules.requirements import (
     NoRowsSince,
     PartsBelow,
     Requirement,
     SchemaIs,
 )
-from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
-from tilth.catalog.stats import CatalogStats
-from tilth.catalog.trash import TrashedPart
-from tilth.catalog.updates import (
+from tilth.catalog.rules.updates import (
     AcceptMutation,
     AddDelta,
     AddGap,
@@ -82,7 +81,9 @@ from tilth.catalog.updates import (
     Unsubscribe,
     Update,
 )
-from tilth.catalog.work import Sweep, Work, rebase
+from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
+from tilth.catalog.stats import CatalogStats
+from tilth.catalog.tables.names import DEFAULT_DATABASE, SYSTEM_DATABASE
 
 __all__ = [
     "DEFAULT_DATABASE",

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
-from tilth.catalog.audit import Audit
-from tilth.catalog.clock import HybridClock
-from tilth.catalog.commit import Committer
-from tilth.catalog.history import History
+from tilth.catalog.commit.commit import Committer
+from tilth.catalog.commit.part_log import PartLog
+from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.commit.transactions import Transactions
+from tilth.catalog.commit.work import Sweep, keep_files
 from tilth.catalog.kv import KeyValue
-from tilth.catalog.labels import Labels
-from tilth.catalog.leases import Leases
-from tilth.catalog.mutations import Mutations
-from tilth.catalog.offsets import Offsets
-from tilth.catalog.part_log import PartLog
-from tilth.catalog.parts import Parts
-from tilth.catalog.readers import Readers
-from tilth.catalog.saved import SavedState
-from tilth.catalog.secrets import SecretStore
-from tilth.catalog.services import Services
+from tilth.catalog.offsets.labels import Labels
+from tilth.catalog.offsets.offsets import Offsets
+from tilth.catalog.parts.history import History
+from tilth.catalog.parts.parts import Parts
+from tilth.catalog.parts.trash import Trash
+from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.services.audit import Audit
+from tilth.catalog.services.leases import Leases
+from tilth.catalog.services.readers import Readers
+from tilth.catalog.services.services import SavedState, Services
+from tilth.catalog.services.throttle import Throttle
 from tilth.catalog.settings import CatalogSettings
-from tilth.catalog.shown import ShownParts
 from tilth.catalog.stats import CatalogStats, Counters
-from tilth.catalog.tables import Tables
-from tilth.catalog.throttle import Throttle
-from tilth.catalog.transactions import Transactions
-from tilth.catalog.trash import Trash
-from tilth.catalog.work import Sweep, keep_files
+from tilth.catalog.tables.mutations import Mutations
+from tilth.catalog.tables.secrets import SecretStore
+from tilth.catalog.tables.tables import Tables
 
 
 class Catalog:
     """Repositories of the catalog over one store. Opening it reads a handful of keys, however many parts there are;
-    memory holds no more than what was asked for lately (shown.py).
+    memory holds no more than what was asked for lately (commit/shown.py).
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Data in: Kafka topics into tables, exactly once.
 
-Covers: Kafka tables and their settings, consumers, rounds, views, dead letters, gaps, resets, VERIFY.
-Does not cover: merging what was written (tilth.maintenance), DDL (tilth.sql), other ways in (tilth.sql's INSERT).
+Covers: Kafka tables and their settings, consumers, rounds, views, dead letters, gaps, resets.
+Does not cover: proving that all is in (tilth.verify), merging what was written (tilth.maintenance), DDL and INSERT
+(tilth.sql).
 Always holds: rows, offsets, ledger and dead letters of a round become true in one commit; one consumer reads a
 partition at a time, and an older one's commits are refused; a broken message never costs its neighbours; an offset
 that went lost stops its consumer and is reported. See also: docs/journey.md, tilth.model.offset.
@@ -27,7 +28,7 @@ from tilth.ingest.library import secrets_in
 from tilth.ingest.manager import ConsumeManager
 from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
 from tilth.ingest.reach import Offset, PartitionEnd
-from tilth.ingest.reset import OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
+from tilth.ingest.reset import GONE, MOVED, OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
 from tilth.ingest.settings import (
     INGEST_SETTINGS,
     KAFKA_SETTINGS,
@@ -40,20 +41,20 @@ from tilth.ingest.settings import (
 from tilth.ingest.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, PartitionStats
 from tilth.ingest.subscriptions import standing_of
 from tilth.ingest.task import consume_runner
-from tilth.ingest.verify import Check, VerifyReport
 from tilth.ingest.view_plans import FusedPlan, SqlPlan, ViewPlan
 from tilth.ingest.views import BadDefaultError, check_view, constant_defaults
 
 __all__ = [
     "DEAD_LETTER_SCHEMA",
+    "GONE",
     "INGEST_SETTINGS",
     "KAFKA_SETTINGS",
+    "MOVED",
     "VIRTUAL_COLUMNS",
     "BadDefaultError",
     "BrokenMessageError",
     "BrokerClient",
     "BrokerUnavailableError",
-    "Check",
     "ConsumeEvent",
     "ConsumeEventKind",
     "ConsumeManager",
@@ -79,7 +80,6 @@ __all__ = [
     "ToOffsets",
     "ToTime",
     "UnknownTopicError",
-    "VerifyReport",
     "ViewError",
     "ViewPlan",
     "check_group",

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from tilth.base.clock import Clock
-from tilth.base.errors import FencedError, InvalidInputError, NotFoundError
+from tilth.base.errors import FencedError, InvalidInputError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryReading
@@ -29,7 +29,6 @@ from tilth.ingest.reset import OffsetReset
 from tilth.ingest.service import KafkaService
 from tilth.ingest.settings import IngestSettings
 from tilth.ingest.stats import ConsumeEvent, ConsumerStats, EventLog
-from tilth.ingest.verify import VerifyReport, verify
 from tilth.model.offset import TopicPartition
 from tilth.model.service import (
     ALL_TABLES,
@@ -39,7 +38,7 @@ from tilth.model.service import (
     SwitchState,
     newer_since_ms,
 )
-from tilth.model.table import KafkaDef, TableDef
+from tilth.model.table import KafkaDef
 from tilth.warehouse import Dispatcher
 
 _log = Log("ingest")
@@ -133,13 +132,6 @@ class ConsumeManager:
         Consumers end first, and start again if they ran, whatever comes of it.
         """
         return self._service(kafka_uuid).move(reset)
-
-    def verify(self, table_uuid: str) -> VerifyReport:
-        """SYSTEM VERIFY of a table of rows, or of a Kafka table. Raises NotFoundError."""
-        relation = self._catalog.tables.by_id(table_uuid)
-        if not isinstance(relation, TableDef | KafkaDef):
-            raise NotFoundError("no table of rows and no Kafka table", uuid=table_uuid)
-        return verify(self._catalog, self._root, relation)
 
     # --- what it shows -----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Rounds into tables with unique keys: with the new rows, in the same commit, the older rows of their keys go.
 
 Covers: where a round's keys are looked for, the work that finds them. Does not cover: which rows go
-(storage/upsert.py), committing and trying again (task.py).
+(storage/upsert/upsert.py), committing and trying again (task.py).
 Always holds: what is committed was found against all rows of the keys' scope; the files of a try are numbered through
 within a table.
 """

@@ -1,7 +1,7 @@
 """Deltas: files that change rows of parts without rewriting them.
 
 Covers: change segments and the three kinds of deltas of one part, as the catalog keeps them. Does not cover: what is in
-the files (tilth.storage), which of them a reader sees (catalog/visibility.py).
+the files (tilth.storage), which of them a reader sees (catalog/rules/visibility.py).
 Always holds: a delta names the parts that it changes by the names of their data files, which are never used again; it
 changes only parts of its own partition; changes of one row apply in the order of `change_ts`; a row that is deleted
 stays deleted and gets no new values.

@@ -1,7 +1,7 @@
 """Parts, marks and drop ranges: what a table consists of.
 
 Covers: names (docs/policies/visibility.md#names) and records. Does not cover: what a reader sees of them
-(catalog/visibility.py).
+(catalog/rules/visibility.py).
 Always holds: a part never changes; a mark hides exactly one part; names parse and format without loss.
 """
 

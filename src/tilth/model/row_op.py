@@ -1,7 +1,7 @@
 """Operation of a row that comes into a table with a UNIQUE KEY: it becomes the row of its key, or deletes that row.
 Pure.
 
-Covers: the names of the operations. Does not cover: their form in files (storage/segments.py).
+Covers: the names of the operations. Does not cover: their form in files (storage/parts/segments.py).
 """
 
 from __future__ import annotations

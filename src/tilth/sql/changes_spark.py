@@ -29,7 +29,7 @@ from tilth.storage import (
     value_name,
     write_changes,
 )
-from tilth.storage.spark import FILE_COLUMN, ROW_COLUMN, located_snapshot
+from tilth.storage.read.spark import FILE_COLUMN, ROW_COLUMN, located_snapshot
 
 
 def changed_rows(

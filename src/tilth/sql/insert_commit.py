@@ -2,7 +2,7 @@
 
 Covers: beginning, writing, committing. Does not cover: reading rows (formats.py),
 who shares a transaction (insert_groups.py), finding the older rows of unique keys (upserts.py).
-Always holds: files, then one commit; what each outcome leaves is settled by the transaction (catalog/work.py).
+Always holds: files, then one commit; what each outcome leaves is settled by the transaction (catalog/commit/work.py).
 """
 
 from __future__ import annotations

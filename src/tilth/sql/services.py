@@ -20,7 +20,7 @@ from tilth.base.secrets import without_secrets
 from tilth.base.settings import BadSettingError, Setting
 from tilth.base.sources import GivenSettings
 from tilth.catalog import SYSTEM_DATABASE, Catalog
-from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, VerifyReport
+from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset
 from tilth.maintenance import (
     ChoiceRow,
     DamageBook,
@@ -92,8 +92,6 @@ class Consume(Protocol):
     def restart(self, kafka_uuid: str) -> None: ...
 
     def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]: ...
-
-    def verify(self, table_uuid: str) -> VerifyReport: ...
 
     def stats(self) -> list[ServiceStats]: ...
 

@@ -81,7 +81,7 @@ from tilth.storage import (
     write_parts,
     write_rows,
 )
-from tilth.storage.spark import file_error, is_changed, read_snapshot
+from tilth.storage.read.spark import file_error, is_changed, read_snapshot
 from tilth.warehouse import (
     TaskContext,
     TaskResult,

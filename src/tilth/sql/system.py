@@ -31,6 +31,7 @@ from tilth.sql.grammar import (
     ToTimestamp,
 )
 from tilth.sql.services import Call, Services, kafka_of, relation_of, table_of, wrong_kind
+from tilth.verify import verify
 
 _SPELLED = {
     ServiceKind.CONSUME: "CONSUME",
@@ -154,7 +155,9 @@ def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
     relation = relation_of(services, call, statement.name)
     if not isinstance(relation, TableDef | KafkaDef):
         raise wrong_kind(relation, what="SYSTEM VERIFY", needed="a table or a Kafka table")
-    checks = apart(lambda: services.consume.verify(relation.uuid), name="verify", hint="nothing was changed").checks
+    checks = apart(
+        lambda: verify(services.catalog, services.root, relation).checks, name="verify", hint="nothing was changed"
+    )
     return Outcome(
         table=pa.table(
             {

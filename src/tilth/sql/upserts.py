@@ -1,7 +1,7 @@
 """Rows that come into a table with a unique key: in the same commit the older rows of their keys go.
 
 Covers: which parts are looked through, where, and doing it again when they changed meanwhile. Does not cover: which
-rows go (storage/upsert.py), writing the rows (insert_commit.py).
+rows go (storage/upsert/upsert.py), writing the rows (insert_commit.py).
 Always holds: what is committed was found against all rows with these keys: no rows have come into the keys' scope
 since, and no part that loses rows has changed.
 """

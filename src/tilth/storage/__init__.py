@@ -1,31 +1,16 @@
 """Bytes of tables: files of parts and of changes of their rows, written once, merged, read, removed.
 
 Covers: names of files, Arrow types, partition transforms; writing, reading, merging, checking and cleaning files.
-`tilth.storage.spark` is the second door, for those who hold a Spark session: a snapshot as a DataFrame.
+`tilth.storage.read.spark` is the second door, for those who hold a Spark session: a snapshot as a DataFrame.
 Does not cover: which files make up a table (tilth.catalog), when to merge or remove (tilth.maintenance).
 Always holds: a file is complete, on the disk and never changed again before anybody hears its name; names follow from
 the transaction, so what did not land is removed without listing a folder.
 See also: docs/glossary.md (part, partition), tilth.model.part.
 """
 
-from tilth.storage.arrow import (
-    array_of,
-    arrow_schema,
-    arrow_type,
-    conform,
-    conform_column,
-    exact_cast,
-    schema_from_arrow,
-    type_from_arrow,
-    valid_texts,
-)
-from tilth.storage.bounds import bound_of
-from tilth.storage.changes import Changes, load_changes
-from tilth.storage.checks import Misfit, misfits
-from tilth.storage.cleaner import clean_transaction, drop_table_folder, remove_file
-from tilth.storage.compact import compact_changes, compact_major, compact_minor
-from tilth.storage.deletes import RowIndexes
-from tilth.storage.deltas import (
+from tilth.storage.deltas.changes import Changes, load_changes
+from tilth.storage.deltas.deletes import RowIndexes
+from tilth.storage.deltas.deltas import (
     CHANGE_DELETE,
     CHANGE_SCHEMA_BASE,
     CHANGE_UPDATE,
@@ -38,6 +23,8 @@ from tilth.storage.deltas import (
     write_deletes,
     write_updates,
 )
+from tilth.storage.deltas.sources import iter_source, read_source, sources_of
+from tilth.storage.deltas.translate import Translation
 from tilth.storage.errors import (
     BadColumnError,
     BadPartitionError,
@@ -51,36 +38,14 @@ from tilth.storage.errors import (
     UniqueKeyNullError,
     UnmappedTypeError,
 )
-from tilth.storage.files import check_size, sync_folder
-from tilth.storage.flush import FlushResult, flush_segments
-from tilth.storage.key_filter import write_filter
-from tilth.storage.key_lookup import repeated_keys
-from tilth.storage.merge import Expiry, MergeResult, merge_parts
-from tilth.storage.partition import (
-    Partitioned,
-    check_partition_by,
-    partition_id,
-    partition_ids,
-    result_type,
-    transform_array,
-)
-from tilth.storage.parts import PartWriter, check_file, footer_rows, read_part, write_parts
-from tilth.storage.paths import (
-    FILTER_EXTENSION,
-    MAP_EXTENSION,
-    TableLayout,
-    data_folder,
-    file_name,
-    layout_of,
-    sidecar_name,
-    table_folder,
-)
-from tilth.storage.rewrite import Place, ordered_source, place_of, rewrite_part
-from tilth.storage.rowmap import remove_row_map
-from tilth.storage.rows import stretches, write_rows
-from tilth.storage.scan_options import can_filter
-from tilth.storage.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
-from tilth.storage.segments import (
+from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor
+from tilth.storage.merge.flush import FlushResult, flush_segments
+from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
+from tilth.storage.merge.rewrite import Place, ordered_source, place_of, rewrite_part
+from tilth.storage.parts.key_filter import write_filter
+from tilth.storage.parts.parts import PartWriter, check_file, footer_rows, read_part, write_parts
+from tilth.storage.parts.rowmap import remove_row_map
+from tilth.storage.parts.segments import (
     OP_COLUMN,
     OP_DELETE,
     OP_UPSERT,
@@ -93,11 +58,22 @@ from tilth.storage.settings import (
     StorageSettings,
     storage_settings,
 )
-from tilth.storage.shapes import expressions
-from tilth.storage.sources import iter_source, read_source, sources_of
-from tilth.storage.translate import Translation
-from tilth.storage.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
-from tilth.storage.upsert_scopes import (
+from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_file
+from tilth.storage.store.files import check_size, sync_folder
+from tilth.storage.store.paths import (
+    FILTER_EXTENSION,
+    MAP_EXTENSION,
+    TableLayout,
+    data_folder,
+    file_name,
+    layout_of,
+    sidecar_name,
+    table_folder,
+)
+from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
+from tilth.storage.upsert.key_lookup import repeated_keys
+from tilth.storage.upsert.landing import stretches, write_rows
+from tilth.storage.upsert.scopes import (
     UPSERT_HERE_BYTES_MAX,
     UPSERT_TRIES_MAX,
     UpsertLookup,
@@ -105,6 +81,30 @@ from tilth.storage.upsert_scopes import (
     resolve_all,
     upsert_lookup,
 )
+from tilth.storage.upsert.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
+from tilth.storage.values.arrow import (
+    array_of,
+    arrow_schema,
+    arrow_type,
+    conform,
+    conform_column,
+    exact_cast,
+    schema_from_arrow,
+    type_from_arrow,
+    valid_texts,
+)
+from tilth.storage.values.bounds import bound_of
+from tilth.storage.values.checks import Misfit, misfits
+from tilth.storage.values.partition import (
+    Partitioned,
+    check_partition_by,
+    partition_id,
+    partition_ids,
+    result_type,
+    transform_array,
+)
+from tilth.storage.values.scan_options import can_filter
+from tilth.storage.values.shapes import expressions
 
 __all__ = [
     "CHANGE_DELETE",

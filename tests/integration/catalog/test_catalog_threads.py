@@ -33,7 +33,7 @@ from tilth.catalog import (
     Update,
     visibility,
 )
-from tilth.catalog.invariants import check_entries
+from tilth.catalog.rules.invariants import check_entries
 from tilth.model.mutation import first_needed
 from tilth.model.offset import OffsetRange, TopicPartition
 

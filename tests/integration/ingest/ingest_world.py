@@ -19,7 +19,6 @@ from tilth.catalog import Catalog, RocksKV
 from tilth.ingest import (
     ConsumeManager,
     IngestSettings,
-    VerifyReport,
     check_view,
     consume_runner,
 )
@@ -30,6 +29,7 @@ from tilth.model.types import Kind, Simple
 from tilth.sql import SqlEngine
 from tilth.sql.spark import QueryRunner
 from tilth.storage import arrow_schema, clean_transaction, data_folder, read_source, sources_of
+from tilth.verify import VerifyReport, verify
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 WAIT_SECONDS_MAX = 90.0
@@ -177,7 +177,7 @@ class IngestWorld:
 
     def verify(self, *tables: TableDef) -> list[VerifyReport]:
         """Asserts that every check holds."""
-        reports = [self.manager.verify(table.uuid) for table in tables]
+        reports = [verify(self.catalog, self.root, table) for table in tables]
         wrong = [check for report in reports for check in report.checks if not check.is_ok]
         assert not wrong, wrong
         return reports

@@ -27,13 +27,13 @@ from tilth.ingest.reporter import Reporter
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.stats import EventLog
 from tilth.ingest.task import ResidentConsumer
-from tilth.ingest.verify import verify
 from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, ViewDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.model.txn import TxnState
 from tilth.model.types import Kind
 from tilth.storage import clean_transaction, data_folder, read_source, sources_of
+from tilth.verify import verify
 from tilth.warehouse import QUERY_WAREHOUSE, TaskContext, WorkerSession
 
 #: A batch of `fetch`, so that a round has several.

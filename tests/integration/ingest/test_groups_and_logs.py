@@ -12,6 +12,7 @@ from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, events
 from tilth.ingest import OffsetMark, ToMark, ToOffsets
 from tilth.model.offset import TopicPartition
 from tilth.model.table import KafkaDef, TableDef
+from tilth.verify import verify
 from tilth.warehouse import WorkerSession
 from tools.broker import Broker
 from tools.kafka_proxy import KafkaProxy
@@ -79,7 +80,7 @@ def test_verify_names_what_two_kafka_tables_have_read_into_one_table(world: Inge
     world.sql(kafka_sql(world, "twice", "k2"))
     world.sql("CREATE MATERIALIZED VIEW v2 TO t AS SELECT * FROM k2 WHERE id >= 0")
     world.wait_rows(target, 80)
-    report = world.manager.verify(target.uuid)
+    report = verify(world.catalog, world.root, target)
     (wrong,) = [check for check in report.checks if not check.is_ok]
     assert wrong.told == "twice/0: 0 to 40 by default.k and default.k2"
     # Also when nothing is left of the second one but its ledger.
@@ -88,7 +89,7 @@ def test_verify_names_what_two_kafka_tables_have_read_into_one_table(world: Inge
     gone = next(each.relation.uuid for each in world.catalog.tables.dropped() if each.relation.name == "k2")
     world.catalog.offsets.fold_ledger(gone, before_ts=1 << 62, settled_ts=1 << 62, kept_max=0)
     world.catalog.tables.forget(gone)
-    (wrong,) = [check for check in world.manager.verify(target.uuid).checks if not check.is_ok]
+    (wrong,) = [check for check in verify(world.catalog, world.root, target).checks if not check.is_ok]
     assert wrong.told == f"twice/0: 0 to 40 by default.k and default.k2 (gone, {gone[:8]})"
 
 

@@ -18,6 +18,7 @@ from tilth.ingest.calls import BeginRound
 from tilth.model.lease import Fence
 from tilth.model.offset import TopicPartition
 from tilth.model.service import SwitchState
+from tilth.verify import verify
 from tilth.warehouse import WorkerSession
 from tools.broker import Broker
 
@@ -108,7 +109,7 @@ def test_deleted_messages_are_a_gap_until_somebody_decides(world: IngestWorld, b
     world.wait(lambda: "messages are missing in holes/1" in world.stats(kafka).reason, "the reason")
     gap = world.catalog.offsets.gaps(kafka.uuid)[0]
     assert (gap.topic, gap.partition, gap.start, gap.end, gap.resolution) == ("holes", 1, 50, 80, "")
-    assert not world.manager.verify(target.uuid).is_ok
+    assert not verify(world.catalog, world.root, target).is_ok
     world.manager.reset_offsets(kafka.uuid, ToOffsets({TopicPartition("holes", 1): OffsetMark.BEGIN}))
     world.wait_rows(target, 170)
     assert world.catalog.offsets.gaps(kafka.uuid)[0].resolution == "reset to holes/1@-2"

@@ -30,8 +30,8 @@ from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.node import Node, open_node
 from tilth.sql.errors import ColumnBusyError
-from tilth.storage import parts as part_files
-from tilth.storage.misjudged import NOTHING
+from tilth.storage.parts import parts as part_files
+from tilth.storage.values.misjudged import NOTHING
 
 pytestmark = pytest.mark.integration
 

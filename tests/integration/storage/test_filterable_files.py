@@ -31,7 +31,7 @@ from tilth.storage import (
     write_segments,
     write_updates,
 )
-from tilth.storage.misjudged import NOTE
+from tilth.storage.values.misjudged import NOTE
 
 pytestmark = pytest.mark.integration
 POINT = Struct((Field("name", Simple(Kind.STRING)), Field("xs", Array(Simple(Kind.FLOAT64)))))

@@ -24,7 +24,7 @@ from tilth.storage import (
     write_deletes,
     write_segments,
 )
-from tilth.storage.rowmap import RowMap
+from tilth.storage.parts.rowmap import RowMap
 
 pytestmark = pytest.mark.integration
 SCHEMA = Schema(

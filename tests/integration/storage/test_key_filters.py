@@ -12,9 +12,9 @@ import pytest
 
 from tests.property.upsert_table import Row, UpsertTable, schema_of
 from tilth.model.types import Kind, Simple
-from tilth.storage import key_lookup
-from tilth.storage.key_filter import read_filter, write_filter
-from tilth.storage.unique_keys import keys_of
+from tilth.storage.parts.key_filter import read_filter, write_filter
+from tilth.storage.upsert import key_lookup
+from tilth.storage.values.unique_keys import keys_of
 
 ROWS = 2_000
 

@@ -19,8 +19,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-import tilth.storage.lanes as lanes
-import tilth.storage.spark as storage_spark
+import tilth.storage.read.lanes as lanes
+import tilth.storage.read.spark as storage_spark
 from tilth.base.errors import TilthError
 from tilth.model.delta import Delta, WrittenDelta, deleted_rows
 from tilth.model.part import Part, PartName
@@ -46,7 +46,7 @@ from tilth.storage import (
     write_segments,
     write_updates,
 )
-from tilth.storage.spark import file_error, located_snapshot, read_snapshot
+from tilth.storage.read.spark import file_error, located_snapshot, read_snapshot
 from tilth.warehouse import mailbox
 
 pytestmark = pytest.mark.integration

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import tilth.storage.spark as storage_spark
+import tilth.storage.read.spark as storage_spark
 from tests.hostile import SEED_VARIABLE, array, seed_of_run, spark_literal, values_of
 from tests.part_sources import as_delta
 from tilth.base.rand import new_rng
@@ -29,9 +29,9 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Decimal, Field, Kind, Simple, Struct
 from tilth.storage import RowIndexes, arrow_schema, data_folder, layout_of, write_deletes, write_parts
-from tilth.storage import parts as part_files
-from tilth.storage.misjudged import DAYS_MIN, MICROSECONDS_MIN
-from tilth.storage.spark import located_snapshot, read_snapshot
+from tilth.storage.parts import parts as part_files
+from tilth.storage.read.spark import located_snapshot, read_snapshot
+from tilth.storage.values.misjudged import DAYS_MIN, MICROSECONDS_MIN
 
 pytestmark = pytest.mark.integration
 #: Of one query.

@@ -19,7 +19,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage import PartShapeUnknownError, arrow_schema, layout_of, write_parts
-from tilth.storage.spark import files_frame, read_snapshot
+from tilth.storage.read.spark import files_frame, read_snapshot
 
 pytestmark = pytest.mark.integration
 TAGS = Array(Simple(Kind.STRING))

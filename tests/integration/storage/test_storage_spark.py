@@ -11,13 +11,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-import tilth.storage.spark as storage_spark
+import tilth.storage.read.spark as storage_spark
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage import PartFileCorruptError, PartFileNotFoundError, arrow_schema, data_folder, layout_of, write_parts
-from tilth.storage.spark import file_error, read_snapshot
+from tilth.storage.read.spark import file_error, read_snapshot
 from tilth.warehouse import mailbox
 
 pytestmark = pytest.mark.integration

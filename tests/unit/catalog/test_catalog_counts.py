@@ -16,13 +16,13 @@ from tilth.catalog import (
     TruncateTable,
     UndropPartition,
     Update,
-    codec,
 )
-from tilth.catalog.changes import CommitState, CommitTimes, TableState
-from tilth.catalog.fold import fold
-from tilth.catalog.invariants import check_commit
-from tilth.catalog.keys import Space, pack
-from tilth.catalog.records import PartitionRecord, TableVersion
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.nouns import PartitionRecord, TableVersion
+from tilth.catalog.rules.changes import CommitState, CommitTimes, TableState
+from tilth.catalog.rules.fold import fold
+from tilth.catalog.rules.invariants import check_commit
 from tilth.model.part import DataFile, Mark, Part, PartName, parse_part_name
 from tilth.model.table import TableDef
 

@@ -31,8 +31,8 @@ from tilth.catalog import (
     UndropPartition,
     visibility,
 )
-from tilth.catalog.keys import Space
 from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
+from tilth.catalog.records.keys import Space
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta
 from tilth.model.part import DataFile, Part
 

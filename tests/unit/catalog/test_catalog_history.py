@@ -6,7 +6,8 @@ import pytest
 
 from tests.catalog_world import SCHEMA, WIDER, Racing, World
 from tilth.base.errors import ErrorKind
-from tilth.catalog import DropPartition, InsertLabel, InsertPart, LabelTakenError, StartMutation, Unknown, columns
+from tilth.catalog import DropPartition, InsertLabel, InsertPart, LabelTakenError, StartMutation, Unknown
+from tilth.catalog.rules import columns
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple

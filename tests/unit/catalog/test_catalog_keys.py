@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from tilth.base.errors import CorruptError
-from tilth.catalog import NewerFormatError, TableVersion, codec
-from tilth.catalog.keys import Space, after_prefix, describe, pack, span, unpack
+from tilth.catalog import NewerFormatError, TableVersion
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, after_prefix, describe, pack, span, unpack
 
 
 def test_a_prefix_covers_its_field_and_no_longer_one() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.catalog_world import Racing, World
 from tilth.base.errors import FencedError
 from tilth.catalog import DropPartition, InsertPart
-from tilth.catalog.visibility import end_times
+from tilth.catalog.rules.visibility import end_times
 from tilth.model.lease import ReaderLease
 from tilth.model.service import ServiceKind, Switch, SwitchState
 

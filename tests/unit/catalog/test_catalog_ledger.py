@@ -7,8 +7,8 @@ import pytest
 
 from tests.catalog_world import World
 from tilth.catalog import AddLedger, Catalog, DropPartition, TruncateTable, UndropPartition
-from tilth.ingest.verify import follow_ledger
 from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange, TopicPartition
+from tilth.verify.ledgers import follow_ledger
 
 P0, P1 = TopicPartition("x", 0), TopicPartition("x", 1)
 #: Later than any commit of a test.

@@ -27,8 +27,8 @@ from tilth.catalog import (
     WrongEngineError,
     visibility,
 )
-from tilth.catalog.codec import MUTATIONS
-from tilth.catalog.keys import Space, pack
+from tilth.catalog.records.codec import MUTATIONS
+from tilth.catalog.records.keys import Space, pack
 from tilth.model.mutation import Mutation, MutationKind, MutationState, needs
 from tilth.model.part import DataFile, Mark, Part, PartName
 from tilth.model.table import Column, Schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.catalog_world import SCHEMA, World
-from tilth.catalog.keys import Space, pack, span
+from tilth.catalog.records.keys import Space, pack, span
 from tilth.model.audit import AuditEvent
 from tilth.model.table import KafkaDef
 

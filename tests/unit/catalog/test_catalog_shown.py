@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.catalog_world import Racing, World
 from tilth.catalog import DropPartition, InsertPart, TruncateTable, UndropPartition, Update, visibility
-from tilth.catalog.changes import TableChange
-from tilth.catalog.records import TableVersion
-from tilth.catalog.shown import ShownParts
+from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.records.nouns import TableVersion
+from tilth.catalog.rules.changes import TableChange
 from tilth.model.part import DataFile, Part, PartName
 
 

@@ -19,8 +19,8 @@ from tilth.catalog import (
     TableNotFoundError,
     Unsubscribe,
     Update,
-    codec,
 )
+from tilth.catalog.records import codec
 from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, Subscription, TopicPartition
 
 P0, P1, OTHER = TopicPartition("x", 0), TopicPartition("x", 1), TopicPartition("y", 0)

@@ -19,10 +19,10 @@ from tilth.catalog import (
     TrashedPart,
     TruncateTable,
     UndropPartition,
-    codec,
     visibility,
 )
-from tilth.catalog.keys import Space, pack
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack
 from tilth.model.mutation import MutationState
 from tilth.model.part import DropRange, Part, PartName, TrashItem
 from tilth.model.table import Column, Schema

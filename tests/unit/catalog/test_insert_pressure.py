@@ -10,7 +10,7 @@ from tests.oracle import Row, number, oracle
 from tilth.base.settings import BadSettingError
 from tilth.catalog import InsertPart, PressureSettings, TooManyPartsError, insert_delay_ms, pressure_settings
 from tilth.catalog import worst_delay as worst
-from tilth.catalog.pressure import round_delay_ms
+from tilth.catalog.rules.pressure import round_delay_ms
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
 
 

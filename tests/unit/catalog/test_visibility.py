@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.oracle import Row, names, oracle
-from tilth.catalog.visibility import end_times, visible, visible_chains
+from tilth.catalog.rules.visibility import end_times, visible, visible_chains
 from tilth.model.part import LEVEL_MAX, DataFile, DropRange, Entry, Mark, Part, PartName
 
 ENTRIES = {row["case"]: row["entries"] for row in oracle("visibility", "Ends and chains")}

@@ -27,7 +27,7 @@ from tilth.catalog import (
     Work,
     rebase,
 )
-from tilth.catalog.work import REASON_MAX
+from tilth.catalog.commit.work import REASON_MAX
 from tilth.model.lease import Fence
 from tilth.model.part import WrittenPart
 from tilth.model.txn import Txn, TxnOutput, TxnState

@@ -8,14 +8,14 @@ import pytest
 from tests.catalog_world import World
 from tests.unit.ingest.offsets_world import A0, A1, FakeBroker, Reader
 from tilth.catalog import SubscriptionMovedError
-from tilth.catalog.keys import Space, pack
+from tilth.catalog.records.keys import Space, pack
 from tilth.ingest.errors import GroupInUseError
 from tilth.ingest.policy.groups import addresses, check_group, pinned_group, reads_elsewhere
 from tilth.ingest.reset import OffsetMark, ToMark
-from tilth.ingest.twice import read_twice
-from tilth.ingest.verify import follow_ledger
 from tilth.model.offset import StoredOffset
 from tilth.model.table import KafkaDef
+from tilth.verify.ledgers import follow_ledger
+from tilth.verify.twice import read_twice
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from tilth.ingest.reach import Offset, PartitionEnd
 from tilth.ingest.reset import MOVED, check_offsets, moved
 from tilth.ingest.rounds import joined_ranges
 from tilth.ingest.settings import ErrorMode, Format, OffsetStart
-from tilth.ingest.verify import follow_ledger
 from tilth.ingest.views import fits
 from tilth.model.offset import LedgerEntry, LedgerRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, Schema
 from tilth.model.types import Array, DataType, Decimal, Kind, Simple
+from tilth.verify.ledgers import follow_ledger
 
 REQUIRED = {"kafka_broker_list": "h:9092", "kafka_topic_list": " a , b,a ", "kafka_format": "jsoneachrow"}
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)

@@ -8,12 +8,12 @@ import pytest
 from tests.catalog_world import World
 from tests.unit.ingest.offsets_world import A0, A1, A2, FakeBroker, Reader
 from tilth.catalog import AddGap, OffsetsMovedError, SetOffsets
-from tilth.catalog.keys import Space, pack
+from tilth.catalog.records.keys import Space, pack
 from tilth.ingest.errors import BrokerUnavailableError, ResetError
 from tilth.ingest.gaps import CLOSED, DELETED, RECREATED, REPLACED, TRUNCATED, gap_at
 from tilth.ingest.reset import OffsetMark, ToMark, ToOffsets, ToTime
-from tilth.ingest.verify import follow_ledger
 from tilth.model.offset import StoredOffset
+from tilth.verify.ledgers import follow_ledger
 
 
 @pytest.fixture

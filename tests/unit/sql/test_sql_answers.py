@@ -12,7 +12,7 @@ from tilth.maintenance import OptimizeReport
 from tilth.model.types import Decimal, Kind, Simple
 from tilth.sql.coerce import is_narrowed
 from tilth.sql.spark_errors import from_spark
-from tilth.storage.shapes import wanted_of
+from tilth.storage.values.shapes import wanted_of
 
 TABLE = "CREATE TABLE t (a Int64, d Date, v Int32 DEFAULT 7) ENGINE = MergeTree PARTITION BY d ORDER BY a"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.sql_world import SqlWorld, refused
 from tilth.base import logs
 from tilth.base.errors import TilthError
-from tilth.catalog.keys import Space, span
+from tilth.catalog.records.keys import Space, span
 from tilth.ingest.definitions import broker_config
 from tilth.model.audit import AuditEvent
 from tilth.model.table import Column, KafkaDef, Schema

@@ -11,7 +11,7 @@ import pytest
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage import Changes, arrow_type
-from tilth.storage.changes import Patch
+from tilth.storage.deltas.changes import Patch
 
 INT = Simple(Kind.INT64)
 SCHEMA = Schema(columns=(Column(id=3, name="a", type=INT), Column(id=5, name="b", type=Simple(Kind.STRING))))

@@ -89,7 +89,7 @@ def test_a_uuid_is_kept_in_small_letters(declared: str) -> None:
 
 
 def test_a_column_without_checks_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilth.storage.checks._leaves", None)
+    monkeypatch.setattr("tilth.storage.values.checks._leaves", None)
     values = pa.chunked_array([pa.array([300], pa.int32())])
     assert conform_column(values, column("Int32")).equals(values)
     assert misfits(values, column("Int32")) == []

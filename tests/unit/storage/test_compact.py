@@ -17,11 +17,11 @@ from tilth.model.part import PartName
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, Kind, Simple
 from tilth.storage import TableLayout, write_parts
-from tilth.storage.compact import compact_changes, compact_major, compact_minor, fold_updates
-from tilth.storage.deltas import write_changes
+from tilth.storage.deltas.deltas import write_changes
+from tilth.storage.deltas.sources import read_source
 from tilth.storage.errors import DeltaFileNotFoundError
-from tilth.storage.segments import write_segments
-from tilth.storage.sources import read_source
+from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor, fold_updates
+from tilth.storage.parts.segments import write_segments
 
 SCHEMA = Schema(
     columns=(

@@ -12,7 +12,7 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap, BitMap64
 
-from tilth.storage.deletes import BadVectorError, decode_deletes, encode_deletes
+from tilth.storage.deltas.deletes import BadVectorError, decode_deletes, encode_deletes
 
 FILE = "7-0.0-0.parquet"
 CASES = [

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tilth.storage.lanes as lanes
+import tilth.storage.read.lanes as lanes
 from tilth.model.delta import Delta, DeltaKind, Target
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Kind, Simple
-from tilth.storage.lanes import is_changed, lanes_of, needed_ids, read_columns, shared
-from tilth.storage.masks import MASK_SCHEMA, blocks, blocks_at_most
+from tilth.storage.read.lanes import is_changed, lanes_of, needed_ids, read_columns, shared
+from tilth.storage.read.masks import MASK_SCHEMA, blocks, blocks_at_most
 
 SCHEMA = Schema(
     columns=(

@@ -13,8 +13,8 @@ import pytest
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.storage.arrow import arrow_type
-from tilth.storage.misjudged import (
+from tilth.storage.values.arrow import arrow_type
+from tilth.storage.values.misjudged import (
     DAYS_MIN,
     MICROSECONDS_MIN,
     NOTHING,
@@ -23,8 +23,8 @@ from tilth.storage.misjudged import (
     misjudged_in,
     misjudged_paths,
 )
-from tilth.storage.scan_options import MISJUDGED_KINDS, can_filter
-from tilth.storage.shapes import scans_of
+from tilth.storage.values.scan_options import MISJUDGED_KINDS, can_filter
+from tilth.storage.values.shapes import scans_of
 
 DOUBLE, DATE, TIME = Simple(Kind.FLOAT64), Simple(Kind.DATE), Simple(Kind.TIMESTAMP)
 BOTH = Misjudged(statistics=frozenset({"x"}), dictionary=frozenset({"x"}))

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from tilth.model.part import ColumnRange
-from tilth.storage.bounds import join_ranges, range_of
-from tilth.storage.order import ranks_of, stable_order
+from tilth.storage.values.bounds import join_ranges, range_of
+from tilth.storage.values.order import ranks_of, stable_order
 
 NAN = float("nan")
 

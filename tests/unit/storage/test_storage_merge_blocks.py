@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.storage.merge import BLOCK_ROWS_MIN, WINDOW_BYTES, block_rows_for
+from tilth.storage.merge.merge import BLOCK_ROWS_MIN, WINDOW_BYTES, block_rows_for
 
 
 @pytest.mark.parametrize("parts", [1, 2, 50, 100])

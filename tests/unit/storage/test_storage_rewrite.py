@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tilth.storage.order import OrderCheck
+from tilth.storage.values.order import OrderCheck
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted
 from tilth.storage import PartShapeUnknownError, expressions
-from tilth.storage.shapes import groups_of, is_read_by, wanted_of
+from tilth.storage.values.shapes import groups_of, is_read_by, wanted_of
 
 INT, BIG, TEXT = Simple(Kind.INT32), Simple(Kind.INT64), Simple(Kind.STRING)
 

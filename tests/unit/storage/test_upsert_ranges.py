@@ -8,7 +8,7 @@ from tilth.model.part import Bound, ColumnRange, DataFile, Part, PartName, Writt
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import DataType, Decimal, Kind, Simple
 from tilth.storage import candidates
-from tilth.storage.held import ENTRY_BYTES, HeldFiles
+from tilth.storage.upsert.cache import ENTRY_BYTES, HeldFiles
 
 FILE = DataFile(name="1-0.0-0.parquet", size=1, checksum=0)
 

@@ -1,8 +1,9 @@
 """The ordered key-value store under the catalog: one protocol, several backends.
 
 Covers: get, ordered scan, consistent views, atomic durable commits with preconditions. Does not cover: what keys and
-values mean (keys.py, codec.py). Always holds: a commit has three outcomes, landed, conflict or unknown, and never
-two; the version of a key is the sequence number of the commit that wrote it. See also: `tilth.testing.check_kv`.
+values mean (records/keys.py, records/codec.py). Always holds: a commit has three outcomes, landed, conflict or unknown,
+and never two; the version of a key is the sequence number of the commit that wrote it. See also:
+`tilth.testing.check_kv`.
 """
 
 from tilth.catalog.kv.protocol import (

@@ -256,7 +256,7 @@ def _rows_of(
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as f
 
-    from tilth.storage.spark import files_frame, ordered_rows
+    from tilth.storage.read.spark import files_frame, ordered_rows
 
     by_scan: dict[tuple[Schema, bool, bool], list[PartSource]] = {}
     for each in sources:
@@ -338,7 +338,7 @@ class _Names:
 # Any: what py4j and Spark raise has many shapes.
 def _meaning(error: Any, task: MutateTask, letters: Mailbox) -> TilthError | None:
     """What is wrong with a file or with the expression, if that is why a job failed."""
-    from tilth.storage.spark import file_error
+    from tilth.storage.read.spark import file_error
 
     told = file_error(error, letters)
     if told is not None:

@@ -1,0 +1,324 @@
+"""State that a commit needs, read from one view and pinned by preconditions.
+
+Covers: the state that updates are folded over. Does not cover: folding (rules/fold.py), writing (commit.py).
+Always holds: what a fold may look at is either unchanged when the batch lands, or the batch does not land. The table's
+version pins all that only its commits change: entries, offsets, gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.errors import TableNotFoundError, WrongEngineError
+from tilth.catalog.kv import Precondition, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack, span, unpack
+from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, TableVersion
+from tilth.catalog.records.small_commit import read_all, unchanged
+from tilth.catalog.rules.changes import CommitState, KafkaState, SubscriptionKey, TableState
+from tilth.catalog.rules.requirements import NoRowsSince, Requirement, check_fences, required_tables
+from tilth.catalog.rules.updates import (
+    AcceptMutation,
+    AddDelta,
+    DropPartition,
+    ExpirePartition,
+    InsertLabel,
+    InsertPart,
+    ReplaceDeltas,
+    RewritePart,
+    StartMutation,
+    SubscriptionUpdate,
+    TableUpdate,
+    TruncateTable,
+    UndropPartition,
+    Update,
+    kafka_tables_of,
+    partitions_looked_into,
+    partitions_written,
+    tables_of,
+)
+from tilth.catalog.rules.visibility import visible
+from tilth.model.delta import Delta
+from tilth.model.lease import Lease
+from tilth.model.mutation import Mutation
+from tilth.model.offset import StoredOffset, Subscription, TopicPartition
+from tilth.model.part import Entry, Part, TrashItem
+from tilth.model.table import KafkaDef, Relation, TableDef, full_name
+from tilth.model.txn import Txn
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """Preconditions and writes of a commit, collected while it is loaded and folded."""
+
+    preconditions: list[Precondition] = field(default_factory=list)
+    puts: dict[bytes, bytes] = field(default_factory=dict)
+    deletes: list[bytes] = field(default_factory=list)
+
+
+def pin_fences(view: ReadView, batch: Batch, txn: Txn) -> None:
+    """Raises FencedError unless all fences of the transaction are held."""
+    leases: dict[str, Lease | None] = {}
+    for fence in txn.fences:
+        key = pack(Space.LEASE, fence.name)
+        found = view.get(key)
+        batch.preconditions.append(unchanged(key, found))
+        leases[fence.name] = None if found is None else codec.LEASES.decode(key, found.value)
+    check_fences(leases, txn.fences)
+
+
+def load_state(
+    view: ReadView,
+    batch: Batch,
+    updates: Sequence[Update],
+    requirements: Sequence[Requirement],
+    shown: ShownParts,
+    *,
+    is_checking: bool = False,
+) -> CommitState:
+    """Load the state that the fold needs, each key that matters pinned by a precondition; raises TableNotFoundError.
+
+    `is_checking`: also load what only the invariants need.
+    """
+    tables: dict[str, TableState] = {}
+    for table in sorted(tables_of(updates) | required_tables(requirements)):
+        mine = [update for update in updates if isinstance(update, TableUpdate) and update.table == table]
+        tables[table] = _load_table(view, batch, table, mine, requirements, shown, is_checking=is_checking)
+    kafka: dict[str, KafkaState] = {}
+    for table in sorted(kafka_tables_of(updates)):
+        definition = _load_relation(view, batch, table)
+        if not isinstance(definition, KafkaDef):
+            raise WrongEngineError("not a Kafka table", table=full_name(definition), engine=definition.engine)
+        gaps = read_all(view, codec.GAPS, Space.GAP, table)
+        kafka[table] = KafkaState(
+            definition=definition,
+            version=_load_version(view, batch, table)[0],
+            offsets=load_offsets(view, table),
+            open_gaps=tuple(gap for gap in gaps if not gap.resolution),
+        )
+    subscriptions = _load_subscriptions(view, batch, updates)
+    return CommitState(tables=tables, kafka=kafka, subscriptions=subscriptions)
+
+
+def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, StoredOffset]:
+    """The stored offsets of a Kafka table: the next to read of each topic partition."""
+    start, end = span(Space.OFFSET, kafka_table)
+    offsets: dict[TopicPartition, StoredOffset] = {}
+    for key, found in view.scan(start, end):
+        _, topic, partition = unpack(key, "ssi")
+        stored = codec.OFFSETS.decode(key, found.value)
+        # An older program took the answer of a broker that did not answer for an offset.
+        if stored.offset >= 0:
+            offsets[TopicPartition(str(topic), int(partition))] = stored
+    return offsets
+
+
+def _load_subscriptions(
+    view: ReadView, batch: Batch, updates: Iterable[Update]
+) -> dict[SubscriptionKey, Subscription | None]:
+    found: dict[SubscriptionKey, Subscription | None] = {}
+    for update in updates:
+        if isinstance(update, SubscriptionUpdate):
+            key = pack(Space.SUBSCRIPTION, *update.subscription.key)
+            stored = view.get(key)
+            batch.preconditions.append(unchanged(key, stored))
+            decoded = None if stored is None else codec.SUBSCRIPTIONS.decode(key, stored.value)
+            found[update.subscription.key] = decoded
+    return found
+
+
+def load_shown(view: ReadView, table: str, partition: str, shown: ShownParts, *, stored: int) -> tuple[Part, ...]:
+    """The visible parts of a partition, in the order of their names, and kept for who asks next. `stored`: the view's
+    number of the table's version.
+    """
+    known = shown.find(table, partition, stored=stored)
+    if known is None:
+        known = tuple(visible(read_all(view, codec.ENTRIES, Space.ENTRY, table, partition)))
+        shown.keep(table, partition, known, stored=stored)
+    return known
+
+
+def count_parts(view: ReadView, table: str, record: PartitionRecord) -> int:
+    """The visible parts of a partition; looked through where an older program, which had no segments, did not count
+    them.
+    """
+    if record.parts >= 0:
+        return record.parts
+    return len(visible(read_all(view, codec.ENTRIES, Space.ENTRY, table, record.partition)))
+
+
+def count_all_parts(view: ReadView, table: str) -> dict[str, int]:
+    """The visible parts of each partition that has a record."""
+    records = read_all(view, codec.PARTITIONS, Space.PARTITION, table)
+    return {record.partition: count_parts(view, table, record) for record in records}
+
+
+def _load_table(
+    view: ReadView,
+    batch: Batch,
+    table: str,
+    updates: Sequence[TableUpdate],
+    requirements: Iterable[Requirement],
+    shown: ShownParts,
+    *,
+    is_checking: bool,
+) -> TableState:
+    definition = _load_relation(view, batch, table)
+    if not isinstance(definition, TableDef):
+        raise WrongEngineError("not a table of rows", table=full_name(definition), engine=definition.engine)
+    version, stored = _load_version(view, batch, table)
+    if updates and version.parts < 0:
+        version = msgspec.structs.replace(version, parts=sum(count_all_parts(view, table).values()))
+    changed = {update.written.partition for update in updates if isinstance(update, AddDelta)}
+    others = [update for update in updates if not isinstance(update, AddDelta)]
+    needed: set[str] = set().union(*(partitions_looked_into(update) for update in others))
+    if any(isinstance(update, TruncateTable) for update in updates):
+        needed.update(each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
+    counted = needed.union(*(partitions_written(update) for update in updates))
+    # Whoever changes rows or requires something only asks what is visible.
+    asked = (changed | _asked(view, table, version, requirements)) - needed
+    undropped = {update.partition for update in updates if isinstance(update, UndropPartition)}
+    compacted = {update.partition for update in updates if isinstance(update, ReplaceDeltas)}
+    sources = {name for update in updates if isinstance(update, ReplaceDeltas) for name in update.sources}
+    everything = sorted(needed | counted | asked)
+    return TableState(
+        definition=definition,
+        version=version,
+        stored=stored,
+        entries={
+            partition: tuple(_load_entries(view, batch, table, partition, is_pinned=partition in undropped))
+            for partition in (everything if is_checking else sorted(needed))
+        },
+        shown={partition: load_shown(view, table, partition, shown, stored=stored) for partition in sorted(asked)},
+        deltas={
+            partition: tuple(_load_deltas(view, batch, table, partition, sources))
+            for partition in (everything if is_checking else sorted(needed | changed))
+        },
+        labels=_load_labels(view, batch, table, updates),
+        partitions=_load_partitions(view, batch, table, counted),
+        mutations=_load_mutations(view, batch, table, updates),
+        trash={
+            partition: tuple(_load_trash(view, batch, table, partition, is_pinned=partition in undropped))
+            for partition in sorted(undropped | compacted)
+        },
+    )
+
+
+def _asked(view: ReadView, table: str, version: TableVersion, requirements: Iterable[Requirement]) -> set[str]:
+    """The partitions that the requirements look into."""
+    asked: set[str] = set()
+    for requirement in requirements:
+        if isinstance(requirement, NoRowsSince) and requirement.table == table:
+            # Nothing has come in where nothing was committed: then nobody has to look.
+            if version.last_commit_ts <= requirement.ts:
+                continue
+            every = (each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
+            asked.update(every if requirement.partitions is None else requirement.partitions)
+    return asked
+
+
+def _load_relation(view: ReadView, batch: Batch, uuid: str) -> Relation:
+    key = pack(Space.RELATION, uuid)
+    found = view.get(key)
+    if found is None:
+        raise TableNotFoundError(uuid=uuid, hint="it was dropped")
+    batch.preconditions.append(unchanged(key, found))
+    return codec.RELATIONS.decode(key, found.value)
+
+
+def _load_version(view: ReadView, batch: Batch, uuid: str) -> tuple[TableVersion, int]:
+    """Load the table's version, with the store's number of it. Pinning the version pins everything that only commits to
+    the table change: entries, offsets, gaps.
+    """
+    key = pack(Space.VERSION, uuid)
+    found = view.get(key)
+    batch.preconditions.append(unchanged(key, found))
+    return (TableVersion(), 0) if found is None else (codec.VERSIONS.decode(key, found.value), found.version)
+
+
+def _load_entries(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[Entry]:
+    """Only an UNDROP pins them one by one: GC takes away what is hidden without raising the version, and that is just
+    what it brings back.
+    """
+    for key, found in view.scan(*span(Space.ENTRY, table, partition)):
+        if is_pinned:
+            batch.preconditions.append(unchanged(key, found))
+        yield codec.ENTRIES.decode(key, found.value)
+
+
+def _load_deltas(view: ReadView, batch: Batch, table: str, partition: str, pinned: Collection[str]) -> Iterator[Delta]:
+    """Yield the deltas that have not ended. GC removes those whose parts are gone without raising the version."""
+    for key, found in view.scan(*span(Space.DELTA, table, partition)):
+        delta = codec.DELTAS.decode(key, found.value)
+        if delta.file.name in pinned:
+            batch.preconditions.append(unchanged(key, found))
+        yield delta
+
+
+def _load_labels(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, LabelRecord]:
+    """Load those of the updates' labels that are in use. Pinned, because the cleaner forgets old ones."""
+    taken: dict[str, LabelRecord] = {}
+    for update in updates:
+        if isinstance(update, InsertLabel):
+            key = pack(Space.LABEL, table, update.label)
+            found = view.get(key)
+            batch.preconditions.append(unchanged(key, found))
+            if found is not None:
+                taken[update.label] = codec.LABELS.decode(key, found.value)
+    return taken
+
+
+def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[TrashItem]:
+    """Yield the parts that a drop hid and whose files are all there; GC changes an item before it removes its file.
+    Pinned if they are to be brought back.
+    """
+    for key, found in view.scan(*span(Space.TRASH, table, partition)):
+        item = codec.TRASH.decode(key, found.value)
+        if item.is_dropped and not item.is_going:
+            if is_pinned:
+                batch.preconditions.append(unchanged(key, found))
+            yield item
+
+
+def _load_partitions(view: ReadView, batch: Batch, table: str, partitions: Iterable[str]) -> dict[str, PartitionRecord]:
+    """Counted. Pinned, for GC removes the records of empty ones."""
+    records: dict[str, PartitionRecord] = {}
+    for partition in sorted(partitions):
+        key = pack(Space.PARTITION, table, partition)
+        found = view.get(key)
+        batch.preconditions.append(unchanged(key, found))
+        if found is not None:
+            record = codec.PARTITIONS.decode(key, found.value)
+            records[partition] = msgspec.structs.replace(record, parts=count_parts(view, table, record))
+    return records
+
+
+def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[TableUpdate]) -> tuple[Mutation, ...]:
+    """Load the mutations in the order of their commits. Those that an update relies on or revives are pinned: they end
+    without raising the version.
+    """
+    without = (
+        InsertPart
+        | InsertLabel
+        | AddDelta
+        | ReplaceDeltas
+        | DropPartition
+        | ExpirePartition
+        | TruncateTable
+        | StartMutation
+    )
+    if all(isinstance(update, without) for update in updates):
+        return ()
+    is_undrop = any(isinstance(update, UndropPartition) for update in updates)
+    relied = {update.mutation for update in updates if isinstance(update, RewritePart | AcceptMutation)}
+    mutations: list[Mutation] = []
+    for key, found in view.scan(*span(Space.MUTATION, table)):
+        mutation = codec.MUTATIONS.decode(key, found.value)
+        mutations.append(mutation)
+        if is_undrop or mutation.id in relied:
+            batch.preconditions.append(unchanged(key, found))
+    return tuple(sorted(mutations, key=lambda each: each.commit_ts))

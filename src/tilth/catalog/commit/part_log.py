@@ -1,0 +1,54 @@
+"""The part log: what happened to parts, for people and for the warm start of statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tilth.base.clock import Clock
+from tilth.catalog.kv import KeyValue
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack, span
+from tilth.catalog.records.small_commit import remove_range
+from tilth.model.part import Part, PartEvent
+
+
+class PartLog:
+    """`catalog.part_log`."""
+
+    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._kv = kv
+
+    def recent(self, since_ms: int = 0, table: str | None = None, *, limit: int) -> list[PartEvent]:
+        """The newest events at or after a time, of one table or all; oldest of them first."""
+        found: list[PartEvent] = []
+        for event in self._backwards(since_ms):
+            if len(found) == limit:
+                break
+            if table is None or event.table == table:
+                found.append(event)
+        return found[::-1]
+
+    def trim(self, before_ms: int) -> int:
+        """Remove the events before a time; return how many."""
+        end = pack(Space.PART_LOG, before_ms)
+        return remove_range(self._kv, self._clock, Space.PART_LOG, end=end)
+
+    def _backwards(self, since_ms: int) -> Iterator[PartEvent]:
+        start, end = pack(Space.PART_LOG, since_ms), span(Space.PART_LOG)[1]
+        with self._kv.view() as view:
+            for key, found in view.scan(start, end, reverse=True):
+                yield codec.PART_EVENTS.decode(key, found.value)
+
+
+def part_event(event: str, table: str, part: Part, now_ms: int) -> PartEvent:
+    """An event of one whole part."""
+    return PartEvent(event=event, at_ms=now_ms, table=table, part=str(part.name), rows=part.rows, bytes=part.bytes)
+
+
+def put_events(events: Iterable[PartEvent], ts: int) -> dict[bytes, bytes]:
+    """The keys and values of a batch's events; `ts` distinguishes the batches of one millisecond."""
+    return {
+        pack(Space.PART_LOG, event.at_ms, ts, number): codec.PART_EVENTS.encode(event)
+        for number, event in enumerate(events)
+    }

@@ -1,0 +1,107 @@
+"""Cache of the visible parts of tables in use, so that a hot table's entries are not read for every snapshot.
+
+Covers: the cache, and carrying it from one commit to the next. Does not cover: the rules of visibility
+(rules/visibility.py).
+Always holds: a cached entry belongs to one stored version of the table, and only a reader of that very version gets it.
+Every commit that changes what is visible writes the version; GC removes only what is hidden.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from tilth.catalog.rules.changes import TableChange
+from tilth.catalog.rules.visibility import visible
+from tilth.model.part import Part
+
+#: Parts that are kept of all tables together; those of the table that was looked at longest ago go first.
+SHOWN_MAX = 50_000
+
+Shown = tuple[Part, ...]
+
+
+@dataclass(slots=True)
+class _Table:
+    #: Of the table's version, as the store numbers it.
+    stored: int
+    #: By partition.
+    parts: dict[str, Shown] = field(default_factory=dict)
+    count: int = 0
+
+
+class ShownParts:
+    """Visible parts by table and partition, in the order of their names."""
+
+    def __init__(self, *, parts_max: int = SHOWN_MAX) -> None:
+        self._parts_max = parts_max
+        self._lock = threading.Lock()
+        #: The one that was looked at longest ago first.
+        self._tables: OrderedDict[str, _Table] = OrderedDict()
+        self._count = 0
+
+    def find(self, table: str, partition: str, *, stored: int) -> Shown | None:
+        """Return the parts that are visible in a stored version of the table; None: not known."""
+        with self._lock:
+            known = self._tables.get(table)
+            if known is None or known.stored != stored:
+                return None
+            self._tables.move_to_end(table)
+            return known.parts.get(partition)
+
+    def keep(self, table: str, partition: str, parts: Shown, *, stored: int) -> None:
+        """Somebody has looked."""
+        with self._lock:
+            known = self._tables.get(table)
+            if known is None or known.stored < stored:
+                self._drop(table)
+                self._tables[table] = known = _Table(stored)
+            if known.stored == stored:
+                self._put(known, partition, parts)
+            self._evict()
+
+    def landed(self, table: str, change: TableChange, *, before: int, after: int) -> None:
+        """A commit made the one stored version from the other."""
+        if change.is_empty:
+            return
+        with self._lock:
+            known = self._tables.get(table)
+            if known is None or known.stored != before:
+                return
+            known.stored = after
+            touched = {entry.name.partition for entry in change.added} | {name.partition for name in change.accepted}
+            undropped = {entry.name.partition for entry in change.removed}
+            undropped |= {part.name.partition for part in change.restored}
+            for partition in (touched | undropped) & known.parts.keys():
+                if partition in undropped:
+                    self._put(known, partition, ())
+                    del known.parts[partition]
+                    continue
+                self._put(known, partition, _after(known.parts[partition], partition, change))
+            self._evict()
+
+    def _put(self, known: _Table, partition: str, parts: Shown) -> None:
+        more = len(parts) - len(known.parts.get(partition, ()))
+        known.parts[partition] = parts
+        known.count += more
+        self._count += more
+
+    def _evict(self) -> None:
+        while self._count > self._parts_max:
+            self._drop(next(iter(self._tables)))
+
+    def _drop(self, table: str) -> None:
+        known = self._tables.pop(table, None)
+        if known is not None:
+            self._count -= known.count
+
+
+def _after(shown: Shown, partition: str, change: TableChange) -> Shown:
+    """Return the visible parts of a partition after the change has added entries to it."""
+    added = [entry for entry in change.added if entry.name.partition == partition]
+    fresh = tuple(entry for entry in added if isinstance(entry, Part) and entry.name.level == 0)
+    if len(fresh) == len(added) and not change.accepted:
+        # New blocks lie behind all others.
+        return (*shown, *fresh)
+    return tuple(visible(change.accepted.get(entry.name, entry) for entry in (*shown, *added)))

@@ -1,0 +1,241 @@
+"""Transactions: begin, commit, abort, and what became of them.
+
+Covers: the records and their repository. Does not cover: the commit itself (commit.py), what a writer does after each
+outcome (work.py), removing files (storage).
+Always holds: a transaction that is not finished has a record until its files are gone, so nothing is ever found by
+listing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+
+from tilth.base.clock import Clock
+from tilth.base.errors import UnavailableError, UnknownOutcomeError
+from tilth.base.failpoints import hit
+from tilth.base.logs import Log
+from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, Conflicted, committed_before
+from tilth.catalog.commit.work import LiveWork, Sweep, Work
+from tilth.catalog.errors import TxnNotFoundError
+from tilth.catalog.kv import Absent, KeyValue, Precondition, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.keys import Space, pack, span
+from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
+from tilth.catalog.rules import state
+from tilth.catalog.rules.requirements import Requirement
+from tilth.catalog.rules.updates import Update
+from tilth.model.lease import Fence
+from tilth.model.txn import Txn, TxnOutput, TxnState
+
+#: The newest transaction that was ever cleaned up: ids are never used again, even when the machine's clock goes back.
+CLOCK_FLOOR = pack(Space.CLOCK)
+
+_log = Log("catalog")
+
+
+class Transactions:
+    """`catalog.transactions`."""
+
+    def __init__(
+        self, clock: Clock, hybrid: HybridClock, kv: KeyValue, committer: Committer, *, server: str, sweep: Sweep
+    ) -> None:
+        self._clock = clock
+        self._hybrid = hybrid
+        self._kv = kv
+        self._committer = committer
+        self._server = server
+        self._sweep = sweep
+        self._live = LiveWork()
+        self._hybrid.observe(self._newest_time())
+
+    def work(
+        self,
+        actor: str,
+        *,
+        outputs: Sequence[TxnOutput] = (),
+        fences: Sequence[Fence] = (),
+        may_retry: bool = False,
+    ) -> Work:
+        """Begin a transaction that ends by itself, whatever happens; see Work. Raises FencedError."""
+        txn = self.begin(actor, outputs=outputs, fences=fences)
+        return Work(self, self._live, self._sweep, txn, may_retry=may_retry)
+
+    def apply(self, actor: str, updates: Sequence[Update]) -> int:
+        """Commit updates that need no files, in a transaction of its own; returns its id. Raises what refused them."""
+        with self.work(actor) as work:
+            work.commit(updates)
+        return work.id
+
+    def live(self) -> set[int]:
+        """Ids of the work under way in this process."""
+        return self._live.ids()
+
+    def begin(self, actor: str, *, outputs: Sequence[TxnOutput] = (), fences: Sequence[Fence] = ()) -> Txn:
+        """A running transaction, recorded before its first file is written. Raises FencedError."""
+        txn = Txn(
+            id=self._hybrid.now(),
+            actor=actor,
+            state=TxnState.RUNNING,
+            fences=tuple(fences),
+            outputs=tuple(outputs),
+            server=self._server,
+        )
+        key, value = pack(Space.OPEN_TXN, txn.id), codec.OPEN_TXNS.encode(txn)
+
+        def plan(view: ReadView) -> Plan[Txn]:
+            preconditions: list[Precondition] = []
+            for fence in fences:
+                lease_key = pack(Space.LEASE, fence.name)
+                preconditions.append(unchanged(lease_key, view.get(lease_key)))
+                state.check_fence(read(view, lease_key, codec.LEASES), fence)
+            found = view.get(key)
+            if found is not None and found.value == value:
+                # An earlier try of this very call whose answer was lost.
+                return Plan(result=txn)
+            return Plan(result=txn, preconditions=[Absent(key), *preconditions], puts={key: value})
+
+        return change(self._kv, self._clock, plan)
+
+    def commit(self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
+        """Apply all updates at once, or nothing. Asked again it gives the same answer.
+
+        After `Unknown` keep the files and ask again (or `resolve`): it may have landed.
+        """
+        hit("catalog.before_commit")
+        outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements))
+        hit("catalog.after_commit")
+        return outcome
+
+    def turn(self, table: str) -> AbstractContextManager[None]:
+        """While it is held nobody else of this process commits to the table. To be held for a moment only."""
+        return self._committer.turn((table,))
+
+    def commit_or_raise(
+        self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()
+    ) -> Committed:
+        """Raises the error that refused it, or UnknownOutcomeError after having tried to find out."""
+        outcome = self.commit(txn_id, updates, requirements)
+        if isinstance(outcome, Committed):
+            return outcome
+        if isinstance(outcome, Conflicted):
+            raise outcome.error
+        error = UnknownOutcomeError(
+            txn=txn_id, reason=outcome.reason, hint="ask transactions.resolve before anything is deleted"
+        )
+        try:
+            with self._kv.view() as view:
+                return committed_before(view, txn_id)
+        except (UnavailableError, TxnNotFoundError) as cause:
+            raise error from cause
+
+    def resolve(self, txn_id: int) -> TxnState | None:
+        """Return the state in the transaction's own record; None: never begun, or aborted and cleaned up."""
+        with self._kv.view() as view:
+            txn = _find(view, txn_id)
+        return None if txn is None else txn.state
+
+    def abort(self, txn_id: int, reason: str) -> None:
+        """End the transaction so that it can never commit. Raises TxnFinishedError when it has: then its files are in
+        use.
+        """
+
+        def plan(view: ReadView) -> Plan[None]:
+            txn = _find(view, txn_id)
+            if txn is None:
+                raise TxnNotFoundError(txn=txn_id, hint="it was never begun, or was aborted and cleaned up")
+            aborted = state.abort(txn, reason=reason)
+            if aborted == txn:
+                return Plan(result=None)
+            key = pack(Space.OPEN_TXN, txn_id)
+            found = view.get(key)
+            return Plan(result=None, preconditions=[unchanged(key, found)], puts={key: codec.OPEN_TXNS.encode(aborted)})
+
+        change(self._kv, self._clock, plan)
+        _log.info("transaction_aborted", cause_id=str(txn_id), reason=reason)
+
+    def unfinished(self) -> list[Txn]:
+        """Return the transactions that run, and those aborted whose files may still be there; oldest first."""
+        with self._kv.view() as view:
+            return list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN))
+
+    def forget(self, txn_id: int) -> None:
+        """Remove the record of an aborted transaction whose files are gone. Raises TxnRunningError."""
+        key = pack(Space.OPEN_TXN, txn_id)
+
+        def plan(view: ReadView) -> Plan[None]:
+            found = view.get(key)
+            if found is None:
+                return Plan(result=None)
+            state.check_forgettable(codec.OPEN_TXNS.decode(key, found.value))
+            return Plan(
+                result=None,
+                preconditions=[unchanged(key, found)],
+                puts=_floor(view, txn_id),
+                deletes=[key],
+            )
+
+        change(self._kv, self._clock, plan)
+
+    def recent(self, limit: int) -> list[Txn]:
+        """The newest transactions of any state, newest first."""
+        with self._kv.view() as view:
+            running = read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN, limit=limit, reverse=True)
+            finished = read_all(view, codec.FINISHED_TXNS, Space.FINISHED_TXN, limit=limit, reverse=True)
+            merged = heapq.merge(running, (each.txn for each in finished), key=lambda txn: txn.id, reverse=True)
+            return list(islice(merged, limit))
+
+    def oldest_running(self) -> int | None:
+        """The id of the oldest transaction that may still commit: GC keeps what it may have read."""
+        with self._kv.view() as view:
+            records = read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN)
+            return next((txn.id for txn in records if txn.state is TxnState.RUNNING), None)
+
+    def trim_finished(self, before_ts: int) -> int:
+        """Forget finished transactions that began before a hybrid time; return how many. A late question about one of
+        them is answered as if it had never been."""
+        start = span(Space.FINISHED_TXN)[0]
+        end = pack(Space.FINISHED_TXN, before_ts)
+
+        def plan(view: ReadView) -> Plan[int]:
+            keys = [key for key, _ in view.scan(start, end, limit=REMOVE_BATCH)]
+            if not keys:
+                return Plan(result=0)
+            newest = codec.FINISHED_TXNS.decode(keys[-1], _value(view, keys[-1]))
+            return Plan(result=len(keys), puts=_floor(view, newest.txn.commit_ts), deletes=keys)
+
+        removed = 0
+        while batch := change(self._kv, self._clock, plan):
+            removed += batch
+        return removed
+
+    def _newest_time(self) -> int:
+        with self._kv.view() as view:
+            newest = [read(view, CLOCK_FLOOR, codec.INTEGERS) or 0]
+            newest.extend(txn.id for txn in read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN, limit=1, reverse=True))
+            finished = read_all(view, codec.FINISHED_TXNS, Space.FINISHED_TXN, limit=1, reverse=True)
+            newest.extend(each.txn.commit_ts for each in finished)
+            return max(newest)
+
+
+def _find(view: ReadView, txn_id: int) -> Txn | None:
+    txn = read(view, pack(Space.OPEN_TXN, txn_id), codec.OPEN_TXNS)
+    if txn is not None:
+        return txn
+    finished = read(view, pack(Space.FINISHED_TXN, txn_id), codec.FINISHED_TXNS)
+    return None if finished is None else finished.txn
+
+
+def _floor(view: ReadView, ts: int) -> dict[bytes, bytes]:
+    if ts <= (read(view, CLOCK_FLOOR, codec.INTEGERS) or 0):
+        return {}
+    return {CLOCK_FLOOR: codec.INTEGERS.encode(ts)}
+
+
+def _value(view: ReadView, key: bytes) -> bytes:
+    found = view.get(key)
+    assert found is not None
+    return found.value

@@ -1,0 +1,193 @@
+"""A transaction under way, from its record to what is left of it, and the loop that brings concurrent changes over.
+
+Covers: what follows from each outcome, leftover files, trying again on what others have changed. Does not cover: the
+commit (commit.py), the records (transactions.py), removing files (tilth.storage, passed to the catalog as `sweep`).
+Always holds: files go only after the record says that the transaction landed without them or can never land; after an
+unknown outcome nothing is aborted or swept, until the same commit is asked for again or the work is settled.
+
+    running --commit landed---> landed: files that it did not name are swept
+     ^   |----commit unknown--> unknown: asked for again by its owner, or left to the cleaner
+     |   |----commit refused--.
+     '---+----- rebase -------'
+         '----left, settled---> aborted: files are swept now, or by the cleaner where a task may still write
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Protocol, TypeVar
+from weakref import WeakSet
+
+from tilth.base.errors import TilthError, UnknownOutcomeError
+from tilth.base.logs import Log
+from tilth.catalog.commit.commit import Committed
+from tilth.catalog.errors import PartsChangedError, PartsGoneError, TxnFinishedError, TxnNotFoundError
+from tilth.catalog.rules.requirements import Requirement
+from tilth.catalog.rules.updates import Update, files_of
+from tilth.model.txn import Txn
+
+#: Characters of the reason that an aborted transaction's record keeps.
+REASON_MAX = 1000
+
+_log = Log("catalog")
+
+T = TypeVar("T")
+
+
+class Sweep(Protocol):
+    """Removes the files of a transaction but for those to keep; raises OSError."""
+
+    def __call__(self, txn: Txn, *, keep: Collection[str]) -> object: ...
+
+
+def keep_files(txn: Txn, *, keep: Collection[str]) -> None:
+    """Remove nothing."""
+
+
+class Committing(Protocol):
+    """Methods of `Transactions` that work needs."""
+
+    def commit_or_raise(
+        self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement]
+    ) -> Committed: ...
+
+    def abort(self, txn_id: int, reason: str) -> None: ...
+
+
+class LiveWork:
+    """The work of this process: the cleaner leaves its transactions alone, however long they take.
+
+    Work that its owner has forgotten is not among it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._works: WeakSet[Work] = WeakSet()
+
+    def add(self, work: Work) -> None:
+        with self._lock:
+            self._works.add(work)
+
+    def discard(self, work: Work) -> None:
+        with self._lock:
+            self._works.discard(work)
+
+    def ids(self) -> set[int]:
+        with self._lock:
+            return {work.id for work in self._works}
+
+
+class Work:
+    """One transaction under way; made by `transactions.work`. A context, which ends it; or its owner settles it."""
+
+    def __init__(
+        self, transactions: Committing, live: LiveWork, sweep: Sweep, txn: Txn, *, may_retry: bool = False
+    ) -> None:
+        """`may_retry`: tasks write files, which may be tried several times, and may write on after an error."""
+        self._transactions = transactions
+        self._live = live
+        self._sweep = sweep
+        self._may_retry = may_retry
+        self.txn = txn
+        self._is_refused = self._is_unknown = self._is_over = False
+        live.add(self)
+
+    @property
+    def id(self) -> int:
+        return self.txn.id
+
+    def commit(self, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> Committed:
+        """Apply all updates at once, and remove the files that they do not name.
+
+        Raises what refused it, after which it may be tried with other updates, or UnknownOutcomeError, after which the
+        same commit may be asked for again.
+        """
+        try:
+            committed = self._transactions.commit_or_raise(self.id, updates, requirements)
+        except UnknownOutcomeError:
+            self._is_unknown = True
+            raise
+        except TilthError:
+            self._is_unknown, self._is_refused = False, True
+            raise
+        self._end()
+        if self._may_retry or self._is_refused:
+            self._remove_files(keep=frozenset(files_of(updates)))
+        return committed
+
+    def settle(self, reason: str) -> bool:
+        """Make sure that it can never commit any more; False: it had landed, or was settled before.
+
+        Raises UnavailableError when the catalog cannot be asked; it is settled by a later call then.
+        """
+        if self._is_over:
+            return False
+        try:
+            self._transactions.abort(self.id, reason[:REASON_MAX])
+        except (TxnFinishedError, TxnNotFoundError) as error:
+            _log.debug("work_settled", cause_id=str(self.id), why=error)
+            self._end()
+            return False
+        self._end()
+        return True
+
+    def give_up(self, reason: str, *, is_settled: bool) -> None:
+        """Settle it, and remove its files at once if no task can write any more. What fails is left to the cleaner."""
+        try:
+            is_aborted = self.settle(reason)
+        except TilthError as error:
+            # Why the work failed says more; the cleaner finds the transaction later.
+            _log.warning("abort_left_to_cleaner", cause_id=str(self.id), reason=error)
+            self._end()
+            return
+        if is_aborted and is_settled:
+            self._remove_files(keep=frozenset())
+
+    def __enter__(self) -> Work:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_unknown:
+            self._end()
+        elif not self._is_over:
+            reason = "nothing was committed" if error is None else f"{type(error).__name__}: {error}"
+            self.give_up(reason, is_settled=not self._may_retry)
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._live.discard(self)
+
+    def _remove_files(self, *, keep: Collection[str]) -> None:
+        try:
+            self._sweep(self.txn, keep=keep)
+        except OSError as error:
+            # All that is lost is space, until the cleaner comes where it did not land.
+            _log.warning("files_left", cause_id=str(self.id), reason=error)
+
+
+def rebase(
+    txn: int,
+    attempt: Callable[[int], T],
+    *,
+    tries: int,
+    busy: TilthError,
+    moved: tuple[type[TilthError], ...] = (PartsChangedError, PartsGoneError),
+) -> T:
+    """Return the answer of the first attempt that commits.
+
+    `attempt` gets its number, from 0; it looks at what is there now, brings its changes onto that, and commits. It is
+    called again while others change the same parts in between, as the errors `moved` say. Raises `busy` after so many
+    tries.
+    """
+    why: TilthError | None = None
+    for number in range(tries):
+        try:
+            return attempt(number)
+        except moved as error:
+            _log.info("rebase", cause_id=str(txn), tries=number + 1, reason=error)
+            why = error
+    raise busy from why

@@ -1,0 +1,333 @@
+"""Content of tables: versions, partitions, entries, deltas, snapshots; the move of ended entries into the trash.
+
+Covers: reading, and phase 1 of GC. Does not cover: making parts (rules/fold.py), which entries have ended
+(rules/visibility.py).
+Always holds: partitions are known from their records, never by looking through parts; a snapshot is read from one view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.catalog.commit.load import count_all_parts, load_shown
+from tilth.catalog.commit.part_log import part_event, put_events
+from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.errors import TableNotFoundError, WrongEngineError
+from tilth.catalog.kv import KeyValue, Precondition, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span
+from tilth.catalog.records.nouns import TableVersion
+from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
+from tilth.catalog.rules import visibility
+from tilth.catalog.rules.columns import columns_as_of
+from tilth.catalog.rules.state import check_fence
+from tilth.model.delta import Delta, applied_order
+from tilth.model.lease import Fence
+from tilth.model.part import DropRange, Entry, Mark, Part, PartEvent, PartName, TrashItem
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import TableDef, full_name
+
+#: Entries that move to the trash in one batch.
+TRASH_BATCH = 1000
+
+
+class Parts:
+    """`catalog.parts`."""
+
+    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue, shown: ShownParts) -> None:
+        self._clock = clock
+        self._hybrid = hybrid
+        self._kv = kv
+        self._shown = shown
+
+    def version(self, table: str) -> TableVersion:
+        """All zeros before the first commit."""
+        return read(self._kv, pack(Space.VERSION, table), codec.VERSIONS) or TableVersion()
+
+    def partitions(self, table: str) -> list[str]:
+        """Return the partitions in a stable order. A partition whose parts are all gone is among them until its record
+        is dropped.
+        """
+        return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
+
+    def counts(self, table: str) -> dict[str, int]:
+        """Count the visible parts of each partition, from the records of the partitions."""
+        with self._kv.view() as view:
+            return count_all_parts(view, table)
+
+    def entries(self, table: str, partition: str) -> list[Entry]:
+        """All entries, ended ones too, in the order of their names."""
+        return list(read_all(self._kv, codec.ENTRIES, Space.ENTRY, table, partition))
+
+    def all_entries(self, table: str) -> Iterator[Entry]:
+        """Return the same as `entries`, over all partitions."""
+        return read_all(self._kv, codec.ENTRIES, Space.ENTRY, table)
+
+    def visible(self, table: str, partition: str, at: int | None = None) -> list[Part]:
+        """Return the parts of a partition that a reader at `at` (None: now) sees, in the order of the names."""
+        if at is not None:
+            return visibility.visible(self.entries(table, partition), at)
+        with self._kv.view() as view:
+            found = view.get(pack(Space.VERSION, table))
+            stored = 0 if found is None else found.version
+            return list(load_shown(view, table, partition, self._shown, stored=stored))
+
+    def snapshot(
+        self,
+        table_uuid: str,
+        *,
+        at: int | None = None,
+        partitions: Collection[str] | None = None,
+        keep: Callable[[Part], bool] | None = None,
+    ) -> Snapshot:
+        """A table as of its newest commit, or as of a hybrid time.
+
+        Repeatable: nothing can commit at or before the snapshot's `ts` later, unless `at` lies after the newest commit.
+        Its `version` is the commit counter; of an older snapshot it is `-ts`, which names its content just as well.
+        Only the given partitions are read; `keep` says which parts are wanted. An older snapshot has the columns that
+        the table had then. Raises TableNotFoundError.
+        """
+        with self._kv.view() as view:
+            definition = read(view, pack(Space.RELATION, table_uuid), codec.RELATIONS)
+            if definition is None:
+                raise TableNotFoundError(uuid=table_uuid, hint="it was dropped")
+            if not isinstance(definition, TableDef):
+                name = full_name(definition)
+                raise WrongEngineError("only tables of rows have parts", table=name, engine=definition.engine)
+            version_key = pack(Space.VERSION, table_uuid)
+            found = view.get(version_key)
+            version = TableVersion() if found is None else codec.VERSIONS.decode(version_key, found.value)
+            # None where the newest content is read, which needs no look at what has ended.
+            past = at if at is not None and at < version.last_commit_ts else None
+            shown: list[Part] = []
+            pruned = 0
+            groups: Iterable[Sequence[Part]]
+            if past is None:
+                groups = self._shown_groups(view, table_uuid, partitions, stored=found.version if found else 0)
+            else:
+                groups = (visibility.visible(each, past) for each in _groups(view, table_uuid, partitions))
+            for parts in groups:
+                wanted = list(parts) if keep is None else [part for part in parts if keep(part)]
+                shown.extend(wanted)
+                pruned += len(parts) - len(wanted)
+            deltas = _deltas(view, table_uuid, partitions, at=past) if shown else []
+        ts = version.last_commit_ts if at is None else at
+        return Snapshot(
+            table=definition if past is None else columns_as_of(definition, past),
+            ts=ts,
+            version=version.counter if past is None else -ts,
+            parts=tuple(shown),
+            deltas=tuple(visibility.deltas_of(shown, deltas)),
+            pruned=pruned,
+        )
+
+    def deltas(
+        self, table: str, partition: str | None = None, *, at: int | None = None, is_all: bool = False
+    ) -> list[Delta]:
+        """Return the deltas of a table or of one partition, in the order in which they apply: those that a reader of
+        now sees, or one at a hybrid time, or with `is_all` also those that have ended. Deltas whose parts are hidden
+        are among them.
+        """
+        partitions = None if partition is None else (partition,)
+        with self._kv.view() as view:
+            if is_all:
+                return applied_order(_stored_deltas(view, table, partitions, (Space.DELTA, Space.ENDED_DELTA)))
+            return _deltas(view, table, partitions, at=at)
+
+    def remove_deltas(self, table: str, deltas: Sequence[Delta], *, fence: Fence | None = None) -> int:
+        """Forget deltas whose files are gone; return how many were there. In batches of bounded size, each carrying
+        the fence; raises FencedError, then earlier batches stay removed.
+        """
+        removed = 0
+        for first in range(0, len(deltas), TRASH_BATCH):
+            removed += self._remove_deltas(table, deltas[first : first + TRASH_BATCH], fence)
+        return removed
+
+    def move_to_trash(
+        self, table: str, moves: Sequence[tuple[Entry, int]], *, fence: Fence | None = None, now_ms: int
+    ) -> int:
+        """Take entries out of the table; parts become trash items with their end time. Returns how many went.
+
+        What is not hidden any more, because an UNDROP came between, stays. In batches of bounded size, each carrying
+        the fence; raises FencedError, then earlier batches stay moved.
+        """
+        moved = 0
+        for first in range(0, len(moves), TRASH_BATCH):
+            moved += self._move_batch(table, moves[first : first + TRASH_BATCH], fence=fence, now_ms=now_ms)
+        return moved
+
+    def drop_partition_record(self, table: str, partition: str) -> bool:
+        """Remove the record of a partition without entries, trash and deltas; False when there still are some."""
+        key, version_key = pack(Space.PARTITION, table, partition), pack(Space.VERSION, table)
+
+        def plan(view: ReadView) -> Plan[bool]:
+            found = view.get(key)
+            if found is None:
+                return Plan(result=True)
+            for space in (Space.ENTRY, Space.TRASH, Space.DELTA, Space.ENDED_DELTA):
+                start, end = span(space, table, partition)
+                if any(True for _ in view.scan(start, end, limit=1)):
+                    return Plan(result=False)
+            # A commit that adds parts raises the version.
+            pinned = [unchanged(key, found), unchanged(version_key, view.get(version_key))]
+            return Plan(result=True, preconditions=pinned, deletes=[key])
+
+        return change(self._kv, self._clock, plan)
+
+    def _shown_groups(
+        self, view: ReadView, table: str, partitions: Collection[str] | None, *, stored: int
+    ) -> Iterator[Sequence[Part]]:
+        """Yield the parts of each partition that are visible now, in the order of the partitions."""
+        if partitions is not None:
+            for partition in sorted(set(partitions)):
+                yield load_shown(view, table, partition, self._shown, stored=stored)
+            return
+        names = [record.partition for record in read_all(view, codec.PARTITIONS, Space.PARTITION, table)]
+        known = [self._shown.find(table, partition, stored=stored) for partition in names]
+        if all(each is not None for each in known):
+            yield from (each for each in known if each is not None)
+            return
+        # One look at all entries costs less than one at each partition.
+        found = {group[0].name.partition: group for group in _groups(view, table, None)}
+        for partition in names:
+            parts = tuple(visibility.visible(found.get(partition, ())))
+            self._shown.keep(table, partition, parts, stored=stored)
+            yield parts
+
+    def _remove_deltas(self, table: str, deltas: Sequence[Delta], fence: Fence | None) -> int:
+        def plan(view: ReadView) -> Plan[int]:
+            preconditions = _fenced(view, fence)
+            deletes: list[bytes] = []
+            for delta in deltas:
+                # It may have ended since it was read.
+                for end_ts in (0, max(delta.end_ts, 1)):
+                    key = delta_key(table, msgspec.structs.replace(delta, end_ts=end_ts))
+                    found = view.get(key)
+                    if found is not None:
+                        preconditions.append(unchanged(key, found))
+                        deletes.append(key)
+            return Plan(result=len(deletes), preconditions=preconditions, deletes=deletes)
+
+        return change(self._kv, self._clock, plan)
+
+    def _move_batch(self, table: str, moves: Iterable[tuple[Entry, int]], *, fence: Fence | None, now_ms: int) -> int:
+        ts = self._hybrid.now()
+
+        def plan(view: ReadView) -> Plan[int]:
+            preconditions = _fenced(view, fence)
+            puts: dict[bytes, bytes] = {}
+            deletes: list[bytes] = []
+            events: list[PartEvent] = []
+            drops = _Drops(view, table)
+            for entry, end_ts in moves:
+                key = entry_key(table, entry.name)
+                found = view.get(key)
+                if found is None:
+                    continue
+                # As it is stored: a mutation may have been written into the part's record since it was read.
+                stored = codec.ENTRIES.decode(key, found.value)
+                if isinstance(stored, Part):
+                    hidden_by = drops.hiding(stored)
+                    if hidden_by is None:
+                        continue
+                    item = TrashItem(part=stored, end_ts=end_ts, moved_ms=now_ms)
+                    if isinstance(hidden_by, DropRange):
+                        # An UNDROP takes the range away: then the part is not moved.
+                        preconditions.append(drops.pinned(hidden_by))
+                        # Not if it ended earlier: then it was below a rewritten part that went before it.
+                        if hidden_by.commit_ts == end_ts:
+                            item = msgspec.structs.replace(item, is_dropped=True, dropped_parts=hidden_by.parts)
+                    puts[entry_key(table, entry.name, space=Space.TRASH)] = codec.TRASH.encode(item)
+                    events.append(part_event("trash", table, stored, now_ms))
+                preconditions.append(unchanged(key, found))
+                deletes.append(key)
+            puts |= put_events(events, ts)
+            return Plan(result=len(deletes), preconditions=preconditions, puts=puts, deletes=deletes)
+
+        return change(self._kv, self._clock, plan)
+
+
+def _fenced(view: ReadView, fence: Fence | None) -> list[Precondition]:
+    """The precondition that the fence is held; raises FencedError."""
+    if fence is None:
+        return []
+    lease_key = pack(Space.LEASE, fence.name)
+    check_fence(read(view, lease_key, codec.LEASES), fence)
+    return [unchanged(lease_key, view.get(lease_key))]
+
+
+def _deltas(view: ReadView, table: str, partitions: Collection[str] | None, *, at: int | None) -> list[Delta]:
+    """Return the deltas that a reader at `at` (None: now) sees, in the order in which they apply."""
+    spaces = (Space.DELTA,) if at is None else (Space.DELTA, Space.ENDED_DELTA)
+    return visibility.open_deltas(_stored_deltas(view, table, partitions, spaces), at)
+
+
+def _stored_deltas(
+    view: ReadView, table: str, partitions: Collection[str] | None, spaces: Iterable[Space]
+) -> Iterator[Delta]:
+    for space in spaces:
+        if partitions is None:
+            yield from read_all(view, codec.DELTAS, space, table)
+        else:
+            for partition in sorted(set(partitions)):
+                yield from read_all(view, codec.DELTAS, space, table, partition)
+
+
+def _groups(view: ReadView, table: str, partitions: Collection[str] | None) -> Iterator[list[Entry]]:
+    """The entries of each partition, in the order of the partitions."""
+    if partitions is not None:
+        for partition in sorted(set(partitions)):
+            yield list(read_all(view, codec.ENTRIES, Space.ENTRY, table, partition))
+        return
+    entries = read_all(view, codec.ENTRIES, Space.ENTRY, table)
+    for _, group in groupby(entries, key=lambda entry: entry.name.partition):
+        yield list(group)
+
+
+class _Drops:
+    """Entries that hide parts of one table, in one view."""
+
+    def __init__(self, view: ReadView, table: str) -> None:
+        self._view = view
+        self._table = table
+        self._ranges: dict[str, list[DropRange]] = {}
+        self._pinned: dict[PartName, Precondition] = {}
+
+    def hiding(self, part: Part) -> Entry | None:
+        """Return the entry that ended the part: a mark or a rewritten part above it, else the oldest drop range over
+        it. None: nothing hides it. A newer version that is no rewritten part shares the fate of the part, as in
+        `end_times`.
+        """
+        name = part.name
+        chain = read_all(self._view, codec.ENTRIES, Space.ENTRY, self._table, name.partition, *name.blocks)
+        above = [each for each in chain if each.name.level > name.level]
+        ending = next((each for each in above if isinstance(each, Mark) or _is_rewritten(each)), None)
+        if ending is not None:
+            return ending
+        return next((each for each in self._ranges_of(name.partition) if each.name.max_block >= name.max_block), None)
+
+    def pinned(self, each: DropRange) -> Precondition:
+        """The precondition that the range is still there."""
+        return self._pinned[each.name]
+
+    def _ranges_of(self, partition: str) -> list[DropRange]:
+        known = self._ranges.get(partition)
+        if known is None:
+            known = []
+            # Drop ranges, and nothing else, begin at block 0.
+            for key, found in self._view.scan(*span(Space.ENTRY, self._table, partition, 0)):
+                entry = codec.ENTRIES.decode(key, found.value)
+                if isinstance(entry, DropRange):
+                    known.append(entry)
+                    self._pinned[entry.name] = unchanged(key, found)
+            self._ranges[partition] = known
+        return known
+
+
+def _is_rewritten(entry: Entry) -> bool:
+    return isinstance(entry, Part) and entry.is_rewritten

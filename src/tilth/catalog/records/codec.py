@@ -1,0 +1,106 @@
+"""The catalog's values: MessagePack behind one byte with the version of the format. Pure.
+
+Always holds: a value of a newer version is refused by name, never misread. Fields may be added with a default without
+a new version; old programs skip them. A field whose meaning changes needs a new version, and a way from the older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tilth.base.errors import CorruptError
+from tilth.catalog.errors import NewerFormatError
+from tilth.catalog.records.keys import describe
+from tilth.catalog.records.nouns import (
+    DatabaseRecord,
+    DroppedTable,
+    FinishedTxn,
+    FormerKafkaTable,
+    LabelRecord,
+    PartitionRecord,
+    TableVersion,
+)
+from tilth.model.delta import Delta
+from tilth.model.lease import Lease, ReaderLease
+from tilth.model.mutation import Mutation
+from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription
+from tilth.model.part import Entry, PartEvent, TrashItem
+from tilth.model.secret import Secrets
+from tilth.model.service import Switch
+from tilth.model.table import Relation
+from tilth.model.txn import Txn
+
+T = TypeVar("T")
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Codec(Generic[T]):
+    """Values of one type to bytes and back."""
+
+    def __init__(
+        self,
+        decoder: msgspec.msgpack.Decoder[T],
+        *,
+        version: int = 1,
+        older: Callable[[memoryview], T] | None = None,
+    ) -> None:
+        """`older` reads what the version before wrote; None: there is none."""
+        self._decoder = decoder
+        self._version = version
+        self._older = older
+        self._tag = bytes((version,))
+
+    def encode(self, value: T) -> bytes:
+        return self._tag + _encoder.encode(value)
+
+    def decode(self, key: bytes, data: bytes) -> T:
+        """Raises NewerFormatError or CorruptError, naming the key."""
+        decode: Callable[[memoryview], T] = self._decoder.decode
+        if data[:1] != self._tag:
+            if data and data[0] > self._version:
+                hint = "start the version of the program that wrote it, or a later one"
+                raise NewerFormatError(key=describe(key), found=data[0], known=self._version, hint=hint)
+            if self._older is None or data[:1] != bytes((self._version - 1,)):
+                version = data[:1].hex()
+                raise CorruptError("a value of the catalog has no known version", key=describe(key), found=version)
+            decode = self._older
+        try:
+            return decode(memoryview(data)[1:])
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise CorruptError("a value of the catalog cannot be read", key=describe(key), error=error) from error
+
+
+DATABASES = Codec(msgspec.msgpack.Decoder(DatabaseRecord))
+TEXTS = Codec(msgspec.msgpack.Decoder(str))
+INTEGERS = Codec(msgspec.msgpack.Decoder(int))
+BLOBS = Codec(msgspec.msgpack.Decoder(bytes))
+RELATIONS: Codec[Relation] = Codec(msgspec.msgpack.Decoder[Relation](Relation))
+ENTRIES: Codec[Entry] = Codec(msgspec.msgpack.Decoder[Entry](Entry))
+SECRETS = Codec(msgspec.msgpack.Decoder(Secrets))
+DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))
+VERSIONS = Codec(msgspec.msgpack.Decoder(TableVersion))
+PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
+DELTAS = Codec(msgspec.msgpack.Decoder(Delta))
+LABELS = Codec(msgspec.msgpack.Decoder(LabelRecord))
+TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
+MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
+OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))
+FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
+#: The first version was the offset alone.
+OFFSETS = Codec(
+    msgspec.msgpack.Decoder(StoredOffset),
+    version=2,
+    older=lambda data: StoredOffset(msgspec.msgpack.decode(data, type=int)),
+)
+SUBSCRIPTIONS = Codec(msgspec.msgpack.Decoder(Subscription))
+FORMER = Codec(msgspec.msgpack.Decoder(FormerKafkaTable))
+LEDGER = Codec(msgspec.msgpack.Decoder(LedgerEntry))
+GAPS = Codec(msgspec.msgpack.Decoder(IngestGap))
+LEASES = Codec(msgspec.msgpack.Decoder(Lease))
+READERS = Codec(msgspec.msgpack.Decoder(ReaderLease))
+SWITCHES = Codec(msgspec.msgpack.Decoder(Switch))
+PART_EVENTS = Codec(msgspec.msgpack.Decoder(PartEvent))

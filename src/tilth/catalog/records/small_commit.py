@@ -1,0 +1,126 @@
+"""Small commits of the repositories: read a view, plan a batch, commit it; again when somebody was faster.
+
+Covers: everything that is not a transaction (definitions, leases, switches, trash). Does not cover: transactions
+(commit/commit.py). Always holds: a plan is made from one consistent view and pinned by preconditions; after an unknown
+outcome the change is looked up before it is tried again, so planning the same change twice must be harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, assert_never
+
+from tilth.base.clock import Clock
+from tilth.base.errors import UnavailableError, UnknownOutcomeError
+from tilth.base.retry import backoff_ms
+from tilth.catalog.errors import TooManyConflictsError
+from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, Precondition, ReadView, Unknown, Versioned
+from tilth.catalog.records.codec import Codec
+from tilth.catalog.records.keys import Space, after_prefix, span
+
+T = TypeVar("T")
+
+#: Tries of one change. Each lost try means that somebody else's commit landed.
+ATTEMPTS_MAX = 64
+#: Tries after outcomes that are not known, before the caller gets the error.
+UNKNOWNS_MAX = 5
+_BACKOFF_BASE_MS = 5
+#: Keys of one batch when many are removed.
+REMOVE_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Generic[T]):
+    """A batch and what to answer when it has landed. An empty batch is not committed."""
+
+    result: T
+    preconditions: Sequence[Precondition] = ()
+    puts: Mapping[bytes, bytes] = field(default_factory=dict)
+    deletes: Collection[bytes] = ()
+
+
+def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T:
+    """Plans and commits until it lands; what `plan` raises ends it.
+
+    Raises TooManyConflictsError (nothing applied), UnavailableError (nothing applied) or UnknownOutcomeError.
+    """
+    lost: Plan[T] | None = None
+    failures = 0
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            with kv.view() as view:
+                if lost is not None and _has_landed(view, lost):
+                    return lost.result
+                planned = plan(view)
+            if not planned.puts and not planned.deletes:
+                return planned.result
+            outcome = kv.commit(planned.preconditions, planned.puts, planned.deletes)
+        except UnavailableError as error:
+            if lost is None:
+                raise
+            planned, outcome = lost, Unknown(str(error))
+        match outcome:
+            case Landed():
+                return planned.result
+            case Conflict():
+                continue
+            case Unknown(reason=reason):
+                lost = planned
+                failures += 1
+                if failures >= UNKNOWNS_MAX:
+                    raise UnknownOutcomeError(reason=reason, hint="read the catalog before you act")
+                wait_before_retry(clock, failures)
+            case _:
+                assert_never(outcome)
+    raise TooManyConflictsError(attempts=ATTEMPTS_MAX, hint="try again")
+
+
+def wait_before_retry(clock: Clock, failures: int) -> None:
+    """Wait a little longer after each failure."""
+    clock.sleep(backoff_ms(failures, base_ms=_BACKOFF_BASE_MS, doublings_max=UNKNOWNS_MAX) / 1000)
+
+
+def _has_landed(view: ReadView, planned: Plan[T]) -> bool:
+    """True if everything is as the batch makes it: it landed, or somebody else wrote the very same."""
+    for key, value in planned.puts.items():
+        found = view.get(key)
+        if found is None or found.value != value:
+            return False
+    return all(view.get(key) is None for key in planned.deletes if key not in planned.puts)
+
+
+def unchanged(key: bytes, found: Versioned | None) -> Precondition:
+    """The precondition that a key is still as it was read."""
+    return Absent(key) if found is None else AtVersion(key, found.version)
+
+
+def read(view: ReadView, key: bytes, codec: Codec[T]) -> T | None:
+    """The decoded value, or None where there is no such key."""
+    found = view.get(key)
+    return None if found is None else codec.decode(key, found.value)
+
+
+def read_all(
+    view: ReadView, codec: Codec[T], space: Space, *fields: str | int, limit: int | None = None, reverse: bool = False
+) -> Iterator[T]:
+    """The decoded values of all keys that begin with the fields, in the order of the keys."""
+    start, end = span(space, *fields)
+    decode = codec.decode
+    for key, found in view.scan(start, end, limit=limit, reverse=reverse):
+        yield decode(key, found.value)
+
+
+def remove_range(kv: KeyValue, clock: Clock, space: Space, *fields: str | int, end: bytes | None = None) -> int:
+    """Remove all keys that begin with the fields (and lie before `end`), in bounded batches; return how many."""
+    start = span(space, *fields)[0]
+    stop = after_prefix(start) if end is None else end
+
+    def plan(view: ReadView) -> Plan[int]:
+        keys = [key for key, _ in view.scan(start, stop, limit=REMOVE_BATCH)]
+        return Plan(result=len(keys), deletes=keys)
+
+    removed = 0
+    while batch := change(kv, clock, plan):
+        removed += batch
+    return removed

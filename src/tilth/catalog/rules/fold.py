@@ -1,0 +1,202 @@
+"""Updates folded over a state: what a commit writes, or why it must not. Pure.
+
+Covers: the meaning of each update of a Kafka table and of its subscriptions, and the way to the others (fold_table.py).
+Does not cover: loading the state and writing the changes (commit/commit.py). Always holds: the same updates over the
+same state give the same changes, so a commit that met a conflict is folded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import assert_never
+
+import msgspec
+
+from tilth.base.errors import InvalidInputError
+from tilth.catalog.errors import OffsetsMovedError, SubscriptionMovedError
+from tilth.catalog.rules.changes import Changes, CommitState, CommitTimes, KafkaChange
+from tilth.catalog.rules.fold_state import raised
+from tilth.catalog.rules.fold_table import TableFold
+from tilth.catalog.rules.updates import (
+    AddGap,
+    AddLedger,
+    AdvanceOffsets,
+    KafkaUpdate,
+    Release,
+    ResolveGaps,
+    SetOffsets,
+    Subscribe,
+    TableUpdate,
+    Unsubscribe,
+    Update,
+)
+from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription, TopicPartition
+from tilth.model.part import Part, PartEvent
+from tilth.model.table import full_name
+
+
+def fold(state: CommitState, updates: Iterable[Update], times: CommitTimes) -> Changes:
+    """Apply the updates to the state, one after the other, and return the changes; raises the error that refuses the
+    commit.
+    """
+    work = _Fold(state, times)
+    for update in updates:
+        work.apply(update)
+    return work.changes()
+
+
+class _Fold:
+    """A fold half-way. Lives for one call of `fold`."""
+
+    def __init__(self, state: CommitState, times: CommitTimes) -> None:
+        self._state = state
+        self._times = times
+        self._events: list[PartEvent] = []
+        self._parts: list[tuple[str, Part]] = []
+        blocks = count(times.first_block)
+        self._tables = {
+            uuid: TableFold(uuid, table, times, blocks=blocks, events=self._events, parts=self._parts)
+            for uuid, table in state.tables.items()
+        }
+        self._kafka = {
+            uuid: KafkaChange(version=raised(kafka.version, times.commit_ts), offsets=dict(kafka.offsets))
+            for uuid, kafka in state.kafka.items()
+        }
+        self._subscriptions = dict(state.subscriptions)
+
+    def changes(self) -> Changes:
+        return Changes(
+            commit_ts=self._times.commit_ts,
+            tables={uuid: table.change for uuid, table in self._tables.items()},
+            kafka=self._kafka,
+            subscriptions=self._subscriptions,
+            events=self._events,
+            parts=self._parts,
+        )
+
+    def apply(self, update: Update) -> None:
+        if isinstance(update, TableUpdate):
+            self._tables[update.table].apply(update)
+        else:
+            self._apply_to_kafka(update)
+
+    def _apply_to_kafka(self, update: KafkaUpdate) -> None:
+        match update:
+            case AdvanceOffsets():
+                self._advance(update)
+            case SetOffsets():
+                self._set(update)
+            case Subscribe():
+                self._subscribe(update)
+            case Release(subscription=subscription, targets=targets):
+                self._check_subscription(subscription, subscription)
+                offsets = self._kafka[subscription.kafka_table].offsets
+                self._subscriptions[subscription.key] = released(subscription, offsets, targets)
+            case Unsubscribe(subscription=subscription):
+                self._check_subscription(subscription, subscription)
+                self._subscriptions[subscription.key] = None
+            case AddLedger(entry=entry):
+                self._kafka[entry.kafka_table].ledger.append(self._stamped(entry))
+            case AddGap(gap=gap):
+                position = TopicPartition(gap.topic, gap.partition)
+                self._check_stored(gap.kafka_table, position, gap.start)
+                self._kafka[gap.kafka_table].gaps.append(gap)
+            case ResolveGaps():
+                self._resolve(update)
+            case _:
+                assert_never(update)
+
+    def _advance(self, update: AdvanceOffsets) -> None:
+        change = self._kafka[update.kafka_table]
+        for each in update.ranges:
+            if not 0 <= each.start <= each.end:
+                raise InvalidInputError("not a range of offsets", range=each)
+            position = TopicPartition(each.topic, each.partition)
+            self._check_stored(update.kafka_table, position, each.start)
+            stored = change.offsets.get(position, StoredOffset(each.start))
+            change.offsets[position] = StoredOffset(each.end, stored.topic_id, each.end_epoch)
+
+    def _check_stored(self, kafka_table: str, position: TopicPartition, offset: int) -> None:
+        """Raises OffsetsMovedError where another offset is stored."""
+        stored = self._kafka[kafka_table].offsets.get(position)
+        if stored is not None and stored.offset != offset:
+            raise OffsetsMovedError(
+                kafka_table=full_name(self._state.kafka[kafka_table].definition),
+                topic=position.topic,
+                partition=position.partition,
+                started_from=offset,
+                stored=stored.offset,
+                hint="drop this round and start from the stored offset",
+            )
+
+    def _set(self, update: SetOffsets) -> None:
+        offsets = self._kafka[update.kafka_table].offsets
+        for position, stored in update.before.items():
+            self._check_stored(update.kafka_table, position, stored.offset)
+        for position, stored in update.offsets.items():
+            if stored.offset < 0:
+                raise InvalidInputError("not an offset", position=position, offset=stored.offset)
+            offsets[position] = stored
+        for position in update.forgotten:
+            offsets.pop(position, None)
+
+    def _subscribe(self, update: Subscribe) -> None:
+        new, before = update.subscription, update.before
+        self._check_subscription(new, before)
+        if before is not None and before.released is None and before.kafka_table != new.kafka_table:
+            raise SubscriptionMovedError(
+                "another Kafka table has subscribed", topic=new.topic, group=new.group, kafka_table=before.name
+            )
+        self._subscriptions[new.key] = msgspec.structs.replace(new, released=None)
+        if before is not None and before.released is not None:
+            offsets = self._kafka[new.kafka_table].offsets
+            for position in [each for each, stored in offsets.items() if is_on(new, each, stored)]:
+                del offsets[position]
+            offsets.update({TopicPartition(new.topic, partition): stored for partition, stored in before.released})
+
+    def _check_subscription(self, wanted: Subscription, before: Subscription | None) -> None:
+        if self._subscriptions[wanted.key] != before:
+            raise SubscriptionMovedError(topic=wanted.topic, group=wanted.group, hint="read the subscription again")
+
+    def _stamped(self, entry: LedgerEntry) -> LedgerEntry:
+        offsets = self._kafka[entry.kafka_table].offsets
+        ranges = []
+        for each in entry.ranges:
+            stored = offsets.get(TopicPartition(each.topic, each.partition))
+            topic_id = each.topic_id or ("" if stored is None else stored.topic_id)
+            ranges.append(msgspec.structs.replace(each, topic_id=topic_id))
+        return msgspec.structs.replace(
+            entry, txn=self._times.txn, commit_ts=self._times.commit_ts, ranges=tuple(ranges)
+        )
+
+    def _resolve(self, update: ResolveGaps) -> None:
+        def is_meant(gap: IngestGap) -> bool:
+            named = update.partitions
+            return not gap.resolution and (named is None or TopicPartition(gap.topic, gap.partition) in named)
+
+        change = self._kafka[update.kafka_table]
+        meant = [gap for gap in (*self._state.kafka[update.kafka_table].open_gaps, *change.gaps) if is_meant(gap)]
+        change.gaps = [gap for gap in change.gaps if not is_meant(gap)]
+        change.gaps += [msgspec.structs.replace(gap, resolution=update.resolution) for gap in meant]
+
+
+def released(
+    subscription: Subscription, offsets: Mapping[TopicPartition, StoredOffset], targets: Iterable[str]
+) -> Subscription:
+    """Return the subscription with the offsets of its topic among those of its Kafka table: where the group stands.
+
+    `targets`: uuids of the tables that the Kafka table has written to.
+    """
+    kept = tuple(
+        (position.partition, stored)
+        for position, stored in sorted(offsets.items())
+        if is_on(subscription, position, stored)
+    )
+    everything = tuple(sorted({*subscription.targets, *targets}))
+    return msgspec.structs.replace(subscription, released=kept, targets=everything)
+
+
+def is_on(subscription: Subscription, position: TopicPartition, stored: StoredOffset) -> bool:
+    """True if the offset is one of the subscription's topic, and not of another one that had its name."""
+    return position.topic == subscription.topic and stored.topic_id == subscription.topic_id

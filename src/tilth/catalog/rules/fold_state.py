@@ -1,0 +1,148 @@
+"""A table half-way through the fold of a commit: what is visible so far, and what has been counted. Pure.
+
+Covers: looking at the state with the changes made so far, and noting parts, counts and events. Does not cover: what
+updates mean (fold_table.py). Always holds: what is added is counted by whoever adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tilth.catalog.records.nouns import PartitionRecord, TableVersion
+from tilth.catalog.rules.changes import CommitTimes, TableChange, TableState
+from tilth.catalog.rules.fold_deltas import OpenDeltas
+from tilth.catalog.rules.visibility import lasting, visible
+from tilth.model.part import Bound, ColumnRange, Entry, Part, PartEvent, PartName
+from tilth.model.table import TableDef, full_name
+
+
+class TableNow:
+    """Lives for one call of `fold`."""
+
+    def __init__(
+        self,
+        uuid: str,
+        state: TableState,
+        times: CommitTimes,
+        *,
+        events: list[PartEvent],
+        parts: list[tuple[str, Part]],
+    ) -> None:
+        """Events and new parts are added to the commit's."""
+        self.change = TableChange(version=raised(state.version, times.commit_ts))
+        self.deltas = OpenDeltas(state.deltas)
+        self._uuid = uuid
+        self._state = state
+        self._times = times
+        self._events = events
+        self._parts = parts
+        #: By partition, of those looked into so far: what is visible now.
+        self._shown: dict[str, dict[PartName, Part]] = {}
+
+    @property
+    def definition(self) -> TableDef:
+        return self.change.definition or self._state.definition
+
+    @property
+    def name(self) -> str:
+        return full_name(self.definition)
+
+    def entries(self, partition: str) -> list[Entry]:
+        """Return the partition's entries before the commit and those that the commit has added so far."""
+        everything = self.change.entries_after(self._state.entries.get(partition, ()))
+        return [entry for entry in everything if entry.name.partition == partition]
+
+    def _added(self, partition: str) -> list[Entry]:
+        return [entry for entry in self.change.added if entry.name.partition == partition]
+
+    def visible(self, partition: str) -> dict[PartName, Part]:
+        """Return the parts that are visible now, in a dictionary that the caller may change."""
+        shown = self._shown.get(partition)
+        if shown is None:
+            known = self._state.shown.get(partition)
+            entries = self.entries(partition) if known is None else (*known, *self._added(partition))
+            self._shown[partition] = shown = {part.name: part for part in visible(entries)}
+        return shown
+
+    def look_again(self, partition: str) -> dict[PartName, Part]:
+        """Return the parts that are visible after an entry was removed that hid parts."""
+        self._shown.pop(partition, None)
+        return self.visible(partition)
+
+    def add_part(self, part: Part) -> None:
+        self.change.added.append(part)
+        self._parts.append((self._uuid, part))
+        if part.name.partition in self._shown:
+            self._shown[part.name.partition][part.name] = part
+        version = self.change.version
+        self.change.version = msgspec.structs.replace(version, parts_added=version.parts_added + 1)
+
+    def count_parts(
+        self, partition: str, *, added: Iterable[Part] = (), gone: Iterable[Part] = (), values: tuple[Bound, ...] = ()
+    ) -> None:
+        parts = segments = 0
+        for part, step in (*((part, 1) for part in added), *((part, -1) for part in gone)):
+            if part.is_segment:
+                segments += step
+            else:
+                parts += step
+        record = self.change.partitions.get(partition) or self._state.partitions.get(partition)
+        if record is None:
+            record = PartitionRecord(partition=partition, values=values, created_ts=self._times.commit_ts, parts=0)
+        self.change.partitions[partition] = msgspec.structs.replace(
+            record, parts=record.parts + parts, segments=record.segments + segments
+        )
+        version = self.change.version
+        self.change.version = msgspec.structs.replace(
+            version, parts=version.parts + parts, segments=version.segments + segments
+        )
+
+    def count_rows(self, *, inserted: int = 0, removed: int = 0) -> None:
+        version = self.change.version
+        self.change.version = msgspec.structs.replace(
+            version, inserted_rows=version.inserted_rows + inserted, removed_rows=version.removed_rows + removed
+        )
+
+    def log(
+        self,
+        event: str,
+        name: PartName,
+        *,
+        rows: int,
+        size: int,
+        sources: int = 0,
+        duration_ms: int = 0,
+        reason: str = "",
+        key: ColumnRange | None = None,
+    ) -> None:
+        self._events.append(
+            PartEvent(
+                event=event,
+                at_ms=self._times.now_ms,
+                table=self._uuid,
+                part=str(name),
+                rows=rows,
+                bytes=size,
+                sources=sources,
+                duration_ms=duration_ms,
+                reason=reason,
+                key=key,
+            )
+        )
+
+    def shown_files(self, partition: str) -> dict[str, Part]:
+        """Return the parts that are visible now, by the names of their files."""
+        return {part.file.name: part for part in self.visible(partition).values()}
+
+    def lasting_files(self, partition: str) -> dict[str, Part]:
+        """Return the parts that are visible now, and those that an UNDROP may bring back, by the names of the files."""
+        trash = (item.part for item in self._state.trash.get(partition, ()))
+        return {part.file.name: part for part in (*lasting(self.entries(partition)), *trash)}
+
+
+def raised(version: TableVersion, commit_ts: int) -> TableVersion:
+    """The version after one more commit."""
+    assert commit_ts > version.last_commit_ts
+    return msgspec.structs.replace(version, counter=version.counter + 1, last_commit_ts=commit_ts)

@@ -1,0 +1,1 @@
+"""What those who work share: switches, leases, readers' holds, the throttle of writers, the audit log."""

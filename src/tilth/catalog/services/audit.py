@@ -1,0 +1,92 @@
+"""Audit log: the verbs that users gave to the services, and their outcomes.
+
+Covers: one line for each verb, the newest kept. Does not cover: who may say what, and who writes the lines (sql).
+Always holds: a line that was recorded survives a restart; lines are in the order in which they were recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.codec import Codec
+from tilth.catalog.records.keys import Space, pack, span
+from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change
+from tilth.model.audit import AuditEvent
+
+#: Lines that are kept.
+KEPT_MAX = 10_000
+#: Lines that a program writes between two trims of the log.
+_TRIM_EVERY = 100
+STATEMENT_LENGTH_MAX = 1_000
+
+EVENTS = Codec(msgspec.msgpack.Decoder(AuditEvent))
+
+
+class Audit:
+    """`catalog.audit`."""
+
+    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._hybrid = hybrid
+        self._kv = kv
+        self._recorded = 0
+
+    def record(self, event: AuditEvent) -> None:
+        """Durable when it returns. A long statement is cut."""
+        kept = msgspec.structs.replace(event, statement=event.statement[:STATEMENT_LENGTH_MAX])
+        key = pack(Space.AUDIT, event.at_ms, self._hybrid.now(), 0)
+        value = EVENTS.encode(kept)
+        change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
+        if self._recorded % _TRIM_EVERY == 0:
+            self.trim()
+        self._recorded += 1
+
+    def recent(self, limit: int) -> list[AuditEvent]:
+        """The newest lines, newest first."""
+        with self._kv.view() as view:
+            return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
+
+    def rewrite(self, shown: Callable[[str], str]) -> int:
+        """Apply a function to the statement and the outcome of each line; return how many lines changed."""
+
+        def plan(view: ReadView, keys: list[bytes]) -> Plan[int]:
+            puts = {}
+            for key in keys:
+                found = view.get(key)
+                if found is None:
+                    continue
+                event = EVENTS.decode(key, found.value)
+                changed = msgspec.structs.replace(event, statement=shown(event.statement), outcome=shown(event.outcome))
+                if changed != event:
+                    puts[key] = EVENTS.encode(changed)
+            return Plan(result=len(puts), puts=puts)
+
+        with self._kv.view() as view:
+            keys = [key for key, _ in _newest_first(view, KEPT_MAX + REMOVE_BATCH)]
+        batches = [keys[at : at + REMOVE_BATCH] for at in range(0, len(keys), REMOVE_BATCH)]
+        return sum(change(self._kv, self._clock, partial(plan, keys=batch)) for batch in batches)
+
+    def trim(self, keep: int = KEPT_MAX) -> int:
+        """Remove the oldest lines beyond those retained; return how many."""
+
+        def plan(view: ReadView) -> Plan[int]:
+            keys = [key for key, _ in islice(_newest_first(view, keep + REMOVE_BATCH), keep, None)]
+            return Plan(result=len(keys), deletes=keys)
+
+        removed = 0
+        while batch := change(self._kv, self._clock, plan):
+            removed += batch
+        return removed
+
+
+def _newest_first(view: ReadView, limit: int) -> Iterator[tuple[bytes, bytes]]:
+    start, end = span(Space.AUDIT)
+    for key, found in view.scan(start, end, limit=limit, reverse=True):
+        yield key, found.value

@@ -1,0 +1,107 @@
+"""Reader leases: running queries' holds on snapshots. GC waits for the oldest; a dead reader's lease ends by itself."""
+
+from __future__ import annotations
+
+import builtins
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import FencedError
+from tilth.base.ids import IdSource
+from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.small_commit import Plan, change, read_all, unchanged
+from tilth.model.lease import ReaderLease
+
+
+class Readers:
+    """`catalog.readers`."""
+
+    def __init__(self, clock: Clock, kv: KeyValue, *, ids: IdSource) -> None:
+        self._clock = clock
+        self._kv = kv
+        self._ids = ids
+
+    def open(
+        self,
+        table: str,
+        snapshot_ts: int,
+        holder: str,
+        ttl_ms: int,
+        *,
+        client: str = "",
+        is_outside: bool = False,
+    ) -> ReaderLease:
+        """A hold on the table as of a hybrid time. Ended leases of the table are swept out with it."""
+        now_ms = self._clock.now_ms()
+        lease = ReaderLease(
+            id=self._ids(),
+            table=table,
+            snapshot_ts=snapshot_ts,
+            holder=holder,
+            expires_ms=now_ms + ttl_ms,
+            client=client,
+            opened_ms=now_ms,
+            is_outside=is_outside,
+        )
+
+        def plan(view: ReadView) -> Plan[ReaderLease]:
+            ended = [
+                _key(each) for each in read_all(view, codec.READERS, Space.READER, table) if _is_over(each, now_ms)
+            ]
+            return Plan(result=lease, puts={_key(lease): codec.READERS.encode(lease)}, deletes=ended)
+
+        return change(self._kv, self._clock, plan)
+
+    def renew(self, lease: ReaderLease, ttl_ms: int) -> ReaderLease:
+        """The hold for longer. Raises FencedError when it had ended and was swept out: the snapshot may be gone."""
+        key = _key(lease)
+        renewed = msgspec.structs.replace(lease, expires_ms=self._clock.now_ms() + ttl_ms)
+
+        def plan(view: ReadView) -> Plan[ReaderLease]:
+            found = view.get(key)
+            if found is None:
+                hint = "renew it in time; start the query again"
+                raise FencedError("the hold on a snapshot has ended", reader=lease.id, table=lease.table, hint=hint)
+            return Plan(
+                result=renewed, preconditions=[unchanged(key, found)], puts={key: codec.READERS.encode(renewed)}
+            )
+
+        return change(self._kv, self._clock, plan)
+
+    def close(self, lease: ReaderLease) -> None:
+        """Give the hold up; closing it again does nothing."""
+        change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease)]))
+
+    def close_left_behind(self, server: str) -> int:
+        """Close the leases of queries that ran in former server processes; return how many there were.
+
+        A catalog belongs to one process, so at its start these queries have ended. Readers outside go on.
+        """
+        left = [each for each in self.list() if each.holder != server and not each.is_outside]
+        for lease in left:
+            self.close(lease)
+        return len(left)
+
+    def find(self, lease_id: str) -> ReaderLease | None:
+        """The lease with this id."""
+        return next((each for each in self.list() if each.id == lease_id), None)
+
+    def oldest(self, table: str, now_ms: int) -> int | None:
+        """The oldest snapshot that somebody still reads."""
+        leases = read_all(self._kv, codec.READERS, Space.READER, table)
+        return min((each.snapshot_ts for each in leases if not _is_over(each, now_ms)), default=None)
+
+    def list(self) -> builtins.list[ReaderLease]:
+        """Return the leases of readers by table, also ended ones that nobody has swept out yet."""
+        return builtins.list(read_all(self._kv, codec.READERS, Space.READER))
+
+
+def _key(lease: ReaderLease) -> bytes:
+    return pack(Space.READER, lease.table, lease.id)
+
+
+def _is_over(lease: ReaderLease, now_ms: int) -> bool:
+    return lease.expires_ms <= now_ms

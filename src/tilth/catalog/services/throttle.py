@@ -1,0 +1,134 @@
+"""Back-pressure on the writers of a table: its limits, its present counts, and what was slowed so far.
+
+Covers: the wait of one write, the requirement of its commit. Does not cover: the formula (rules/pressure.py), the
+waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tilth.base.clock import Clock
+from tilth.base.settings import setting_of
+from tilth.catalog.errors import TooManyPartsError
+from tilth.catalog.parts.parts import Parts
+from tilth.catalog.rules.pressure import InsertDelay, check_counts, pressure_settings, round_delay_ms, worst_delay
+from tilth.catalog.rules.requirements import PartsBelow
+from tilth.catalog.services.services import Services
+from tilth.catalog.settings import PressureSettings
+from tilth.catalog.stats import Counters
+from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
+from tilth.model.table import TableDef, full_name
+
+#: Facts of a refusal that are settings.
+_LIMITS = frozenset(setting_of(PressureSettings, name).name for name in ("throw", "total"))
+
+
+class Throttle:
+    """`catalog.throttle`."""
+
+    def __init__(self, clock: Clock, parts: Parts, services: Services, counters: Counters) -> None:
+        self._clock = clock
+        self._parts = parts
+        self._services = services
+        self._counters = counters
+
+    def judge(self, table: TableDef) -> dict[str, str]:
+        """Describe by partition why INSERTs into it wait or are refused; only partitions where they do.
+
+        Nothing is counted: this is for people who ask.
+        """
+        settings, counts = pressure_settings(table.settings), self._parts.counts(table.uuid)
+        found: dict[str, str] = {}
+        for partition in counts:
+            try:
+                check_counts(counts, [partition], settings)
+            except TooManyPartsError as error:
+                limit = "; ".join(f"{name} = {value}" for name, value in error.facts.items() if name in _LIMITS)
+                found[partition] = f"refused: {error.facts['parts']} parts, {limit}"
+                continue
+            delay = worst_delay(counts, [partition], settings)
+            if delay is not None:
+                wait = f"{delay.milliseconds:.0f} ms: {delay.parts} parts, parts_to_delay_insert = {settings.delay}"
+                found[partition] = f"wait {wait}"
+        why = self._why_unmerged(table) if found else ""
+        return {partition: f"{text}; {why}" if why else text for partition, text in found.items()}
+
+    def is_calm(self, table: TableDef) -> bool:
+        """True when no partition of the table slows or refuses anybody."""
+        settings = pressure_settings(table.settings)
+        first = settings.delay or settings.throw
+        limits = [limit for limit in (first, settings.total) if limit]
+        # No partition has more parts than the table: mostly one record is enough.
+        if not limits or 0 <= self._parts.version(table.uuid).parts < min(limits):
+            return True
+        counts = self._parts.counts(table.uuid)
+        is_low = not first or max(counts.values(), default=0) < first
+        return is_low and (not settings.total or sum(counts.values()) < settings.total)
+
+    def delay(self, table: TableDef, partitions: Collection[str] | None = None) -> InsertDelay | None:
+        """Return how long a write waits before it begins, and count the wait; None: not at all.
+
+        The wait follows from the partitions that the write goes to, or from the fullest of the table where these are
+        not known.
+        """
+        settings = pressure_settings(table.settings)
+        counts = self._parts.counts(table.uuid)
+        found = worst_delay(counts, counts if partitions is None else partitions, settings)
+        if found is not None:
+            self._counters.count_delay(found.milliseconds / 1000)
+        return found
+
+    def round_delay(self, table: TableDef, partitions: Collection[str]) -> InsertDelay | None:
+        """Return how long a consumer's round waits that writes into these partitions, and count the wait; None: not at
+        all.
+
+        Beyond the wait of every write, a round waits for merges that fall behind, unless the user has stopped them.
+        """
+        found = self.delay(table, partitions)
+        settings = pressure_settings(table.settings)
+        if not settings.rounds or self._are_merges_stopped(table):
+            return found
+        for partition in partitions:
+            unmerged = sum(
+                part.name.level == 0 and not part.is_segment for part in self._parts.visible(table.uuid, partition)
+            )
+            wait = round_delay_ms(unmerged, rounds=settings.rounds, max_delay_seconds=settings.max_delay_seconds)
+            if wait > (0.0 if found is None else found.milliseconds):
+                noun = "parts that wait for a merge"
+                found = InsertDelay(milliseconds=wait, partition=partition, parts=unmerged, noun=noun)
+        return found
+
+    def check(self, table: TableDef, partitions: Collection[str]) -> None:
+        """Refuse before anything is written what the commit would refuse. Raises TooManyPartsError."""
+        try:
+            check_counts(self._parts.counts(table.uuid), partitions, pressure_settings(table.settings))
+        except TooManyPartsError as error:
+            self._counters.count_crowded()
+            hint = self._why_unmerged(table) or error.hint
+            raise TooManyPartsError(error.message, hint=hint, table=full_name(table)) from error
+
+    def requirement(self, table: TableDef) -> PartsBelow:
+        """Return the requirement that the commit of an insert carries."""
+        settings = pressure_settings(table.settings)
+        return PartsBelow(table=table.uuid, per_partition=settings.throw, total=settings.total)
+
+    def _are_merges_stopped(self, table: TableDef) -> bool:
+        """True if the user has stopped merges, so that waiting for them would not help."""
+        return self._stopped_by(table) is not None
+
+    def _stopped_by(self, table: TableDef) -> Switch | None:
+        """The switch by which the user has stopped the table's merges; None: they may run."""
+        switches = [each for each in self._services.all() if each.table in (table.uuid, ALL_TABLES)]
+        switch = switches_in_force(switches, now_ms=self._clock.now_ms()).get(ServiceKind.MERGE)
+        return None if switch is None or switch.state is SwitchState.RUNNING else switch
+
+    def _why_unmerged(self, table: TableDef) -> str:
+        """Empty unless the user has stopped the merges that would make room."""
+        now_ms = self._clock.now_ms()
+        switch = self._stopped_by(table)
+        if switch is None:
+            return ""
+        rest = f" for {(switch.until_ms - now_ms) / 1000:.0f} s more" if switch.until_ms else ""
+        because = f" ({switch.because})" if switch.because else ""
+        return f"merges of the table are stopped{rest}{because}: SYSTEM START MERGES {full_name(table)}"

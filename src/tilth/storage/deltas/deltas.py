@@ -1,0 +1,368 @@
+"""Files that change rows of parts: change segments, deletion vectors, new values of some or all rows of a part.
+
+Covers: writing and reading the four kinds of model.DeltaKind. Does not cover: laying them over a part's rows
+(changes.py), the layout of deletion vectors (deletes.py).
+Always holds: a file is complete and on the disk before its WrittenDelta exists; new values have exactly the types of
+the schema that they were written by; what a reader gets was verified, and what is damaged or missing names the file.
+
+A change segment has the columns of CHANGE_SCHEMA_BASE, and for each column with new values its own two: `c{id}`, the
+value, and `p{id}`, whether there is one: NULL is a value. It has one record batch for each file that it changes, rows
+in their order, so that who reads one part's changes decodes no others'. `file` is a dictionary; the order of the
+batches stands in the schema's metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta
+from tilth.model.part import DataFile
+from tilth.model.table import Column
+from tilth.model.types import spark_name
+from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_deletes, encode_deletes
+from tilth.storage.errors import BadColumnError
+from tilth.storage.parts.parts import damaged
+from tilth.storage.parts.segments import write_ipc
+from tilth.storage.store.files import SummingFile, corrupt, make_folder, mapped, sync_folder
+from tilth.storage.store.paths import DELETE_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
+from tilth.storage.values.arrow import FIELD_ID, arrow_type, one_chunk
+
+#: What a row of a change segment does.
+CHANGE_DELETE = 0
+CHANGE_UPDATE = 1
+CHANGE_SCHEMA_BASE = pa.schema(
+    [
+        pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("op", pa.int8(), nullable=False),
+    ]
+)
+_FILES = b"tilth.files"
+_FILES_SEPARATOR = b"\n"
+_VALUE_NAME = re.compile(r"([cp])([1-9]\d*)")
+
+
+def value_name(column: int) -> str:
+    """The name of the new values of a column, by its id."""
+    return f"c{column}"
+
+
+def presence_name(column: int) -> str:
+    """Return the name of the column that marks rows with a new value of a column."""
+    return f"p{column}"
+
+
+def write_changes(
+    layout: TableLayout, partition: str, changes: pa.Table, *, txn: int, task: int, attempt: int, n: int
+) -> WrittenDelta:
+    """Write a change segment of at least one row; rows may come in any order, of one row the later one counts.
+
+    `changes`: the columns of CHANGE_SCHEMA_BASE (`file` may be plain strings), `c{id}` and `p{id}`; without `p{id}` all
+    updated rows have a value. Raises BadColumnError where a value does not fit the column.
+    """
+    rows = one_chunk(changes.column("row")).cast(pa.int64())
+    op = one_chunk(changes.column("op")).cast(pa.int8())
+    values, columns = _values(layout, changes, pc.equal(op, CHANGE_UPDATE))
+    names, codes = _files(changes.column("file"))
+    order = np.lexsort((_indexes(rows), codes))
+    codes = codes[order]
+    files = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
+    fields = [*CHANGE_SCHEMA_BASE, *(pa.field(name, array.type) for name, array in values)]
+    metadata = {_FILES: _FILES_SEPARATOR.join(name.encode() for name in names.to_pylist())}
+    taken = [array.take(pa.array(order)) for array in (rows, op, *(array for _, array in values))]
+    table = pa.table([files, *taken], schema=pa.schema(fields, metadata))
+    whole = table.combine_chunks().to_batches()[0]
+    starts = np.searchsorted(codes, np.arange(len(names) + 1)).tolist()
+    spans = [(start, end - start) for start, end in pairwise(starts)]
+    targets = tuple(
+        _target(file, taken[0].slice(*span), taken[1].slice(*span))
+        for file, span in zip(names.to_pylist(), spans, strict=True)
+    )
+    name = file_name(txn=txn, task=task, attempt=attempt, n=n, extension=SEGMENT_EXTENSION)
+    make_folder(layout.folder, fsync=layout.fsync)
+    file = write_ipc(layout.folder, name, table, [whole.slice(*span) for span in spans], fsync=layout.fsync)
+    if layout.fsync:
+        sync_folder(layout.folder)
+    return WrittenDelta(kind=DeltaKind.CHANGES, partition=partition, file=file, targets=targets, columns=tuple(columns))
+
+
+def write_deletes(
+    layout: TableLayout,
+    partition: str,
+    file: str,
+    rows: RowIndexes,
+    *,
+    txn: int,
+    task: int,
+    attempt: int,
+    n: int,
+    change_ts: int = 0,
+) -> WrittenDelta:
+    """Write the rows of the data file that are gone as a deletion vector."""
+    name = file_name(txn=txn, task=task, attempt=attempt, n=n, extension=DELETE_EXTENSION)
+    make_folder(layout.folder, fsync=layout.fsync)
+    sink = SummingFile(os.path.join(layout.folder, name))
+    try:
+        sink.write(encode_deletes(file, rows))
+    except BaseException:
+        sink.give_up()
+        raise
+    written = sink.finish(fsync=layout.fsync)
+    if layout.fsync:
+        sync_folder(layout.folder)
+    return WrittenDelta(
+        kind=DeltaKind.DELETE,
+        partition=partition,
+        file=written,
+        targets=(Target(file=file, deleted=len(np.unique(rows))),),
+        change_ts=change_ts,
+    )
+
+
+def write_updates(
+    layout: TableLayout,
+    partition: str,
+    file: str,
+    table: pa.Table,
+    *,
+    txn: int,
+    task: int,
+    attempt: int,
+    n: int,
+    change_ts: int = 0,
+) -> WrittenDelta:
+    """Write new values for some rows of the data file: `row`, `c{id}` and `p{id}` as in a change segment.
+
+    Of one row the later one counts. Raises BadColumnError where a value does not fit the column.
+    """
+    rows = one_chunk(table.column("row")).cast(pa.int64())
+    values, columns = _values(layout, table, pa.array(np.ones(table.num_rows, bool)))
+    order = pa.array(np.argsort(_indexes(rows), kind="stable"))
+    arrays = [rows.take(order), *(array.take(order) for _, array in values)]
+    fields = [pa.field("row", pa.int64(), nullable=False), *(_field(name, array) for name, array in values)]
+    name = file_name(txn=txn, task=task, attempt=attempt, n=n)
+    written = _write_parquet(layout, name, pa.table(arrays, schema=pa.schema(fields)))
+    target = Target(file=file, updated=len(np.unique(_indexes(rows))))
+    return WrittenDelta(
+        kind=DeltaKind.UPDATE,
+        partition=partition,
+        file=written,
+        targets=(target,),
+        columns=tuple(columns),
+        change_ts=change_ts,
+    )
+
+
+def write_columns(
+    layout: TableLayout,
+    partition: str,
+    file: str,
+    table: pa.Table,
+    *,
+    txn: int,
+    task: int,
+    attempt: int,
+    n: int,
+    change_ts: int = 0,
+) -> WrittenDelta:
+    """Write the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows.
+
+    Raises BadColumnError where a value does not fit the column.
+    """
+    values, columns = _values(layout, table, pa.array(np.ones(table.num_rows, bool)), has_presence=False)
+    fields = [_field(name, array) for name, array in values]
+    name = file_name(txn=txn, task=task, attempt=attempt, n=n)
+    written = _write_parquet(layout, name, pa.table([array for _, array in values], schema=pa.schema(fields)))
+    return WrittenDelta(
+        kind=DeltaKind.COLUMN,
+        partition=partition,
+        file=written,
+        targets=(Target(file=file, updated=table.num_rows),),
+        columns=tuple(columns),
+        change_ts=change_ts,
+    )
+
+
+def read_changes(folder: str, file: DataFile) -> pa.Table:
+    """All rows of a change segment, by file and row; raises DeltaFileNotFoundError and DeltaFileCorruptError."""
+    buffer = mapped(folder, file, is_delta=True)
+    try:
+        table = pa.ipc.open_file(buffer, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise damaged(folder, file, error, is_delta=True) from error
+    return table.replace_schema_metadata()
+
+
+def read_deletes(folder: str, delta: Delta, file: str) -> RowIndexes:
+    """Read the rows of the data file that a DELETE or CHANGES delta deletes, in their order, each once; errors as
+    above.
+    """
+    if delta.kind is DeltaKind.DELETE:
+        return _vector(folder, delta, file)
+    if delta.kind is not DeltaKind.CHANGES:
+        return np.zeros(0, np.int64)
+    return deletes_of(read_target(folder, delta, file, ()))
+
+
+def deletes_of(changes: pa.Table) -> RowIndexes:
+    """Return the rows that a change segment's rows of one file delete, each once."""
+    return _distinct(_indexes(changes.column("row"))[_indexes(changes.column("op")) == CHANGE_DELETE])
+
+
+def read_target(folder: str, delta: Delta, file: str, columns: Collection[int]) -> pa.Table:
+    """Read the changes of one data file from a change segment: `row`, `op`, new values of these columns; errors as
+    above.
+    """
+    buffer = mapped(folder, delta.file, is_delta=True)
+    try:
+        schema = pa.ipc.open_file(buffer).schema
+        wanted = ["row", "op", *_value_names(columns)]
+        options = pa.ipc.IpcReadOptions(
+            included_fields=[schema.get_field_index(name) for name in wanted], use_threads=False
+        )
+        reader = pa.ipc.open_file(buffer, options=options)
+        number = (schema.metadata or {})[_FILES].split(_FILES_SEPARATOR).index(file.encode())
+        return pa.Table.from_batches([reader.get_batch(number)]).select(wanted).replace_schema_metadata()
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise damaged(folder, delta.file, error, is_delta=True) from error
+
+
+def read_updates(folder: str, delta: Delta, columns: Collection[int]) -> pa.Table:
+    """The rows of an UPDATE delta: `row`, new values of these columns; errors as above."""
+    with open_values(folder, delta) as parquet:
+        try:
+            return parquet.read(columns=["row", *_value_names(columns)], use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(folder, delta.file, error, is_delta=True) from error
+
+
+def open_values(folder: str, delta: Delta) -> pq.ParquetFile:
+    """The file of an UPDATE or COLUMN delta, verified; errors as above."""
+    buffer = mapped(folder, delta.file, is_delta=True)
+    try:
+        return pq.ParquetFile(pa.BufferReader(buffer), pre_buffer=False)
+    except (pa.ArrowException, OSError) as error:
+        raise damaged(folder, delta.file, error, is_delta=True) from error
+
+
+def _value_names(columns: Iterable[int]) -> list[str]:
+    return [name(column) for column in columns for name in (value_name, presence_name)]
+
+
+def _vector(folder: str, delta: Delta, file: str) -> RowIndexes:
+    buffer = mapped(folder, delta.file, is_delta=True)
+    path = os.path.join(folder, delta.file.name)
+    try:
+        target, rows = decode_deletes(memoryview(buffer))
+    except BadVectorError as error:
+        raise corrupt(path, is_delta=True, because=error) from error
+    if target != file:
+        raise corrupt(path, is_delta=True, target=target, expected_target=file)
+    return rows
+
+
+def _indexes(values: pa.Array | pa.ChunkedArray) -> RowIndexes:
+    found: RowIndexes = values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy()
+    return found
+
+
+def _target(file: str, rows: pa.Array, op: pa.Array) -> Target:
+    indexes, is_delete = _indexes(rows), _indexes(op) == CHANGE_DELETE
+    return Target(file=file, deleted=len(_distinct(indexes[is_delete])), updated=len(_distinct(indexes[~is_delete])))
+
+
+def _distinct(ordered: RowIndexes) -> RowIndexes:
+    """Each once, of those that come in their order."""
+    if not len(ordered):
+        return ordered
+    is_first = np.append(True, ordered[1:] != ordered[:-1])
+    return ordered if is_first.all() else ordered[is_first]
+
+
+def _files(column: pa.ChunkedArray) -> tuple[pa.Array, RowIndexes]:
+    """The names that occur, each once, and for each row which of them it has."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    encoded = one_chunk(column.unify_dictionaries())
+    used, codes = np.unique(_indexes(encoded.indices), return_inverse=True)
+    return encoded.dictionary.take(pa.array(used)).cast(pa.string()), codes
+
+
+def _values(
+    layout: TableLayout, table: pa.Table, updated: pa.Array, *, has_presence: bool = True
+) -> tuple[list[tuple[str, pa.Array]], list[int]]:
+    """The new values by their names, two arrays for each column or one, and the columns' ids, in their order."""
+    known = {column.id: column for column in layout.schema.columns}
+    given: set[int] = set()
+    for name in table.column_names:
+        found = _VALUE_NAME.fullmatch(name)
+        if found is not None:
+            given.add(int(found[2]))
+        elif name not in CHANGE_SCHEMA_BASE.names:
+            raise BadColumnError("no column of changes", column=name)
+    arrays: list[tuple[str, pa.Array]] = []
+    for number in sorted(given):
+        if number not in known:
+            raise BadColumnError("the table has no such column", column=number, known=", ".join(layout.schema.names))
+        present = updated
+        if presence_name(number) in table.column_names:
+            given_presence = one_chunk(table.column(presence_name(number))).cast(pa.bool_())
+            present = pc.and_(updated, pc.fill_null(given_presence, False))
+        arrays.append((value_name(number), _fitting(known[number], table.column(value_name(number)), present)))
+        if has_presence:
+            arrays.append((presence_name(number), present))
+    return arrays, sorted(given)
+
+
+def _fitting(column: Column, values: pa.ChunkedArray, present: pa.Array) -> pa.Array:
+    array = one_chunk(values)
+    target = arrow_type(column.type)
+    try:
+        array = array if array.type == target else pc.cast(array, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        because = (str(error).splitlines() or [""])[0]
+        raise BadColumnError(
+            column=column.name, type=spark_name(column.type), given=str(array.type), because=because
+        ) from error
+    if not column.nullable and array.null_count:
+        nulls = pc.sum(pc.and_(present, pc.is_null(array))).as_py()
+        if nulls:
+            raise BadColumnError("nulls in a column that is NOT NULL", column=column.name, nulls=nulls)
+    return array
+
+
+def _field(name: str, array: pa.Array) -> pa.Field:
+    found = _VALUE_NAME.fullmatch(name)
+    metadata = {FIELD_ID: found[2].encode()} if found is not None and found[1] == "c" else None
+    return pa.field(name, array.type, metadata=metadata)
+
+
+def _write_parquet(layout: TableLayout, name: str, table: pa.Table) -> DataFile:
+    make_folder(layout.folder, fsync=layout.fsync)
+    file = SummingFile(os.path.join(layout.folder, name))
+    try:
+        pq.write_table(
+            table,
+            pa.PythonFile(file, mode="w"),
+            version="2.6",
+            compression="zstd",
+            compression_level=layout.zstd_level,
+            row_group_size=layout.row_group_rows,
+            write_page_checksum=True,
+            store_schema=False,
+        )
+    except BaseException:
+        file.give_up()
+        raise
+    written = file.finish(fsync=layout.fsync)
+    if layout.fsync:
+        sync_folder(layout.folder)
+    return written

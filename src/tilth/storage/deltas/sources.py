@@ -1,0 +1,93 @@
+"""The rows of a part as they are now: those of its file, with all that has changed since.
+
+Covers: reading a part or a segment with its deltas, at once and in blocks; parts of a snapshot as sources. Does not
+cover: Spark's way to the same rows (read/spark.py).
+Always holds: rows come in the order of the file, each with its index there; what is damaged or missing names the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from tilth.model.delta import Delta, PartSource, by_file, source_of
+from tilth.model.part import Part
+from tilth.model.table import TableDef
+from tilth.storage.deltas.changes import load_changes
+from tilth.storage.deltas.deletes import RowIndexes
+from tilth.storage.parts.parts import damaged, opened, read_part
+from tilth.storage.parts.segments import OP_COLUMN, as_wanted, read_segment, wanted_schema
+from tilth.storage.store.files import corrupt
+from tilth.storage.values.shapes import stored_schema
+
+
+def sources_of(table: TableDef, parts: Iterable[Part], deltas: Iterable[Delta]) -> list[PartSource]:
+    """The parts with those of the deltas that change them; raises PartShapeUnknownError naming a part."""
+    changes = by_file(deltas)
+    return [source_of(part, stored_schema(table, part), changes.get(part.file.name, ())) for part in parts]
+
+
+def read_source(folder: str, source: PartSource, columns: Sequence[str] | None = None) -> tuple[pa.Table, RowIndexes]:
+    """The live rows of a part in its stored columns, those named or all, with their indexes in the file.
+
+    Name at least one; `_op` may be named too: 0 in all that is no segment of a table with a unique key. Raises
+    PartFileNotFoundError, PartFileCorruptError, DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
+    """
+    wanted = wanted_schema(source.schema, columns)
+    changes = load_changes(folder, source, _ids(source, wanted))
+    if source.is_segment:
+        table = pa.concat_tables(read_segment(folder, source.file, source.schema, columns))
+    else:
+        table = as_wanted(read_part(folder, source.file, _in_parquet(source, wanted)), wanted)
+    _check_rows(folder, source, table.num_rows)
+    return changes.live(table, 0, source.schema)
+
+
+def iter_source(
+    folder: str, source: PartSource, *, columns: Sequence[str] | None = None, block_rows: int
+) -> Iterator[tuple[pa.Table, RowIndexes]]:
+    """`read_source` in blocks of at most so many rows of the file, some of them perhaps empty."""
+    wanted = wanted_schema(source.schema, columns)
+    changes = load_changes(folder, source, _ids(source, wanted))
+    first = 0
+    for rows in _blocks(folder, source, columns, wanted, block_rows):
+        yield changes.live(rows, first, source.schema)
+        first += rows.num_rows
+    _check_rows(folder, source, first)
+
+
+def _ids(source: PartSource, wanted: pa.Schema) -> list[int]:
+    names = set(wanted.names)
+    return [column.id for column in source.schema.columns if column.name in names]
+
+
+def _in_parquet(source: PartSource, wanted: pa.Schema) -> list[str]:
+    """Return the columns to read of a part's file; `_op` is in no part, and rows are counted by any column."""
+    names = [name for name in wanted.names if name != OP_COLUMN or source.schema.find(name) is not None]
+    return names or [source.schema.columns[0].name]
+
+
+def _blocks(
+    folder: str, source: PartSource, columns: Sequence[str] | None, wanted: pa.Schema, block_rows: int
+) -> Iterator[pa.Table]:
+    if source.is_segment:
+        for batch in read_segment(folder, source.file, source.schema, columns):
+            for start in range(0, batch.num_rows, block_rows):
+                yield batch.slice(start, block_rows)
+        return
+    with opened(folder, source.file) as parquet:
+        batches = parquet.iter_batches(block_rows, columns=_in_parquet(source, wanted), use_threads=False)
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                raise damaged(folder, source.file, error) from error
+            if batch is None:
+                return
+            yield as_wanted(pa.Table.from_batches([batch]), wanted)
+
+
+def _check_rows(folder: str, source: PartSource, rows: int) -> None:
+    if rows != source.rows:
+        raise corrupt(f"{folder}/{source.file.name}", rows=rows, expected_rows=source.rows)

@@ -1,0 +1,1 @@
+"""Files of rows: sorted parts with their row maps and key filters, and row segments."""

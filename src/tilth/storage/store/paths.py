@@ -1,0 +1,117 @@
+"""Names of everything on the store, and how one table's files are laid out. Pure.
+
+Covers: folders, file names, the layout that goes to executors. Does not cover: reading and writing (parts/parts.py).
+Always holds: a file name is unique for ever and follows from (txn, task, attempt, n) alone, so an aborted transaction
+is cleaned by name, without listing a folder. What lies beside a part's file is found by that file's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilth.base.errors import InvalidInputError
+from tilth.model.table import Schema, TableDef, Transform
+from tilth.model.ttl import read_ttl
+from tilth.storage.settings import StorageSettings, storage_settings
+
+#: The extension of part files, and of new values for rows of one part.
+PART_EXTENSION = "parquet"
+#: Of row segments and of change segments: Arrow IPC.
+SEGMENT_EXTENSION = "arrow"
+#: Of deletion vectors.
+DELETE_EXTENSION = "puffin"
+#: All that a transaction's tasks may write; each counts its files for itself.
+EXTENSIONS = (PART_EXTENSION, SEGMENT_EXTENSION, DELETE_EXTENSION)
+#: Beside a part's Parquet file, in no record: where each row of a merge's output came from.
+MAP_EXTENSION = "map"
+#: Beside a part's Parquet file, in no record: which keys it may hold.
+FILTER_EXTENSION = "filter"
+SIDECAR_EXTENSIONS = (MAP_EXTENSION, FILTER_EXTENSION)
+#: The partition of a table without PARTITION BY.
+WHOLE_TABLE = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLayout:
+    """Facts about a table that a task needs to write its files; it is pickled and sent to executors."""
+
+    #: The table's data folder; part files are its direct children.
+    folder: str
+    schema: Schema
+    partition_by: tuple[Transform, ...] = ()
+    #: Each file is sorted by these, ascending, nulls first; empty: in the order of writing.
+    order_by: tuple[str, ...] = ()
+    #: Of rows with equal values of these only the newest is left; of these columns too the files' ranges are kept.
+    unique_key: tuple[str, ...] = ()
+    #: Of two rows with one key the one with the greater value here is the newer; None: the later one.
+    version_column: str | None = None
+    #: Whether rows first land in row segments.
+    is_buffered: bool = False
+    #: Whether keys are unique across partitions, so that rows with one key may lie in several.
+    is_keyed_across: bool = False
+    #: Whether a NULL keeps the old value of the row with that key.
+    is_partial: bool = False
+    #: By this column's time rows expire; of it too the files' ranges are kept.
+    ttl_column: str | None = None
+    zstd_level: int = StorageSettings().parquet_compression_level
+    row_group_rows: int = StorageSettings().parquet_row_group_rows
+    #: Of uncompressed values, by estimate; the smaller of the two limits counts.
+    row_group_bytes: int = StorageSettings().parquet_row_group_bytes
+    #: Wait for the disk before a file counts as written.
+    fsync: bool = True
+
+
+def table_folder(root: str, uuid: str) -> str:
+    """Folder of everything of a table."""
+    return f"{root}/{uuid}"
+
+
+def data_folder(root: str, uuid: str) -> str:
+    """Folder of all part files of a table."""
+    return f"{table_folder(root, uuid)}/data"
+
+
+def file_name(*, txn: int, task: int, attempt: int, n: int, extension: str = PART_EXTENSION) -> str:
+    """`{txn}-{task}.{attempt}-{n}.{extension}`; n counts from 0 without holes within an attempt and an extension."""
+    return f"{txn}-{task}.{attempt}-{n}.{extension}"
+
+
+def sidecar_name(file: str, extension: str) -> str:
+    """The name of what lies beside a part's file: `{stem}.{extension}`."""
+    stem = file.rpartition(".")[0]
+    return f"{stem}.{extension}"
+
+
+def layout_of(table: TableDef, root: str, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
+    """The layout by the table's definition and settings; with a schema, for files with those columns.
+
+    The columns must be of one of the table's versions: then they have those of the sort key, the unique key,
+    the partition and the TTL.
+    """
+    settings = storage_settings(table)
+    return TableLayout(
+        folder=data_folder(root, table.uuid),
+        schema=table.schema if schema is None else schema,
+        partition_by=table.partition_by,
+        order_by=table.order_by,
+        unique_key=table.unique_key,
+        version_column=table.version_column,
+        is_buffered=bool(table.unique_key) or settings.memory_buffer,
+        is_keyed_across=bool(table.unique_key and table.partition_by) and not settings.partition_level_unique_keys,
+        is_partial=bool(table.unique_key) and settings.enable_unique_partial_update,
+        ttl_column=_ttl_column(table),
+        zstd_level=settings.parquet_compression_level,
+        row_group_rows=settings.parquet_row_group_rows,
+        row_group_bytes=settings.parquet_row_group_bytes,
+        fsync=fsync,
+    )
+
+
+def _ttl_column(table: TableDef) -> str | None:
+    if table.ttl is None:
+        return None
+    try:
+        return read_ttl(table.ttl, table.schema).column
+    except InvalidInputError:
+        # Stored by an older version, which took any expression: nothing expires by it, and rows are still written.
+        return None

@@ -1,0 +1,362 @@
+"""Lookup of rows with given keys in the files of a table with a unique key.
+
+Covers: which row groups are read, finding keys in them, exact comparison. Does not cover: which of the rows found are
+still there, and what becomes of them (upsert.py).
+Always holds: every row of a source whose key is wanted is found, deleted ones too; a row that is found has exactly the
+key. Only columns of the key are read, and the version where a key was found. See also: parts/key_filter.py,
+values/unique_keys.py.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tilth.model.delta import PartSource
+from tilth.storage.deltas.sources import iter_source
+from tilth.storage.errors import PartShapeUnknownError
+from tilth.storage.parts.key_filter import key_names, key_types, read_filter
+from tilth.storage.parts.parts import damaged, opened
+from tilth.storage.parts.segments import read_segment
+from tilth.storage.store.paths import TableLayout
+from tilth.storage.upsert.cache import HELD
+from tilth.storage.values.arrow import arrow_type
+from tilth.storage.values.unique_keys import Hashes, Keys, Mask, Rows, as_numbers, is_number, keys_of
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Files and row groups that are looked through at a time; Arrow and numpy let other threads run meanwhile.
+THREADS_MAX = 4
+#: A part's filter is asked when it has at least so many times the rows of what is looked for; else some key is there.
+FILTER_ROWS_PER_KEY = 32
+#: More texts than these are not put in order, only to see which row groups may have one of them.
+TEXTS_ORDERED_MAX = 50_000
+#: Row groups of so many rows together are one piece of work.
+_RUN_ROWS = 512 * 1024
+#: The share of marks in the table that rules out most keys at one look.
+_MARKS_PER_KEY = 8
+_MARKS_BITS_MIN = 12
+_MARKS_BITS_MAX = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Rows of one source that have wanted keys."""
+
+    #: The source's number among those that were looked through.
+    source: int
+    #: In the file.
+    rows: Rows
+    #: The number of each row's key among the wanted ones.
+    keys: Rows
+    #: The rows' versions; None where the table has no version column.
+    versions: pa.ChunkedArray | None
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Different keys, made ready for being looked for."""
+
+    keys: Keys
+    #: What the keys are called outside.
+    numbers: Rows
+    #: Of each of the key's columns the keys' values, numbers or texts; None where they are not compared with ranges.
+    values: tuple[Rows | pa.Array | None, ...]
+    _order: Rows = field(init=False)
+    _hashes: Hashes = field(init=False)
+    _ordered: tuple[Rows | list[Any] | None, ...] = field(init=False)
+    #: True at the first bits of each wanted hash.
+    _marks: Mask = field(init=False)
+    _shift: np.uint64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._order = np.argsort(self.keys.hashes, kind="stable")
+        self._hashes = self.keys.hashes[self._order]
+        self._ordered = tuple(_ordered(values) for values in self.values)
+        bits = max(_MARKS_BITS_MIN, min(_MARKS_BITS_MAX, (len(self.keys) * _MARKS_PER_KEY).bit_length()))
+        self._shift = np.uint64(64 - bits)
+        self._marks = np.zeros(1 << bits, np.bool_)
+        self._marks[self._hashes >> self._shift] = True
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def find(self, keys: Keys) -> tuple[Rows, Rows]:
+        """Find the wanted ones among these keys: their rows, in order, and the number of each."""
+        rows = np.flatnonzero(self._marks[keys.hashes >> self._shift])
+        hashes = keys.hashes[rows]
+        places = np.searchsorted(self._hashes, hashes)
+        found_rows, found_numbers = [rows[:0]], [self.numbers[:0]]
+        # Different keys may share a hash: what is not equal to the first of them is compared with the next.
+        while len(rows):
+            is_same = self._hashes[np.minimum(places, len(self._hashes) - 1)] == hashes
+            is_same &= places < len(self._hashes)
+            rows, hashes, places = rows[is_same], hashes[is_same], places[is_same]
+            wanted = self._order[places]
+            is_equal = keys.equal(rows, self.keys, wanted)
+            found_rows.append(rows[is_equal])
+            found_numbers.append(self.numbers[wanted[is_equal]])
+            rows, hashes, places = rows[~is_equal], hashes[~is_equal], places[~is_equal] + 1
+        every_row, every_number = np.concatenate(found_rows), np.concatenate(found_numbers)
+        order = np.argsort(every_row, kind="stable")
+        return every_row[order], every_number[order]
+
+    def only(self, kept: Mask) -> Wanted:
+        """Return those of the keys that are marked."""
+        rows = np.flatnonzero(kept)
+        values = tuple(
+            each.take(pa.array(rows)) if isinstance(each, pa.Array) else None if each is None else each[rows]
+            for each in self.values
+        )
+        return Wanted(self.keys.take(rows), self.numbers[rows], values)
+
+    def may_be_in(self, column: int, low: pa.Scalar, high: pa.Scalar) -> bool:
+        """True if the column of a wanted key may have a value from low to high, as far as the ordered values of the
+        keys show.
+        """
+        ordered = self._ordered[column]
+        if ordered is None:
+            return True
+        if isinstance(ordered, list):
+            lowest, highest = (each.cast(pa.binary()).as_py() for each in (low, high))
+            return bisect_left(ordered, lowest) < bisect_right(ordered, highest)
+        first, last = as_numbers(pa.chunked_array([pa.array([low, high])])).tolist()
+        return bool(np.searchsorted(ordered, first) < np.searchsorted(ordered, last, side="right"))
+
+
+def wanted_keys(layout: TableLayout, table: pa.Table) -> Wanted:
+    """The keys of these rows, which must be different."""
+    types = key_types(layout)
+    columns = [table.column(name) for name in key_names(layout)]
+    values = tuple(_comparable(column, kind) for column, kind in zip(columns, types, strict=True))
+    return Wanted(keys_of(columns, types), np.arange(table.num_rows), values)
+
+
+def find_keys(layout: TableLayout, wanted: Wanted, sources: Sequence[PartSource]) -> list[Found]:
+    """All rows of the sources that have wanted keys, in the order of the sources.
+
+    Raises what reading a part raises.
+    """
+    if not len(wanted):
+        return []
+    planned = in_threads(lambda number: _lookups(layout, wanted, number, sources[number]), range(len(sources)))
+    found = in_threads(_run_all, _bundles([lookup for group in planned for lookup in group]))
+    return [each for group in found for each in group]
+
+
+def _bundles(lookups: Iterable[_Lookup]) -> list[list[_Lookup]]:
+    """Small pieces of work put together: a thread is not worth one of them."""
+    bundles: list[list[_Lookup]] = []
+    held = 0
+    for lookup in lookups:
+        size = lookup.source.rows if lookup.source.is_segment else _RUN_ROWS
+        if not bundles or held + size > _RUN_ROWS:
+            bundles.append([])
+            held = 0
+        bundles[-1].append(lookup)
+        held += size
+    return bundles
+
+
+def _run_all(lookups: Iterable[_Lookup]) -> list[Found]:
+    return [found for lookup in lookups for found in lookup.run()]
+
+
+def repeated_keys(layout: TableLayout, sources: Sequence[PartSource]) -> int:
+    """Count the sources' live rows whose key an earlier row has. Keys are compared by their hashes, two of which are
+    hardly ever equal by chance. Raises what reading a part raises.
+    """
+    hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *in_threads(partial(_live_hashes, layout), sources)]))
+    return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
+
+
+def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return the function's result for each item, in their order; several run at a time. Raises the error of the first
+    that fails.
+    """
+    everything = list(items)
+    threads = min(THREADS_MAX, os.cpu_count() or 1, len(everything))
+    if threads <= 1:
+        return [function(item) for item in everything]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, everything))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lookup:
+    """A piece of work: a segment, or some row groups of a part."""
+
+    layout: TableLayout
+    wanted: Wanted
+    number: int
+    source: PartSource
+    #: Each with the number of its first row; of a segment: none.
+    groups: tuple[tuple[int, int], ...] = ()
+
+    def run(self) -> list[Found]:
+        return self._in_segment() if self.source.is_segment else self._in_part()
+
+    def _in_segment(self) -> list[Found]:
+        layout, source = self.layout, self.source
+        names, types = stored_names(layout, source, key_names(layout)), key_types(layout)
+        version = version_name(layout, source)
+        columns = [*names, *([] if version is None or version in names else [version])]
+
+        def read() -> tuple[Keys, pa.ChunkedArray | None]:
+            table = pa.concat_tables(read_segment(layout.folder, source.file, source.schema, columns))
+            keys = keys_of([table.column(name) for name in names], types)
+            return keys, None if version is None else table.column(version)
+
+        # What the names are called now, and as what they are compared, follows from these.
+        place = (layout.folder, "keys", *names, version or "", *map(str, types))
+        keys, versions = HELD.get(place, source.file, read, _held_bytes)
+        rows, numbers = self.wanted.find(keys)
+        if not len(rows):
+            return []
+        taken = None if versions is None else versions.take(pa.array(rows))
+        return [Found(source=self.number, rows=rows, keys=numbers, versions=taken)]
+
+    def _in_part(self) -> list[Found]:
+        names = stored_names(self.layout, self.source, key_names(self.layout))
+        version = version_name(self.layout, self.source)
+        found = []
+        with opened(self.layout.folder, self.source.file) as parquet:
+            try:
+                for group, first in self.groups:
+                    table = parquet.read_row_group(group, columns=names, use_threads=False)
+                    rows, numbers = self._wanted_in(table, names)
+                    if not len(rows):
+                        continue
+                    versions = None
+                    if version is not None:
+                        read = parquet.read_row_group(group, columns=[version], use_threads=False)
+                        versions = read.column(version).take(pa.array(rows))
+                    found.append(Found(source=self.number, rows=first + rows, keys=numbers, versions=versions))
+            except (pa.ArrowException, OSError) as error:
+                raise damaged(self.layout.folder, self.source.file, error) from error
+        return found
+
+    def _wanted_in(self, table: pa.Table, names: Sequence[str]) -> tuple[Rows, Rows]:
+        return self.wanted.find(keys_of([table.column(name) for name in names], key_types(self.layout)))
+
+
+def _held_bytes(read: tuple[Keys, pa.ChunkedArray | None]) -> int:
+    keys, versions = read
+    return keys.nbytes + (0 if versions is None else versions.nbytes)
+
+
+def _live_hashes(layout: TableLayout, source: PartSource) -> Hashes:
+    names, types = stored_names(layout, source, key_names(layout)), key_types(layout)
+    found = [np.zeros(0, np.uint64)]
+    for rows, _ in iter_source(layout.folder, source, columns=names, block_rows=_RUN_ROWS):
+        found.append(keys_of([rows.column(name) for name in names], types).hashes)
+    return np.concatenate(found)
+
+
+def stored_names(layout: TableLayout, source: PartSource, names: Iterable[str]) -> list[str]:
+    """Return the names of these columns of the table in the source's file; raises PartShapeUnknownError."""
+    stored = {column.id: column.name for column in source.schema.columns}
+    found = []
+    for name in names:
+        column = layout.schema.find(name)
+        if column is None or column.id not in stored:
+            raise PartShapeUnknownError("a part lacks a column of the unique key", part=source.name, column=name)
+        found.append(stored[column.id])
+    return found
+
+
+def version_name(layout: TableLayout, source: PartSource) -> str | None:
+    """Return the name of the version column in the source's file; None: the table has none."""
+    return None if layout.version_column is None else stored_names(layout, source, [layout.version_column])[0]
+
+
+def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Rows | pa.Array | None:
+    if is_number(kind):
+        return as_numbers(column)
+    if not _is_text(kind) or len(column) > TEXTS_ORDERED_MAX:
+        return None
+    # By their bytes, in which both kinds of text have one order and any string has a place.
+    return pc.cast(pa.concat_arrays(column.chunks), pa.binary())
+
+
+def _ordered(values: Rows | pa.Array | None) -> Rows | list[Any] | None:
+    return sorted(values.to_pylist()) if isinstance(values, pa.Array) else None if values is None else np.sort(values)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _lookups(layout: TableLayout, wanted: Wanted, number: int, source: PartSource) -> list[_Lookup]:
+    """The pieces of work that one source is."""
+    if source.is_segment:
+        return [_Lookup(layout=layout, wanted=wanted, number=number, source=source)]
+    if len(wanted) * FILTER_ROWS_PER_KEY <= source.rows:
+        known = read_filter(layout, source.file)
+        if known is not None:
+            wanted = wanted.only(known.may_have(wanted.keys.hashes))
+    if not len(wanted):
+        return []
+    with opened(layout.folder, source.file) as parquet:
+        groups = list(_groups(layout, wanted, source, parquet.metadata))
+    return [
+        _Lookup(layout=layout, wanted=wanted, number=number, source=source, groups=tuple(run)) for run in _runs(groups)
+    ]
+
+
+def _groups(
+    layout: TableLayout, wanted: Wanted, source: PartSource, metadata: pq.FileMetaData
+) -> Iterator[tuple[int, int, int]]:
+    """The row groups that may have wanted keys: number, first row, rows."""
+    names = stored_names(layout, source, key_names(layout))
+    kinds = [arrow_type(column.type) for name in names if (column := source.schema.find(name)) is not None]
+    first = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics: dict[str, pq.Statistics | None] = {}
+        for chunk in (group.column(place) for place in range(group.num_columns)):
+            if chunk.path_in_schema in names:
+                # The path of a column called `a.b` may be that of a field, too.
+                is_first = chunk.path_in_schema not in statistics
+                statistics[chunk.path_in_schema] = chunk.statistics if is_first else None
+        if all(
+            _may_be_in(wanted, column, statistics.get(name), kind)
+            for column, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        ):
+            yield number, first, group.num_rows
+        first += group.num_rows
+
+
+def _may_be_in(wanted: Wanted, column: int, statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
+    if statistics is None or not statistics.has_min_max or not (is_number(kind) or _is_text(kind)):
+        return True
+    try:
+        return wanted.may_be_in(column, pa.scalar(statistics.min, kind), pa.scalar(statistics.max, kind))
+    except (OverflowError, ValueError):
+        # Times beyond the years that Python knows.
+        return True
+
+
+def _runs(groups: Iterable[tuple[int, int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Row groups, as many together as make a piece of work."""
+    run: list[tuple[int, int]] = []
+    held = 0
+    for number, first, rows in groups:
+        run.append((number, first))
+        held += rows
+        if held >= _RUN_ROWS:
+            yield run
+            run, held = [], 0
+    if run:
+        yield run

@@ -1,0 +1,150 @@
+"""The rows that an upsert looks at, and what it does to them: the nouns between upsert.py and fill.py.
+
+Covers: fresh rows by their keys, rows that are there, changes as tables. Does not cover: who wins (upsert.py).
+Always holds: a change table has each row of a file once at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tilth.model.delta import PartSource
+from tilth.model.table import Schema
+from tilth.storage.deltas.deltas import CHANGE_DELETE, CHANGE_UPDATE, presence_name, value_name
+from tilth.storage.values.arrow import arrow_type
+from tilth.storage.values.unique_keys import Mask, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """Changes of some rows of one file."""
+
+    partition: str
+    file: str
+    rows: Rows
+    #: By column id the new values, null where a row gets none; without any column the rows are deleted.
+    values: dict[int, pa.Array] = field(default_factory=dict)
+    #: By column id which rows get a value.
+    is_given: dict[int, Mask] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """The rows that come in."""
+
+    sources: tuple[PartSource, ...]
+    #: Of all sources, one after the other.
+    rows: pa.Table
+    #: The row with which each source starts.
+    firsts: Rows
+    is_delete: Mask
+    #: None where the table has no version column.
+    versions: pa.ChunkedArray | None
+    #: Equal for rows with equal keys only.
+    codes: Rows
+
+    def by_source(self, rows: Rows) -> Iterator[tuple[PartSource, slice, Rows]]:
+        """The sources of these rows, which are in order: where in `rows` each one's stand, and what they are in it."""
+        ends = np.append(self.firsts[1:], len(self.codes))
+        for source, first, end in zip(self.sources, self.firsts.tolist(), ends.tolist(), strict=True):
+            start, stop = np.searchsorted(rows, [first, end]).tolist()
+            if start < stop:
+                yield source, slice(start, stop), rows[start:stop] - first
+
+    def deletes(self, rows: Rows) -> Iterator[RowChanges]:
+        """Yield the deletes of these rows, which are in order."""
+        for source, _, inside in self.by_source(rows):
+            yield RowChanges(source.name.partition, source.file.name, inside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """The fresh rows with each key, weakest first."""
+
+    #: Rows, those of a key together.
+    order: Rows
+    #: Where in `order` each group starts.
+    starts: Rows
+    #: The strongest row of each group.
+    winners: Rows
+    #: Groups with a delete that has no version, and so is stronger than whatever is there.
+    is_forced: Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """Rows that are there and have keys of fresh rows; one after the other, those of a source in order."""
+
+    all_sources: tuple[PartSource, ...]
+    #: The number of each row's source among all.
+    sources: Rows
+    #: Each row's index in its file.
+    rows: Rows
+    #: The group of each row's key.
+    groups: Rows
+    #: None where the table has no version column.
+    versions: pa.ChunkedArray | None
+
+    def by_source(self, places: Rows) -> Iterator[tuple[PartSource, slice, Rows]]:
+        """The sources of the rows at these places, which are in order: where in `places` each one's stand, and what
+        they are in its file.
+        """
+        numbers = self.sources[places]
+        starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])) if len(numbers) else numbers
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=False):
+            yield self.all_sources[numbers[start]], slice(start, stop), self.rows[places[start:stop]]
+
+    def deletes(self, places: Rows) -> Iterator[RowChanges]:
+        """Yield the deletes of the rows at these places, which are in order."""
+        for source, _, inside in self.by_source(places):
+            yield RowChanges(source.name.partition, source.file.name, inside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Rows that win and rows that go."""
+
+    #: Of each fresh row whether it stays.
+    is_kept: Mask
+    #: Places of the existing rows that go.
+    deleted: Rows
+    #: Of each fresh row how many of its group are there whose version is smaller than that of the row that is there;
+    #: counted at the group: those rows come too late.
+    late: Rows
+
+
+def change_tables(schema: Schema, changes: Iterable[RowChanges]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield for each partition one table of changes, in the form of change segments."""
+    groups: dict[str, list[RowChanges]] = {}
+    for each in changes:
+        groups.setdefault(each.partition, []).append(each)
+    for partition, group in groups.items():
+        yield partition, _table(schema, group)
+
+
+def _table(schema: Schema, changes: Sequence[RowChanges]) -> pa.Table:
+    columns = [column for column in schema.columns if any(column.id in each.values for each in changes)]
+    files = list(dict.fromkeys(each.file for each in changes))
+    codes = np.concatenate([np.full(len(each.rows), files.index(each.file), np.int32) for each in changes])
+    ops = np.concatenate(
+        [np.full(len(each.rows), CHANGE_UPDATE if each.values else CHANGE_DELETE, np.int8) for each in changes]
+    )
+    arrays: dict[str, Any] = {
+        "file": pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(files, pa.string())),
+        "row": np.concatenate([each.rows for each in changes]),
+        "op": ops,
+    }
+    for column in columns:
+        kind, id_ = arrow_type(column.type), column.id
+        arrays[value_name(id_)] = pa.chunked_array(
+            [each.values.get(id_, pa.nulls(len(each.rows), kind)) for each in changes], kind
+        )
+        arrays[presence_name(id_)] = np.concatenate(
+            [each.is_given.get(id_, np.zeros(len(each.rows), np.bool_)) for each in changes]
+        )
+    return pa.table(arrays)

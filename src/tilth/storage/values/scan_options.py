@@ -1,0 +1,52 @@
+"""Parquet's own filters that a scan of part files may use. Pure.
+
+parquet-java skips row groups and pages by predicates that it gets from Spark, and misjudges some values (misjudged.py).
+A file whose record says `is_filterable` is safe from that. Of other files it is not known: a scan of them switches
+these filters off, for itself alone.
+
+Covers: the options of a scan. Does not cover: the scan (read/spark.py).
+Always holds: neither these options nor the settings of a user's session change which rows a scan finds, or values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilth.model.part import DataFile
+from tilth.model.table import Column, Schema
+from tilth.model.types import Kind, kinds_in
+
+#: Kinds of columns with values that may be misjudged.
+MISJUDGED_KINDS = frozenset({Kind.FLOAT32, Kind.FLOAT64, Kind.DATE, Kind.TIMESTAMP})
+#: Of every scan. The session may be a user's own, with settings that move old dates or skip files that are damaged.
+SCAN_OPTIONS: Mapping[str, str] = {
+    "datetimeRebaseMode": "CORRECTED",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    # Row by row, which Spark does not ask for by default, parquet-java would not find -0.0 for 0.0 either.
+    "parquet.filter.record-level.enabled": "false",
+}
+#: parquet-java reads the additional ones from the Hadoop configuration, into which Spark copies a relation's options.
+UNFILTERED_OPTIONS: Mapping[str, str] = {
+    **SCAN_OPTIONS,
+    "parquet.filter.stats.enabled": "false",
+    "parquet.filter.columnindex.enabled": "false",
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.bloom.enabled": "false",
+}
+
+
+def can_filter(stored: Schema, file: DataFile) -> bool:
+    """True if a scan of the file, which has these columns, may use Parquet's filters."""
+    return file.is_filterable or is_always_filterable(stored)
+
+
+def is_always_filterable(stored: Schema) -> bool:
+    """True if Parquet's filters may be used on any file with these columns."""
+    # With a dot in its name a column may be taken for a field of another one.
+    return not (misjudged_columns(stored) or any("." in name for name in stored.names))
+
+
+def misjudged_columns(schema: Schema) -> list[Column]:
+    """The columns whose types have values that may be misjudged."""
+    return [column for column in schema.columns if kinds_in(column.type) & MISJUDGED_KINDS]

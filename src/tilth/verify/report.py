@@ -1,0 +1,36 @@
+"""The nouns of a report, and the bounds that all checks share. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Faults that a check names.
+NAMED_MAX = 20
+#: Reads of two records that belong together, while commits go on.
+TRIES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One statement about a table, and whether it holds."""
+
+    #: What was looked at: `db.t`, `db.k topic/0`.
+    subject: str
+    #: What should be so, in words.
+    check: str
+    is_ok: bool
+    #: The figures; or what is wrong.
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """All checks of one table."""
+
+    #: `database.table`.
+    table: str
+    checks: tuple[Check, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        return all(check.is_ok for check in self.checks)
