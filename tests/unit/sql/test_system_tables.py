@@ -13,7 +13,7 @@ from tilth.base.errors import TilthError
 from tilth.catalog import AddGap, AddLedger, AdvanceOffsets
 from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange
 from tilth.sql import SYSTEM_TABLES
-from tilth.sql.system_lane import system_tables_of
+from tilth.sql.system_tables.lane import system_tables_of
 
 
 @pytest.fixture

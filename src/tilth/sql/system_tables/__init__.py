@@ -1,7 +1,7 @@
 """System tables: what every room tells of itself, as rows.
 
 Covers: one file for each table, with its columns' documentation. Does not cover: running queries over them
-(system_lane.py). Always holds: rows are made when they are asked for and cost nothing otherwise; times are UTC. See
+(lane.py). Always holds: rows are made when they are asked for and cost nothing otherwise; times are UTC. See
 also: docs/reference/system-tables.md, which is made from these files.
 """
 

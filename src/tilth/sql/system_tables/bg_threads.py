@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tilth.model.service import ServiceKind, ServiceStats
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 
 #: Only files are moved and removed: that goes on without Spark.

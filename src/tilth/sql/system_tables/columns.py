@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilth.model.table import TableDef, ViewDef
 from tilth.model.types import spark_name
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, ColumnDoc, Row, SystemTable
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.model.table import TableDef
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 
 

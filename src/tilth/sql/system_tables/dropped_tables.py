@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.model.table import TableDef
+from tilth.sql.context.lifetimes import dropped_keep_ms, files_of
+from tilth.sql.context.services import Services
 from tilth.sql.grammar import Name, UndropTable, render
-from tilth.sql.kept import dropped_keep_ms, files_of
-from tilth.sql.services import Services
 from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 
 

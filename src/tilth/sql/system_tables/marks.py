@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilth.model.part import DropRange, Part
 from tilth.model.table import TableDef
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilth.maintenance import MutationProgress
 from tilth.model.mutation import Mutation, MutationState
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import (
     FLAG,
     INTEGER,

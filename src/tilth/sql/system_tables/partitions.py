@@ -9,7 +9,7 @@ import msgspec
 from tilth.base.settings import BadSettingError
 from tilth.model.delta import deleted_rows
 from tilth.model.table import TableDef
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 
 

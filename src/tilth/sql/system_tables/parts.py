@@ -10,7 +10,7 @@ from tilth.maintenance import CURE, DamagedFile
 from tilth.model.delta import by_file, deleted_rows
 from tilth.model.part import Part
 from tilth.model.table import TableDef
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 
 #: Of the last column here and of `system.segments`.

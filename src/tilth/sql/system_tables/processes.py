@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.model.task import TaskInfo, TaskState
-from tilth.sql.running import Running
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
+from tilth.sql.control.running import Running
 from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
 
 

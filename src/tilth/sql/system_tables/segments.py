@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilth.model.delta import by_file, deleted_rows
 from tilth.model.table import TableDef
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.parts import DAMAGED_DOC, damage_of
 from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 

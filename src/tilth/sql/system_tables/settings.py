@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilth.base.settings import Scope
 from tilth.base.sources import Source
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables.table import FLAG, TEXT, TEXTS, ColumnDoc, Row, SystemTable
 

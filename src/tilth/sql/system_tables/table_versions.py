@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.model.table import TableDef
-from tilth.sql.past import mark_of, readable_from
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
+from tilth.sql.query.past import mark_of, readable_from
 from tilth.sql.system_tables.table import FLAG, INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
 
 #: Of each table the newest ones are shown.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from tilth.base.hybrid import milliseconds
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
-from tilth.sql.definitions import create_statement
-from tilth.sql.past import HISTORY_SETTING, history_seconds, mark_of
-from tilth.sql.services import Services
+from tilth.sql.context.definitions import create_statement
+from tilth.sql.context.services import Services
+from tilth.sql.query.past import HISTORY_SETTING, history_seconds, mark_of
 from tilth.sql.system_tables.table import (
     INTEGER,
     TEXT,

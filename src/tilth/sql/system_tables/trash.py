@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tilth.model.part import TrashItem
 from tilth.model.table import TableDef
-from tilth.sql.kept import trash_lifetime_ms
-from tilth.sql.services import Services
+from tilth.sql.context.lifetimes import trash_lifetime_ms
+from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import (
     FLAG,
     INTEGER,
