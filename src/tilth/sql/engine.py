@@ -25,7 +25,9 @@ from tilth.base.settings import Setting
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog
 from tilth.maintenance import DamageBook
-from tilth.sql.context.services import Call, Consume, Dispatch, Maintenance, Services, table_of
+from tilth.sql.context.names import table_of
+from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
+from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import InsertGroups, InsertStats
 from tilth.sql.control.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
 from tilth.sql.control.running import RUNNING_TEXT_MAX, STATEMENTS_MAX, Origin, Running, RunningStatements
@@ -89,13 +91,11 @@ from tilth.sql.statements import (
     delete_update,
     explain,
     kill,
-    kill_mutation,
     select,
     session,
     show,
     system,
     tables,
-    views,
 )
 from tilth.sql.statements.session import named_settings
 from tilth.sql.system_tables import find_system_table
@@ -443,7 +443,7 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case CreateTable():
             return tables.create_table(services, call, statement)
         case CreateView():
-            return views.create_view(services, call, statement)
+            return tables.create_view(services, call, statement)
         case DropTable() | DropView():
             return tables.drop_table(services, call, statement)
         case UndropTable():
@@ -481,11 +481,11 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case DeleteRows() | UpdateRows():
             return delete_update.change_rows(services, call, statement)
         case KillMutation():
-            return kill_mutation.kill_mutations(services, call, statement)
+            return kill.kill_mutations(services, call, statement)
         case KillQuery():
             return kill.kill_queries(services, call, statement)
         case ExplainMerge():
-            return system.explain_merge(services, call, statement)
+            return explain.explain_merge(services, call, statement)
         case ExplainGc():
             return explain.explain_gc(services, call, statement)
     assert_never(statement)

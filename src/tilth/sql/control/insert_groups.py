@@ -1,6 +1,6 @@
 """Small inserts that come at about the same time: one set of files and one commit for all of them.
 
-Covers: who waits for whom, and who does the work. Does not cover: what the work is (insert.py).
+Covers: who waits for whom, and who does the work. Does not cover: what the work is (inserts/insert.py).
 Always holds: of those that brought inserts the first one of a group waits for the others and has the work of all begun;
 one group of a table is at work at a time, on a thread of its own, and meanwhile the next one gathers; every insert gets
 its own answer, also when its group fails and when the server stops. An insert that is cancelled before its group is at

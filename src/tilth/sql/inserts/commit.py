@@ -1,7 +1,7 @@
 """The transaction of an INSERT: files first, then one commit of rows, changes and labels.
 
 Covers: beginning, writing, committing. Does not cover: reading rows (formats.py),
-who shares a transaction (insert_groups.py), finding the older rows of unique keys (upserts.py).
+who shares a transaction (control/insert_groups.py), finding the older rows of unique keys (upserts.py).
 Always holds: files, then one commit; what each outcome leaves is settled by the transaction (catalog/work.py).
 """
 

@@ -1,7 +1,7 @@
 """CSV as INSERT takes it: columns of texts, and these as columns of a table.
 
 Covers: splitting, NULL, texts as values of a type without a loop in Python where Arrow means the same. Does not cover:
-which columns there are (formats.py), values that Arrow does not read (values.py).
+which columns there are (formats.py), values that Arrow does not read (language/values.py).
 Always holds: `\\N` without quotes is NULL, everything in quotes is a text; lines end where they do for RFC 4180: by
 `\\n`, `\\r` or both, outside of quotes, and at no other character of Unicode; errors tell the row.
 """

@@ -1,7 +1,7 @@
 """Defaults of columns: read once, when a statement gives them, and kept as Spark reads them.
 
 Covers: a literal here, any other expression by Spark; what rows get that were there before the column; the values of
-defaults that are computed for each INSERT. Does not cover: Spark's side (expressions.py).
+defaults that are computed for each INSERT. Does not cover: Spark's side (worker/expressions.py).
 Always holds: a default that is kept is a literal that says its type, or an expression that Spark has analysed and
 computed once; times without a zone in it were read in the session's zone, or in the column's; it keeps the column's
 checks. All defaults of one INSERT are computed at one instant.
@@ -23,12 +23,11 @@ from tilth.model.literals import spark_literal
 from tilth.model.table import Column, Schema
 from tilth.model.times import SECOND_DIGITS_MAX
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
-from tilth.sql.context.services import Call, Services
+from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadValueError
 from tilth.sql.inserts.formats import Compute
 from tilth.sql.language.values import Reading, Stored, check_array, literal, to_stored
 from tilth.sql.query.protocol import CheckedDefault, CheckedExpressions, ComputeTask, ExpressionsTask
-from tilth.sql.statements.select import ask_worker
 from tilth.storage import array_of, arrow_type, exact_cast
 
 #: Expressions of the instant that need no Spark, by the types that they are of.
@@ -51,7 +50,7 @@ def settled(
     """The columns with their defaults as they are kept; `given`: the ids of those whose defaults are new, or are to be
     read by another type; `added`: of those that rows are there without.
 
-    Raises BadValueError and the errors of expressions.py for a default that is none of its column.
+    Raises BadValueError and the errors of worker/expressions.py for a default that is none of its column.
     """
     reading = Reading(zone=call.zone)
     schema = Schema(columns=tuple(_as_given(each) if each.id in given else each for each in schema.columns))

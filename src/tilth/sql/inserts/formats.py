@@ -22,10 +22,7 @@ from tilth.model.types import Kind, Simple
 from tilth.sql.errors import BadValueError, UnknownColumnError
 from tilth.sql.inserts.csv_texts import csv_texts, texts_array
 from tilth.sql.language.values import Reading, column_array, literal, op_numbers
-from tilth.storage import (
-    UniqueKeyNullError,
-    storage_settings,
-)
+from tilth.storage import UniqueKeyNullError, storage_settings
 
 #: Says what a row does that comes into a table with a unique key; it is no column of the table.
 OP = Column(id=0, name=OP_COLUMN, type=Simple(Kind.STRING))

@@ -1,7 +1,7 @@
 """INSERT: rows given by value are read and written right here, rows of a query are computed by Spark.
 
 Covers: the ways in which rows come, back-pressure, labels, which inserts share a commit. Does not cover: waiting for
-each other (insert_groups.py), the transaction (commit.py), unique keys (upserts.py).
+each other (control/insert_groups.py), the transaction (commit.py), unique keys (upserts.py).
 Always holds: rows that cannot be read refuse their own INSERT before anything is written, and no other; an INSERT is
 answered when it is committed. Where a partition has many parts the writer waits before it writes, and is refused where
 it has too many; a refusal for want of memory may be tried again.
@@ -24,7 +24,8 @@ from tilth.model.part import WrittenPart
 from tilth.model.row_op import OP_COLUMN, op_of
 from tilth.model.table import Column, TableDef, full_name
 from tilth.model.task import TaskKind
-from tilth.sql.context.services import Call, Services, table_of
+from tilth.sql.context.names import table_of
+from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import GroupLimits, PreparedInsert
 from tilth.sql.errors import BadValueError, InsertTooLargeError
 from tilth.sql.grammar import InsertData, InsertQuery, InsertValues

@@ -19,14 +19,7 @@ from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.sql.context.services import Services
 from tilth.sql.query.protocol import ResolveResult, ResolveTask
-from tilth.storage import (
-    UPSERT_HERE_BYTES_MAX,
-    UPSERT_TRIES_MAX,
-    UpsertLookup,
-    key_scope,
-    resolve_all,
-    upsert_lookup,
-)
+from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, UpsertLookup, key_scope, resolve_all, upsert_lookup
 from tilth.warehouse import QUERY_WAREHOUSE
 
 

@@ -18,14 +18,7 @@ from sqlglot import exp, transforms
 from sqlglot.dialects.spark import Spark
 
 from tilth.base.errors import TilthError
-from tilth.sql.grammar import (
-    CreateView,
-    InsertQuery,
-    Query,
-    SqlSyntaxError,
-    Statement,
-    UnsupportedSqlError,
-)
+from tilth.sql.grammar import CreateView, InsertQuery, Query, SqlSyntaxError, Statement, UnsupportedSqlError
 
 CLICKHOUSE, SPARK = "clickhouse", "spark"
 #: What ClickHouse's queries have and Spark's do not. Without one, a query that cannot be read is misspelled.

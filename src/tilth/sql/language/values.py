@@ -1,7 +1,7 @@
 """Literals and decoded text as values of a column's type. Pure.
 
-Covers: what each type takes, in which zone times are read. Does not cover: formats (formats.py), checks of the declared
-type beyond those of the stored one (tilth.storage).
+Covers: what each type takes, in which zone times are read. Does not cover: formats (inserts/formats.py), checks of the
+declared type beyond those of the stored one (tilth.storage).
 Always holds: a value that does not fit is refused, never cut, rounded or wrapped; floats become the nearest floats;
 refusals tell row, position and column.
 """

@@ -1,8 +1,8 @@
 """What server and worker say to each other while a query runs.
 
 Covers: the payloads of QUERY and INSERT tasks and the two calls back. Does not cover: who answers them (desk.py), who
-makes them (spark.py). Always holds: a worker learns of tables only through these calls; a remote worker makes them
-over HTTP.
+makes them (worker/spark.py). Always holds: a worker learns of tables only through these calls; a remote worker makes
+them over HTTP.
 
     server                                   worker
       | -- task: the statement's text ---------> |

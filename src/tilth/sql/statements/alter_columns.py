@@ -1,10 +1,9 @@
-"""What changes columns and rows: checked by Spark's analysis, made as one entry of the catalog's list, waited for.
+"""ALTER TABLE .. ADD | DROP | MODIFY | RENAME COLUMN: checked by Spark's analysis, one commit, waited for.
 
-Covers: ALTER .. ADD | DROP | MODIFY | RENAME COLUMN, UPDATE and DELETE in both spellings.
-Does not cover: what columns become (columns.py), the wait (mutation_entry.py), KILL MUTATION (kill_mutation.py), the
-rewriting of parts (maintenance).
+Covers: tables of rows. Does not cover: what columns become (columns.py), columns of Kafka tables (kafka.py), the entry
+in the list of mutations and the wait for it (mutation_entry.py), the rewriting of parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker; the entry and the new
-columns are one commit. See also: docs/policies/mutations.md, expressions.py.
+columns are one commit. See also: docs/policies/mutations.md, worker/expressions.py.
 """
 
 from __future__ import annotations
@@ -14,28 +13,18 @@ from dataclasses import replace
 
 import msgspec
 
-from tilth.base.settings import BadSettingError
 from tilth.catalog import StartMutation, TableInUseError
 from tilth.model.mutation import MutationKind
 from tilth.model.table import KafkaDef, TableDef, ViewDef, full_name
-from tilth.sql.context.services import Call, Services
-from tilth.sql.grammar import (
-    ColumnOperation,
-    MutateDelete,
-    MutateUpdate,
-    render_operations,
-)
+from tilth.sql.context.services import Call, Services, ask_worker
+from tilth.sql.grammar import ColumnOperation, render_operations
 from tilth.sql.inserts.defaults import altered
 from tilth.sql.query.past import mark_of
-from tilth.sql.query.protocol import CheckedExpressions, CheckTask, ExpressionsTask
+from tilth.sql.query.protocol import CheckTask
 from tilth.sql.results.answer import Outcome, done
-from tilth.sql.settings import UTC_NAMES, ZONE
-from tilth.sql.statements.columns import NewColumns, changed, check_unprotected, find_in
-from tilth.sql.statements.dead_letters import has_dead_letters_in
-from tilth.sql.statements.mutation_entry import wait_for_mutation
-from tilth.sql.statements.select import ask_worker
-
-# Columns
+from tilth.sql.statements.columns import NewColumns, changed
+from tilth.sql.statements.kafka import has_dead_letters_in
+from tilth.sql.statements.mutation_entry import mutation_outcome, start_mutation
 
 
 def alter_columns(services: Services, call: Call, table: TableDef, operations: Sequence[ColumnOperation]) -> Outcome:
@@ -71,9 +60,9 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
         schema=new.schema,
         next_column_id=new.next_column_id,
     )
-    entry = _start(services, table, update)
+    entry = start_mutation(services, table, update)
     _wake_consumers(services, views)
-    return _answer(services, call, table, entry, update.command, is_waiting=call.settings.mutations_sync > 0)
+    return mutation_outcome(services, call, table, entry, update.command, is_waiting=call.settings.mutations_sync > 0)
 
 
 def _wake_consumers(services: Services, views: Sequence[ViewDef]) -> None:
@@ -120,57 +109,3 @@ def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColu
                 quotes_names=view.quotes_names,
             ),
         )
-
-
-# Rows
-
-
-def alter_rows(
-    services: Services, call: Call, table: TableDef, operation: MutateUpdate | MutateDelete, *, is_waiting: bool
-) -> Outcome:
-    """UPDATE or DELETE of the rows that the condition is true for, in every part that is there now."""
-    if call.zone_name not in UTC_NAMES:
-        hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
-        raise BadSettingError(
-            "a mutation computes times in UTC only", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint
-        )
-    assignments = operation.assignments if isinstance(operation, MutateUpdate) else ()
-    named = []
-    for name, text in assignments:
-        column = find_in(table.schema, name)
-        check_unprotected(table, column, "UPDATE")
-        named.append((column.name, text))
-    task = ExpressionsTask(
-        table=full_name(table),
-        schema=table.schema,
-        assignments=tuple(named),
-        predicate=operation.predicate,
-        now_ms=services.clock.now_ms(),
-    )
-    checked = msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions)
-    update = StartMutation(
-        table=table.uuid,
-        from_version=table.schema_version,
-        kind=MutationKind.UPDATE if isinstance(operation, MutateUpdate) else MutationKind.DELETE,
-        command=render_operations([operation]),
-        assignments=checked.assignments,
-        predicate=checked.predicate,
-    )
-    entry = _start(services, table, update)
-    return _answer(services, call, table, entry, update.command, is_waiting=is_waiting)
-
-
-# The entry
-
-
-def _start(services: Services, table: TableDef, update: StartMutation) -> int:
-    entry = services.catalog.transactions.apply(f"alter {full_name(table)}", [update])
-    services.maintenance.wake(table.uuid)
-    return entry
-
-
-def _answer(services: Services, call: Call, table: TableDef, entry: int, command: str, *, is_waiting: bool) -> Outcome:
-    if not is_waiting:
-        return done(f"mutation {entry} of {full_name(table)} has begun: {command}")
-    wait_for_mutation(services, table, entry, call.settings.mutations_wait_timeout_seconds)
-    return done(f"mutation {entry} of {full_name(table)} is done: {command}")

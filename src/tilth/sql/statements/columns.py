@@ -1,6 +1,6 @@
 """What ADD, DROP, MODIFY and RENAME COLUMN make of a table's columns. Pure.
 
-Covers: the new columns, and why an operation is refused. Does not cover: reading defaults (defaults.py),
+Covers: the new columns, and why an operation is refused. Does not cover: reading defaults (inserts/defaults.py),
 the parts that are there (tilth.storage shapes them while they are read, maintenance rewrites them).
 Always holds: all operations or none; a column's id is never used again; no value that is stored is lost; columns that
 files are sorted, partitioned or expired by stay as they are.
@@ -31,7 +31,7 @@ from tilth.sql.grammar import (
     words_of,
 )
 from tilth.sql.language.coerce import INTEGER_DIGITS
-from tilth.sql.statements.unique_key import check_no_op_column
+from tilth.sql.statements.clauses import check_no_op_column
 
 _FLOATS_OF = {Kind.FLOAT32: (Kind.INT8, Kind.INT16), Kind.FLOAT64: (Kind.INT8, Kind.INT16, Kind.INT32, Kind.FLOAT32)}
 _WIDENING_HINT = (
@@ -171,7 +171,7 @@ def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
 
 
 def column_of(spec: ColumnSpec, identity: int) -> Column:
-    """The column as a definition keeps it, but for its default (defaults.py). Raises BadDefinitionError."""
+    """The column as a definition keeps it, but for its default (inserts/defaults.py). Raises BadDefinitionError."""
     for _, zone in spec.zones:
         _check_zone(spec.name, zone)
     return Column(

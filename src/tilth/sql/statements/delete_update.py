@@ -1,7 +1,7 @@
 """DELETE FROM and UPDATE: rows are found by a Spark job, changed by one commit, and no part is rewritten.
 
 Covers: both statements, from the check to the answer. Does not cover: ALTER .. UPDATE and DELETE, which rewrite parts
-in the background (alter_columns.py), finding the rows (changes_spark.py).
+in the background (alter_columns.py), finding the rows (worker/changes_spark.py).
 Always holds: nothing is written before everything is checked; all rows change in one commit or none; where others
 changed or replaced a part meanwhile, the statement looks again into that part or what has come of it, and only there.
 Rows that were inserted after the statement's snapshot stay as they are, unless they were merged with older ones
@@ -25,15 +25,7 @@ import pyarrow.compute as pc
 from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
-from tilth.catalog import (
-    AddDelta,
-    ColumnsPendingError,
-    Requirement,
-    SchemaChangedError,
-    SchemaIs,
-    Work,
-    rebase,
-)
+from tilth.catalog import AddDelta, ColumnsPendingError, Requirement, SchemaChangedError, SchemaIs, Work, rebase
 from tilth.model.delta import WrittenDelta, by_file
 from tilth.model.mutation import MutationKind
 from tilth.model.part import Part, PartName
@@ -41,7 +33,9 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.txn import Txn, TxnOutput
-from tilth.sql.context.services import Call, Services, table_of
+from tilth.sql.context.audit import audited
+from tilth.sql.context.names import table_of
+from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadAlterError, KeyColumnUpdateError, RowsBusyError
 from tilth.sql.grammar import DeleteRows, UpdateRows
 from tilth.sql.query.damaged import named, naming
@@ -52,7 +46,6 @@ from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import UTC_NAMES, ZONE
 from tilth.sql.statements.columns import check_unprotected, find_in
 from tilth.sql.statements.select import TRIES_MAX as SCHEMA_TRIES_MAX
-from tilth.sql.statements.select import ask_worker
 from tilth.storage import layout_of, read_changes, write_changes
 from tilth.warehouse import QUERY_WAREHOUSE
 
@@ -72,7 +65,7 @@ def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRo
     """Answers with the number of rows, after the commit."""
     verb = "UPDATE" if isinstance(statement, UpdateRows) else "DELETE"
     table = table_of(services, call, statement.name, what=verb)
-    with services.audited(call, verb=verb, table=full_name(table)) as audit:
+    with audited(services, call, verb=verb, table=full_name(table)) as audit:
         outcome = _changed(services, call, table, statement)
         audit.outcome = f"done: {outcome.message}"
         return outcome

@@ -1,4 +1,6 @@
-"""EXPLAIN GC: what of a table waits for collection, what keeps it and until when."""
+"""EXPLAIN GC: what of a table waits for collection, what keeps it and until when.
+EXPLAIN MERGE: which parts would be merged next, and why.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ from tilth.catalog import DroppedTable, TableNotFoundError
 from tilth.maintenance import GcRow
 from tilth.model.table import TableDef
 from tilth.sql.context.lifetimes import dropped_keep_ms, files_of
-from tilth.sql.context.services import Call, Services, place_of, table_of
-from tilth.sql.grammar import ExplainGc
+from tilth.sql.context.names import place_of, table_of
+from tilth.sql.context.services import Call, Services
+from tilth.sql.grammar import ExplainGc, ExplainMerge
 from tilth.sql.results.answer import Outcome
 
 
@@ -61,6 +64,36 @@ def _answer(rows: list[GcRow]) -> Outcome:
                 "until": pa.array([row.until_ms * 1000 or None for row in rows], pa.timestamp("us", tz="UTC")),
                 "bytes": pa.array([row.bytes for row in rows], pa.int64()),
                 "reason": pa.array([row.reason for row in rows], pa.string()),
+            }
+        )
+    )
+
+
+def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:
+    """One row for each range of parts that was looked at, with what is to become of it and why.
+
+    With a policy: the same by that policy, then a row for each merge that it would have done to the history that the
+    part log still has, and one for the sums of that history and of what really happened.
+    """
+    table = table_of(services, call, statement.name, what="EXPLAIN MERGE")
+    rows = services.maintenance.explain_merge(table.uuid, statement.policy)
+    return Outcome(
+        table=pa.table(
+            {
+                "partition": pa.array([row.partition for row in rows], pa.string()),
+                "state": pa.array([row.state for row in rows], pa.string()),
+                "allowed": pa.array([row.is_allowed for row in rows], pa.bool_()),
+                "reason": pa.array([row.reason for row in rows], pa.string()),
+                "score": pa.array([row.score for row in rows], pa.float64()),
+                "parts": pa.array([row.parts for row in rows], pa.int64()),
+                "rows": pa.array([row.rows for row in rows], pa.int64()),
+                "bytes": pa.array([row.bytes for row in rows], pa.int64()),
+                "first_part": pa.array([row.first_part for row in rows], pa.string()),
+                "last_part": pa.array([row.last_part for row in rows], pa.string()),
+                "back_off": pa.array([row.back_off for row in rows], pa.string()),
+                "next_attempt": pa.array(
+                    [row.next_attempt_ms * 1000 or None for row in rows], pa.timestamp("us", tz="UTC")
+                ),
             }
         )
     )

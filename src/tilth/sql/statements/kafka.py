@@ -1,7 +1,8 @@
-"""ALTER TABLE of a Kafka table's columns: what they become, whether its views still fit, and the commit.
+"""Kafka tables: the table that takes their broken messages, and ALTER TABLE of their columns.
 
-Covers: ADD | DROP | MODIFY | RENAME COLUMN of a Kafka table. Does not cover: columns of tables of rows (columns.py),
-consumers, which take the new columns over by themselves (tilth.ingest).
+Covers: finding or making the dead-letter table; ADD | DROP | MODIFY | RENAME COLUMN: what the columns become, whether
+the views still fit, the commit. Does not cover: columns of tables of rows (alter_columns.py), consumers, which take the
+new columns over by themselves (tilth.ingest).
 Always holds: nothing is stored, so any change goes that the format can fill; but nothing is made before every view that
 reads the table was checked by a worker, and a view fills afterwards at least the columns that it filled before.
 """
@@ -9,24 +10,40 @@ reads the table was checked by a worker, and a view fills afterwards at least th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from tilth.catalog import TableInUseError
-from tilth.ingest import ViewError, check_kafka
+from tilth.ingest import (
+    DEAD_LETTER_SCHEMA,
+    KafkaConfig,
+    ViewError,
+    check_kafka,
+    dead_letter_table,
+    read_config,
+    takes_dead_letters,
+)
 from tilth.model.table import KafkaDef, Schema, TableDef, ViewDef, full_name
-from tilth.sql.context.services import Call, Services
-from tilth.sql.errors import BadAlterError
+from tilth.sql.context.services import Call, Services, ask_worker
+from tilth.sql.errors import BadAlterError, BadDefinitionError
 from tilth.sql.grammar import AddColumn, ColumnOperation, DescribeColumn, DropColumn, ModifyColumn, RenameColumn
 from tilth.sql.inserts.defaults import altered
 from tilth.sql.query.protocol import CheckTask
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.statements.columns import NewColumns, column_of, described, find_in, placed, replaced, with_default
-from tilth.sql.statements.select import ask_worker
 
 _OTHER_NAME = "choose another name"
 _AGAIN = "drop the view (DROP VIEW), alter the table, and create the view again; offsets are kept"
+#: The values of kafka_handle_error_mode that ask for such a table.
+_WITH_TABLE = ("dead_letter", "stream")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetters:
+    #: None: the Kafka table has none.
+    table: TableDef | None
+    is_new: bool
 
 
 def alter_kafka_columns(
@@ -171,3 +188,33 @@ def _in_use(view: ViewDef, kafka: KafkaDef, wanted: KafkaDef, target: TableDef, 
         why=error.message,
         hint=hint,
     )
+
+
+def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig) -> DeadLetters:
+    """The dead-letter table that the Kafka table's settings ask for, made if it is missing.
+
+    Raises BadDefinitionError where a relation of its name cannot take dead letters.
+    """
+    if config.error_mode.value not in _WITH_TABLE:
+        return DeadLetters(table=None, is_new=False)
+    found = services.catalog.tables.find(kafka.database, config.dead_letter_table)
+    if found is not None:
+        if not isinstance(found, TableDef) or not takes_dead_letters(found):
+            raise BadDefinitionError(
+                "this table cannot take dead letters",
+                table=full_name(found),
+                hint="name another one by kafka_dead_letter_table, or give it the columns "
+                f"{DEAD_LETTER_SCHEMA.spark_ddl}",
+            )
+        return DeadLetters(table=found, is_new=False)
+    new = dead_letter_table(kafka, config, uuid="", now_ms=services.clock.now_ms())
+    made = services.catalog.tables.create(new)
+    assert isinstance(made, TableDef)
+    return DeadLetters(table=made, is_new=True)
+
+
+def has_dead_letters_in(kafka: KafkaDef, table: TableDef) -> bool:
+    """Whether the Kafka table's broken messages go into this table."""
+    config = read_config(kafka)
+    name = config.dead_letter_table if config.error_mode.value in _WITH_TABLE else None
+    return (kafka.database, name) == (table.database, table.name)

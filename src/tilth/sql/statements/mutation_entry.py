@@ -1,8 +1,8 @@
-"""A statement that waits for its mutation: until it is done, or until nothing moves unless somebody acts.
+"""The entry of an ALTER in a table's list of mutations: made, and waited for where the user asks for it.
 
-Covers: when a wait ends and with what error. Does not cover: making the entry (alter_columns.py), working on it
-(maintenance). Always holds: whatever is raised here, the entry is committed and stays in the list until it is done or
-killed; so no error of this module invites the caller to say the statement again. See also:
+Covers: the commit, when a wait ends and with what error. Does not cover: the checks before (alter_columns.py,
+alter_rows.py), working on it (maintenance). Always holds: whatever a wait raises, the entry is committed and stays in
+the list until it is done or killed; so no error of a wait invites the caller to send the statement again. See also:
 docs/policies/mutations.md.
 """
 
@@ -10,18 +10,36 @@ from __future__ import annotations
 
 from tilth.base.cancel import pause
 from tilth.base.errors import TilthError
-from tilth.catalog import TableNotFoundError
+from tilth.catalog import StartMutation, TableNotFoundError
 from tilth.maintenance import MutationProgress
 from tilth.model.mutation import MutationState
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
 from tilth.sql.context.lifetimes import told_time
-from tilth.sql.context.services import Services
+from tilth.sql.context.services import Call, Services
 from tilth.sql.errors import MutationFailedError, MutationKilledError, MutationNotDoneError
+from tilth.sql.results.answer import Outcome, done
 
 #: How often a statement that waits looks at its entry, and at what holds it up.
 POLL_SECONDS = 0.25
 LOOK_SECONDS = 1.0
+
+
+def start_mutation(services: Services, table: TableDef, update: StartMutation) -> int:
+    """Commit the entry, and the new columns with it; return its number."""
+    entry = services.catalog.transactions.apply(f"alter {full_name(table)}", [update])
+    services.maintenance.wake(table.uuid)
+    return entry
+
+
+def mutation_outcome(
+    services: Services, call: Call, table: TableDef, entry: int, command: str, *, is_waiting: bool
+) -> Outcome:
+    """Return what the statement answers: at once, or when the entry is done; raises what the wait raises."""
+    if not is_waiting:
+        return done(f"mutation {entry} of {full_name(table)} has begun: {command}")
+    wait_for_mutation(services, table, entry, call.settings.mutations_wait_timeout_seconds)
+    return done(f"mutation {entry} of {full_name(table)} is done: {command}")
 
 
 def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_max: float) -> None:

@@ -19,7 +19,7 @@ from tilth.sql.errors import BadQueryError
 from tilth.sql.grammar import Query
 from tilth.sql.query.damaged import TRIES_MAX as TRIES_OF_READING_MAX
 from tilth.sql.query.damaged import QueryParts, explains, naming
-from tilth.sql.query.protocol import QueryTask, WorkerTask
+from tilth.sql.query.protocol import QueryTask
 from tilth.sql.results.answer import Outcome
 from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema
 from tilth.sql.results.stream import RowStream
@@ -29,7 +29,6 @@ from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_fol
 
 #: Each ALTER of columns may hit a query once between two of its steps.
 TRIES_MAX = 5
-
 _log = Log("sql")
 
 
@@ -67,7 +66,7 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
 
 
 def _answered(services: Services, call: Call, text: str) -> Outcome:
-    """Begins anew without a part that turns out to be damaged, if the user lets it; see damaged.py."""
+    """Begins anew without a part that turns out to be damaged, if the user lets it; see query/damaged.py."""
     is_explained = explains(text)
     reading = QueryParts(services.damage, skips=call.settings.skip_damaged_parts, explains=is_explained)
     for left in reversed(range(TRIES_OF_READING_MAX)):
@@ -160,11 +159,3 @@ def _streamed(
 
     batches = follow(folder, wait, check, bytes_max=call.settings.max_result_bytes)
     return RowStream(schema, services.open_results.followed(waiting, batches), close)
-
-
-def ask_worker(services: Services, task: WorkerTask) -> bytes:
-    """The payload of a worker's answer; raises what the worker raises, and UnavailableError."""
-    spec = services.dispatcher.new_spec(
-        TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
-    )
-    return services.dispatcher.run(spec).payload

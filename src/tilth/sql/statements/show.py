@@ -12,7 +12,8 @@ from tilth.catalog import SYSTEM_DATABASE
 from tilth.model.table import Column, TableDef, ViewDef
 from tilth.model.types import spark_name
 from tilth.sql.context.definitions import create_statement
-from tilth.sql.context.services import Call, Services, place_of, relation_of, table_of
+from tilth.sql.context.names import place_of, relation_of, table_of
+from tilth.sql.context.services import Call, Services
 from tilth.sql.control.running import LISTED_TEXT_MAX
 from tilth.sql.grammar import (
     Describe,

@@ -16,9 +16,10 @@ from tilth.maintenance import GcReport, OptimizeReport
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, newer_since_ms
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
-from tilth.sql.context.services import Call, Services, kafka_of, relation_of, table_of, wrong_kind
+from tilth.sql.context.audit import audited
+from tilth.sql.context.names import kafka_of, relation_of, table_of, wrong_kind
+from tilth.sql.context.services import Call, Services
 from tilth.sql.grammar import (
-    ExplainMerge,
     OptimizeTable,
     ResetConsumeOffset,
     RunService,
@@ -30,7 +31,7 @@ from tilth.sql.grammar import (
     ToTimestamp,
 )
 from tilth.sql.results.answer import Outcome, done
-from tilth.sql.statements.alter import partition_named
+from tilth.sql.statements.alter_partitions import partition_named
 
 _SPELLED = {
     ServiceKind.CONSUME: "CONSUME",
@@ -50,7 +51,7 @@ def switch_service(services: Services, call: Call, statement: SwitchService) -> 
     uuid, name = (ALL_TABLES, "") if relation is None else (relation.uuid, full_name(relation))
     duration_ms = statement.duration_ms or 0
     until_ms = services.clock.now_ms() + duration_ms if duration_ms else 0
-    with services.audited(call, verb=what, table=name, because=statement.because, duration_ms=duration_ms):
+    with audited(services, call, verb=what, table=name, because=statement.because, duration_ms=duration_ms):
         if statement.service is ServiceKind.CONSUME:
             _switch_consume(services, call, uuid, statement, until_ms)
         else:
@@ -108,7 +109,7 @@ def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
     """Returns when all rows that were unsorted when it was said are in parts."""
     table = table_of(services, call, statement.name, what="SYSTEM FLUSH")
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
-    with services.audited(call, verb="SYSTEM FLUSH", table=full_name(table)) as audit:
+    with audited(services, call, verb="SYSTEM FLUSH", table=full_name(table)) as audit:
         report = apart(
             lambda: services.maintenance.flush_now(table.uuid, partition),
             name="flush",
@@ -125,7 +126,7 @@ def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
     table = table_of(services, call, statement.name, what=what)
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
     where = full_name(table) if partition is None else f"partition {partition} of {full_name(table)}"
-    with services.audited(call, verb=what, table=full_name(table)) as audit:
+    with audited(services, call, verb=what, table=full_name(table)) as audit:
         forced = statement.is_forced
         report = apart(
             lambda: services.maintenance.gc_now(table.uuid, partition, is_forced=forced),
@@ -169,7 +170,7 @@ def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
 
 def reset_offset(services: Services, call: Call, statement: ResetConsumeOffset) -> Outcome:
     kafka = kafka_of(services, call, statement.name, what="SYSTEM RESET CONSUME OFFSET")
-    with services.audited(call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
+    with audited(services, call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
         offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
     told = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
     return done(f"{full_name(kafka)} goes on with {told or 'no topic partition'}")
@@ -189,7 +190,7 @@ def _wanted(statement: ResetConsumeOffset) -> ingest.OffsetReset:
 def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcome:
     table = table_of(services, call, statement.name, what="OPTIMIZE")
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
-    with services.audited(call, verb="OPTIMIZE", table=full_name(table)):
+    with audited(services, call, verb="OPTIMIZE", table=full_name(table)):
         final = statement.final
         report = apart(
             lambda: services.maintenance.optimize(table.uuid, partition, final),
@@ -208,33 +209,3 @@ def _optimized(report: OptimizeReport) -> str:
     if after < before:
         return f"{before} parts became {after} meanwhile by merges of the background, none was left to do, {took}"
     return f"nothing to merge, {after} parts, {took}"
-
-
-def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:
-    """One row for each range of parts that was looked at, with what is to become of it and why.
-
-    With a policy: the same by that policy, then a row for each merge that it would have done to the history that the
-    part log still has, and one for the sums of that history and of what really happened.
-    """
-    table = table_of(services, call, statement.name, what="EXPLAIN MERGE")
-    rows = services.maintenance.explain_merge(table.uuid, statement.policy)
-    return Outcome(
-        table=pa.table(
-            {
-                "partition": pa.array([row.partition for row in rows], pa.string()),
-                "state": pa.array([row.state for row in rows], pa.string()),
-                "allowed": pa.array([row.is_allowed for row in rows], pa.bool_()),
-                "reason": pa.array([row.reason for row in rows], pa.string()),
-                "score": pa.array([row.score for row in rows], pa.float64()),
-                "parts": pa.array([row.parts for row in rows], pa.int64()),
-                "rows": pa.array([row.rows for row in rows], pa.int64()),
-                "bytes": pa.array([row.bytes for row in rows], pa.int64()),
-                "first_part": pa.array([row.first_part for row in rows], pa.string()),
-                "last_part": pa.array([row.last_part for row in rows], pa.string()),
-                "back_off": pa.array([row.back_off for row in rows], pa.string()),
-                "next_attempt": pa.array(
-                    [row.next_attempt_ms * 1000 or None for row in rows], pa.timestamp("us", tz="UTC")
-                ),
-            }
-        )
-    )

@@ -1,32 +1,29 @@
-"""CREATE, DROP, UNDROP, TRUNCATE, RENAME.
+"""CREATE, DROP, UNDROP, TRUNCATE, RENAME of databases, tables and views.
 
 Always holds: everything is checked before anything is written, and what is written is one catalog change, or is taken
-back.
+back; a view's SELECT is analysed by a worker before the view exists, and a column that does not fit is named.
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
 from tilth.catalog import TruncateTable as HideEverything
-from tilth.ingest import (
-    IngestSettings,
-    check_group,
-    check_library,
-    group_of,
-    pinned_group,
-    read_config,
-    standing_of,
-)
+from tilth.ingest import IngestSettings, check_group, check_library, group_of, pinned_group, read_config, standing_of
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
+from tilth.sql.context.audit import audited
 from tilth.sql.context.lifetimes import dropped_keep_ms, told_time
-from tilth.sql.context.services import Call, Services, place_of, relation_of, table_of, wrong_kind
+from tilth.sql.context.names import place_of, relation_of, table_of, wrong_kind
+from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadDefinitionError, UnknownColumnError
 from tilth.sql.grammar import (
     CreateDatabase,
     CreateTable,
+    CreateView,
     DropDatabase,
     DropTable,
     DropView,
@@ -36,17 +33,13 @@ from tilth.sql.grammar import (
     UseDatabase,
 )
 from tilth.sql.inserts.defaults import settled
+from tilth.sql.query.desk import qualified
+from tilth.sql.query.protocol import CheckTask, NamesTask
 from tilth.sql.results.answer import Outcome, done
-from tilth.sql.settings import (
-    KAFKA_TABLE_SETTINGS,
-    TABLE_SETTINGS,
-    check_together,
-    check_typed,
-)
+from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together, check_typed
+from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
 from tilth.sql.statements.columns import column_of
-from tilth.sql.statements.dead_letters import ensure_dead_letters
-from tilth.sql.statements.ttl import check_ttl
-from tilth.sql.statements.unique_key import can_be_key, keyed_schema
+from tilth.sql.statements.kafka import ensure_dead_letters
 from tilth.storage import check_partition_by
 
 
@@ -193,7 +186,7 @@ def drop_table(services: Services, call: Call, statement: DropTable | DropView) 
         relation = services.catalog.tables.get(database, name)
     if isinstance(statement, DropView) and not isinstance(relation, ViewDef):
         raise wrong_kind(relation, what="DROP VIEW", needed="a view")
-    with services.audited(call, verb=_verb(relation, "DROP"), table=full_name(relation)):
+    with audited(services, call, verb=_verb(relation, "DROP"), table=full_name(relation)):
         services.catalog.tables.drop(relation.uuid)
     _wake_after(services, relation)
     until = told_time(services.clock.now_ms() + dropped_keep_ms(services))
@@ -205,7 +198,7 @@ def drop_table(services: Services, call: Call, statement: DropTable | DropView) 
 
 def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outcome:
     database, name = place_of(call, statement.name)
-    with services.audited(call, verb="UNDROP TABLE", table=f"{database}.{name}"):
+    with audited(services, call, verb="UNDROP TABLE", table=f"{database}.{name}"):
         relation = _undropped(services, database, name)
     _wake_after(services, relation)
     return done(f"back again: {full_name(relation)}")
@@ -247,7 +240,7 @@ def truncate_table(services: Services, call: Call, statement: TruncateTable) -> 
     if statement.if_exists and services.catalog.tables.find(database, name) is None:
         return done(f"there was no {database}.{name}")
     table = table_of(services, call, statement.name, what="TRUNCATE")
-    with services.audited(call, verb="TRUNCATE TABLE", table=full_name(table)):
+    with audited(services, call, verb="TRUNCATE TABLE", table=full_name(table)):
         services.catalog.transactions.apply(f"truncate {full_name(table)}", [HideEverything(table=table.uuid)])
     # What still runs there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, None)
@@ -272,3 +265,48 @@ def rename_table(services: Services, call: Call, statement: RenameTable) -> Outc
     renamed = services.catalog.tables.rename(relation.uuid, database, name, pinned=pinned)
     _wake_after(services, renamed)
     return done(f"renamed: {full_name(relation)} is {full_name(renamed)}")
+
+
+def create_view(services: Services, call: Call, statement: CreateView) -> Outcome:
+    database, name = place_of(call, statement.name)
+    existing = services.catalog.tables.find(database, name)
+    if existing is not None and statement.if_not_exists:
+        return done(f"exists already: {full_name(existing)}")
+    target = table_of(services, call, statement.target, what="CREATE MATERIALIZED VIEW .. TO")
+    for column in statement.columns:
+        find_column(target.schema, column, "the view's columns")
+    kafka = _view_source(services, call, statement, f"{database}.{name}")
+    filled = ask_worker(
+        services, CheckTask(view=f"{database}.{name}", kafka=kafka, target=target, select=statement.select)
+    )
+    view = ViewDef(
+        uuid="",
+        database=database,
+        name=name,
+        source=kafka.uuid,
+        target=target.uuid,
+        select=statement.select,
+        quotes_names=True,
+        target_columns=msgspec.msgpack.decode(filled, type=tuple[tuple[str, int], ...]),
+        comment=statement.comment,
+        created_ms=services.clock.now_ms(),
+    )
+    made = services.catalog.tables.create(view, if_not_exists=statement.if_not_exists)
+    services.consume.wake(kafka.uuid)
+    return done(f"view created: {full_name(made)}, from {full_name(kafka)} into {full_name(target)}")
+
+
+def _view_source(services: Services, call: Call, statement: CreateView, view: str) -> KafkaDef:
+    """The Kafka table that the SELECT reads."""
+    payload = ask_worker(services, NamesTask(text=statement.select))
+    names = [qualified(name, call.database) for name in msgspec.msgpack.decode(payload, type=list[tuple[str, ...]])]
+    if len(set(names)) != 1:
+        raise BadDefinitionError(
+            "a materialized view reads exactly one Kafka table",
+            view=view,
+            reads=", ".join(f"{database}.{table}" for database, table in dict.fromkeys(names)) or "nothing",
+        )
+    relation = services.catalog.tables.get(*names[0])
+    if not isinstance(relation, KafkaDef):
+        raise wrong_kind(relation, what="a materialized view's SELECT", needed="a Kafka table")
+    return relation

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.sql.context.services import Services
-from tilth.sql.system_tables.table import (
-    INTEGER,
-    TEXT,
-    TIME,
-    ColumnDoc,
-    Row,
-    SystemTable,
-    TableNames,
-    time_of_hybrid,
-)
+from tilth.sql.system_tables.table import INTEGER, TEXT, TIME, ColumnDoc, Row, SystemTable, TableNames, time_of_hybrid
 
 
 def _rows(services: Services) -> Iterator[Row]:

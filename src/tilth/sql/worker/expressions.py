@@ -20,8 +20,7 @@ from tilth.sql.errors import BadMutationError, BadValueError
 from tilth.sql.language.coerce import is_assignable, is_narrowed
 from tilth.sql.language.values import Reading, column_array, literal
 from tilth.sql.query.protocol import CheckedDefault, CheckedExpressions, ExpressionsTask
-from tilth.sql.worker.relations import FINE_TIME, QUERIES, TIME_WORDS, find_relations, frozen_times
-from tilth.sql.worker.rewrite import rewrite
+from tilth.sql.worker.relations import FINE_TIME, QUERIES, TIME_WORDS, find_relations, frozen_times, rewrite
 from tilth.warehouse import Node, Plan, check_plan, make_active, parse_expression, parse_plan, read_plan
 
 # A handle of a Java or PySpark object; py4j gives it no type.

@@ -1,19 +1,20 @@
 """What a query reads and where in its text that stands, by Spark's own parser.
 
 Covers: relations with their places and AS OF, references that name a database, functions that tell the time. Does not
-cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (desk.py, past.py).
+cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/desk.py,
+query/past.py).
 Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilth.model.types import quoted
 from tilth.sql.errors import BadQueryError
-from tilth.sql.worker.rewrite import Edit
 from tilth.warehouse import Node, Plan
 
 #: The name follows TABLE, as in `TABLE t`: no alias may stand there.
@@ -30,7 +31,6 @@ TIME_WORDS = re.compile(
 FINE_TIME = re.compile(r":\d\d\.\d{6}\d*[1-9]")
 _INSTANTS = ("now", "current_timestamp")
 _DAYS = ("current_date", "curdate", "today")
-
 _RELATION = "UnresolvedRelation"
 _TIME_TRAVEL = "RelationTimeTravel"
 _WITH = "UnresolvedWith"
@@ -210,3 +210,46 @@ def _instant(function: str, now_us: int) -> str | None:
     if function == "yesterday":
         return f"date_sub({moment}, 1)"
     return f"cast({moment} AS timestamp_ntz)" if function == "localtimestamp" else None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Text from `start` to before `end` becomes `text`; `start == end` inserts."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The new text, and where its places were in the old one."""
+
+    text: str
+    #: (place in the new text, place in the old text), rising: from here on both run side by side.
+    anchors: tuple[tuple[int, int], ...]
+
+    def original(self, place: int) -> int:
+        """Where a place of the new text was in the old one; inside a replacement: where the replaced text began."""
+        index = bisect_right([anchor for anchor, _ in self.anchors], place) - 1
+        new, old = self.anchors[index]
+        following = self.anchors[index + 1][1] if index + 1 < len(self.anchors) else None
+        found = old + place - new
+        return found if following is None else min(found, following)
+
+
+def rewrite(text: str, edits: list[Edit]) -> Rewritten:
+    """Applies edits that do not overlap."""
+    pieces: list[str] = []
+    anchors = [(0, 0)]
+    at, length = 0, 0
+    for edit in sorted(edits):
+        assert edit.start >= at, "edits overlap"
+        pieces += [text[at : edit.start], edit.text]
+        length += edit.start - at
+        anchors.append((length, edit.start))
+        length += len(edit.text)
+        at = edit.end
+        anchors.append((length, at))
+    pieces.append(text[at:])
+    return Rewritten("".join(pieces), tuple(anchors))

@@ -1,9 +1,9 @@
 """Runs queries and INSERT .. SELECT on a worker's Spark.
 
 Covers: the runners of QUERY and INSERT tasks: a query's relations become snapshots, the rest reaches Spark as it is.
-Does not cover: what names mean and which parts are read (desk.py, by calls). Always holds: every query has a session
-of its own; what the optimizer does not say for certain rules out nothing; results and buffers are bounded. See also:
-protocol.py, relations.py, shadow.py.
+Does not cover: what names mean and which parts are read (query/desk.py, by calls). Always holds: every query has a
+session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are bounded. See
+also: query/protocol.py, relations.py, shadow.py.
 """
 
 from __future__ import annotations
@@ -63,34 +63,20 @@ from tilth.sql.worker.changes_spark import changed_rows
 from tilth.sql.worker.expressions import ExpressionChecker
 from tilth.sql.worker.relations import (
     TIME_WORDS,
+    Edit,
     Past,
     Relations,
     find_relations,
     frozen_times,
     has_fine_times,
     long_references,
+    rewrite,
 )
-from tilth.sql.worker.rewrite import Edit, rewrite
 from tilth.sql.worker.shadow import Needs, ask_needs, create_views, nothing_known
 from tilth.sql.worker.writing_spark import written_in_tasks
-from tilth.storage import (
-    TableLayout,
-    UpsertRequest,
-    layout_of,
-    resolve_all,
-    write_parts,
-    write_rows,
-)
+from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_rows
 from tilth.storage.spark import file_error, is_changed, read_snapshot
-from tilth.warehouse import (
-    TaskContext,
-    TaskResult,
-    check_plan,
-    mailbox,
-    parse_expression,
-    parse_plan,
-    run_in_task,
-)
+from tilth.warehouse import TaskContext, TaskResult, check_plan, mailbox, parse_expression, parse_plan, run_in_task
 
 _VIEW_PREFIX = "__tilth_"
 _VERSION = re.compile(r"[0-9]{1,18}")
