@@ -1,4 +1,7 @@
-"""`system.kafka_tables`"""
+"""Consumers, what they have read and what was lost, as rows.
+
+Covers: `system.kafka_tables`, `system.kafka_log`, `system.ingest_ledger`, `system.ingest_gaps`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,22 @@ from collections.abc import Iterator
 
 from tilth.ingest import ConsumerStats, Doing
 from tilth.sql.context.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import (
+    INTEGER,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    TIME,
+    ColumnDoc,
+    Row,
+    SystemTable,
+    TableNames,
+    time_of_hybrid,
+    time_of_ms,
+)
 
 
-def _rows(services: Services) -> Iterator[Row]:
+def _rows_of_kafka_tables(services: Services) -> Iterator[Row]:
     for one in services.consume.kafka_tables():
         slowest_view, share = one.slowest_view or (None, None)
         yield Row(
@@ -52,7 +67,7 @@ def _positions(one: ConsumerStats) -> dict[str, list[str]]:
     }
 
 
-TABLE = SystemTable(
+KAFKA_TABLES = SystemTable(
     name="kafka_tables",
     doc="One row for each consumer of each Kafka table.",
     columns=(
@@ -111,5 +126,115 @@ TABLE = SystemTable(
         ColumnDoc("last_broken", TEXT, "Its last message that was broken, or that a view could not take, and why."),
         ColumnDoc("next_attempt", TIME, "When it is started again after a failure; NULL: it does not wait for that."),
     ),
-    rows=_rows,
+    rows=_rows_of_kafka_tables,
+)
+
+
+def _rows_of_kafka_log(services: Services) -> Iterator[Row]:
+    for event in services.consume.log():
+        yield Row(
+            event,
+            consumer=event.consumer if event.consumer >= 0 else None,
+            event=event.kind.name,
+            txn=event.txn or None,
+            detail=event.told,
+        )
+
+
+KAFKA_LOG = SystemTable(
+    name="kafka_log",
+    doc="One row for each step of the last rounds of this server's consumers; empty after a restart.",
+    columns=(
+        ColumnDoc("at", TIME, "When."),
+        ColumnDoc("database", TEXT, "The Kafka table's database."),
+        ColumnDoc("table", TEXT, "The Kafka table."),
+        ColumnDoc("consumer", INTEGER, "The consumer's index; NULL: the service itself."),
+        ColumnDoc(
+            "event",
+            TEXT,
+            "`EMPTY`, `POLL`, `PARSE_ERROR`, `WRITE`, `EXCEPTION`, `EMPTY_MESSAGE`, `FILTER`, `COMMIT`; "
+            "`OFFSETS`: offsets were taken over from a group, a gap was found or closed.",
+        ),
+        ColumnDoc("messages", INTEGER, "Messages that it is about."),
+        ColumnDoc("rows", INTEGER, "Rows that it is about."),
+        ColumnDoc("bytes", INTEGER, "Bytes that it is about."),
+        ColumnDoc("duration_ms", INTEGER, "How long it took."),
+        ColumnDoc("txn", INTEGER, "The round's transaction."),
+        ColumnDoc("detail", TEXT, "What happened, in words."),
+    ),
+    rows=_rows_of_kafka_log,
+)
+
+
+def _rows_of_ingest_ledger(services: Services) -> Iterator[Row]:
+    names = TableNames(services)
+    for uuid in services.catalog.offsets.ledgers():
+        for entry in services.catalog.offsets.ledger(uuid):
+            for one in entry.ranges:
+                yield Row(
+                    one,
+                    **names.row(uuid),
+                    txn=entry.txn,
+                    consumer=entry.consumer,
+                    committed=time_of_hybrid(entry.commit_ts),
+                    commit_ts=entry.commit_ts,
+                    topic_id=one.topic_id or None,
+                    uuid=uuid,
+                )
+
+
+INGEST_LEDGER = SystemTable(
+    name="ingest_ledger",
+    doc="One row for each stretch of a topic's partition that one round has consumed: the proof of what is in. Those "
+    "of dropped Kafka tables stay as long as a table is there that they brought rows to.",
+    columns=(
+        ColumnDoc("database", TEXT, "The Kafka table's database."),
+        ColumnDoc("table", TEXT, "The Kafka table."),
+        ColumnDoc("txn", INTEGER, "The transaction that stored offsets and rows together."),
+        ColumnDoc(
+            "consumer",
+            INTEGER,
+            "The consumer's index; -1: offsets were moved, not read; -2: many old rounds as one, with their sums.",
+        ),
+        ColumnDoc("topic", TEXT, "The topic."),
+        ColumnDoc("partition", INTEGER, "Its partition."),
+        ColumnDoc("start", INTEGER, "The first offset."),
+        ColumnDoc("end", INTEGER, "The offset behind the last; -1: the topic made anew has no such partition."),
+        ColumnDoc("messages", INTEGER, "Messages that were there."),
+        ColumnDoc("rows", INTEGER, "Rows of the Kafka table that they became."),
+        ColumnDoc("dead", INTEGER, "Messages that could not be decoded."),
+        ColumnDoc("refused", INTEGER, "Messages that a view could not take, once for each such view."),
+        ColumnDoc("committed", TIME, "When it was committed."),
+        ColumnDoc("commit_ts", INTEGER, "The same as a hybrid time: a later mutation has changed these rows."),
+        ColumnDoc("topic_id", TEXT, "The topic's id, which is another one once it was deleted and made again."),
+        ColumnDoc("uuid", TEXT, "The Kafka table's uuid."),
+    ),
+    rows=_rows_of_ingest_ledger,
+)
+
+
+def _rows_of_ingest_gaps(services: Services) -> Iterator[Row]:
+    names = TableNames(services)
+    for gap in services.catalog.offsets.gaps():
+        yield Row(
+            gap, **names.row(gap.kafka_table), end=gap.end if gap.end >= 0 else None, resolution=gap.resolution or None
+        )
+
+
+INGEST_GAPS = SystemTable(
+    name="ingest_gaps",
+    doc="One row for each stretch of offsets that could not be read. An open one stops its consumer until SYSTEM RESET "
+    "CONSUME OFFSET decides, or until the broker proves that the messages are there.",
+    columns=(
+        ColumnDoc("database", TEXT, "The Kafka table's database."),
+        ColumnDoc("table", TEXT, "The Kafka table."),
+        ColumnDoc("topic", TEXT, "The topic."),
+        ColumnDoc("partition", INTEGER, "Its partition."),
+        ColumnDoc("start", INTEGER, "The first offset that is missing."),
+        ColumnDoc("end", INTEGER, "The first that is there again; NULL: not known."),
+        ColumnDoc("reason", TEXT, "Why."),
+        ColumnDoc("at", TIME, "When it was found."),
+        ColumnDoc("resolution", TEXT, "What the user decided, or why it was closed by itself; NULL while it is open."),
+    ),
+    rows=_rows_of_ingest_gaps,
 )
