@@ -3,7 +3,8 @@
 Covers: every statement and every system table, on top of all other rooms. Does not cover: HTTP (tilth.server), the
 shell (tilth.client). Always holds: statements that are ours go through the grammar, anything else is a query for
 Spark; a query reads one pinned snapshot of each table; a query over system tables only needs no worker.
-`tilth.sql.worker.spark` is the second door, for the worker that runs queries. See also: docs/reference/sql.md.
+`tilth.sql.worker.spark` is the second door, for the worker that runs queries. See also: ARCHITECTURE.md for the
+folders, docs/reference/sql.md.
 """
 
 from tilth.sql.control.insert_groups import InsertStats

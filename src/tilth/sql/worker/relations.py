@@ -1,9 +1,10 @@
-"""What a query reads and where in its text that stands, by Spark's own parser.
+"""What a query reads and where in its text that stands, by Spark's own parser; the text with other names there.
 
-Covers: relations with their places and AS OF, references that name a database, functions that tell the time. Does not
-cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/desk.py,
+Covers: relations with their places and AS OF, references that name a database, functions that tell the time, rewriting.
+Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/desk.py,
 query/past.py).
-Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's.
+Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's; everything between the
+replaced places reaches Spark as it was written.
 """
 
 from __future__ import annotations
