@@ -16,7 +16,7 @@ from tilth.ingest import check_view
 from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.sql import Answer, SqlEngine
-from tilth.sql.spark import InsertRunner, QueryRunner
+from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import clean_transaction
 from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 

@@ -41,7 +41,7 @@ from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.sql import Answer, SqlEngine
-from tilth.sql.protocol import (
+from tilth.sql.query.protocol import (
     CheckedDefault,
     CheckedExpressions,
     CheckTask,

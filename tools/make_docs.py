@@ -36,7 +36,7 @@ from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
 from tilth.server.formats import NAMES, Format
-from tilth.sql.spark_settings import SPARK_SETTINGS
+from tilth.sql.language.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
 from tilth.warehouse import allow_list
 from tilth.warehouse.clickhouse import TABLE_FUNCTIONS

@@ -50,7 +50,7 @@ from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
 from tilth.server import bind as bind
 from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
-from tilth.sql.spark import InsertRunner, QueryRunner
+from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import clean_transaction, sync_folder
 from tilth.warehouse import (
     QUERY_WAREHOUSE,

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import tilth.sql.simplify as simplify
+import tilth.sql.query.simplify as simplify
 from tests.hostile import values_of
 from tilth.model.part import ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Decimal as DecimalType
 from tilth.model.types import Kind, Simple
-from tilth.sql.predicates import (
+from tilth.sql.query.predicates import (
     AllOf,
     AnyOf,
     Compare,
@@ -33,8 +33,8 @@ from tilth.sql.predicates import (
     Predicate,
     Unknown,
 )
-from tilth.sql.prune import keeper
-from tilth.sql.simplify import joined
+from tilth.sql.query.prune import keeper
+from tilth.sql.query.simplify import joined
 from tilth.storage import arrow_type
 from tilth.storage.values.bounds import range_of
 

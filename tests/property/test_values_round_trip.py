@@ -19,10 +19,10 @@ from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.model.wire import Summary
 from tilth.server.formats import Format, encode
-from tilth.sql.defaults import stored_of
-from tilth.sql.formats import InsertTarget, read_rows, table_of_rows
 from tilth.sql.grammar import InsertValues, parse
-from tilth.sql.values import Reading, literal, to_stored
+from tilth.sql.inserts.defaults import stored_of
+from tilth.sql.inserts.formats import InsertTarget, read_rows, table_of_rows
+from tilth.sql.language.values import Reading, literal, to_stored
 from tilth.storage import array_of, conform
 
 _SUMMARY = Summary(query_id="q", elapsed_ms=0, rows=0, message="")

@@ -1,8 +1,8 @@
 """Defaults as older versions kept them, in the words that Spark reads. Pure.
 
 Covers: literals of ClickHouse (`[1, 2]`, `{'a': 1}`, `(1, 'a')`, `nan`), numbers and texts as defaults of dates and
-times, texts in double quotes. Does not cover: defaults of this version (sql/defaults.py), which Spark has read before
-they were kept.
+times, texts in double quotes. Does not cover: defaults of this version (sql/inserts/defaults.py), which Spark has read
+before they were kept.
 Always holds: what cannot be read stays as it is; times without a zone are in UTC.
 """
 

@@ -3,10 +3,13 @@
 Covers: every statement and every system table, on top of all other rooms. Does not cover: HTTP (tilth.server), the
 shell (tilth.client). Always holds: statements that are ours go through the grammar, anything else is a query for
 Spark; a query reads one pinned snapshot of each table; a query over system tables only needs no worker.
-`tilth.sql.spark` is the second door, for the worker that runs queries. See also: docs/reference/sql.md.
+`tilth.sql.worker.spark` is the second door, for the worker that runs queries. See also: ARCHITECTURE.md for the
+folders, docs/reference/sql.md.
 """
 
-from tilth.sql.answer import Answer
+from tilth.sql.control.insert_groups import InsertStats
+from tilth.sql.control.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin
+from tilth.sql.control.slots import Queue
 from tilth.sql.engine import OUTPUT_FORMATS, SqlEngine
 from tilth.sql.errors import (
     BadDefinitionError,
@@ -21,15 +24,13 @@ from tilth.sql.errors import (
     WrongKindOfTableError,
 )
 from tilth.sql.grammar import Statement, parse, split
-from tilth.sql.insert_groups import InsertStats
-from tilth.sql.pins import Pins
-from tilth.sql.protocol import QueryCalls
-from tilth.sql.redact import shown_statement
+from tilth.sql.language.redact import shown_statement
+from tilth.sql.query.pins import Pins
+from tilth.sql.query.protocol import QueryCalls
+from tilth.sql.results.answer import Answer
 from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import ResultLimits
-from tilth.sql.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin
 from tilth.sql.settings import SESSION_SETTINGS, all_settings
-from tilth.sql.slots import Queue
 from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 
 __all__ = [

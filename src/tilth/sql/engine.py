@@ -25,24 +25,13 @@ from tilth.base.settings import Setting
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog
 from tilth.maintenance import DamageBook
-from tilth.sql import (
-    alter,
-    changes,
-    ddl,
-    dialect,
-    explain,
-    inserts,
-    kill_mutation,
-    kill_query,
-    queries,
-    show,
-    system,
-    views,
-    words,
-)
-from tilth.sql.answer import Answer, Outcome, columns_of
-from tilth.sql.damaged import check_reads_all
-from tilth.sql.desk import QueryDesk
+from tilth.sql.context.names import table_of
+from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
+from tilth.sql.context.services import Call, Services
+from tilth.sql.control.insert_groups import InsertGroups, InsertStats
+from tilth.sql.control.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
+from tilth.sql.control.running import RUNNING_TEXT_MAX, STATEMENTS_MAX, Origin, Running, RunningStatements
+from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
     AlterTable,
@@ -86,20 +75,31 @@ from tilth.sql.grammar import (
     parse_noticed,
     with_unit_diff,
 )
-from tilth.sql.insert_commit import store
-from tilth.sql.insert_groups import InsertGroups, InsertStats
-from tilth.sql.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
-from tilth.sql.redact import Redacted, redacted, shortened
+from tilth.sql.inserts import insert
+from tilth.sql.inserts.commit import store
+from tilth.sql.language import dialect
+from tilth.sql.language.redact import Redacted, redacted, shortened
+from tilth.sql.language.spark_errors import nested_too_deep
+from tilth.sql.query.damaged import check_reads_all
+from tilth.sql.query.desk import QueryDesk
+from tilth.sql.results.answer import Answer, Outcome, columns_of
 from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import OpenResults, ResultLimits
-from tilth.sql.running import RUNNING_TEXT_MAX, STATEMENTS_MAX, Origin, Running, RunningStatements
-from tilth.sql.services import Call, Consume, Dispatch, Maintenance, Services, table_of
 from tilth.sql.settings import session_settings, settings_without_effect
-from tilth.sql.slots import Queue
-from tilth.sql.spark_errors import nested_too_deep
-from tilth.sql.system_lane import system_tables_of
+from tilth.sql.statements import (
+    alter,
+    delete_update,
+    explain,
+    kill,
+    select,
+    session,
+    show,
+    system,
+    tables,
+)
+from tilth.sql.statements.session import named_settings
 from tilth.sql.system_tables import find_system_table
-from tilth.sql.words import named_settings
+from tilth.sql.system_tables.lane import system_tables_of
 from tilth.warehouse import TaskProgress
 
 #: What a user may write behind a query's FORMAT, in lower case; the doors write them.
@@ -266,7 +266,7 @@ class SqlEngine:
             call = _call(running, database, settings or {})
             self._services.running.enter(running.entry, Queue.INSERT)
             statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
-            return inserts.insert_data(self._services, call, statement)
+            return insert.insert_data(self._services, call, statement)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin)
 
@@ -286,7 +286,7 @@ class SqlEngine:
             call = _call(running, database, settings or {})
             self._services.running.enter(running.entry, Queue.INSERT)
             target = table_of(self._services, call, Name(database, table), what="INSERT")
-            return inserts.store_named(self._services, call, target, data)
+            return insert.store_named(self._services, call, target, data)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
 
@@ -427,31 +427,31 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         check_reads_all(call.settings)
     match statement:
         case Query():
-            return queries.run_query(services, call, statement)
+            return select.run_query(services, call, statement)
         case InsertValues():
-            return inserts.insert_values(services, call, statement)
+            return insert.insert_values(services, call, statement)
         case InsertData():
-            return inserts.insert_data(services, call, statement)
+            return insert.insert_data(services, call, statement)
         case InsertQuery():
-            return inserts.insert_query(services, call, statement)
+            return insert.insert_query(services, call, statement)
         case CreateDatabase():
-            return ddl.create_database(services, statement)
+            return tables.create_database(services, statement)
         case DropDatabase():
-            return ddl.drop_database(services, statement)
+            return tables.drop_database(services, statement)
         case UseDatabase():
-            return ddl.use_database(services, statement)
+            return tables.use_database(services, statement)
         case CreateTable():
-            return ddl.create_table(services, call, statement)
+            return tables.create_table(services, call, statement)
         case CreateView():
-            return views.create_view(services, call, statement)
+            return tables.create_view(services, call, statement)
         case DropTable() | DropView():
-            return ddl.drop_table(services, call, statement)
+            return tables.drop_table(services, call, statement)
         case UndropTable():
-            return ddl.undrop_table(services, call, statement)
+            return tables.undrop_table(services, call, statement)
         case TruncateTable():
-            return ddl.truncate_table(services, call, statement)
+            return tables.truncate_table(services, call, statement)
         case RenameTable():
-            return ddl.rename_table(services, call, statement)
+            return tables.rename_table(services, call, statement)
         case AlterTable():
             return alter.alter_table(services, call, statement)
         case (
@@ -467,9 +467,9 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case ShowPartitions() | ShowFunctions():
             return show.show_more(services, call, statement)
         case SetSettings():
-            return words.set_settings(call, statement)
+            return session.set_settings(call, statement)
         case NothingToDo():
-            return words.nothing_to_do(services, call, statement)
+            return session.nothing_to_do(services, call, statement)
         case OptimizeTable():
             return system.optimize(services, call, statement)
         case SwitchService():
@@ -479,13 +479,13 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case ResetConsumeOffset():
             return system.reset_offset(services, call, statement)
         case DeleteRows() | UpdateRows():
-            return changes.change_rows(services, call, statement)
+            return delete_update.change_rows(services, call, statement)
         case KillMutation():
-            return kill_mutation.kill_mutations(services, call, statement)
+            return kill.kill_mutations(services, call, statement)
         case KillQuery():
-            return kill_query.kill_queries(services, call, statement)
+            return kill.kill_queries(services, call, statement)
         case ExplainMerge():
-            return system.explain_merge(services, call, statement)
+            return explain.explain_merge(services, call, statement)
         case ExplainGc():
             return explain.explain_gc(services, call, statement)
     assert_never(statement)

@@ -30,7 +30,7 @@ from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import table_settings
-from tilth.sql.spark_settings import SPARK_PREFIX, check_spark_settings
+from tilth.sql.language.spark_settings import SPARK_PREFIX, check_spark_settings
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 

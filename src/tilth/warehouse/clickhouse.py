@@ -1,7 +1,7 @@
 """ClickHouse's functions as Spark SQL expressions.
 
 Covers: which functions there are, the expression that each one stands for. Does not cover: registering them in the JVM
-(foreign.py), functions that Spark has under the same name, queries in ClickHouse's dialect (sql/dialect.py).
+(foreign.py), functions that Spark has under the same name, queries in ClickHouse's dialect (sql/language/dialect.py).
 Always holds: an expression consists of allowed functions only; a name that Spark has too is extended, never changed:
 what worked before returns the same.
 """

@@ -14,7 +14,7 @@ from tilth.catalog import ReplaceParts
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.txn import TxnState
-from tilth.sql import changes
+from tilth.sql.statements import delete_update
 from tilth.storage import layout_of, read_source, sources_of, write_parts
 
 pytestmark = pytest.mark.integration
@@ -138,9 +138,9 @@ def test_a_part_that_is_merged_or_changed_meanwhile_is_looked_into_again(
 ) -> None:
     fill(world, "race")
     done: list[str] = []
-    found = changes._Change._found
+    found = delete_update._Change._found
 
-    def meanwhile(self: changes._Change, *given: object) -> list[object]:
+    def meanwhile(self: delete_update._Change, *given: object) -> list[object]:
         written = found(self, *given)  # type: ignore[arg-type]
         if not done:
             done.append("once")
@@ -151,7 +151,7 @@ def test_a_part_that_is_merged_or_changed_meanwhile_is_looked_into_again(
             world.run("INSERT INTO race VALUES (30, 0, 0, 'new', NULL, NULL)")
         return list(written)
 
-    monkeypatch.setattr(changes._Change, "_found", meanwhile)
+    monkeypatch.setattr(delete_update._Change, "_found", meanwhile)
     assert world.run("UPDATE race SET s = 'x' WHERE n < 12").rows_written == 11
     monkeypatch.undo()
     assert world.rows("SELECT count(*), count_if(s = 'x'), max(k) FROM race") == [(20, 11, 30)]

@@ -13,7 +13,7 @@ from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnState
 from tilth.node import Node, open_node
-from tilth.sql import upserts
+from tilth.sql.inserts import upserts
 
 pytestmark = pytest.mark.integration
 

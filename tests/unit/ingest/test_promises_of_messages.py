@@ -12,8 +12,8 @@ from tests.unit.ingest.decoding import FakeMessage
 from tilth.ingest.decode import Decoded, Decoder
 from tilth.ingest.settings import read_config
 from tilth.model.table import KafkaDef, Schema
-from tilth.sql.columns import column_of
 from tilth.sql.grammar import CreateTable, parse
+from tilth.sql.statements.columns import column_of
 
 
 def decode(columns: str, values: Sequence[bytes], **settings: str) -> Decoded:

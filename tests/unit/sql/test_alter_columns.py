@@ -8,8 +8,8 @@ from tilth.base.errors import TilthError
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, Transform, TransformKind
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.sql.columns import NewColumns, changed, is_widening
 from tilth.sql.grammar import AlterTable, ColumnOperation, parse
+from tilth.sql.statements.columns import NewColumns, changed, is_widening
 
 INT, LONG, TEXT = Simple(Kind.INT32), Simple(Kind.INT64), Simple(Kind.STRING)
 TABLE = TableDef(

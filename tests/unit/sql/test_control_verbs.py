@@ -17,7 +17,7 @@ from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema
 from tilth.model.task import TaskSpec
 from tilth.model.types import Kind, Simple
-from tilth.sql.protocol import InsertResult
+from tilth.sql.query.protocol import InsertResult
 from tilth.storage import data_folder, read_part
 
 KAFKA = (

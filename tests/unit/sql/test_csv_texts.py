@@ -8,9 +8,9 @@ import pytest
 from tilth.base.errors import TilthError
 from tilth.model.table import Column
 from tilth.model.types import DataType, Decimal, Kind, Simple
-from tilth.sql import csv_texts as module
-from tilth.sql.csv_texts import csv_texts, texts_array
-from tilth.sql.values import Reading
+from tilth.sql.inserts import csv_texts as module
+from tilth.sql.inserts.csv_texts import csv_texts, texts_array
+from tilth.sql.language.values import Reading
 
 
 def rows(text: str, *, has_names: bool = False) -> list[tuple[str | None, ...]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.errors import TilthError
-from tilth.sql.dialect import refusal_of, to_spark
 from tilth.sql.grammar import SqlSyntaxError, UnsupportedSqlError
+from tilth.sql.language.dialect import refusal_of, to_spark
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from tilth.base.cancel import Cancellation, working_under
 from tilth.base.errors import ErrorKind, InvalidInputError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.catalog import LabelTakenError, SchemaChangedError
-from tilth.sql.insert_groups import (
+from tilth.sql.control.insert_groups import (
     SETTLE_SECONDS,
     Gathering,
     GroupLimits,
@@ -19,7 +19,7 @@ from tilth.sql.insert_groups import (
     InsertUnderWayError,
     Waiting,
 )
-from tilth.sql.running import QueryCancelledError
+from tilth.sql.control.running import QueryCancelledError
 from tilth.testing import ManualClock
 
 LIMITS = GroupLimits(wait_seconds=0.01, bytes_max=1000, rows_max=100)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.model.task import TaskSpec
-from tilth.sql.protocol import InsertResult
+from tilth.sql.query.protocol import InsertResult
 from tilth.storage import layout_of, write_parts
 
 

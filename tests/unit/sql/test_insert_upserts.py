@@ -16,8 +16,8 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.catalog import Committed, Requirement, Update
 from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
-from tilth.sql import upserts
-from tilth.sql.protocol import InsertResult, InsertTask, InsertWork, ResolveResult, ResolveTask
+from tilth.sql.inserts import upserts
+from tilth.sql.query.protocol import InsertResult, InsertTask, InsertWork, ResolveResult, ResolveTask
 from tilth.storage import data_folder, layout_of, read_source, resolve_all, sources_of, write_segments
 
 COLUMNS = "(id Int64, p Int32, s String, note String NOT NULL DEFAULT 'none', n Int32 NOT NULL)"

@@ -10,10 +10,10 @@ import pytest
 import sqlglot
 
 from tilth.base.cancel import Cancellation, working_under
+from tilth.sql.control.running import QueryCancelledError
 from tilth.sql.errors import BadQueryError
-from tilth.sql.running import QueryCancelledError
-from tilth.sql.system_lane import answer_from_system
-from tilth.sql.system_process import may_take_long
+from tilth.sql.system_tables.lane import answer_from_system
+from tilth.sql.system_tables.lane_process import may_take_long
 
 TABLES = {
     "many": pa.table(

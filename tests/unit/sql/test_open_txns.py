@@ -40,8 +40,8 @@ def test_a_statement_that_takes_an_hour_commits_beside_the_cleaner(
             cleaner.tick()
         return written
 
-    monkeypatch.setattr("tilth.sql.insert_commit.write_rows", slow)
-    monkeypatch.setattr("tilth.sql.insert_commit.write_parts", slow)
+    monkeypatch.setattr("tilth.sql.inserts.commit.write_rows", slow)
+    monkeypatch.setattr("tilth.sql.inserts.commit.write_parts", slow)
     world.run("INSERT INTO t VALUES (1)")
     assert world.catalog.transactions.unfinished() == []
     assert world.catalog.transactions.live() == set()
@@ -61,8 +61,8 @@ def test_a_statement_that_fails_while_the_catalog_is_away_says_why_and_is_cleane
         raise UnavailableError("the catalog is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tilth.sql.insert_commit.write_rows", fail)
-        patched.setattr("tilth.sql.insert_commit.write_parts", fail)
+        patched.setattr("tilth.sql.inserts.commit.write_rows", fail)
+        patched.setattr("tilth.sql.inserts.commit.write_parts", fail)
         patched.setattr(world.catalog.transactions, "abort", away)
         with pytest.raises(TilthError, match="the reason"):
             world.run("INSERT INTO t VALUES (1)")

@@ -14,7 +14,7 @@ from tilth.base.cancel import Cancellation, working_under
 from tilth.base.errors import TilthError
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.sql import Origin, Queue
-from tilth.sql.running import (
+from tilth.sql.control.running import (
     GRACE_SECONDS,
     LISTED_TEXT_MAX,
     RUNNING_TEXT_MAX,

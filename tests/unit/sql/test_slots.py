@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilth.sql.slots import Queue, SlotBoard, TooManyStatementsError
+from tilth.sql.control.slots import Queue, SlotBoard, TooManyStatementsError
 
 
 def board(queries: int = 1, *, waiting_max: int = 100) -> SlotBoard:

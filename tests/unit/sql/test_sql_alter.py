@@ -19,9 +19,9 @@ from tilth.model.part import ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, ViewDef
 from tilth.model.task import TaskSpec
 from tilth.model.types import Kind, Simple
-from tilth.sql.predicates import Compare, Comparison, Unknown
-from tilth.sql.protocol import CheckedExpressions, CheckTask, ExpressionsTask, WorkerTask
-from tilth.sql.prune import as_present, keeper
+from tilth.sql.query.predicates import Compare, Comparison, Unknown
+from tilth.sql.query.protocol import CheckedExpressions, CheckTask, ExpressionsTask, WorkerTask
+from tilth.sql.query.prune import as_present, keeper
 
 KAFKA = (
     "CREATE TABLE k (a Int64, s String) ENGINE = Kafka SETTINGS kafka_broker_list = 'b:9092', "

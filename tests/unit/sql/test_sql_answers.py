@@ -10,8 +10,8 @@ import pytest
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.maintenance import OptimizeReport
 from tilth.model.types import Decimal, Kind, Simple
-from tilth.sql.coerce import is_narrowed
-from tilth.sql.spark_errors import from_spark
+from tilth.sql.language.coerce import is_narrowed
+from tilth.sql.language.spark_errors import from_spark
 from tilth.storage.values.shapes import wanted_of
 
 TABLE = "CREATE TABLE t (a Int64, d Date, v Int32 DEFAULT 7) ENGINE = MergeTree PARTITION BY d ORDER BY a"

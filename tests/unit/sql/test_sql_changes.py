@@ -21,9 +21,9 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
-from tilth.sql import changes
-from tilth.sql.predicates import Compare, Comparison
-from tilth.sql.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask, WorkerTask
+from tilth.sql.query.predicates import Compare, Comparison
+from tilth.sql.query.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask, WorkerTask
+from tilth.sql.statements import delete_update
 from tilth.storage import layout_of, read_source, sources_of, write_changes, write_parts
 
 LIMIT = 10
@@ -194,7 +194,7 @@ def test_only_a_part_that_changed_meanwhile_is_looked_into_again(world: SqlWorld
     assert rows_now(world) == [(1, 1, "a"), (1, 13, "x"), (2, 2, "c"), (2, 3, "f"), (2, 12, "x")]
     first, second = worker.looked_into()
     assert (len(first), len(second)) == (4, 1)
-    assert worker.tasks[1].first_task == changes.TASKS_MAX + 1
+    assert worker.tasks[1].first_task == delete_update.TASKS_MAX + 1
 
 
 def test_what_has_come_of_merged_parts_is_looked_into_and_new_rows_are_not(world: SqlWorld, worker: Worker) -> None:
@@ -239,7 +239,7 @@ def test_it_ends_when_others_are_always_faster(world: SqlWorld, worker: Worker) 
     before = rows_now(world)
     error = refused(world, "UPDATE t SET s = 'x' WHERE v >= 10")
     assert (error.code, error.kind) == ("ROWS_BUSY", ErrorKind.RETRY)
-    assert len(worker.tasks) == changes.TRIES_MAX
+    assert len(worker.tasks) == delete_update.TRIES_MAX
     assert rows_now(world) == before
     assert states(world) == [TxnState.ABORTED]
     assert world.catalog.readers.list() == []
@@ -355,4 +355,4 @@ def test_only_what_became_of_the_parts_is_looked_into(
     known = {f"f{block}": PartName("a", block, block, 0, 1) for block in (1, 2, 3)}
     now = Snapshot(table=table_of(world), ts=5, version=1, parts=tuple(parts))
     seen = dict.fromkeys(known, 0)
-    assert changes.to_look_again([delta("f1"), delta("f2")], known, seen, now) == (stale, again)
+    assert delete_update.to_look_again([delta("f1"), delta("f2")], known, seen, now) == (stale, again)

@@ -12,10 +12,10 @@ from tests.sql_world import SqlWorld, answer_view_tasks
 from tilth.base.errors import TilthError
 from tilth.model.snapshot import Snapshot
 from tilth.sql import Origin, Pins
-from tilth.sql.desk import READER_LEASE_MS
-from tilth.sql.pins import PIN_MS
-from tilth.sql.predicates import Compare, Comparison, Unknown
-from tilth.sql.running import SHOWN_CHARACTERS_MAX
+from tilth.sql.control.running import SHOWN_CHARACTERS_MAX
+from tilth.sql.query.desk import READER_LEASE_MS
+from tilth.sql.query.pins import PIN_MS
+from tilth.sql.query.predicates import Compare, Comparison, Unknown
 
 
 @pytest.fixture

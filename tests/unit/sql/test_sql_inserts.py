@@ -15,7 +15,7 @@ from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
 from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
-from tilth.sql.protocol import InsertResult
+from tilth.sql.query.protocol import InsertResult
 from tilth.storage import conform, data_folder, layout_of, read_part, write_parts
 
 
@@ -187,7 +187,7 @@ def test_files_of_an_insert_that_fails_here_go_at_once(
         seen.append(len(list(folder.iterdir())))
         raise TilthError("it was cancelled behind the files")
 
-    monkeypatch.setattr("tilth.sql.insert_commit.raise_if_cancelled", cancelled)
+    monkeypatch.setattr("tilth.sql.inserts.commit.raise_if_cancelled", cancelled)
     with pytest.raises(TilthError, match="behind the files"):
         world.run("INSERT INTO t (a) VALUES (1)")
     (txn,) = world.catalog.transactions.unfinished()

@@ -6,9 +6,9 @@ import pytest
 
 from tilth.base.errors import ConflictError, TilthError
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.sql.coerce import is_assignable
-from tilth.sql.rewrite import Edit, rewrite
-from tilth.sql.spark_errors import from_spark
+from tilth.sql.language.coerce import is_assignable
+from tilth.sql.language.spark_errors import from_spark
+from tilth.sql.worker.relations import Edit, rewrite
 
 
 def test_rewriting_keeps_the_rest_and_knows_the_way_back() -> None:

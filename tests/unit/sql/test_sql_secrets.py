@@ -17,7 +17,7 @@ from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import Kind, Simple
 from tilth.node import move_secrets
 from tilth.sql import SYSTEM_TABLES
-from tilth.sql.redact import redacted, shown_statement
+from tilth.sql.language.redact import redacted, shown_statement
 
 PASSWORD = "hunter2, 'quoted' \\ and long"
 TYPED = "'hunter2, \\'quoted\\' \\\\ and long'"

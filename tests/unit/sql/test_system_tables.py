@@ -15,7 +15,7 @@ from tilth.catalog import AddGap, AddLedger, AdvanceOffsets
 from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange
 from tilth.model.task import Cost, TaskState
 from tilth.sql import SYSTEM_TABLES
-from tilth.sql.system_lane import system_tables_of
+from tilth.sql.system_tables.lane import system_tables_of
 
 
 @pytest.fixture

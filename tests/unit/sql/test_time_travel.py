@@ -14,9 +14,9 @@ from tilth.front import _milliseconds
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.sql import Pins
-from tilth.sql.past import SETTLE_MS, SKEW_MS, Moment, moment_of, readable_from
-from tilth.sql.predicates import Unknown
-from tilth.sql.protocol import AsOf, AtTime, AtVersion
+from tilth.sql.query.past import SETTLE_MS, SKEW_MS, Moment, moment_of, readable_from
+from tilth.sql.query.predicates import Unknown
+from tilth.sql.query.protocol import AsOf, AtTime, AtVersion
 
 HOUR = 3600.0
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tilth.model.table import Column, Schema
-from tilth.sql.columns import column_of
 from tilth.sql.grammar import CreateTable, parse
+from tilth.sql.statements.columns import column_of
 from tilth.storage import (
     BadColumnError,
     array_of,

@@ -1,9 +1,9 @@
 """Names of types, Spark's and ClickHouse's, to the tree of tilth.model.types and what they promise beyond it. Pure.
 
 Covers: both systems' spellings, Nullable, LowCardinality, parameters. Does not cover: Arrow, keeping the promises
-(storage), whether a time zone exists (sql/ddl.py). Always holds: no value of the written type is lost in the type that
-is stored (unsigned types widen), and checks refuse what only the stored type has; what cannot be mapped is refused by
-its name.
+(storage), whether a time zone exists (sql/statements/tables.py). Always holds: no value of the written type is
+lost in the type that is stored (unsigned types widen), and checks refuse what only the stored type has; what cannot be
+mapped is refused by its name.
 """
 
 from __future__ import annotations

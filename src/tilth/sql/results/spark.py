@@ -1,7 +1,7 @@
 """A query's rows from Spark into Arrow, whatever types and texts they have.
 
 Covers: collecting within a bound, writing large results to files, types that Arrow has not, texts that are no UTF-8,
-Arrow streams. Does not cover: the query (sql/spark.py), its form for a client (server).
+Arrow streams. Does not cover: the query (sql/worker/spark.py), its form for a client (server).
 Always holds: the rows are never larger than allowed in this process; what comes out can be read by every client.
 """
 
@@ -23,7 +23,7 @@ from pyspark.util import _load_from_socket
 from tilth.base.units import GIB, MIB
 from tilth.model.wire import ColumnInfo
 from tilth.sql.errors import ResultTooLargeError
-from tilth.sql.protocol import COLUMNS_KEY, QueryTask
+from tilth.sql.query.protocol import COLUMNS_KEY, QueryTask
 from tilth.sql.results.files import TOO_LARGE_HINT, write_partition, write_schema
 from tilth.storage import valid_texts
 from tilth.warehouse import run_tasks

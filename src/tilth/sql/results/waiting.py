@@ -1,8 +1,8 @@
 """Large results on their way to clients: what waits on the disk, and since when a client reads nothing.
 
 Covers: measuring, the limits, which result gives way. Does not cover: the files (files.py), how a statement ends
-(running.py). Always holds: results that together have more bytes on the disk than allowed lose the largest one within a
-second; a result that its client does not read ends, and with it its lease.
+(control/running.py). Always holds: results that together have more bytes on the disk than allowed lose the largest one
+within a second; a result that its client does not read ends, and with it its lease.
 """
 
 from __future__ import annotations

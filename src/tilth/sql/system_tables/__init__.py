@@ -1,8 +1,8 @@
 """System tables: what every room tells of itself, as rows.
 
-Covers: one file for each table, with its columns' documentation. Does not cover: running queries over them
-(system_lane.py). Always holds: rows are made when they are asked for and cost nothing otherwise; times are UTC. See
-also: docs/reference/system-tables.md, which is made from these files.
+Covers: one file for each room's tables, with their columns' documentation; queries over them only (lane.py). Does not
+cover: queries that read tables of rows too (statements/select.py). Always holds: rows are made when they are asked for
+and cost nothing otherwise; times are UTC. See also: docs/reference/system-tables.md, which is made from these files.
 """
 
 from tilth.sql.system_tables.registry import SYSTEM_TABLES, find_system_table, system_table_names

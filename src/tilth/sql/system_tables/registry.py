@@ -42,15 +42,14 @@ _INSTEAD = {
 
 
 def _tables() -> Iterator[SystemTable]:
-    """Each module of this folder that has a `TABLE` is a system table."""
-    for found in sorted(iter_modules(system_tables.__path__), key=lambda each: each.name):
+    """Each `SystemTable` that a module of this folder holds."""
+    for found in iter_modules(system_tables.__path__):
         if found.name != __name__.rpartition(".")[2]:
-            table = getattr(import_module(f"{system_tables.__name__}.{found.name}"), "TABLE", None)
-            if isinstance(table, SystemTable):
-                yield table
+            module = import_module(f"{system_tables.__name__}.{found.name}")
+            yield from (each for each in vars(module).values() if isinstance(each, SystemTable))
 
 
-SYSTEM_TABLES: dict[str, SystemTable] = {table.name: table for table in _tables()}
+SYSTEM_TABLES: dict[str, SystemTable] = {table.name: table for table in sorted(_tables(), key=lambda each: each.name)}
 
 
 def system_table_names() -> list[str]:

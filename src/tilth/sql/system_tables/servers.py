@@ -1,15 +1,19 @@
-"""`system.servers`"""
+"""The node, who computes for it, its numbers, as rows.
+
+Covers: `system.servers`, `system.warehouses`, `system.workers`, `system.tasks`, `system.metrics`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 from tilth.base.pressure import describe_pressure
-from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable
+from tilth.sql.context.services import Services
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable
 
 
-def _rows(services: Services) -> Iterator[Row]:
+def _rows_of_servers(services: Services) -> Iterator[Row]:
     uptime = (services.clock.now_ms() - services.started_ms) / 1000
     memory = services.memory.read()
     yield Row(
@@ -23,7 +27,7 @@ def _rows(services: Services) -> Iterator[Row]:
     )
 
 
-TABLE = SystemTable(
+SERVERS = SystemTable(
     name="servers",
     doc="One row for each server of this catalog.",
     columns=(
@@ -35,5 +39,126 @@ TABLE = SystemTable(
         ColumnDoc("memory_pressure", TEXT, "Why writes are slowed or refused for want of memory; NULL: they are not."),
         ColumnDoc("memory_rejections", INTEGER, "Writes that were refused for that reason since the start."),
     ),
-    rows=_rows,
+    rows=_rows_of_servers,
+)
+
+
+def _rows_of_warehouses(services: Services) -> Iterator[Row]:
+    for one in services.dispatcher.warehouses():
+        yield Row(one)
+
+
+WAREHOUSES = SystemTable(
+    name="warehouses",
+    doc="One row for each warehouse: workers that share one kind of work.",
+    columns=(
+        ColumnDoc("name", TEXT, "The warehouse."),
+        ColumnDoc("workers", INTEGER, "Its workers."),
+        ColumnDoc("slots", INTEGER, "Tasks that may run at once."),
+        ColumnDoc("running", INTEGER, "Tasks that run."),
+        ColumnDoc("waiting", INTEGER, "Tasks that wait for a slot."),
+        ColumnDoc("resident", INTEGER, "Tasks that stay until they are stopped; they take no slot."),
+    ),
+    rows=_rows_of_warehouses,
+)
+
+
+def _rows_of_workers(services: Services) -> Iterator[Row]:
+    for worker in services.dispatcher.workers():
+        yield Row(worker, warehouses=list(worker.warehouses))
+
+
+WORKERS = SystemTable(
+    name="workers",
+    doc="One row for each worker.",
+    columns=(
+        ColumnDoc("name", TEXT, "The worker."),
+        ColumnDoc("warehouses", TEXTS, "The warehouses that it serves."),
+        ColumnDoc("state", TEXT, "`alive`, `silent` (no answer to the last heartbeat) or `without spark`."),
+        ColumnDoc("reason", TEXT, "Why it is not alive, and since when."),
+        ColumnDoc("last_answer", TIME, "When it last answered a heartbeat."),
+        ColumnDoc("running", INTEGER, "Tasks that take a slot."),
+        ColumnDoc("resident", INTEGER, "Tasks that stay until they are stopped."),
+        ColumnDoc("memory_bytes", INTEGER, "What its tasks may hold together."),
+    ),
+    rows=_rows_of_workers,
+)
+
+
+def _rows_of_tasks(services: Services) -> Iterator[Row]:
+    for task in services.dispatcher.tasks():
+        yield Row(
+            task,
+            txn=task.txn or None,
+            placement_reason=task.placement_reason or None,
+            estimated_seconds=task.estimate.seconds,
+            seconds=task.actual.seconds,
+            estimated_input_bytes=task.estimate.input_bytes,
+            input_bytes=task.actual.input_bytes,
+            estimated_output_bytes=task.estimate.output_bytes,
+            output_bytes=task.actual.output_bytes,
+            estimated_memory_bytes=task.estimate.memory_bytes,
+            memory_bytes=task.actual.memory_bytes,
+        )
+
+
+TASKS = SystemTable(
+    name="tasks",
+    doc="One row for each task that runs or waits, and for the last ones that ended; estimates beside measures.",
+    columns=(
+        ColumnDoc("id", TEXT, "The task's id."),
+        ColumnDoc("kind", TEXT, "`consume`, `consume_round`, `insert`, `merge`, `mutate` or `query`."),
+        ColumnDoc("state", TEXT, "`pending`, `running`, `done`, `failed`, `cancelled` or `lost`."),
+        ColumnDoc("warehouse", TEXT, "The warehouse that it was sent to."),
+        ColumnDoc("worker", TEXT, "The worker that has it."),
+        ColumnDoc("table", TEXT, "`database.table`."),
+        ColumnDoc("txn", INTEGER, "The transaction that it works for."),
+        ColumnDoc("reason", TEXT, "Why this worker, why it waits, or why it failed."),
+        ColumnDoc("placement_reason", TEXT, "Why this worker; it stays when the task has ended."),
+        ColumnDoc("created", TIME, "When it was submitted."),
+        ColumnDoc("started", TIME, "When a worker took it."),
+        ColumnDoc("ended", TIME, "When it ended."),
+        ColumnDoc("estimated_seconds", NUMBER, "How long it was thought to take."),
+        ColumnDoc("seconds", NUMBER, "How long it took."),
+        ColumnDoc(
+            "estimate_error", NUMBER, "By how much it took longer than estimated: 1 is twice as long, -0.5 is half."
+        ),
+        ColumnDoc("estimated_input_bytes", INTEGER, "What it was thought to read."),
+        ColumnDoc("input_bytes", INTEGER, "What it read."),
+        ColumnDoc("estimated_output_bytes", INTEGER, "What it was thought to write."),
+        ColumnDoc("output_bytes", INTEGER, "What it wrote."),
+        ColumnDoc("estimated_memory_bytes", INTEGER, "What it was thought to hold in memory."),
+        ColumnDoc("memory_bytes", INTEGER, "What it held in memory."),
+    ),
+    rows=_rows_of_tasks,
+)
+
+
+def _rows_of_metrics(services: Services) -> Iterator[Row]:
+    yield from _numbers("catalog", services.catalog.stats())
+    yield from _numbers("warehouse", services.dispatcher.stats())
+    yield from _numbers("maintenance", services.maintenance.numbers())
+
+
+def _numbers(room: str, stats: object, prefix: str = "") -> Iterator[Row]:
+    """The numeric fields of a room's stats, and of what stands in them."""
+    if not is_dataclass(stats):
+        return
+    for field in fields(stats):
+        value = getattr(stats, field.name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield Row(name=f"{room}_{prefix}{field.name}", value=float(value), room=room)
+        else:
+            yield from _numbers(room, value, f"{prefix}{field.name}_")
+
+
+METRICS = SystemTable(
+    name="metrics",
+    doc="One row for each number that a room keeps of itself.",
+    columns=(
+        ColumnDoc("name", TEXT, "The metric."),
+        ColumnDoc("value", NUMBER, "Its value now."),
+        ColumnDoc("room", TEXT, "The room that keeps it."),
+    ),
+    rows=_rows_of_metrics,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tilth.base.hybrid import milliseconds
-from tilth.sql.services import Services
+from tilth.sql.context.services import Services
 
 TEXT = pa.string()
 TEXTS = pa.list_(pa.string())

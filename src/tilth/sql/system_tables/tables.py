@@ -1,4 +1,7 @@
-"""`system.tables`"""
+"""What is defined: databases, tables and views, columns, versions, what was dropped, as rows.
+
+Covers: `system.databases`, `system.tables`, `system.columns`, `system.dropped_tables`, `system.table_versions`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from collections.abc import Iterator
 
 from tilth.base.hybrid import milliseconds
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
-from tilth.sql.definitions import create_statement
-from tilth.sql.past import HISTORY_SETTING, history_seconds, mark_of
-from tilth.sql.services import Services
+from tilth.model.types import spark_name
+from tilth.sql.context.definitions import create_statement
+from tilth.sql.context.lifetimes import dropped_keep_ms, files_of
+from tilth.sql.context.services import Services
+from tilth.sql.grammar import Name, UndropTable, render
+from tilth.sql.query.past import HISTORY_SETTING, history_seconds, mark_of, readable_from
 from tilth.sql.system_tables.table import (
+    FLAG,
     INTEGER,
     TEXT,
     TEXTS,
@@ -22,7 +29,23 @@ from tilth.sql.system_tables.table import (
 )
 
 
-def _rows(services: Services) -> Iterator[Row]:
+def _rows_of_databases(services: Services) -> Iterator[Row]:
+    for name in services.catalog.tables.databases():
+        yield Row(name=name, tables=len(services.catalog.tables.list(name)))
+
+
+DATABASES = SystemTable(
+    name="databases",
+    doc="One row for each database; `system` itself is not listed.",
+    columns=(
+        ColumnDoc("name", TEXT, "The database's name."),
+        ColumnDoc("tables", INTEGER, "Tables, Kafka tables and views in it."),
+    ),
+    rows=_rows_of_databases,
+)
+
+
+def _rows_of_tables(services: Services) -> Iterator[Row]:
     for relation in services.catalog.tables.list():
         # None: what only a table that stores rows has is NULL.
         yield Row(
@@ -65,7 +88,7 @@ def _view(services: Services, relation: Relation) -> dict[str, str]:
     return {"source": full_name(source) if source else "", "target": full_name(target) if target else ""}
 
 
-TABLE = SystemTable(
+TABLES = SystemTable(
     name="tables",
     doc="One row for each table, Kafka table and materialized view.",
     columns=(
@@ -91,5 +114,130 @@ TABLE = SystemTable(
         ColumnDoc("created", TIME, "When it was created."),
         ColumnDoc("create_statement", TEXT, "The statement that makes it as it is now."),
     ),
-    rows=_rows,
+    rows=_rows_of_tables,
+)
+
+
+def _rows_of_columns(services: Services) -> Iterator[Row]:
+    for relation in services.catalog.tables.list():
+        if isinstance(relation, ViewDef):
+            continue
+        is_table = isinstance(relation, TableDef)
+        order_by = relation.order_by if isinstance(relation, TableDef) else ()
+        unique_key = relation.unique_key if isinstance(relation, TableDef) else ()
+        version = relation.version_column if isinstance(relation, TableDef) else None
+        partition_by = {one.column for one in relation.partition_by} if isinstance(relation, TableDef) else set()
+        for position, column in enumerate(relation.schema.columns, start=1):
+            yield Row(
+                column,
+                database=relation.database,
+                table=relation.name,
+                position=position,
+                type=spark_name(column.type),
+                default_expression=column.default,
+                is_in_sort_key=is_table and column.name in order_by,
+                is_in_partition_key=column.name in partition_by,
+                is_in_unique_key=column.name in unique_key,
+                is_version=column.name == version,
+            )
+
+
+COLUMNS = SystemTable(
+    name="columns",
+    doc="One row for each column of a table or Kafka table.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("name", TEXT, "The column."),
+        ColumnDoc("position", INTEGER, "Its place, from 1."),
+        ColumnDoc("type", TEXT, "The type that is stored, in Spark SQL's words."),
+        ColumnDoc("declared_type", TEXT, "The type as it was written; values keep what it promises, as UInt8 does."),
+        ColumnDoc("nullable", FLAG, "False where NOT NULL was written, and for columns of UNIQUE KEY and the version."),
+        ColumnDoc("default_expression", TEXT, "What rows get that do not bring the column, as kept; NULL: NULL."),
+        ColumnDoc("written_default", TEXT, "The default as it was written."),
+        ColumnDoc(
+            "is_default_computed", FLAG, "Whether the default is computed for each INSERT; false: it is a literal."
+        ),
+        ColumnDoc("is_in_sort_key", FLAG, "Whether ORDER BY names it."),
+        ColumnDoc("is_in_partition_key", FLAG, "Whether PARTITION BY names it."),
+        ColumnDoc("is_in_unique_key", FLAG, "Whether UNIQUE KEY names it."),
+        ColumnDoc("is_version", FLAG, "Whether its value tells which of two rows with one key is the newer."),
+        ColumnDoc("id", INTEGER, "Stays when it is renamed, and is never used again."),
+        ColumnDoc("comment", TEXT, "What its creator said of it."),
+    ),
+    rows=_rows_of_columns,
+)
+
+
+def _rows_of_dropped_tables(services: Services) -> Iterator[Row]:
+    keep_ms = dropped_keep_ms(services)
+    for each in services.catalog.tables.dropped():
+        relation = each.relation
+        files = files_of(services.catalog, relation.uuid) if isinstance(relation, TableDef) else None
+        yield Row(
+            relation,
+            each,
+            kept_until=time_of_ms(each.dropped_ms + keep_ms),
+            dropped_at=time_of_ms(each.dropped_ms),
+            files=None if files is None else len(files),
+            bytes=None if files is None else sum(file.size for file in files),
+            undrop=None if each.is_going else render(UndropTable(name=Name(relation.database, relation.name))),
+        )
+
+
+DROPPED_TABLES = SystemTable(
+    name="dropped_tables",
+    doc="One row for each dropped table, Kafka table and view of which something is still there.",
+    columns=(
+        ColumnDoc("database", TEXT, "Its database."),
+        ColumnDoc("name", TEXT, "Its name; UNDROP TABLE takes the one of that name that was dropped last."),
+        ColumnDoc("uuid", TEXT, "Its identity."),
+        ColumnDoc("engine", TEXT, "What kind it is."),
+        ColumnDoc("dropped_at", TIME, "When it was dropped."),
+        ColumnDoc("kept_until", TIME, "Until when UNDROP TABLE brings it back, by `dropped_table_keep_seconds`."),
+        ColumnDoc("is_going", FLAG, "Whether it is being removed, so that it cannot be brought back any more."),
+        ColumnDoc("files", INTEGER, "Its files that are still there; NULL where none were stored."),
+        ColumnDoc("bytes", INTEGER, "Their size, which is free once they are gone."),
+        ColumnDoc("undrop", TEXT, "The statement that brings it back; NULL: nothing does any more."),
+    ),
+    rows=_rows_of_dropped_tables,
+)
+#: Of each table the newest ones are shown.
+VERSIONS_SHOWN_MAX = 10_000
+
+
+def _rows_of_table_versions(services: Services) -> Iterator[Row]:
+    for table in services.catalog.tables.list():
+        if not isinstance(table, TableDef):
+            continue
+        listed = services.catalog.history.listing(table.uuid, VERSIONS_SHOWN_MAX)
+        oldest = readable_from(listed, mark_of(table, services.clock))
+        ended: int | None = None
+        for version, commit_ts in listed:
+            is_readable = oldest is not None and version >= oldest
+            yield Row(
+                table,
+                table=table.name,
+                version=version,
+                committed=time_of_hybrid(commit_ts),
+                ended=None if ended is None else time_of_hybrid(ended),
+                commit_ts=commit_ts,
+                readable=is_readable,
+            )
+            ended = commit_ts
+
+
+TABLE_VERSIONS = SystemTable(
+    name="table_versions",
+    doc="One row for each commit of a table that is still known, the newest first: what VERSION AS OF takes.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("version", INTEGER, "Counts the table's commits; equal numbers mean equal content."),
+        ColumnDoc("committed", TIME, "When it was committed; TIMESTAMP AS OF this time shows it."),
+        ColumnDoc("ended", TIME, "When the next one was committed; NULL: it is the present one."),
+        ColumnDoc("commit_ts", INTEGER, "The commit's hybrid time."),
+        ColumnDoc("readable", FLAG, "Whether it can be read now: `tablet_history_max_age_sec` keeps it."),
+    ),
+    rows=_rows_of_table_versions,
 )

@@ -1,18 +1,36 @@
-"""`system.transactions`"""
+"""Who may act, who reads, what is under way and what waits for removal, as rows.
+
+Covers: `system.transactions`, `system.leases`, `system.readers`, `system.trash`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilth.model.part import TrashItem
+from tilth.model.table import TableDef
 from tilth.model.txn import Txn
-from tilth.sql.services import Services
-from tilth.sql.system_tables.table import INTEGER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_hybrid
+from tilth.sql.context.lifetimes import trash_lifetime_ms
+from tilth.sql.context.services import Services
+from tilth.sql.system_tables.table import (
+    FLAG,
+    INTEGER,
+    TEXT,
+    TEXTS,
+    TIME,
+    ColumnDoc,
+    Row,
+    SystemTable,
+    TableNames,
+    time_of_hybrid,
+    time_of_ms,
+)
 
 #: The newest ones are shown.
 TRANSACTIONS_MAX = 10_000
 
 
-def _rows(services: Services) -> Iterator[Row]:
+def _rows_of_transactions(services: Services) -> Iterator[Row]:
     transactions = services.catalog.transactions
     found: dict[int, Txn] = {txn.id: txn for txn in transactions.unfinished()}
     found |= {txn.id: txn for txn in transactions.recent(TRANSACTIONS_MAX)}
@@ -26,7 +44,7 @@ def _rows(services: Services) -> Iterator[Row]:
         )
 
 
-TABLE = SystemTable(
+TRANSACTIONS = SystemTable(
     name="transactions",
     doc="One row for each transaction that is not finished, and for the last finished ones, newest first.",
     columns=(
@@ -40,5 +58,121 @@ TABLE = SystemTable(
         ColumnDoc("server", TEXT, "The server that runs it."),
         ColumnDoc("reason", TEXT, "Why it was aborted."),
     ),
-    rows=_rows,
+    rows=_rows_of_transactions,
+)
+
+
+def _rows_of_leases(services: Services) -> Iterator[Row]:
+    now_ms = services.clock.now_ms()
+    for lease in services.catalog.leases.list():
+        yield Row(lease, is_valid=lease.expires_ms > now_ms)
+
+
+LEASES = SystemTable(
+    name="leases",
+    doc="One row for each right to act.",
+    columns=(
+        ColumnDoc("name", TEXT, "`server/ID`, `table/UUID`, `consumer/UUID/INDEX`."),
+        ColumnDoc("holder", TEXT, "Who has it."),
+        ColumnDoc("epoch", INTEGER, "Raised by each taking over; commits of an older holder are refused."),
+        ColumnDoc("expires", TIME, "When it ends unless it is renewed."),
+        ColumnDoc("is_valid", FLAG, "Whether it holds now."),
+    ),
+    rows=_rows_of_leases,
+)
+
+
+def _rows_of_readers(services: Services) -> Iterator[Row]:
+    names = TableNames(services)
+    for lease in services.catalog.readers.list():
+        yield Row(
+            lease, **names.row(lease.table), snapshot=time_of_hybrid(lease.snapshot_ts), client=lease.client or None
+        )
+
+
+READERS = SystemTable(
+    name="readers",
+    doc="One row for each snapshot that a query, or a reader with a Spark session of its own, holds; garbage "
+    "collection waits for it.",
+    columns=(
+        ColumnDoc("id", TEXT, "The reader lease."),
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("snapshot_ts", INTEGER, "The snapshot's hybrid time."),
+        ColumnDoc("snapshot", TIME, "The same as a time."),
+        ColumnDoc("holder", TEXT, "The server that opened it."),
+        ColumnDoc("client", TEXT, "Who reads, as `address:port (name)`; NULL: not known."),
+        ColumnDoc("opened", TIME, "Since when; NULL: not known."),
+        ColumnDoc("expires", TIME, "When it ends unless it is renewed."),
+    ),
+    rows=_rows_of_readers,
+)
+_BATCH = 1000
+
+
+def _rows_of_trash(services: Services) -> Iterator[Row]:
+    names = TableNames(services)
+    lifetimes = _lifetimes_ms(services)
+    cursor: bytes | None = None
+    while True:
+        items, cursor = services.catalog.trash.items(after=cursor, limit=_BATCH)
+        for trashed in items:
+            part = trashed.item.part
+            yield Row(
+                trashed,
+                **names.row(trashed.table),
+                part=str(part.name),
+                file=part.file.name,
+                rows=part.rows,
+                bytes=part.bytes,
+                ended=time_of_hybrid(trashed.item.end_ts),
+                moved=time_of_ms(trashed.item.moved_ms),
+                is_dropped=trashed.item.is_dropped and not trashed.item.is_going,
+                removable_at=_removable_at(trashed.item, lifetimes.get(trashed.table, 0)),
+                reason=_reason(trashed.item),
+            )
+        if cursor is None or not items:
+            break
+
+
+def _lifetimes_ms(services: Services) -> dict[str, int]:
+    """How long the trash of each table keeps its items, by uuid."""
+    relations = [*services.catalog.tables.list(), *(each.relation for each in services.catalog.tables.dropped())]
+    return {each.uuid: trash_lifetime_ms(each) for each in relations if isinstance(each, TableDef)}
+
+
+def _removable_at(item: TrashItem, lifetime_ms: int) -> int | None:
+    ended = time_of_hybrid(item.end_ts)
+    return None if ended is None else ended + lifetime_ms * 1000
+
+
+def _reason(item: TrashItem) -> str:
+    if item.is_going:
+        return "its file is being removed"
+    if item.is_dropped:
+        return "dropped with its partition; UNDROP PARTITION can bring it back"
+    return "replaced by a merge or a mutation"
+
+
+TRASH = SystemTable(
+    name="trash",
+    doc="One row for each part that has left its table while its file is still there.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("part", TEXT, "The part's name."),
+        ColumnDoc("file", TEXT, "Its file."),
+        ColumnDoc("rows", INTEGER, "Rows in it."),
+        ColumnDoc("bytes", INTEGER, "Size of its file."),
+        ColumnDoc("ended", TIME, "Since when readers do not see it; NULL where its transaction never finished."),
+        ColumnDoc("moved", TIME, "When it came here."),
+        ColumnDoc("is_dropped", FLAG, "Whether UNDROP PARTITION can bring it back."),
+        ColumnDoc(
+            "removable_at",
+            TIME,
+            "When its file may go: the end and `ttl_for_trash_items`. A reader may keep it for longer, see EXPLAIN GC.",
+        ),
+        ColumnDoc("reason", TEXT, "Why it is here."),
+    ),
+    rows=_rows_of_trash,
 )

@@ -1,0 +1,6 @@
+"""What every statement stands on: one node's rooms, the call itself, names, the audit log.
+
+Covers: the rooms below as far as SQL needs them, and what statements and system tables share. Does not cover: who makes
+the services (node.py).
+Always holds: this folder knows no statement.
+"""

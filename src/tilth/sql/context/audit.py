@@ -1,0 +1,50 @@
+"""The audit log: a line for each statement that changes what the node keeps or does, refused or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tilth.base.errors import TilthError
+from tilth.base.secrets import without_secrets
+from tilth.model.audit import AuditEvent
+from tilth.sql.context.services import Call, Services
+
+
+@dataclass(slots=True)
+class Audit:
+    """What the audit log is to say of a statement that was not refused."""
+
+    outcome: str = "done"
+
+
+@contextmanager
+def audited(
+    services: Services, call: Call, *, verb: str, table: str = "", because: str = "", duration_ms: int = 0
+) -> Iterator[Audit]:
+    """Add a line to the audit log when the block is over, with what the block says of its outcome, or the error that
+    refused it.
+
+    `verb` is the statement without names, as in `ALTER .. DROP PARTITION`; `table` is `database.table`.
+    """
+    audit = Audit()
+    outcome = "INTERNAL_ERROR: a defect, see the log"
+    try:
+        yield audit
+        outcome = audit.outcome
+    except TilthError as error:
+        outcome = f"{error.code}: {error}"
+        raise
+    finally:
+        event = AuditEvent(
+            at_ms=services.clock.now_ms(),
+            verb=verb,
+            table=table,
+            statement=call.text,
+            duration_ms=duration_ms,
+            because=because,
+            query_id=call.query_id,
+            outcome=without_secrets(outcome, call.secrets),
+        )
+        services.catalog.audit.record(event)

@@ -1,0 +1,50 @@
+"""What the names of a statement mean: relations of the catalog, of the kind that the statement needs.
+
+Covers: names without a database, what cannot be changed. Does not cover: names in a query, which Spark's parser finds
+(query/desk.py).
+"""
+
+from __future__ import annotations
+
+from tilth.catalog import SYSTEM_DATABASE
+from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
+from tilth.sql.context.services import Call, Services
+from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
+from tilth.sql.grammar import Name
+
+
+def place_of(call: Call, name: Name) -> tuple[str, str]:
+    """Database and table that a name means; raises ReadOnlyError for what cannot be defined or changed."""
+    database = name.database or call.database
+    if database.lower() == SYSTEM_DATABASE:
+        raise ReadOnlyError(table=f"{database}.{name.table}")
+    return database, name.table
+
+
+def relation_of(services: Services, call: Call, name: Name) -> Relation:
+    """Raises DatabaseNotFoundError or TableNotFoundError."""
+    return services.catalog.tables.get(*place_of(call, name))
+
+
+def table_of(services: Services, call: Call, name: Name, *, what: str) -> TableDef:
+    """A table that stores rows; raises WrongKindOfTableError that says what cannot be done."""
+    relation = relation_of(services, call, name)
+    if not isinstance(relation, TableDef):
+        raise wrong_kind(relation, what=what, needed="a MergeTree table")
+    return relation
+
+
+def kafka_of(services: Services, call: Call, name: Name, *, what: str) -> KafkaDef:
+    """A Kafka table; raises WrongKindOfTableError that says what cannot be done."""
+    relation = relation_of(services, call, name)
+    if not isinstance(relation, KafkaDef):
+        raise wrong_kind(relation, what=what, needed="a Kafka table")
+    return relation
+
+
+def wrong_kind(relation: Relation, *, what: str, needed: str) -> WrongKindOfTableError:
+    """An error that says what is needed; a view's hint names the table behind it."""
+    hint = "name the table that the view writes into" if isinstance(relation, ViewDef) else ""
+    return WrongKindOfTableError(
+        f"{what} needs {needed}", table=full_name(relation), engine=relation.engine.value, hint=hint
+    )

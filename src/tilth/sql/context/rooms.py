@@ -1,0 +1,106 @@
+"""The rooms below, each as far as SQL needs it.
+
+Covers: protocols, which the rooms' own classes satisfy and tests fake. Does not cover: who makes them (node.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset
+from tilth.maintenance import (
+    ChoiceRow,
+    FlushReport,
+    GcReport,
+    GcRow,
+    MaintenanceNumbers,
+    MergeCandidateRow,
+    MutationProgress,
+    OpRow,
+    OptimizeReport,
+)
+from tilth.model.offset import TopicPartition
+from tilth.model.service import ServiceStats
+from tilth.model.task import TaskInfo, TaskKind, TaskSpec
+from tilth.warehouse import Handle, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+
+
+class Dispatch(Protocol):
+    """The dispatcher of the warehouse room."""
+
+    def new_spec(
+        self,
+        kind: TaskKind,
+        *,
+        warehouse: str,
+        table: str,
+        payload: bytes,
+        txn: int = 0,
+        input_bytes: int = 0,
+        rows: int = 0,
+    ) -> TaskSpec: ...
+
+    def run(self, spec: TaskSpec) -> TaskResult: ...
+
+    def run_until(
+        self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float
+    ) -> TaskResult | Handle: ...
+
+    def tasks(self) -> list[TaskInfo]: ...
+
+    def workers(self) -> list[WorkerInfo]: ...
+
+    def warehouses(self) -> list[WarehouseInfo]: ...
+
+    def stats(self) -> WarehouseStats: ...
+
+
+class Consume(Protocol):
+    """The consume manager of the ingest room."""
+
+    def wake(self, kafka_uuid: str | None = None) -> None: ...
+
+    def start_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None: ...
+
+    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None: ...
+
+    def restart(self, kafka_uuid: str) -> None: ...
+
+    def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]: ...
+
+    def stats(self) -> list[ServiceStats]: ...
+
+    def kafka_tables(self) -> list[ConsumerStats]: ...
+
+    def log(self) -> list[ConsumeEvent]: ...
+
+
+class Maintenance(Protocol):
+    """The maintenance manager."""
+
+    def wake(self, table_uuid: str | None = None) -> None: ...
+
+    def scanned(self, table_uuids: Iterable[str]) -> None: ...
+
+    def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport: ...
+
+    def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport: ...
+
+    def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport: ...
+
+    def explain_gc(self, table_uuid: str) -> list[GcRow]: ...
+
+    def cancel_partition(self, table_uuid: str, partition: str | None) -> int: ...
+
+    def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]: ...
+
+    def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]: ...
+
+    def stats(self) -> list[ServiceStats]: ...
+
+    def numbers(self) -> MaintenanceNumbers: ...
+
+    def ops(self) -> list[OpRow]: ...
+
+    def choices(self) -> list[ChoiceRow]: ...

@@ -1,0 +1,121 @@
+"""What every statement stands on: one node's rooms, and the call itself.
+
+Covers: the services, what belongs to one call, asking a worker what only Spark knows. Does not cover: who makes the
+services (node.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.ids import IdSource
+from tilth.base.pressure import MemoryGate
+from tilth.base.settings import BadSettingError, Setting
+from tilth.base.sources import GivenSettings
+from tilth.catalog import Catalog
+from tilth.maintenance import DamageBook
+from tilth.model.snapshot import Snapshot
+from tilth.model.task import TaskKind
+from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
+from tilth.sql.control.insert_groups import InsertGroups, PreparedInsert
+from tilth.sql.control.query_log import QueryLog
+from tilth.sql.control.running import RunningStatements
+from tilth.sql.query.desk import OpenQuery, QueryDesk
+from tilth.sql.query.protocol import WorkerTask
+from tilth.sql.results.waiting import OpenResults
+from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
+from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One node's rooms."""
+
+    clock: Clock
+    ids: IdSource
+    catalog: Catalog
+    dispatcher: Dispatch
+    consume: Consume
+    maintenance: Maintenance
+    desk: QueryDesk
+    #: Where small inserts meet.
+    groups: InsertGroups[PreparedInsert]
+    #: What refuses writes when memory runs out.
+    memory: MemoryGate
+    #: Files of tables that cannot be read.
+    damage: DamageBook
+    #: Below which the tables' folders are.
+    root: str
+    #: This server's name.
+    server: str
+    started_ms: int
+    #: The node's settings as given, by name.
+    node_settings: GivenSettings
+    #: Settings of rooms that stand above SQL, to be shown beside the others.
+    # Any: settings of every type stand in one list.
+    upper_settings: tuple[Setting[Any], ...] = ()
+    query_log: QueryLog = field(default_factory=QueryLog)
+    #: Below which large results wait for their clients; empty: they are collected in memory.
+    results: str = ""
+    open_results: OpenResults
+    #: The statements under way.
+    running: RunningStatements
+    #: How far Spark is with a task, by its id.
+    progress: Callable[[str], TaskProgress]
+
+    def opened(
+        self, call: Call, *, seen: Callable[[Snapshot], Snapshot] | None = None
+    ) -> AbstractContextManager[OpenQuery]:
+        """Inside, the worker that runs the statement's query may ask for names and files; see query/desk.py."""
+        return self.desk.opened(
+            call.query_id, database=call.database, prune=call.settings.prune_parts, client=call.client, seen=seen
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One statement under way."""
+
+    query_id: str
+    #: For names without one.
+    database: str
+    settings: SessionSettings
+    #: As it was written, redacted.
+    text: str = ""
+    #: The secrets that were in it.
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: Whether the caller takes the rows as a stream.
+    streams: bool = False
+    #: Who sent it; empty: it comes from this process.
+    client: str = ""
+
+    @property
+    def zone_name(self) -> str:
+        """The zone of times without one."""
+        return self.settings.spark.get(ZONE, UTC_NAMES[0])
+
+    @property
+    def zone(self) -> tzinfo:
+        """The same; raises BadSettingError for one that is not known."""
+        if self.zone_name in UTC_NAMES:
+            return UTC
+        try:
+            return ZoneInfo(self.zone_name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise BadSettingError(setting=ZONE, value=self.zone_name, allowed="the name of a time zone") from error
+
+
+def ask_worker(services: Services, task: WorkerTask) -> bytes:
+    """The payload of a worker's answer; raises what the worker raises, and UnavailableError."""
+    spec = services.dispatcher.new_spec(
+        TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+    )
+    return services.dispatcher.run(spec).payload

@@ -1,0 +1,355 @@
+"""Small inserts that come at about the same time: one set of files and one commit for all of them.
+
+Covers: who waits for whom, and who does the work. Does not cover: what the work is (inserts/insert.py).
+Always holds: of those that brought inserts the first one of a group waits for the others and has the work of all begun;
+one group of a table is at work at a time, on a thread of its own, and meanwhile the next one gathers; every insert gets
+its own answer, also when its group fails and when the server stops. An insert that is cancelled before its group is at
+work is not stored; later its answer is that of its group, and where that takes long it is not known.
+
+    idle --first insert--> gathering --time is over, or full--> working --done, others came--> gathering
+     ^                                                             |
+     +-----------------------------------------------done, nobody--+
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from tilth.base.cancel import current, raise_if_cancelled, reaching
+from tilth.base.clock import Clock
+from tilth.base.errors import ErrorKind, TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.logs import Log
+from tilth.base.metrics import counter
+from tilth.catalog import LabelTakenError, TooManyPartsError
+from tilth.model.table import TableDef
+
+#: Whoever waits for others looks so often whether there are enough.
+LOOK_SECONDS = 0.005
+#: How long a server that stops waits for inserts under way.
+STOP_SECONDS_MAX = 30.0
+#: How long an insert that was cancelled waits for the commit of its group, which may have begun.
+SETTLE_SECONDS = 2.0
+_log = Log("sql")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedInsert:
+    """An INSERT whose rows have been read and fit the table."""
+
+    query_id: str
+    #: As it was when the rows were read.
+    table: TableDef
+    #: In the table's columns, perhaps with `_op` behind them.
+    rows: pa.Table
+    #: Empty: it has none.
+    label: str = ""
+    #: Too large to be one of a group.
+    is_large: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """What an insert says of the group that it joins; the strictest in the group counts."""
+
+    wait_seconds: float
+    bytes_max: int
+    rows_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An insert that waits for its group."""
+
+    id: int
+    rows: int
+    bytes: int
+    #: Only inserts of one shape share files.
+    shape: object
+    #: Of two inserts with one label the second must see what became of the first.
+    label: str
+    limits: GroupLimits
+    #: On the steady clock.
+    arrived: float
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The inserts of one table that wait. Pure: who leads and what is taken."""
+
+    waiting: deque[Waiting] = field(default_factory=deque)
+    is_working: bool = False
+
+    def arrive(self, insert: Waiting) -> bool:
+        """True: whoever brought it leads the next group."""
+        self.waiting.append(insert)
+        return not self.is_working and len(self.waiting) == 1
+
+    def seconds_left(self, now: float) -> float:
+        """How long the leader still waits; 0: nothing is won by waiting."""
+        group = self._group()
+        if len(group) < len(self.waiting) or _is_full(group):
+            return 0.0
+        return max(0.0, min(each.arrived + each.limits.wait_seconds for each in group) - now)
+
+    def take(self) -> list[Waiting]:
+        """The group, which is now worked on; the leader's insert is the first in it."""
+        assert not self.is_working
+        group = self._group()
+        for _ in group:
+            self.waiting.popleft()
+        self.is_working = True
+        return group
+
+    def done(self) -> int | None:
+        """The work is done; the insert whose bringer leads the next group, if there is one."""
+        self.is_working = False
+        return self.waiting[0].id if self.waiting else None
+
+    def withdraw(self, insert: Waiting) -> int | None:
+        """It waits no more; the insert whose bringer leads in its place, if it led and others wait."""
+        has_led = not self.is_working and self.waiting[0] is insert
+        self.waiting.remove(insert)
+        return self.waiting[0].id if has_led and self.waiting else None
+
+    def _group(self) -> list[Waiting]:
+        """The longest run from the front whose inserts may share files, with which the group becomes full at most."""
+        group: list[Waiting] = []
+        for insert in self.waiting:
+            fits = not group or (insert.shape == group[0].shape and not _is_full(group))
+            if not fits or (insert.label and any(each.label == insert.label for each in group)):
+                break
+            group.append(insert)
+        return group
+
+
+def is_ones_fault(error: TilthError) -> bool:
+    """Whether one insert alone may be why its group was refused: then each is to be tried without the others."""
+    return isinstance(error, LabelTakenError | TooManyPartsError) or error.kind is ErrorKind.INVALID
+
+
+def _is_full(group: Sequence[Waiting]) -> bool:
+    return sum(each.rows for each in group) >= min(each.limits.rows_max for each in group) or sum(
+        each.bytes for each in group
+    ) >= min(each.limits.bytes_max for each in group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertStats:
+    """What became of INSERTs since the start."""
+
+    grouped: int = counter("tilth_inserts_grouped_total", "INSERTs that shared a commit, or might have.")
+    groups: int = counter("tilth_insert_groups_total", "Commits of such INSERTs.")
+    memory_rejections: int = counter(
+        "tilth_leader_memory_pressure_rejections_total", "Writes that were refused because memory was scarce."
+    )
+
+
+class InsertUnderWayError(UnknownOutcomeError):
+    """the insert was cancelled while its rows were being stored; it is not known whether they are in"""
+
+    code = "INSERT_OUTCOME_UNKNOWN"
+
+
+class _Ticket(Generic[T]):
+    """One insert with its bringer, who sleeps until it leads, is answered or is cancelled."""
+
+    id = ""
+
+    def __init__(self, insert: Waiting, payload: T) -> None:
+        self.insert = insert
+        self.payload = payload
+        #: Something of the following has changed.
+        self.turn = threading.Event()
+        self.is_leading = False
+        self.is_taken = False
+        self.is_cancelled = False
+        self.answered = threading.Event()
+        self.error: TilthError | None = None
+
+    def answer(self) -> None:
+        self.answered.set()
+        self.turn.set()
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.turn.set()
+
+    def abandon(self) -> None:
+        """Does nothing: `SETTLE_SECONDS` bounds the wait."""
+
+
+class InsertGroups(Generic[T]):
+    """Joins inserts of all tables into groups; any number of threads may call it."""
+
+    def __init__(self, clock: Clock, store: Callable[[Sequence[T]], None]) -> None:
+        """`store` writes and commits inserts of one table and one shape together; what it raises refuses them all."""
+        self._clock = clock
+        self._store = store
+        self._ids = count()
+        self._lock = threading.Lock()
+        self._quiet = threading.Condition(self._lock)
+        self._tables: dict[str, Gathering] = {}
+        self._tickets: dict[int, _Ticket[T]] = {}
+        self._is_stopping = False
+        self._inserts = self._groups = 0
+
+    def add(
+        self, table: str, payload: T, *, rows: int, size: int, shape: object, label: str, limits: GroupLimits
+    ) -> None:
+        """Returns when the insert is committed; raises what refused it, why its statement was cancelled before it was
+        stored, and InsertUnderWayError.
+        """
+        insert = Waiting(
+            id=next(self._ids),
+            rows=rows,
+            bytes=size,
+            shape=shape,
+            label=label,
+            limits=limits,
+            arrived=self._clock.monotonic(),
+        )
+        ticket = _Ticket(insert, payload)
+        with self._lock:
+            if self._is_stopping:
+                raise UnavailableError("the server is stopping", hint="nothing was stored; try again at another server")
+            self._tickets[insert.id] = ticket
+            ticket.is_leading = self._tables.setdefault(table, Gathering()).arrive(insert)
+        if ticket.is_leading:
+            ticket.turn.set()
+        with reaching(ticket):
+            try:
+                self._wait(table, ticket)
+            except BaseException:
+                self._withdraw(table, ticket)
+                raise
+        if ticket.error is not None:
+            # Each has an exception of its own: a raised one is changed by whoever raises it.
+            raise copy.copy(ticket.error) from ticket.error
+
+    def stats(self) -> InsertStats:
+        with self._lock:
+            return InsertStats(grouped=self._inserts, groups=self._groups)
+
+    def stop(self) -> None:
+        """Takes no more inserts, and waits until those that were taken are answered."""
+        with self._quiet:
+            self._is_stopping = True
+            self._quiet.wait_for(lambda: not self._tickets, STOP_SECONDS_MAX)
+
+    def _wait(self, table: str, ticket: _Ticket[T]) -> None:
+        """Until the insert is answered; leads its group when it is its turn."""
+        while not ticket.answered.is_set():
+            ticket.turn.wait()
+            ticket.turn.clear()
+            if ticket.is_cancelled:
+                if self._withdraw(table, ticket):
+                    raise_if_cancelled()
+                if not self._clock.wait(ticket.answered, SETTLE_SECONDS):
+                    hint = "look whether the rows are there before you send them again; with an insertion_label, "
+                    why = self._why_cancelled()
+                    raise InsertUnderWayError(reason=why, hint=f"{hint}sending them again is always safe")
+            elif ticket.is_leading and not ticket.is_taken:
+                self._lead(table, ticket)
+
+    def _why_cancelled(self) -> str:
+        cancellation = current.get()
+        return "" if cancellation is None or cancellation.error is None else str(cancellation.error)
+
+    def _withdraw(self, table: str, ticket: _Ticket[T]) -> bool:
+        """Forget the insert, unless its group is at work or done; whether it was."""
+        with self._quiet:
+            if ticket.is_taken or ticket.insert.id not in self._tickets:
+                return False
+            gathering = self._tables[table]
+            self._appoint(table, gathering.withdraw(ticket.insert))
+            del self._tickets[ticket.insert.id]
+            self._quiet.notify_all()
+            return True
+
+    def _appoint(self, table: str, leader: int | None) -> None:
+        """Says who leads next; None: nobody does now. Hold the lock."""
+        if leader is not None:
+            self._tickets[leader].is_leading = True
+            self._tickets[leader].turn.set()
+        elif not self._tables[table].waiting and not self._tables[table].is_working:
+            del self._tables[table]
+
+    def _lead(self, table: str, ticket: _Ticket[T]) -> None:
+        """Wait for others, and have the work of all begun."""
+        self._gather(table, ticket)
+        with self._lock:
+            if ticket.is_cancelled:
+                # It sees that next, and somebody else leads.
+                return
+            group = [self._tickets[insert.id] for insert in self._tables[table].take()]
+            for each in group:
+                each.is_taken = True
+            self._inserts += len(group)
+            self._groups += 1
+        # The rows are those of others too: whichever statement is cancelled, the group's work goes on.
+        worker = threading.Thread(target=self._work, args=(table, group), name="tilth-insert-group", daemon=True)
+        try:
+            worker.start()
+        except RuntimeError:
+            # The system has no thread left.
+            self._work(table, group)
+
+    def _work(self, table: str, group: Sequence[_Ticket[T]]) -> None:
+        error: TilthError | None = UnknownOutcomeError(
+            "the work of this group of inserts was broken off", hint="look whether the rows are there"
+        )
+        try:
+            error = self._stored(group)
+        # What ends the thread, whatever it is, is said here; those who wait are answered.
+        except BaseException as broken:
+            _log.error("insert_group_broken_off", inserts=len(group), error=broken)
+        finally:
+            self._answer(table, group, error)
+
+    def _gather(self, table: str, ticket: _Ticket[T]) -> None:
+        while not ticket.is_cancelled:
+            with self._lock:
+                left = self._tables[table].seconds_left(self._clock.monotonic())
+                if self._is_stopping or not left:
+                    return
+            self._clock.sleep(min(left, LOOK_SECONDS))
+
+    def _stored(self, group: Sequence[_Ticket[T]]) -> TilthError | None:
+        """What refused all of them; None: each ticket has its own answer."""
+        error = self._try([ticket.payload for ticket in group])
+        if error is None or len(group) == 1 or not is_ones_fault(error):
+            return error
+        for ticket in group:
+            ticket.error = self._try([ticket.payload])
+        return None
+
+    def _try(self, payloads: Sequence[T]) -> TilthError | None:
+        try:
+            self._store(payloads)
+        except TilthError as error:
+            return error
+        # A defect must be told to all who wait, not only to the one who met it.
+        except Exception as error:
+            _log.error("insert_group_failed", inserts=len(payloads), error=error)
+            return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}")
+        return None
+
+    def _answer(self, table: str, group: Sequence[_Ticket[T]], error: TilthError | None) -> None:
+        with self._quiet:
+            next_leader = self._tables[table].done()
+            for ticket in group:
+                ticket.error = ticket.error or error
+                del self._tickets[ticket.insert.id]
+                ticket.answer()
+            self._appoint(table, next_leader)
+            self._quiet.notify_all()

@@ -1,0 +1,215 @@
+"""Defaults of columns: read once, when a statement gives them, and kept as Spark reads them.
+
+Covers: a literal here, any other expression by Spark; what rows get that were there before the column; the values of
+defaults that are computed for each INSERT. Does not cover: Spark's side (worker/expressions.py).
+Always holds: a default that is kept is a literal that says its type, or an expression that Spark has analysed and
+computed once; times without a zone in it were read in the session's zone, or in the column's; it keeps the column's
+checks. All defaults of one INSERT are computed at one instant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime, tzinfo
+from decimal import InvalidOperation
+
+import msgspec
+import pyarrow as pa
+
+from tilth.ingest import BadDefaultError
+from tilth.model.checks import SecondDigits
+from tilth.model.literals import spark_literal
+from tilth.model.table import Column, Schema
+from tilth.model.times import SECOND_DIGITS_MAX
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
+from tilth.sql.context.services import Call, Services, ask_worker
+from tilth.sql.errors import BadValueError
+from tilth.sql.inserts.formats import Compute
+from tilth.sql.language.values import Reading, Stored, check_array, literal, to_stored
+from tilth.sql.query.protocol import CheckedDefault, CheckedExpressions, ComputeTask, ExpressionsTask
+from tilth.storage import array_of, arrow_type, exact_cast
+
+#: Expressions of the instant that need no Spark, by the types that they are of.
+_NOW = re.compile(r"(?:now\s*\(\s*\)|current_timestamp(?:\s*\(\s*\))?)", re.IGNORECASE)
+_TODAY = re.compile(r"(?:curdate\s*\(\s*\)|current_date(?:\s*\(\s*\))?)", re.IGNORECASE)
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+
+def settled(
+    services: Services,
+    call: Call,
+    table: str,
+    schema: Schema,
+    given: Collection[int],
+    *,
+    added: Collection[int] = (),
+    is_kafka: bool = False,
+) -> Schema:
+    """The columns with their defaults as they are kept; `given`: the ids of those whose defaults are new, or are to be
+    read by another type; `added`: of those that rows are there without.
+
+    Raises BadValueError and the errors of worker/expressions.py for a default that is none of its column.
+    """
+    reading = Reading(zone=call.zone)
+    schema = Schema(columns=tuple(_as_given(each) if each.id in given else each for each in schema.columns))
+    asked = [column for column in schema.columns if column.id in given and column.default is not None]
+    known = {column.id: value for column in asked if (value := literal(column.default or "")) is not None}
+    checked = _checked(services, call, table, schema, [column for column in asked if column.id not in known])
+    found: dict[int, Column] = {}
+    for column in asked:
+        if column.id in known:
+            now = found[column.id] = _constant(column, _stored(column, known[column.id][0], reading))
+        else:
+            answer = checked[column.name]
+            value = stored_of(answer.scalar, column.type)
+            now = _constant(column, _in_precision(column, value) if answer.is_computed else value)
+            found[column.id] = _computed(column, kafka=table if is_kafka else "") if answer.is_computed else now
+        if column.id in added:
+            found[column.id] = msgspec.structs.replace(found[column.id], older_default=now.default)
+    return Schema(columns=tuple(found.get(column.id, column) for column in schema.columns))
+
+
+def altered(
+    services: Services, call: Call, table: str, before: Schema, schema: Schema, *, is_kafka: bool = False
+) -> Schema:
+    """The columns that an ALTER makes of those of before, with their defaults as they are kept; what it adds to a table
+    of rows has one value for older rows. Raises as `settled` does.
+    """
+    known = {column.id: column for column in before.columns}
+    given = {
+        column.id
+        for column in schema.columns
+        if (old := known.get(column.id)) is None
+        or (old.written_default, old.type, old.checks) != (column.written_default, column.type, column.checks)
+    }
+    added = () if is_kafka else given - known.keys()
+    return settled(services, call, table, schema, given, added=added, is_kafka=is_kafka)
+
+
+def _as_given(column: Column) -> Column:
+    """With the default that was written, where it is not one value for good."""
+    if not column.is_default_computed:
+        return column
+    return msgspec.structs.replace(column, default=column.written_default)
+
+
+def _checked(
+    services: Services, call: Call, table: str, schema: Schema, columns: Sequence[Column]
+) -> dict[str, CheckedDefault]:
+    """What Spark says of these defaults, by column."""
+    if not columns:
+        return {}
+    task = ExpressionsTask(
+        table=table,
+        schema=schema,
+        defaults=tuple(column.name for column in columns),
+        zone=call.zone_name,
+        now_ms=services.clock.now_ms(),
+    )
+    found = msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions)
+    return {each.column: each for each in found.defaults}
+
+
+def _stored(column: Column, value: object, reading: Reading) -> Stored:
+    try:
+        return to_stored(value, column.type, reading.of(column))
+    except (ValueError, InvalidOperation, OverflowError) as error:
+        raise BadValueError(
+            "the default does not fit the column",
+            column=column.name,
+            type=column.declared_type,
+            default=column.written_default,
+            why=error,
+        ) from error
+
+
+def _constant(column: Column, stored: Stored) -> Column:
+    """The column with this value as its default."""
+    if stored is None and not column.nullable:
+        raise BadValueError("the default of a NOT NULL column cannot be NULL", column=column.name)
+    check_array(column, array_of([stored], column.type), position=1)
+    text = spark_literal(stored, column.type)
+    return msgspec.structs.replace(column, default=text, is_default_computed=False)
+
+
+def _computed(column: Column, *, kafka: str) -> Column:
+    """The column with its default as an expression. `kafka`: the name of the Kafka table; empty: it is of none."""
+    if kafka:
+        hint = "give the default to the target's column, or compute it in the view"
+        raise BadDefaultError("must be a constant in a Kafka table", table=kafka, column=column.name, hint=hint)
+    # now() is finer than a DateTime.
+    text, unit = column.default or "", _unit_of(column)
+    if unit > 1:
+        text = f"timestamp_micros(unix_micros(CAST(({text}\n) AS timestamp)) div {unit} * {unit})"
+    return msgspec.structs.replace(column, default=text, is_default_computed=True)
+
+
+def _in_precision(column: Column, value: Stored) -> Stored:
+    """A computed value with no more digits of the second than the column takes."""
+    unit = _unit_of(column)
+    return value if value is None or unit == 1 else value // unit * unit
+
+
+def _unit_of(column: Column) -> int:
+    """The least step between two times of the column, in microseconds."""
+    digits = [check.rule.digits for check in column.checks if not check.path and isinstance(check.rule, SecondDigits)]
+    unit: int = 10 ** (SECOND_DIGITS_MAX - min(digits, default=SECOND_DIGITS_MAX))
+    return unit
+
+
+def stored_of(value: pa.Scalar, data_type: DataType) -> Stored:
+    """A value of Arrow as `to_stored` would give it."""
+    if not value.is_valid:
+        return None
+    match data_type:
+        case Array(element=element):
+            return [stored_of(item, element) for item in value.values]
+        case Map(key=key, value=of):
+            return [(stored_of(pair["key"], key), stored_of(pair["value"], of)) for pair in value.values]
+        case Struct(fields=fields):
+            return {field.name: stored_of(value[field.name], field.type) for field in fields}
+        case Simple(kind=Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ):
+            return value.value
+        case Simple() | Decimal():
+            return value.as_py()
+
+
+# Computed for each INSERT
+
+
+def computing(services: Services, call: Call) -> Compute:
+    """What computes defaults for one INSERT: here what says the time, all else by Spark."""
+    now_us = services.clock.now_ms() * 1000
+
+    def compute(columns: Sequence[Column], rows: int) -> Mapping[str, pa.Array]:
+        local = {column.name: _of_instant(column, now_us, call.zone) for column in columns}
+        if None not in local.values():
+            return {column.name: array_of([local[column.name]] * rows, column.type) for column in columns}
+        task = ComputeTask(
+            columns=tuple(column.name for column in columns),
+            expressions=tuple(f"CAST({column.default}\n AS {spark_name(column.type)})" for column in columns),
+            rows=rows,
+            zone=call.zone_name,
+            now_us=now_us,
+        )
+        with pa.ipc.open_stream(ask_worker(services, task)) as reader:
+            found = reader.read_all().combine_chunks()
+        return {column.name: _of_type(found.column(column.name), column) for column in columns}
+
+    return compute
+
+
+def _of_type(values: pa.ChunkedArray, column: Column) -> pa.Array:
+    return exact_cast(pa.concat_arrays(values.chunks), arrow_type(column.type))
+
+
+def _of_instant(column: Column, now_us: int, zone: tzinfo) -> Stored:
+    """The value of a default that says the time; None: Spark has to be asked."""
+    text = (column.written_default or "").strip()
+    if column.type == Simple(Kind.TIMESTAMP) and _NOW.fullmatch(text):
+        return _in_precision(column, now_us)
+    if column.type == Simple(Kind.DATE) and _TODAY.fullmatch(text):
+        return datetime.fromtimestamp(now_us // 1_000_000, zone).toordinal() - _EPOCH_DAY
+    return None

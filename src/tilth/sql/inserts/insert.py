@@ -1,0 +1,308 @@
+"""INSERT: rows given by value are read and written right here, rows of a query are computed by Spark.
+
+Covers: the ways in which rows come, back-pressure, labels, which inserts share a commit. Does not cover: waiting for
+each other (control/insert_groups.py), the transaction (commit.py), unique keys (upserts.py).
+Always holds: rows that cannot be read refuse their own INSERT before anything is written, and no other; an INSERT is
+answered when it is committed. Where a partition has many parts the writer waits before it writes, and is refused where
+it has too many; a refusal for want of memory may be tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tilth.base.cancel import pause
+from tilth.base.logs import Log
+from tilth.base.settings import read_settings
+from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
+from tilth.model.part import WrittenPart
+from tilth.model.row_op import OP_COLUMN, op_of
+from tilth.model.table import Column, TableDef, full_name
+from tilth.model.task import TaskKind
+from tilth.sql.context.names import table_of
+from tilth.sql.context.services import Call, Services
+from tilth.sql.control.insert_groups import GroupLimits, PreparedInsert
+from tilth.sql.errors import BadValueError, InsertTooLargeError
+from tilth.sql.grammar import InsertData, InsertQuery, InsertValues
+from tilth.sql.inserts.commit import Writing, committed, store
+from tilth.sql.inserts.defaults import computing
+from tilth.sql.inserts.formats import (
+    COMPUTED,
+    OP,
+    Compute,
+    InsertTarget,
+    check_deletes,
+    read_rows,
+    table_of_rows,
+    target_columns,
+    target_of,
+)
+from tilth.sql.language.values import Reading, column_array
+from tilth.sql.query.damaged import QueryParts, naming
+from tilth.sql.query.protocol import InsertResult, InsertTask
+from tilth.sql.results.answer import Outcome, done
+from tilth.sql.settings import AUTO, InsertSettings
+from tilth.storage import layout_of, partition_ids, shaped_rows
+from tilth.warehouse import QUERY_WAREHOUSE
+
+_log = Log("sql")
+
+# What an INSERT does with the table as it is now and the names of the columns that it brings.
+_Act = Callable[[TableDef, Sequence[str]], Outcome]
+
+
+def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
+    table = table_of(services, call, statement.name, what="INSERT")
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        target = target_of(table)
+        reading, compute = Reading(zone=call.zone), computing(services, call)
+        columns = target_columns(target, names)
+        rows = table_of_rows(target, columns, statement.rows, reading=reading, compute=compute)
+        return _stored(services, call, table, rows)
+
+    return _done(services, call, table, statement.columns, act)
+
+
+def insert_data(services: Services, call: Call, statement: InsertData) -> Outcome:
+    table = table_of(services, call, statement.name, what="INSERT")
+    _check_size(call, len(statement.data))
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        reading, compute = Reading(zone=call.zone), computing(services, call)
+        target, form = target_of(table), statement.format
+        rows = read_rows(target, tuple(names), form, statement.data, reading=reading, compute=compute)
+        return _stored(services, call, table, rows)
+
+    return _done(services, call, table, statement.columns, act)
+
+
+def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
+    """Stores rows whose columns are found by name; columns that are not there get their defaults."""
+    _check_size(call, rows.nbytes)
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        renamed = rows.rename_columns(list(names))
+        return _stored(services, call, table, _completed(target_of(table), renamed, computing(services, call)))
+
+    return _done(services, call, table, rows.column_names, act)
+
+
+def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outcome:
+    table = table_of(services, call, statement.name, what="INSERT")
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        # To which partitions the rows will go is not known before they are computed.
+        _wait(services, call, services.catalog.throttle.delay(table))
+        return _computed(services, call, table, statement.query, target_columns(target_of(table), names))
+
+    return _done(services, call, table, statement.columns, act)
+
+
+def _done(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+    """Does the insert unless one with its label is done, or memory is scarce.
+
+    `names` are the columns that the statement names; none: all of them.
+    """
+    label = call.settings.insertion_label
+    told = _told_before(services, table, label)
+    if told is not None:
+        return told
+    services.memory.check()
+    try:
+        return _once_more(services, call, table, names, act)
+    except LabelTakenError:
+        # Sent twice at once: the other one was faster.
+        told = _told_before(services, table, label)
+        if told is None:
+            raise
+        return told
+
+
+def _told_before(services: Services, table: TableDef, label: str) -> Outcome | None:
+    """The answer to an insert whose label is taken."""
+    found = services.catalog.labels.find(table.uuid, label) if label else None
+    if found is None:
+        return None
+    return done(f"already inserted into {full_name(table)}: {found.rows} rows, label {label}; nothing was written")
+
+
+def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+    """Does it, and once more when an ALTER came in between: into the same columns, whatever they are called now."""
+    try:
+        return act(table, names)
+    except SchemaChangedError as error:
+        now = services.catalog.tables.by_id(table.uuid)
+        ids = [column.id for column in target_columns(target_of(table), names)]
+        if not isinstance(now, TableDef):
+            raise
+        by_id = {column.id: column.name for column in (*now.schema.columns, OP)}
+        if any(each not in by_id for each in ids):
+            # A column that the rows bring is gone: what becomes of its values is not for us to decide.
+            raise
+        _log.info("insert_again", cause_id=call.query_id, table=full_name(now), reason=error)
+        return act(now, [by_id[each] for each in ids])
+
+
+def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Table:
+    """With the defaults of the columns that are not there, and what rows do as numbers."""
+    columns = target_columns(target, rows.column_names)
+    has_op = OP in columns
+    computed: list[Column] = []
+    if has_op:
+        place = columns.index(OP)
+        rows = rows.set_column(place, OP_COLUMN, _op_array(rows.column(place)))
+    for position, column in enumerate(target.schema.columns, start=1):
+        if column in columns:
+            continue
+        if has_op:
+            check_deletes(target, column)
+        # Which rows delete, and what others lack, is seen when they are written.
+        if has_op and column.default is None and not target.needs(column):
+            continue
+        value = target.missing_value(column)
+        if value is COMPUTED:
+            computed.append(column)
+        elif value is not None:
+            filled = column_array(column, [value] * rows.num_rows, reading=Reading(), position=position)
+            rows = rows.append_column(column.name, filled)
+    for name, values in (compute(computed, rows.num_rows) if computed else {}).items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def _op_array(given: pa.ChunkedArray) -> pa.Array:
+    """What each row does; raises BadValueError telling the word that says it."""
+    # Few different words, however many rows.
+    try:
+        words = pc.cast(given, pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise BadValueError(
+            "the values cannot be read as text", column=OP_COLUMN, type=given.type, why=error
+        ) from error
+    encoded = pa.concat_arrays(words.chunks or [pa.array([], pa.string())]).dictionary_encode()
+    ops: list[int] = []
+    for value in encoded.dictionary.to_pylist():
+        try:
+            ops.append(op_of(value))
+        except ValueError as error:
+            raise BadValueError(column=OP_COLUMN, given=value, why=error) from error
+    return pa.array(ops, pa.int8()).take(encoded.indices)
+
+
+def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
+    """Writes the rows and commits them, perhaps with those of others."""
+    _check_size(call, rows.nbytes)
+    shaped = shaped_rows(layout_of(table, services.root), rows, is_numbered=True)
+    if not shaped.num_rows:
+        return _inserted(table, 0)
+    if not services.catalog.throttle.is_calm(table):
+        partitions = partition_ids(table.schema, table.partition_by, shaped).ids
+        services.catalog.throttle.check(table, partitions)
+        _wait(services, call, services.catalog.throttle.delay(table, partitions))
+    settings = call.settings
+    limits = GroupLimits(
+        wait_seconds=settings.async_insert_busy_timeout_ms / 1000,
+        bytes_max=settings.async_insert_max_data_size,
+        rows_max=settings.async_insert_max_rows,
+    )
+    insert = PreparedInsert(
+        query_id=call.query_id,
+        table=table,
+        rows=shaped,
+        label=settings.insertion_label,
+        is_large=shaped.nbytes > limits.bytes_max or shaped.num_rows > limits.rows_max,
+    )
+    if insert.is_large or not _is_grouped(services, call, table):
+        store(services, [insert])
+    else:
+        services.groups.add(
+            table.uuid,
+            insert,
+            rows=shaped.num_rows,
+            size=shaped.nbytes,
+            shape=table.schema_version,
+            label=insert.label,
+            limits=limits,
+        )
+    return _inserted(table, shaped.num_rows)
+
+
+def _is_grouped(services: Services, call: Call, table: TableDef) -> bool:
+    """As the statement says, else as the table says, else where rows land in segments."""
+    said = call.settings.async_insert
+    if said == AUTO:
+        said = read_settings(InsertSettings, table.settings).async_insert
+    return layout_of(table, services.root).is_buffered if said == AUTO else said == "1"
+
+
+def _computed(services: Services, call: Call, table: TableDef, query_text: str, columns: tuple[Column, ...]) -> Outcome:
+    target = target_of(table)
+    for column in table.schema.columns:
+        if column in columns:
+            continue
+        if OP in columns:
+            check_deletes(target, column)
+        if column.default is None and (OP not in columns or target.needs(column)):
+            target.missing_value(column)
+    tasks_max = call.settings.max_insert_tasks
+
+    def write(txn: int) -> Sequence[WrittenPart]:
+        task = InsertTask(
+            query_id=call.query_id,
+            text=query_text,
+            spark=dict(call.settings.spark),
+            target=table,
+            root=services.root,
+            columns=tuple(column.name for column in columns),
+            is_partial=target.is_partial,
+            txn=txn,
+            tasks_max=tasks_max,
+        )
+        spec = services.dispatcher.new_spec(
+            TaskKind.INSERT,
+            warehouse=QUERY_WAREHOUSE,
+            table=full_name(table),
+            payload=msgspec.msgpack.encode(task),
+            txn=txn,
+        )
+        result = services.dispatcher.run(spec)
+        return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
+
+    label = call.settings.insertion_label
+    writing = Writing(
+        table=table,
+        actor=f"insert {call.query_id}",
+        tasks=tasks_max,
+        labels=((label, None),) if label else (),
+        may_retry=True,
+    )
+    reading = QueryParts(services.damage, skips=False)
+    with services.opened(call, seen=reading.seen) as query, naming(reading.named):
+        rows = committed(services, writing, write)
+    return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+
+
+def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
+    """Slows a writer whose partition has many parts."""
+    if delay is not None:
+        _log.info("insert_delayed", cause_id=call.query_id, ms=round(delay.milliseconds, 3), reason=delay.reason)
+        pause(services.clock, delay.milliseconds / 1000)
+
+
+def _inserted(table: TableDef, rows: int) -> Outcome:
+    return done(f"inserted into {full_name(table)}: {rows} rows", rows_written=rows)
+
+
+def _check_size(call: Call, size: int) -> None:
+    if size > call.settings.max_insert_bytes:
+        raise InsertTooLargeError(
+            bytes=size,
+            bytes_max=call.settings.max_insert_bytes,
+            hint="send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes",
+        )

@@ -1,0 +1,243 @@
+"""What server and worker say to each other while a query runs.
+
+Covers: the payloads of QUERY and INSERT tasks and the two calls back. Does not cover: who answers them (desk.py), who
+makes them (worker/spark.py). Always holds: a worker learns of tables only through these calls; a remote worker makes
+them over HTTP.
+
+    server                                   worker
+      | -- task: the statement's text ---------> |
+      | <-- resolve: names of the relations ---- |   Spark's parser found them
+      | -- their schemas ----------------------> |
+      | <-- pin: a predicate for each of them -- |   Spark's optimizer told them
+      | -- snapshots, pruned ------------------> |
+      | <-- result ----------------------------- |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from tilth.model.delta import WrittenDelta
+from tilth.model.part import WrittenPart
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import KafkaDef, Schema, TableDef
+from tilth.sql.query.predicates import Predicate, Unknown
+from tilth.storage import UpsertRequest
+
+#: Under this key of an Arrow schema's metadata a result carries its columns, as JSON of `ColumnInfo`s.
+COLUMNS_KEY = b"tilth.columns"
+
+
+class AtVersion(msgspec.Struct, frozen=True, tag="version"):
+    """A table as its n-th commit left it."""
+
+    version: int
+
+
+class AtTime(msgspec.Struct, frozen=True, tag="time"):
+    """A table as it was at a time: with all that was committed in that millisecond."""
+
+    #: Microseconds since 1970, UTC.
+    micros: int
+
+
+#: A moment of a table's past.
+AsOf = AtVersion | AtTime
+
+
+class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
+    """Runs a query; the result's payload is an Arrow stream, or empty for a large result, which comes as files."""
+
+    query_id: str
+    text: str
+    #: `spark.sql.*` properties of the session.
+    spark: dict[str, str]
+    #: 0: no limit.
+    result_bytes_max: int
+    #: Where a large result is written as files (results/files.py); empty: it is collected, however large it is.
+    folder: str = ""
+
+
+class NamesTask(msgspec.Struct, frozen=True, kw_only=True, tag="names"):
+    """Asks for the names of the tables that a query reads; the result's payload is a list of them in parts."""
+
+    text: str
+
+
+class CheckTask(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
+    """Checks a materialized view's SELECT; the result's payload is the view's `target_columns`."""
+
+    #: `database.view`.
+    view: str
+    kafka: KafkaDef
+    target: TableDef
+    select: str
+    #: As in ViewDef.
+    target_columns: tuple[tuple[str, int], ...] = ()
+    quotes_names: bool = True
+
+
+class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expressions"):
+    """Checks what an ALTER computes; the result's payload is a `CheckedExpressions`."""
+
+    #: `database.table`, for messages.
+    table: str
+    schema: Schema
+    #: Of UPDATE: column and expression.
+    assignments: tuple[tuple[str, str], ...] = ()
+    #: Of UPDATE and DELETE; empty: there is none.
+    predicate: str = ""
+    #: The columns of `schema` whose defaults are to be checked, by name.
+    defaults: tuple[str, ...] = ()
+    #: Of times without one.
+    zone: str = "UTC"
+    #: The time that now() stands for.
+    now_ms: int
+    #: Whether to say what the expressions need of the table.
+    asks_needs: bool = False
+
+
+class CheckedDefault(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark says of a default."""
+
+    column: str
+    #: Its value now: an Arrow stream of one row, of the column's type.
+    value: bytes
+    #: Whether it may be another one for another INSERT.
+    is_computed: bool
+
+    @property
+    def scalar(self) -> pa.Scalar:
+        with pa.ipc.open_stream(self.value) as reader:
+            return reader.read_all().column(0)[0]
+
+
+class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
+    """The expressions with now() and its kin replaced by one instant."""
+
+    assignments: tuple[tuple[str, str], ...]
+    predicate: str
+    #: What the predicate asks of the columns, where that was asked and is understood.
+    where: Predicate = Unknown()
+    #: The names of the columns that the expressions look at, likewise; None: perhaps all.
+    columns: tuple[str, ...] | None = None
+    #: Of the defaults that were asked for.
+    defaults: tuple[CheckedDefault, ...] = ()
+
+
+class ComputeTask(msgspec.Struct, frozen=True, kw_only=True, tag="compute"):
+    """Computes expressions without columns for some rows; the result's payload is an Arrow stream."""
+
+    #: The names of the result's columns.
+    columns: tuple[str, ...]
+    #: Spark SQL.
+    expressions: tuple[str, ...]
+    rows: int
+    #: Of times without one.
+    zone: str
+    #: The time that now() stands for.
+    now_us: int
+
+
+class ChangeTask(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
+    """Finds the rows of a DELETE or UPDATE and writes change segments; the result's payload is a `ChangeResult`."""
+
+    #: The rows are looked for in its parts.
+    snapshot: Snapshot
+    #: Below which the tables' folders are.
+    root: str
+    #: As checked.
+    predicate: str
+    #: As checked; none: the rows go.
+    assignments: tuple[tuple[str, str], ...] = ()
+    #: Those that the expressions look at; None: perhaps all.
+    columns: tuple[str, ...] | None = None
+    txn: int
+    #: The numbers that the job's tasks have in the names of files: from the first on, so many at most.
+    first_task: int
+    tasks_max: int
+
+
+class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
+    written: tuple[WrittenDelta, ...]
+
+
+#: The payload of a QUERY task.
+WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask
+
+
+class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
+    """Computes the rows of an INSERT .. SELECT and writes them; the result's payload is an `InsertResult`."""
+
+    query_id: str
+    #: A SELECT.
+    text: str
+    spark: dict[str, str]
+    target: TableDef
+    #: Below which the tables' folders are.
+    root: str
+    #: The target's columns that the SELECT's columns are for, by position; `_op` may be among them.
+    columns: tuple[str, ...]
+    #: Whether NULL means that the row which is there keeps its value, so that defaults are left out.
+    is_partial: bool = False
+    txn: int
+    #: As the transaction has declared them.
+    tasks_max: int
+
+
+class InsertResult(msgspec.Struct, frozen=True, kw_only=True):
+    parts: tuple[WrittenPart, ...]
+
+
+class ResolveTask(msgspec.Struct, frozen=True, kw_only=True, tag="resolve"):
+    """Finds which rows must go so that written rows are the only ones with their keys; the result's payload is a
+    `ResolveResult`."""
+
+    #: One for each scope of the keys; they share a task number.
+    requests: tuple[UpsertRequest, ...]
+
+
+class ResolveResult(msgspec.Struct, frozen=True, kw_only=True):
+    changes: tuple[WrittenDelta, ...]
+
+
+#: The payload of an INSERT task.
+InsertWork = InsertTask | ResolveTask
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a name in a query stands for."""
+
+    database: str
+    table: str
+    schema: Schema
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the rows of one relation are: in a snapshot's files, or right here."""
+
+    snapshot: Snapshot | None = None
+    #: Below which the tables' folders are.
+    root: str = ""
+    #: An Arrow stream; of a system table.
+    rows: bytes | None = None
+
+
+class QueryCalls(Protocol):
+    """What a worker asks its server while a query runs; both raise TilthErrors."""
+
+    def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
+        """What the names stand for, in the query's database.
+
+        `as_of`: of each of them the moment that is asked for, None for now; empty: all of them now.
+        """
+
+    def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
+        """Snapshots of what `resolve` returned, without the parts that the predicates rule out.
+
+        Their files stay until the query has ended.
+        """

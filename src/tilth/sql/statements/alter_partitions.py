@@ -1,0 +1,94 @@
+"""ALTER TABLE .. DROP | UNDROP PARTITION, and the partition that a statement names.
+
+Covers: names of partitions, by id or by values; the commit of both statements. Does not cover: what goes when from the
+trash (tilth.maintenance).
+"""
+
+from __future__ import annotations
+
+from decimal import InvalidOperation
+
+from tilth.catalog import DropPartition as HidePartition
+from tilth.catalog import UndropPartition as RestorePartition
+from tilth.model.table import TableDef, full_name
+from tilth.model.types import spark_name
+from tilth.sql.context.lifetimes import told_time, trash_lifetime_ms
+from tilth.sql.context.services import Services
+from tilth.sql.errors import BadAlterError, BadValueError, PartitionNotFoundError
+from tilth.sql.grammar import (
+    Partition,
+    PartitionId,
+)
+from tilth.sql.language.values import to_bound
+from tilth.sql.results.answer import Outcome, done
+from tilth.storage import partition_id, result_type, storage_settings
+
+
+def drop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
+    name = partition_named(services, table, partition)
+    services.catalog.transactions.apply(
+        f"drop partition {full_name(table)} {name}", [HidePartition(table=table.uuid, partition=name)]
+    )
+    # What still runs there could not commit any more.
+    services.maintenance.cancel_partition(table.uuid, name)
+    services.maintenance.wake(table.uuid)
+    until = told_time(services.clock.now_ms() + trash_lifetime_ms(table))
+    return done(f"partition dropped: {name} of {full_name(table)}; UNDROP PARTITION brings it back until {until}")
+
+
+def undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
+    if table.unique_key and not storage_settings(table).partition_level_unique_keys:
+        raise BadAlterError(
+            "UNDROP PARTITION is not for tables whose keys are unique in the whole table",
+            table=full_name(table),
+            hint="other partitions may have got rows with the same keys since: insert what is missing anew",
+        )
+    if isinstance(partition, PartitionId):
+        name = partition.id
+    else:
+        name = _id_of_values(table, partition.values, services.catalog.parts.partitions(table.uuid))
+    update = RestorePartition(table=table.uuid, partition=name)
+    services.catalog.transactions.apply(f"undrop partition {full_name(table)} {name}", [update])
+    services.maintenance.wake(table.uuid)
+    return done(f"partition back again: {name} of {full_name(table)}")
+
+
+def partition_named(services: Services, table: TableDef, partition: Partition) -> str:
+    """The id of a partition that exists; raises PartitionNotFoundError, BadValueError."""
+    known = services.catalog.parts.partitions(table.uuid)
+    wanted = partition.id if isinstance(partition, PartitionId) else _id_of_values(table, partition.values, known)
+    if wanted not in known:
+        raise PartitionNotFoundError(
+            partition=wanted,
+            table=full_name(table),
+            hint="system.partitions lists them; PARTITION ID 'x' takes an id as it stands there",
+        )
+    return wanted
+
+
+def _id_of_values(table: TableDef, values: tuple[object, ...], known: list[str]) -> str:
+    """By the values of PARTITION BY; an id as system.partitions shows it is taken too, where it is the only value."""
+    if len(values) == 1 and str(values[0]) in known:
+        return str(values[0])
+    if len(values) != len(table.partition_by):
+        raise BadValueError(
+            "a partition has one value for each element of PARTITION BY",
+            values=len(values),
+            elements=len(table.partition_by),
+        )
+    bounds = []
+    for transform, value in zip(table.partition_by, values, strict=True):
+        column = table.schema.find(transform.column)
+        assert column is not None
+        kind = result_type(transform, column.type)
+        try:
+            bounds.append(to_bound(value, kind))
+        except (ValueError, InvalidOperation, OverflowError) as error:
+            raise BadValueError(
+                "no value of this partition element",
+                element=f"{transform.kind.value}({transform.column})",
+                type=spark_name(kind),
+                given=repr(value),
+                why=error,
+            ) from error
+    return partition_id(table.schema, table.partition_by, bounds)

@@ -1,0 +1,143 @@
+"""Clauses of a table's definition that CREATE and ALTER share: UNIQUE KEY with its version column, and TTL.
+
+Covers: what they ask of the columns, what is refused, what a new TTL means for the rows that are there. Does not cover:
+other clauses (tables.py), columns (columns.py).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+
+import msgspec
+
+from tilth.base.errors import InvalidInputError
+from tilth.base.settings import read_settings
+from tilth.maintenance import gc_settings, is_expired, ttl_of
+from tilth.model.row_op import is_op_name
+from tilth.model.table import Column, Schema, TableDef, full_name
+from tilth.model.ttl import read_ttl
+from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
+from tilth.sql.context.lifetimes import told_time, trash_lifetime_ms
+from tilth.sql.context.services import Services
+from tilth.sql.errors import BadAlterError, BadDefinitionError, UnknownColumnError
+from tilth.sql.grammar import CreateTable
+from tilth.storage import StorageSettings
+
+_SCOPE = "partition_level_unique_keys"
+_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
+_TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+_DAY_SECONDS = 86_400
+
+
+def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
+    """The columns, with those of the unique key and the version NOT NULL.
+
+    Raises UnknownColumnError, and BadDefinitionError for columns that cannot be a key or a version.
+    """
+    if statement.unique_key:
+        check_no_op_column(schema)
+    key = [_found(schema, name, "UNIQUE KEY") for name in statement.unique_key]
+    for column in key:
+        if not can_be_key(column.type):
+            raise _refused("rows have no key in a column of this type", column)
+    needed = list(key)
+    if statement.version_column is not None:
+        version = _found(schema, statement.version_column, "the version of ENGINE = MergeTree(..)")
+        if version in key:
+            raise _refused("the version tells rows with one key apart: it is no column of the key", version)
+        if not _can_be_version(version.type):
+            hint = "a version is a whole number, a date or a timestamp"
+            raise _refused("a column of this type is no version", version, hint=hint)
+        needed.append(version)
+    said = {spec.name for spec in statement.columns if spec.says_null}
+    for column in needed:
+        if column.name in said:
+            what = "UNIQUE KEY" if column in key else "the version"
+            hint = "leave NULL and Nullable out: it is NOT NULL by itself"
+            raise _refused(f"a column of {what} is never NULL", column, hint=hint)
+    names = {column.name for column in needed}
+    columns = tuple(
+        msgspec.structs.replace(column, nullable=False) if column.name in names else column for column in schema.columns
+    )
+    return Schema(columns=columns)
+
+
+def check_no_op_column(schema: Schema) -> None:
+    """Raises BadDefinitionError for a column whose name says, in rows on their way in, what the row does."""
+    for column in schema.columns:
+        if is_op_name(column.name):
+            hint = "call it otherwise: rows of a table with a UNIQUE KEY tell by a column of this name that they delete"
+            raise _refused("the name is taken", column, hint=hint)
+
+
+def can_be_key(data_type: DataType) -> bool:
+    """Whether a key may have a column of this type."""
+    return isinstance(data_type, Simple | Decimal)
+
+
+def check_scope_stays(table: TableDef, changes: Mapping[str, str], reset: Iterable[str]) -> None:
+    """Raises BadAlterError for another scope of the keys that are there: rows would have to be looked at again."""
+    if not table.unique_key:
+        return
+    now = _scope(table.settings)
+    settings = {name: text for name, text in table.settings.items() if name not in set(reset)} | dict(changes)
+    if _scope(settings) != now:
+        raise BadAlterError(
+            "the scope of a unique key stays as it is",
+            table=full_name(table),
+            setting=_SCOPE,
+            value=str(now).lower(),
+            hint="make a table with the other scope, INSERT .. SELECT",
+        )
+
+
+def _scope(settings: Mapping[str, str]) -> bool:
+    return read_settings(StorageSettings, settings).partition_level_unique_keys
+
+
+def _can_be_version(data_type: DataType) -> bool:
+    return isinstance(data_type, Simple) and data_type.kind in (*_INTEGERS, *_TIMES)
+
+
+def _found(schema: Schema, name: str, clause: str) -> Column:
+    column = schema.find(name)
+    if column is None:
+        raise UnknownColumnError(column=name, clause=clause, hint=f"the columns are: {', '.join(schema.names)}")
+    return column
+
+
+def _refused(told: str, column: Column, *, hint: str = "") -> BadDefinitionError:
+    return BadDefinitionError(told, column=column.name, type=spark_name(column.type), hint=hint)
+
+
+def check_ttl(text: str, schema: Schema, now_ms: int) -> None:
+    """Raises InvalidInputError for what is no TTL, and for one by which a row of today would outlive the calendar."""
+    ttl = read_ttl(text, schema)
+    today = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).date()
+    years, days = ttl.months / 12, ttl.seconds / _DAY_SECONDS
+    if today.year + years > datetime.MAXYEAR or days > (datetime.date.max - today).days:
+        hint = "leave the TTL out, and rows stay for ever"
+        raise InvalidInputError("this TTL leaves the range of times, which ends with year 9999", ttl=text, hint=hint)
+
+
+def told_expired(services: Services, table: TableDef, text: str) -> str:
+    """What of the table has expired already by a new TTL, and how it can be had back; empty when nothing has."""
+    ttl = ttl_of(msgspec.structs.replace(table, ttl=text))
+    assert ttl is not None
+    now_ms, settings = services.clock.now_ms(), gc_settings(table.settings)
+    partitions = rows = 0
+    shown = sorted(services.catalog.parts.snapshot(table.uuid).parts, key=lambda part: part.name.partition)
+    for _, group in groupby(shown, key=lambda part: part.name.partition):
+        parts = list(group)
+        if is_expired(ttl, parts, now_ms=now_ms, settings=settings):
+            partitions += 1
+            rows += sum(part.rows for part in parts)
+    if not partitions:
+        return ""
+    until = told_time(now_ms + trash_lifetime_ms(table))
+    return (
+        f"; expired by it already, so that they go now, unless GC is stopped: partitions {partitions}, rows {rows}; "
+        f"REMOVE TTL or a longer TTL, and then UNDROP PARTITION, brings them back until {until}"
+    )

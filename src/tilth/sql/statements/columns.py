@@ -1,0 +1,340 @@
+"""What ADD, DROP, MODIFY and RENAME COLUMN make of a table's columns. Pure.
+
+Covers: the new columns, and why an operation is refused. Does not cover: reading defaults (inserts/defaults.py),
+the parts that are there (tilth.storage shapes them while they are read, maintenance rewrites them).
+Always holds: all operations or none; a column's id is never used again; no value that is stored is lost; columns that
+files are sorted, partitioned or expired by stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from tilth.model.checks import first_stricter, told_rule
+from tilth.model.mutation import Mutation
+from tilth.model.table import Column, Schema, TableDef, full_name
+from tilth.model.ttl import read_ttl
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
+from tilth.sql.errors import BadAlterError, BadDefinitionError, ColumnBusyError, UnknownColumnError
+from tilth.sql.grammar import (
+    AddColumn,
+    ColumnOperation,
+    ColumnSpec,
+    DescribeColumn,
+    DropColumn,
+    ModifyColumn,
+    RenameColumn,
+    words_of,
+)
+from tilth.sql.language.coerce import INTEGER_DIGITS
+from tilth.sql.statements.clauses import check_no_op_column
+
+_FLOATS_OF = {Kind.FLOAT32: (Kind.INT8, Kind.INT16), Kind.FLOAT64: (Kind.INT8, Kind.INT16, Kind.INT32, Kind.FLOAT32)}
+_WIDENING_HINT = (
+    "allowed: tinyint, smallint, int, bigint in this direction; the first two to float, the first three and float to "
+    "double; whole numbers and decimals to a decimal with at least as many digits before and behind the point; date to "
+    "timestamp_ntz; elements, map values and fields likewise. For others: ADD a column, UPDATE it, DROP the old one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumns:
+    """What the operations make."""
+
+    schema: Schema
+    next_column_id: int
+
+
+def changed(
+    table: TableDef,
+    operations: Sequence[ColumnOperation],
+    pending: Sequence[Mutation] = (),
+    *,
+    versions: Collection[int] = (),
+) -> NewColumns | None:
+    """The columns after all operations, each on what those before it have made; None: nothing changes.
+
+    `pending`: unfinished mutations; columns that they name are not renamed, and get no other type or NULL. `versions`:
+    the schema versions of the table's parts. Raises BadAlterError, ColumnBusyError, UnknownColumnError, BadValueError.
+    """
+    busy = {word: entry for entry in reversed(pending) for word in words_of(entry.command)}
+    now = NewColumns(table.schema, table.next_column_id)
+    for operation in operations:
+        match operation:
+            case AddColumn():
+                now = _added(table, now, operation)
+            case DropColumn():
+                now = _dropped(table, now, operation)
+            case ModifyColumn():
+                now = _modified(table, now, operation, busy, versions)
+            case DescribeColumn():
+                now = _described(table, now, operation, versions)
+            case RenameColumn(old=old):
+                _check_idle(table, old, busy)
+                now = _renamed(table, now, operation)
+    if table.unique_key:
+        check_no_op_column(now.schema)
+    return None if now.schema == table.schema else now
+
+
+def protected_columns(table: TableDef) -> dict[int, str]:
+    """The columns that files are laid out by, by id, and by which clause."""
+    found: dict[int, str] = {}
+    named = [(table.order_by, "ORDER BY"), (table.unique_key, "UNIQUE KEY")]
+    named.append((tuple(each.column for each in table.partition_by), "PARTITION BY"))
+    if table.version_column is not None:
+        named.append(((table.version_column,), "ENGINE = MergeTree(version)"))
+    if table.ttl is not None:
+        named.append(((read_ttl(table.ttl, table.schema).column,), "TTL"))
+    for names, clause in named:
+        for name in names:
+            column = table.schema.find(name)
+            assert column is not None
+            found[column.id] = clause
+    return found
+
+
+def check_unprotected(table: TableDef, column: Column, what: str) -> None:
+    """Raises BadAlterError for a column that files are laid out by."""
+    clause = protected_columns(table).get(column.id)
+    if clause is not None:
+        hint = "MODIFY TTL or REMOVE TTL first" if clause == "TTL" else "make a table with other keys, INSERT .. SELECT"
+        raise BadAlterError(
+            f"{what} cannot be done to a column of {clause}", table=full_name(table), column=column.name, hint=hint
+        )
+
+
+def find_in(schema: Schema, name: str) -> Column:
+    """The column of that name; raises UnknownColumnError that tells those there are."""
+    column = schema.find(name)
+    if column is None:
+        raise UnknownColumnError(column=name, hint=f"the columns are: {', '.join(schema.names)}")
+    return column
+
+
+def is_widening(old: DataType, new: DataType) -> bool:
+    """Whether every value of the old type is a value of the new one, wherever and whenever it is read."""
+    if old == new:
+        return True
+    match old, new:
+        case Simple(kind=given), Simple(kind=wanted):
+            if given in INTEGER_DIGITS and wanted in INTEGER_DIGITS:
+                return INTEGER_DIGITS[given] < INTEGER_DIGITS[wanted]
+            return given in _FLOATS_OF.get(wanted, ()) or (given, wanted) == (Kind.DATE, Kind.TIMESTAMP_NTZ)
+        case Simple(kind=given), Decimal(precision=precision, scale=scale):
+            return given in INTEGER_DIGITS and precision - scale >= INTEGER_DIGITS[given]
+        case Decimal(), Decimal():
+            return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
+        case Array(), Array():
+            return is_widening(old.element, new.element)
+        case Map(), Map():
+            return old.key == new.key and is_widening(old.value, new.value)
+        case Struct(fields=given_fields), Struct(fields=wanted_fields):
+            return len(given_fields) == len(wanted_fields) and all(
+                one.name == other.name and is_widening(one.type, other.type)
+                for one, other in zip(given_fields, wanted_fields, strict=True)
+            )
+    return False
+
+
+def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns:
+    spec = operation.column
+    if now.schema.find(spec.name) is not None:
+        if operation.if_not_exists:
+            return now
+        hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
+        raise BadAlterError("the column exists already", table=full_name(table), column=spec.name, hint=hint)
+    if not spec.nullable and _is_nothing(spec.default):
+        raise BadAlterError(
+            "a new column that is NOT NULL needs a default",
+            table=full_name(table),
+            column=spec.name,
+            hint="rows that are there already get it",
+        )
+    return placed(now, operation)
+
+
+def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
+    """With the new column where the operation wants it; it has a name that is free."""
+    columns = list(now.schema.columns)
+    position = len(columns)
+    if operation.first:
+        position = 0
+    elif operation.after is not None:
+        position = columns.index(find_in(now.schema, operation.after)) + 1
+    columns.insert(position, column_of(operation.column, now.next_column_id))
+    return NewColumns(Schema(columns=tuple(columns)), now.next_column_id + 1)
+
+
+def column_of(spec: ColumnSpec, identity: int) -> Column:
+    """The column as a definition keeps it, but for its default (inserts/defaults.py). Raises BadDefinitionError."""
+    for _, zone in spec.zones:
+        _check_zone(spec.name, zone)
+    return Column(
+        id=identity,
+        name=spec.name,
+        type=spec.type,
+        nullable=spec.nullable,
+        default=spec.default,
+        comment=spec.comment,
+        declared=spec.declared,
+        checks=spec.checks,
+        zones=spec.zones,
+        written_default=spec.default,
+    )
+
+
+def _check_zone(column: str, zone: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        hint = "zones have names as in 'Asia/Shanghai' or 'UTC'"
+        raise BadDefinitionError("no such time zone", column=column, zone=zone, hint=hint) from error
+
+
+def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColumns:
+    if operation.if_exists and now.schema.find(operation.column) is None:
+        return now
+    column = find_in(now.schema, operation.column)
+    check_unprotected(table, column, "DROP COLUMN")
+    if len(now.schema.columns) == 1:
+        hint = "DROP TABLE drops all of it"
+        raise BadAlterError(
+            "the last column of a table cannot be dropped", table=full_name(table), column=column.name, hint=hint
+        )
+    kept = tuple(each for each in now.schema.columns if each is not column)
+    return replace(now, schema=Schema(columns=kept))
+
+
+def _modified(
+    table: TableDef, now: NewColumns, operation: ModifyColumn, busy: Mapping[str, Mutation], versions: Collection[int]
+) -> NewColumns:
+    """Type and NULL are as written; DEFAULT and COMMENT stay where they are not."""
+    spec = operation.column
+    if operation.if_exists and now.schema.find(spec.name) is None:
+        return now
+    old = find_in(now.schema, spec.name)
+    if (spec.type, spec.nullable) != (old.type, old.nullable):
+        _check_idle(table, old.name, busy)
+        check_unprotected(table, old, "MODIFY COLUMN")
+    if not is_widening(old.type, spec.type):
+        raise BadAlterError(
+            "a stored value might be lost",
+            table=full_name(table),
+            column=old.name,
+            type=spark_name(old.type),
+            wanted=spark_name(spec.type),
+            hint=_WIDENING_HINT,
+        )
+    if old.nullable and not spec.nullable:
+        hint = "leave NOT NULL out: rows that are there may hold NULL"
+        raise BadAlterError("a column cannot become NOT NULL", table=full_name(table), column=old.name, hint=hint)
+    stricter = first_stricter(spec.checks, old.checks)
+    if stricter is not None:
+        raise BadAlterError(
+            f"stored values may be other than {told_rule(stricter.rule)}",
+            table=full_name(table),
+            column=old.name,
+            type=old.declared_type,
+            wanted=spec.declared,
+            hint="ADD a column of the type, UPDATE it with the values that fit, DROP the old one",
+        )
+    new = column_of(spec, old.id)
+    if spec.default is None:
+        new = with_default(new, old)
+    elif not spec.nullable and _is_nothing(spec.default):
+        raise BadAlterError("the default of a NOT NULL column cannot be NULL", table=full_name(table), column=old.name)
+    new = msgspec.structs.replace(
+        new, name=old.name, older_default=old.older_default, comment=spec.comment or old.comment
+    )
+    if (new.written_default, new.type) != (old.written_default, old.type) and new.default is not None:
+        _check_everywhere(table, old, versions)
+    return replaced(now, old, new)
+
+
+def with_default(column: Column, other: Column) -> Column:
+    """The column with the default of the other one."""
+    return msgspec.structs.replace(
+        column,
+        default=other.default,
+        written_default=other.written_default,
+        is_default_computed=other.is_default_computed,
+    )
+
+
+def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, versions: Collection[int]) -> NewColumns:
+    if operation.if_exists and now.schema.find(operation.column) is None:
+        return now
+    old = find_in(now.schema, operation.column)
+    if not old.nullable and operation.default is not None and _is_nothing(operation.default):
+        raise BadAlterError("the default of a NOT NULL column cannot be NULL", table=full_name(table), column=old.name)
+    new = described(old, operation)
+    if new.written_default != old.written_default:
+        _check_everywhere(table, old, versions)
+    return replaced(now, old, new)
+
+
+def described(column: Column, operation: DescribeColumn) -> Column:
+    """The column with the operation's DEFAULT and COMMENT; what it does not say stays."""
+    if operation.no_default or operation.default is not None:
+        text = operation.default
+        column = msgspec.structs.replace(column, default=text, written_default=text, is_default_computed=None)
+    return column if operation.comment is None else msgspec.structs.replace(column, comment=operation.comment)
+
+
+def _check_everywhere(table: TableDef, column: Column, versions: Collection[int]) -> None:
+    """Rows of parts that do not have the column yet hold its default of now: that must not change under them.
+
+    Where it is written down what those rows hold, it may.
+    """
+    if column.older_default is not None:
+        return
+    shapes = [shape.schema for shape in table.older_schemas if shape.version in versions]
+    if any(all(each.id != column.id for each in shape.columns) for shape in shapes):
+        raise ColumnBusyError(
+            "parts still lack this column, and stand for its default",
+            table=full_name(table),
+            column=column.name,
+            hint="wait until system.mutations shows its ADD COLUMN as done; after a killed one, the next ALTER of "
+            "columns does its work",
+        )
+
+
+def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewColumns:
+    if operation.if_exists and now.schema.find(operation.old) is None:
+        return now
+    old = find_in(now.schema, operation.old)
+    check_unprotected(table, old, "RENAME COLUMN")
+    taken = now.schema.find(operation.new)
+    if taken is not None and taken is not old:
+        raise BadAlterError(
+            "the column exists already", table=full_name(table), column=taken.name, hint="choose another name"
+        )
+    return replaced(now, old, msgspec.structs.replace(old, name=operation.new))
+
+
+def replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
+    """With one column in the place of another."""
+    columns = tuple(new if each is old else each for each in now.schema.columns)
+    return replace(now, schema=Schema(columns=columns))
+
+
+def _check_idle(table: TableDef, name: str, busy: Mapping[str, Mutation]) -> None:
+    entry = busy.get(name.lower())
+    if entry is not None:
+        raise ColumnBusyError(
+            table=full_name(table),
+            column=name,
+            mutation=entry.id,
+            command=entry.command,
+            hint="wait until system.mutations shows it as done, KILL MUTATION it, or set "
+            "force_alter_conflict_check = 0",
+        )
+
+
+def _is_nothing(default: str | None) -> bool:
+    return default is None or default.strip().upper() == "NULL"

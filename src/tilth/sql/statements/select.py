@@ -1,0 +1,161 @@
+"""SELECT: over system tables in this process, over anything else by Spark; and what else a worker is asked."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.logs import Log
+from tilth.catalog import SchemaChangedError
+from tilth.model.task import TaskKind
+from tilth.sql.context.services import Call, Services
+from tilth.sql.control.slots import Queue
+from tilth.sql.errors import BadQueryError
+from tilth.sql.grammar import Query
+from tilth.sql.query.damaged import TRIES_MAX as TRIES_OF_READING_MAX
+from tilth.sql.query.damaged import QueryParts, explains, naming
+from tilth.sql.query.protocol import QueryTask
+from tilth.sql.results.answer import Outcome
+from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema
+from tilth.sql.results.stream import RowStream
+from tilth.sql.system_tables import find_system_table
+from tilth.sql.system_tables.lane import NotForThisLaneError, answer_from_system, system_tables_of
+from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_folder, remove_result_folder
+
+#: Each ALTER of columns may hit a query once between two of its steps.
+TRIES_MAX = 5
+_log = Log("sql")
+
+
+def run_query(services: Services, call: Call, statement: Query) -> Outcome:
+    names = system_tables_of(statement.text, call.database)
+    if names is None:
+        return _by_spark(services, call, statement.text)
+    for name in names:
+        # A name that is wrong is told before anything is computed.
+        find_system_table(name)
+    try:
+        table = answer_from_system(
+            statement.text,
+            lambda name: find_system_table(name).build(services),
+            before_long=lambda: services.running.move(call.query_id, Queue.APART),
+        )
+        return Outcome(table=table)
+    except NotForThisLaneError as refused:
+        try:
+            return _by_spark(services, call, statement.text)
+        except UnavailableError as error:
+            raise BadQueryError(
+                str(refused), hint="without a worker, system tables are read with what DataFusion's SQL offers"
+            ) from error
+
+
+def _by_spark(services: Services, call: Call, text: str) -> Outcome:
+    """Begins anew when columns change between the look at the names and the snapshot: nothing has been answered yet."""
+    for _ in range(TRIES_MAX - 1):
+        try:
+            return _answered(services, call, text)
+        except SchemaChangedError as error:
+            _log.info("query_begins_anew", cause_id=call.query_id, reason=error)
+    return _answered(services, call, text)
+
+
+def _answered(services: Services, call: Call, text: str) -> Outcome:
+    """Begins anew without a part that turns out to be damaged, if the user lets it; see query/damaged.py."""
+    is_explained = explains(text)
+    reading = QueryParts(services.damage, skips=call.settings.skip_damaged_parts, explains=is_explained)
+    for left in reversed(range(TRIES_OF_READING_MAX)):
+        reading.begin()
+        try:
+            outcome = _asked(services, call, text, reading)
+        except TilthError as error:
+            if not left or not reading.may_try_again(error):
+                with naming(reading.named):
+                    raise
+            _log.info("query_begins_anew", cause_id=call.query_id, reason=error)
+            continue
+        table = reading.explained(outcome.table) if is_explained else outcome.table
+        return replace(outcome, table=table, notices=(*outcome.notices, *reading.notices()))
+    raise AssertionError("the last try returns or raises")
+
+
+def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Outcome:
+    with ExitStack() as stack:
+        query = stack.enter_context(services.opened(call, seen=reading.seen))
+        folder: Path | None = None
+        if call.streams and services.results:
+            folder = make_result_folder(Path(services.results), call.query_id)
+            stack.callback(remove_result_folder, folder)
+        task = QueryTask(
+            query_id=call.query_id,
+            text=text,
+            spark=dict(call.settings.spark),
+            result_bytes_max=call.settings.max_result_bytes,
+            folder=str(folder) if folder is not None else "",
+        )
+        spec = services.dispatcher.new_spec(
+            TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+        )
+        if folder is None:
+            result: TaskResult | Handle = services.dispatcher.run(spec)
+        else:
+            may_begin = reading.may_begin_early
+            result = services.dispatcher.run_until(
+                spec, lambda: may_begin and has_schema(folder), look_seconds=LOOK_SECONDS
+            )
+        if folder is not None and (isinstance(result, Handle) or not result.payload):
+            schema = read_schema(folder)
+            stream = _streamed(services, call, folder, result, schema, reading, stack.pop_all())
+            return Outcome(stream=stream, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+    assert isinstance(result, TaskResult)
+    with pa.ipc.open_stream(result.payload) as reader:
+        table = reader.read_all()
+    return Outcome(table=table, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+
+
+def _streamed(
+    services: Services,
+    call: Call,
+    folder: Path,
+    result: TaskResult | Handle,
+    schema: pa.Schema,
+    reading: QueryParts,
+    stack: ExitStack,
+) -> RowStream:
+    """The rows of a task that writes them to files, or has done so. The end of the stream ends the task and closes the
+    stack, with the query's leases and its folder."""
+    cancellation = services.running.cancellation_of(call.query_id)
+    handle = result if isinstance(result, Handle) else None
+    if handle is not None:
+        cancellation.hand_over(handle)
+        # Rows that wait for their client take no slot.
+        handle.when_ended(lambda: services.running.leave(call.query_id))
+
+    def wait(seconds: float) -> bool:
+        return handle is None or handle.ends_within(seconds)
+
+    def check() -> None:
+        cancellation.raise_if_cancelled()
+        if handle is not None and handle.is_done():
+            with naming(reading.named):
+                handle.wait()
+
+    waiting = services.open_results.open(call.query_id, folder, cancellation)
+    stack.callback(services.open_results.close, call.query_id)
+
+    def close(rows: int, size: int, error: TilthError | None) -> None:
+        if handle is not None:
+            cancellation.let_go(handle)
+            handle.cancel()
+            # Spark may still be writing into the folder.
+            handle.when_ended(stack.close)
+        else:
+            stack.close()
+
+    batches = follow(folder, wait, check, bytes_max=call.settings.max_result_bytes)
+    return RowStream(schema, services.open_results.followed(waiting, batches), close)

@@ -1,0 +1,171 @@
+"""SHOW, DESCRIBE, EXISTS."""
+
+from __future__ import annotations
+
+import re
+from typing import assert_never
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tilth.catalog import SYSTEM_DATABASE
+from tilth.model.table import Column, TableDef, ViewDef
+from tilth.model.types import spark_name
+from tilth.sql.context.definitions import create_statement
+from tilth.sql.context.names import place_of, relation_of, table_of
+from tilth.sql.context.services import Call, Services
+from tilth.sql.control.running import LISTED_TEXT_MAX
+from tilth.sql.grammar import (
+    Describe,
+    ExistsTable,
+    Name,
+    ShowCreate,
+    ShowDatabases,
+    ShowFunctions,
+    ShowPartitions,
+    ShowProcesses,
+    ShowSettings,
+    ShowTables,
+)
+from tilth.sql.language.redact import shortened
+from tilth.sql.results.answer import Outcome
+from tilth.sql.settings import all_settings
+from tilth.sql.system_tables import find_system_table, system_table_names
+from tilth.storage import schema_from_arrow
+from tilth.warehouse import allow_list
+
+#: What SHOW PROCESSLIST gives of `system.processes`.
+_PROCESS_COLUMNS = ["query_id", "address", "elapsed", "state", "stages_done", "stages_total", "query"]
+
+
+def show(
+    services: Services,
+    call: Call,
+    statement: ShowDatabases | ShowTables | ShowSettings | ShowProcesses | ShowCreate | Describe | ExistsTable,
+) -> Outcome:
+    """Answers any of these statements."""
+    match statement:
+        case ShowDatabases():
+            return show_databases(services, statement)
+        case ShowTables():
+            return show_tables(services, call, statement)
+        case ShowSettings():
+            return show_settings(services, statement)
+        case ShowProcesses():
+            return show_processes(services)
+        case ShowCreate():
+            return show_create(services, call, statement)
+        case Describe():
+            return describe(services, call, statement)
+        case ExistsTable():
+            return exists_table(services, call, statement)
+    assert_never(statement)
+
+
+def show_processes(services: Services) -> Outcome:
+    """The statements under way; long ones shortened, which `system.processes` has whole."""
+    table = find_system_table("processes").build(services).select(_PROCESS_COLUMNS)
+    texts = [shortened(text, LISTED_TEXT_MAX) for text in table.column("query").to_pylist()]
+    return Outcome(table=table.set_column(table.num_columns - 1, "query", pa.array(texts, pa.string())))
+
+
+def show_more(services: Services, call: Call, statement: ShowPartitions | ShowFunctions) -> Outcome:
+    """The partitions of a table that have rows; the functions that queries can call."""
+    match statement:
+        case ShowPartitions(name=name):
+            table = table_of(services, call, name, what="SHOW PARTITIONS")
+            rows = find_system_table("partitions").build(services)
+            mine = pc.and_(pc.equal(rows["database"], table.database), pc.equal(rows["table"], table.name))
+            return Outcome(table=rows.filter(mine))
+        case ShowFunctions(like=like):
+            allowed = allow_list()
+            spelled = [spelling for spelling, _ in allowed.clickhouse.values()]
+            names = {each for each in (*allowed.functions, *spelled) if each[0].isalpha() and is_like(each, like)}
+            return _texts({"name": sorted(names, key=str.lower)})
+    assert_never(statement)
+
+
+def show_databases(services: Services, statement: ShowDatabases) -> Outcome:
+    names = [*services.catalog.tables.databases(), SYSTEM_DATABASE]
+    return _texts({"name": [name for name in names if is_like(name, statement.like)]})
+
+
+def show_tables(services: Services, call: Call, statement: ShowTables) -> Outcome:
+    database = statement.database or call.database
+    if database.lower() == SYSTEM_DATABASE:
+        found = [(name, "System") for name in system_table_names()]
+    else:
+        if database not in services.catalog.tables.databases():
+            # Raises with the names that are near.
+            services.catalog.tables.get(database, "")
+        found = [(one.name, one.engine.value) for one in services.catalog.tables.list(database)]
+    kept = [(name, engine) for name, engine in found if is_like(name, statement.like)][: statement.limit]
+    return _texts({"name": [name for name, _ in kept], "engine": [engine for _, engine in kept]})
+
+
+def show_settings(services: Services, statement: ShowSettings) -> Outcome:
+    found = [setting for setting in all_settings(services.upper_settings) if is_like(setting.name, statement.like)]
+    return _texts(
+        {
+            "name": [setting.name for setting in found],
+            "scope": [setting.scope.value for setting in found],
+            "default": [setting.default_text for setting in found],
+            "unit": [setting.unit for setting in found],
+            "doc": [setting.doc for setting in found],
+        }
+    )
+
+
+def show_create(services: Services, call: Call, statement: ShowCreate) -> Outcome:
+    return _texts({"statement": [create_statement(services, relation_of(services, call, statement.name))]})
+
+
+def describe(services: Services, call: Call, statement: Describe) -> Outcome:
+    columns = _columns(services, call, statement.name)
+    return Outcome(
+        table=pa.table(
+            {
+                "name": pa.array([column.name for column in columns], pa.string()),
+                "type": pa.array([spark_name(column.type) for column in columns], pa.string()),
+                "declared": pa.array([column.declared_type for column in columns], pa.string()),
+                "nullable": pa.array([column.nullable for column in columns], pa.bool_()),
+                "default": pa.array([column.written_default for column in columns], pa.string()),
+                "comment": pa.array([column.comment for column in columns], pa.string()),
+            }
+        )
+    )
+
+
+def _columns(services: Services, call: Call, name: Name) -> tuple[Column, ...]:
+    if (name.database or call.database).lower() == SYSTEM_DATABASE:
+        found = find_system_table(name.table)
+        columns = schema_from_arrow(found.schema).columns
+        return tuple(
+            Column(id=one.id, name=one.name, type=one.type, comment=told.doc)
+            for one, told in zip(columns, found.columns, strict=True)
+        )
+    relation = relation_of(services, call, name)
+    if isinstance(relation, ViewDef):
+        target = services.catalog.tables.by_id(relation.target)
+        return target.schema.columns if isinstance(target, TableDef) else ()
+    return relation.schema.columns
+
+
+def exists_table(services: Services, call: Call, statement: ExistsTable) -> Outcome:
+    if (statement.name.database or call.database).lower() == SYSTEM_DATABASE:
+        is_there = statement.name.table.lower() in system_table_names()
+    else:
+        is_there = services.catalog.tables.find(*place_of(call, statement.name)) is not None
+    return Outcome(table=pa.table({"result": pa.array([is_there], pa.bool_())}))
+
+
+def is_like(text: str, pattern: str | None) -> bool:
+    """SQL's LIKE without regard to case; no pattern fits everything."""
+    if pattern is None:
+        return True
+    wanted = "".join({"%": ".*", "_": "."}.get(letter, re.escape(letter)) for letter in pattern)
+    return re.fullmatch(wanted, text, re.IGNORECASE | re.DOTALL) is not None
+
+
+def _texts(columns: dict[str, list[str]]) -> Outcome:
+    return Outcome(table=pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))

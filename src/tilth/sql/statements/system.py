@@ -1,0 +1,214 @@
+"""SYSTEM and OPTIMIZE: switches of background services, and work that is done at once.
+
+Always holds: a switch is in the catalog before it takes effect, so it survives a restart.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import pyarrow as pa
+
+from tilth import ingest
+from tilth.base.cancel import apart
+from tilth.base.units import show_bytes
+from tilth.maintenance import GcReport, OptimizeReport
+from tilth.model.offset import TopicPartition
+from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, newer_since_ms
+from tilth.model.table import KafkaDef, Relation, TableDef, full_name
+from tilth.sql.context.audit import audited
+from tilth.sql.context.names import kafka_of, relation_of, table_of, wrong_kind
+from tilth.sql.context.services import Call, Services
+from tilth.sql.grammar import (
+    OptimizeTable,
+    ResetConsumeOffset,
+    RunService,
+    RunVerb,
+    SwitchService,
+    SwitchVerb,
+    ToMark,
+    ToOffsets,
+    ToTimestamp,
+)
+from tilth.sql.results.answer import Outcome, done
+from tilth.sql.statements.alter_partitions import partition_named
+from tilth.verify import verify
+
+_SPELLED = {
+    ServiceKind.CONSUME: "CONSUME",
+    ServiceKind.MERGE: "MERGES",
+    ServiceKind.GC: "GC",
+    ServiceKind.FLUSH: "FLUSH",
+    ServiceKind.MUTATE: "MUTATIONS",
+    ServiceKind.DELTA: "DELTAS",
+}
+_DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}
+
+
+def switch_service(services: Services, call: Call, statement: SwitchService) -> Outcome:
+    """Without a table the word is for all, those that come later too."""
+    what = f"SYSTEM {statement.verb.value} {_SPELLED[statement.service]}"
+    relation = _switched(services, call, statement, what)
+    uuid, name = (ALL_TABLES, "") if relation is None else (relation.uuid, full_name(relation))
+    duration_ms = statement.duration_ms or 0
+    until_ms = services.clock.now_ms() + duration_ms if duration_ms else 0
+    with audited(services, call, verb=what, table=name, because=statement.because, duration_ms=duration_ms):
+        if statement.service is ServiceKind.CONSUME:
+            _switch_consume(services, call, uuid, statement, until_ms)
+        else:
+            _switch_maintenance(services, call, uuid, statement, until_ms)
+    limit = f" for {duration_ms / 1000:g} s" if duration_ms else ""
+    return done(f"{_SPELLED[statement.service]} {_DONE[statement.verb]}{limit}: {name or 'all tables'}")
+
+
+def _switch_consume(services: Services, call: Call, uuid: str, statement: SwitchService, until_ms: int) -> None:
+    consume = services.consume
+    match statement.verb:
+        case SwitchVerb.START:
+            consume.start_table(uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id)
+        case SwitchVerb.STOP:
+            consume.stop_table(uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id)
+        case SwitchVerb.RESTART:
+            consume.restart(uuid)
+
+
+def _switch_maintenance(services: Services, call: Call, uuid: str, statement: SwitchService, until_ms: int) -> None:
+    others = [each for each in services.catalog.services.all() if each.service is statement.service]
+    services.catalog.services.set(
+        Switch(
+            table=uuid,
+            service=statement.service,
+            state=SwitchState.STOPPED if statement.verb is SwitchVerb.STOP else SwitchState.RUNNING,
+            since_ms=newer_since_ms(others, now_ms=services.clock.now_ms()),
+            until_ms=until_ms,
+            because=statement.because,
+            query_id=call.query_id,
+        )
+    )
+    services.maintenance.wake(uuid or None)
+
+
+def _switched(services: Services, call: Call, statement: SwitchService, what: str) -> Relation | None:
+    if statement.name is None:
+        return None
+    if statement.service is ServiceKind.CONSUME:
+        return kafka_of(services, call, statement.name, what=what)
+    return table_of(services, call, statement.name, what=what)
+
+
+def run_service(services: Services, call: Call, statement: RunService) -> Outcome:
+    match statement.verb:
+        case RunVerb.FLUSH:
+            return _flush(services, call, statement)
+        case RunVerb.VERIFY:
+            return _verify(services, call, statement)
+        case RunVerb.GC:
+            return _collect(services, call, statement)
+
+
+def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
+    """Returns when all rows that were unsorted when it was said are in parts."""
+    table = table_of(services, call, statement.name, what="SYSTEM FLUSH")
+    partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
+    with audited(services, call, verb="SYSTEM FLUSH", table=full_name(table)) as audit:
+        report = apart(
+            lambda: services.maintenance.flush_now(table.uuid, partition),
+            name="flush",
+            hint="what was flushed stays; say it again to go on",
+        )
+        size, took = show_bytes(report.bytes), f"{report.seconds:.2f} s"
+        told = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {took}"
+        audit.outcome = f"done: {told}"
+    return done(f"flushed {full_name(table)}: {told if report.segments else 'no segments'}")
+
+
+def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
+    what = "SYSTEM FORCE GC" if statement.is_forced else "SYSTEM GC"
+    table = table_of(services, call, statement.name, what=what)
+    partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
+    where = full_name(table) if partition is None else f"partition {partition} of {full_name(table)}"
+    with audited(services, call, verb=what, table=full_name(table)) as audit:
+        forced = statement.is_forced
+        report = apart(
+            lambda: services.maintenance.gc_now(table.uuid, partition, is_forced=forced),
+            name="collect",
+            hint="what was collected stays so; what has begun goes on",
+        )
+        told = _collected(report)
+        audit.outcome = f"done: {told}"
+    warning = "; queries that hold no lease, and reads of the past, may fail now" if statement.is_forced else ""
+    return done(f"collected from {where}: {told}{warning}")
+
+
+def _collected(report: GcReport) -> str:
+    expired = f"{report.expired} partitions expired, " if report.expired else ""
+    told = f"{expired}{report.moved} records moved to the trash, {report.removed} files removed"
+    freed = f"{show_bytes(report.removed_bytes)} freed, {report.kept + report.in_trash} wait"
+    return f"{told}, {freed}{_because(report.reason)}"
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
+    """One row for each thing that was checked."""
+    relation = relation_of(services, call, statement.name)
+    if not isinstance(relation, TableDef | KafkaDef):
+        raise wrong_kind(relation, what="SYSTEM VERIFY", needed="a table or a Kafka table")
+    checks = apart(
+        lambda: verify(services.catalog, services.root, relation).checks, name="verify", hint="nothing was changed"
+    )
+    return Outcome(
+        table=pa.table(
+            {
+                "subject": pa.array([check.subject for check in checks], pa.string()),
+                "check": pa.array([check.check for check in checks], pa.string()),
+                "ok": pa.array([check.is_ok for check in checks], pa.bool_()),
+                "detail": pa.array([check.told for check in checks], pa.string()),
+            }
+        )
+    )
+
+
+def reset_offset(services: Services, call: Call, statement: ResetConsumeOffset) -> Outcome:
+    kafka = kafka_of(services, call, statement.name, what="SYSTEM RESET CONSUME OFFSET")
+    with audited(services, call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
+        offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
+    told = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
+    return done(f"{full_name(kafka)} goes on with {told or 'no topic partition'}")
+
+
+def _wanted(statement: ResetConsumeOffset) -> ingest.OffsetReset:
+    match statement.target:
+        case ToMark(mark=mark):
+            return ingest.ToMark(ingest.OffsetMark(mark.value))
+        case ToTimestamp(milliseconds=milliseconds):
+            return ingest.ToTime(milliseconds)
+        case ToOffsets(offsets=offsets):
+            return ingest.ToOffsets({TopicPartition(one.topic, one.partition): one.offset for one in offsets})
+    assert_never(statement.target)
+
+
+def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcome:
+    table = table_of(services, call, statement.name, what="OPTIMIZE")
+    partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
+    with audited(services, call, verb="OPTIMIZE", table=full_name(table)):
+        final = statement.final
+        report = apart(
+            lambda: services.maintenance.optimize(table.uuid, partition, final),
+            name="optimize",
+            hint="merges that are done stay; say it again to go on",
+        )
+    note = f"; {report.note}" if report.note else ""
+    return done(f"optimized {full_name(table)}: {_optimized(report)}{note}")
+
+
+def _optimized(report: OptimizeReport) -> str:
+    """What came of it; merges that were under way already are the background's."""
+    before, after, took = report.parts_before, report.parts_after, f"{report.seconds:.2f} s"
+    if report.merges:
+        return f"{before} parts became {after} by {report.merges} merges, {report.rows_merged} rows, {took}"
+    if after < before:
+        return f"{before} parts became {after} meanwhile by merges of the background, none was left to do, {took}"
+    return f"nothing to merge, {after} parts, {took}"

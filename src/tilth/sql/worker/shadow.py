@@ -1,0 +1,93 @@
+"""Asks Spark's optimizer what a query needs of its tables, before any of their files is opened.
+
+Covers: empty views that the optimizer cannot fold away, and reading its answer. Does not cover: using it
+(query/prune.py).
+Always holds: these are internals of Spark; when they do not answer as expected, nothing is ruled out and the log says
+why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tilth.model.table import Schema
+from tilth.model.types import quoted, spark_name
+from tilth.sql.query.predicates import AnyOf, Predicate, Unknown, leaf_name
+from tilth.warehouse import make_active, read_needs
+
+# Handles of Java objects of Spark's internals; py4j gives them no types.
+Java = Any
+
+
+def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema]) -> None:
+    """An empty temporary view for each table reference; its leaf's columns are called `n:column`.
+
+    They may all be NULL, as those of the real rows may for the optimizer: else it would do without columns that it then
+    needs of those.
+    """
+    context = session._sc
+    jvm, gateway = session._jvm, context._gateway
+    row_class = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
+    empty = context._jsc.sc().emptyRDD(jvm.scala.reflect.ClassTag.apply(row_class))
+    for occurrence, (name, schema) in enumerate(zip(names, schemas, strict=True)):
+        ddl = ", ".join(f"{quoted(leaf_name(occurrence, c.name))} {spark_name(c.type)}" for c in schema.columns)
+        leaf = session._jsparkSession.internalCreateDataFrame(
+            empty, jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl), False
+        )
+        columns = gateway.new_array(jvm.java.lang.String, len(schema.columns))
+        for index, column in enumerate(schema.columns):
+            columns[index] = column.name
+        leaf.toDF(columns).createOrReplaceTempView(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a query needs of each of its tables."""
+
+    predicates: list[Predicate]
+    #: By name; None: perhaps all.
+    columns: list[frozenset[str] | None]
+
+
+def nothing_known(occurrences: int) -> Needs:
+    """Every row and every column may be needed."""
+    return Needs(predicates=[Unknown()] * occurrences, columns=[None] * occurrences)
+
+
+class _Scan(msgspec.Struct):
+    """One place where a query reads a table, as NeedsReader.java writes it."""
+
+    table: int
+    columns: frozenset[str] | None
+    where: Predicate
+
+
+_decoder = msgspec.json.Decoder(list[_Scan])
+
+
+def ask_needs(session: Java, text: str, occurrences: int) -> Needs:
+    """What the query needs of each table. The views must be there.
+
+    Raises Spark's AnalysisException.
+    """
+    execution = session._jsparkSession.sql(text).queryExecution()
+    make_active(session)
+    scans = _decoder.decode(read_needs(session, execution.optimizedPlan()))
+    by_table: list[list[_Scan]] = [[] for _ in range(occurrences)]
+    for scan in scans:
+        by_table[scan.table].append(scan)
+    return Needs(
+        predicates=[AnyOf(tuple(scan.where for scan in found)) if found else Unknown() for found in by_table],
+        columns=[_all_of([scan.columns for scan in found]) for found in by_table],
+    )
+
+
+def _all_of(readings: list[frozenset[str] | None]) -> frozenset[str] | None:
+    """What all readings of a table need together."""
+    if not readings or None in readings:
+        return None
+    return frozenset().union(*(reading for reading in readings if reading is not None))

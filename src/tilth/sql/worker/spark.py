@@ -1,0 +1,585 @@
+"""Runs queries and INSERT .. SELECT on a worker's Spark.
+
+Covers: the runners of QUERY and INSERT tasks: a query's relations become snapshots, the rest reaches Spark as it is.
+Does not cover: what names mean and which parts are read (query/desk.py, by calls). Always holds: every query has a
+session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are bounded. See
+also: query/protocol.py, relations.py, shadow.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import Any, Protocol, TypeVar, assert_never
+
+import msgspec
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tilth.base.logs import Log
+from tilth.base.mailbox import Mailbox
+from tilth.model.delta import WrittenDelta
+from tilth.model.part import WrittenPart
+from tilth.model.quotes import double_quoted
+from tilth.model.row_op import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
+from tilth.model.table import KafkaDef, TableDef
+from tilth.model.task import Cost
+from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
+from tilth.sql.errors import BadDefinitionError, BadQueryError, BadValueError
+from tilth.sql.language.coerce import is_assignable, is_rounded
+from tilth.sql.language.spark_errors import from_spark, nested_too_deep
+from tilth.sql.query.protocol import (
+    AsOf,
+    AtTime,
+    AtVersion,
+    ChangeResult,
+    ChangeTask,
+    CheckedExpressions,
+    CheckTask,
+    ComputeTask,
+    ExpressionsTask,
+    InsertResult,
+    InsertTask,
+    InsertWork,
+    NamesTask,
+    QueryCalls,
+    QueryTask,
+    Resolved,
+    ResolveResult,
+    ResolveTask,
+    Source,
+    WorkerTask,
+)
+from tilth.sql.results.spark import rows_of, to_stream
+from tilth.sql.worker.changes_spark import changed_rows
+from tilth.sql.worker.expressions import ExpressionChecker
+from tilth.sql.worker.relations import (
+    TIME_WORDS,
+    Edit,
+    Past,
+    Relations,
+    find_relations,
+    frozen_times,
+    has_fine_times,
+    long_references,
+    rewrite,
+)
+from tilth.sql.worker.shadow import Needs, ask_needs, create_views, nothing_known
+from tilth.sql.worker.writing_spark import written_in_tasks
+from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_rows
+from tilth.storage.read.spark import file_error, is_changed, read_snapshot
+from tilth.warehouse import TaskContext, TaskResult, check_plan, mailbox, parse_expression, parse_plan, run_in_task
+
+_VIEW_PREFIX = "__tilth_"
+_VERSION = re.compile(r"[0-9]{1,18}")
+_PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
+
+_log = Log("sql")
+#: PySpark prints every refused query there; the caller is told anyway.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+
+T = TypeVar("T")
+#: What the query needs of its relations, with the edits that fix its time, and then the names of its columns.
+_Asked = tuple[Needs | None, list[Edit], list[str] | None]
+
+
+class CheckedView(Protocol):
+    """What a check of a view gives back, as far as it matters here."""
+
+    @property
+    def outputs(self) -> tuple[tuple[str, int], ...]: ...
+
+
+class ViewCheck(Protocol):
+    """`tilth.ingest.check_view`; handed in, for that room also knows the catalog, which code for workers must not."""
+
+    def __call__(
+        self,
+        session: SparkSession,
+        kafka: KafkaDef,
+        target: TableDef,
+        select: str,
+        *,
+        view: str,
+        target_columns: Sequence[tuple[str, int]],
+        quotes_names: bool,
+    ) -> CheckedView: ...
+
+
+class QueryRunner:
+    """The runner of QUERY tasks."""
+
+    def __init__(self, calls: QueryCalls, check_view: ViewCheck) -> None:
+        self._calls = calls
+        self._check_view = check_view
+
+    def __call__(self, context: TaskContext) -> TaskResult:
+        task = msgspec.msgpack.decode(context.spec.payload, type=WorkerTask)
+        try:
+            return self._answer(context, task)
+        except RecursionError as error:
+            raise nested_too_deep() from error
+
+    def _answer(self, context: TaskContext, task: WorkerTask) -> TaskResult:
+        match task:
+            case QueryTask():
+                return self._run(context, task)
+            case NamesTask():
+                return TaskResult(payload=msgspec.msgpack.encode(_names(context.session, task.text)))
+            case CheckTask():
+                checked = self._check_view(
+                    context.session,
+                    task.kafka,
+                    task.target,
+                    task.select,
+                    view=task.view,
+                    target_columns=task.target_columns,
+                    quotes_names=task.quotes_names,
+                )
+                return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
+            case ExpressionsTask():
+                return TaskResult(payload=msgspec.msgpack.encode(_expressions(context.session, task)))
+            case ComputeTask():
+                return TaskResult(payload=_computed(context.session, task))
+            case ChangeTask():
+                return _change(context, task)
+        assert_never(task)
+
+    def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
+        with mailbox(context.session) as letters:
+            query = PreparedQuery(context.session, letters, self._calls, task.query_id, task.text, task.spark)
+            table = query.guarded(lambda: rows_of(query.frame(), task))
+        payload = to_stream(table) if table is not None else b""
+        return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
+
+
+def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
+    try:
+        relations = _parsed(session, text).relations
+    except (PySparkException, Py4JError) as error:
+        raise from_spark(error, text, lambda place: place, text) from error
+    if any(relation.past is not None for relation in relations):
+        raise BadQueryError("a view reads what comes in: AS OF has no meaning there")
+    return [relation.name for relation in relations]
+
+
+def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpressions:
+    checker = ExpressionChecker(session, task, model_type, to_stream)
+    try:
+        checked = checker.check()
+    except (PySparkException, Py4JError) as error:
+        raise from_spark(error, checker.text, checker.original, checker.sent, is_whole=False) from error
+    return _with_needs(session, task, checked) if task.asks_needs else checked
+
+
+def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedExpressions) -> CheckedExpressions:
+    """With what the expressions, which were checked, need of the table."""
+    view = f"{_VIEW_PREFIX}0"
+    values = ", ".join(f"({text})" for _, text in checked.assignments) or "1"
+    try:
+        create_views(session, [view], [task.schema])
+        needs = ask_needs(session, f"SELECT {values} FROM {view} WHERE {checked.predicate}", 1)
+    except (PySparkException, Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        _log.warning("rows_not_pruned", table=task.table, reason=f"{type(error).__name__}: {error}")
+        return checked
+    columns = None if needs.columns[0] is None else tuple(sorted(needs.columns[0]))
+    return msgspec.structs.replace(checked, where=needs.predicates[0], columns=columns)
+
+
+def _computed(session: SparkSession, task: ComputeTask) -> bytes:
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    session.conf.set("spark.sql.session.timeZone", task.zone)
+    try:
+        columns = [
+            f"{_default(session, text, task.now_us)} AS {quoted(name)}"
+            for name, text in zip(task.columns, task.expressions, strict=True)
+        ]
+        return to_stream(session.range(0, task.rows, 1, 1).selectExpr(*columns).toArrow())
+    except PySparkException as error:
+        told = ", ".join(task.expressions)
+        raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
+
+
+def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
+    """The expression with one instant for now() and its kin; as it is where none is given, or it cannot be fixed."""
+    if now_us is None or not TIME_WORDS.search(text):
+        return text
+    head = "SELECT "
+    edits = frozen_times(_parsed(session, f"{head}{text}"), now_us)
+    return rewrite(f"{head}{text}", edits or []).text[len(head) :]
+
+
+def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
+    with mailbox(context.session) as letters:
+        try:
+            written = changed_rows(context.session, task, letters, context.raise_if_cancelled)
+        except (PySparkException, Py4JError) as error:
+            damage = file_error(error, letters)
+            if damage is not None:
+                raise damage from error
+            told = ", ".join(text for _, text in task.assignments) or task.predicate
+            raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
+    cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
+    return TaskResult(payload=msgspec.msgpack.encode(ChangeResult(written=tuple(written))), actual=cost)
+
+
+def _parsed(session: SparkSession, text: str) -> Relations:
+    """Return the relations of a query. Raises NotAllowedError, UnknownFunctionError and TooComplexError."""
+    if (session.conf.get("spark.sql.ansi.enabled") or "").lower() != "true" and any(double_quoted(text)):
+        hint = "write names in backticks and texts in single quotes, or leave spark.sql.ansi.enabled on"
+        raise BadQueryError("without spark.sql.ansi.enabled, Spark takes names in double quotes for texts", hint=hint)
+    plan = parse_plan(session, text)
+    check_plan(plan, text)
+    return find_relations(plan, text)
+
+
+class InsertRunner:
+    """The runner of INSERT tasks."""
+
+    def __init__(self, calls: QueryCalls) -> None:
+        self._calls = calls
+
+    def __call__(self, context: TaskContext) -> TaskResult:
+        task = msgspec.msgpack.decode(context.spec.payload, type=InsertWork)
+        match task:
+            case InsertTask():
+                return self._insert(context, task)
+            case ResolveTask(requests=requests):
+                changes = run_in_task(context.session, partial(_resolved, requests))
+                size = sum(change.file.size for change in changes)
+                payload = msgspec.msgpack.encode(ResolveResult(changes=changes))
+                return TaskResult(payload=payload, actual=Cost(output_bytes=size))
+        assert_never(task)
+
+    def _insert(self, context: TaskContext, task: InsertTask) -> TaskResult:
+        with mailbox(context.session) as letters:
+            query = PreparedQuery(
+                context.session, letters, self._calls, task.query_id, task.text, task.spark, is_insert=True
+            )
+
+            def insert() -> list[WrittenPart]:
+                frame = query.frame()
+                return inserted(frame, task, context.raise_if_cancelled, query.now_us)
+
+            parts = query.guarded(insert)
+        cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
+        return TaskResult(payload=msgspec.msgpack.encode(InsertResult(parts=tuple(parts))), actual=cost)
+
+
+def _resolved(requests: Sequence[UpsertRequest], *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:
+    """Runs in a task of Spark; the number in the files' names is not this task's, but that of the requests."""
+    return resolve_all(requests, attempt=attempt)
+
+
+class PreparedQuery:
+    """A query's text with snapshots in the place of its relations."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        mailbox: Mailbox,
+        calls: QueryCalls,
+        query_id: str,
+        text: str,
+        spark_settings: dict[str, str],
+        *,
+        is_insert: bool = False,
+    ) -> None:
+        """`is_insert`: its rows are stored, so that no value of theirs may be another one than the text says."""
+        self._session = session
+        self._mailbox = mailbox
+        self._calls = calls
+        self._query_id = query_id
+        self._text = text
+        self._spark_settings = spark_settings
+        self._is_insert = is_insert
+        #: What Spark gets, for the places in its messages.
+        self._sent = rewrite(text, [])
+        #: The instant of the whole query, where it was fixed before Spark ran it.
+        self.now_us: int | None = None
+        self.input_bytes = 0
+
+    def guarded(self, act: Callable[[], T]) -> T:
+        """Runs it; raises Spark's errors as TilthErrors that point into the user's text."""
+        try:
+            return act()
+        except (PySparkException, Py4JError, RecursionError) as error:
+            damage = file_error(error, self._mailbox)
+            if damage is not None:
+                raise damage from error
+            raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
+
+    def frame(self) -> DataFrame:
+        """The rows; nothing has run yet but analysis."""
+        session = self._session
+        for name, value in self._spark_settings.items():
+            session.conf.set(name, value)
+        found = _parsed(session, self._text)
+        if self._is_insert and has_fine_times(found):
+            raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
+        if not found.relations:
+            return session.sql(self._text)
+        as_of = _moments(session, [relation.past for relation in found.relations])
+        resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
+        views = [f"{_VIEW_PREFIX}{index}" for index in range(len(resolved))]
+        edits = _edits(found, resolved, views)
+        nothing = nothing_known(len(resolved))
+        otherwise: _Asked = (nothing, [], None)
+        needs, times, names = self._answered(lambda: self._needs(found, resolved, views, edits), otherwise)
+        sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
+        if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
+            needs = self._answered(lambda: self._asked(resolved, views, edits), nothing)
+        for view, source, needed in zip(views, sources, (needs or nothing).columns, strict=True):
+            self._rows_of(source, needed).createOrReplaceTempView(view)
+        self._sent = rewrite(self._text, edits + times)
+        frame = session.sql(self._sent.text)
+        return frame.toDF(*names) if names is not None else frame
+
+    def _needs(self, found: Relations, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> _Asked:
+        """What the query needs of each relation, with the edits that fix the time it holds for, and then the columns'
+        names, which must not show those edits. None: it was not worth asking."""
+        if not _PREDICATE_WORDS.search(self._text):
+            return None, [], None
+        times = self._frozen_times(found, resolved)
+        names = None
+        if times:
+            create_views(self._session, views, [one.schema for one in resolved])
+            self._sent = rewrite(self._text, edits)
+            names = self._session.sql(self._sent.text).columns
+        needs = self._asked(resolved, views, edits + (times or []))
+        if times is None:
+            return replace(needs, predicates=nothing_known(len(resolved)).predicates), [], None
+        return needs, times, names
+
+    def _asked(self, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> Needs:
+        create_views(self._session, views, [one.schema for one in resolved])
+        self._sent = rewrite(self._text, edits)
+        return ask_needs(self._session, self._sent.text, len(resolved))
+
+    def _answered(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What asking Spark's optimizer gives; the other where its internals do not answer as expected."""
+        try:
+            return ask()
+        except PySparkException:
+            raise
+        except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            _log.warning("query_not_pruned", cause_id=self._query_id, reason=f"{type(error).__name__}: {error}")
+            return otherwise
+
+    def _frozen_times(self, found: Relations, resolved: list[Resolved]) -> list[Edit] | None:
+        """None: the query depends on the time in a way that cannot be fixed, so parts must not be chosen by it."""
+        if not TIME_WORDS.search(found.present):
+            return []
+        if any(TIME_WORDS.fullmatch(column) for one in resolved for column in one.schema.names):
+            return None
+        jvm: Any = self._session._jvm
+        now = jvm.java.time.Instant.now()
+        self.now_us = now.getEpochSecond() * 1_000_000 + now.getNano() // 1000
+        return frozen_times(found, self.now_us)
+
+    def _rows_of(self, source: Source, columns: frozenset[str] | None) -> DataFrame:
+        if source.snapshot is not None:
+            self.input_bytes += source.snapshot.bytes
+            return read_snapshot(self._session, source.snapshot, source.root, columns, mailbox=self._mailbox)
+        assert source.rows is not None
+        with pa.ipc.open_stream(source.rows) as reader:
+            table = reader.read_all()
+        self.input_bytes += table.nbytes
+        if not table.num_rows:
+            return self._session.createDataFrame([], from_arrow_schema(table.schema))
+        return self._session.createDataFrame(table)
+
+
+def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[AsOf | None]:
+    """The moments that AS OF says; now() is one instant for all of them. Raises BadQueryError."""
+    times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
+    micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}
+    moments: list[AsOf | None] = []
+    for past in pasts:
+        if past is None:
+            moments.append(None)
+        elif past.time is not None:
+            moments.append(AtTime(micros=micros[past.time]))
+        else:
+            moments.append(AtVersion(version=_version(past.version or "")))
+    return moments
+
+
+def _version(text: str) -> int:
+    if not _VERSION.fullmatch(text):
+        hint = "system.table_versions lists them; for a time write TIMESTAMP AS OF '2026-01-31 12:00:00'"
+        raise BadQueryError("a version is a whole number", version=text, hint=hint)
+    return int(text)
+
+
+def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
+    """The values of constant expressions, in microseconds since 1970."""
+    told = ", ".join(times)
+    columns = ", ".join(f"unix_micros(CAST(({time}\n) AS TIMESTAMP))" for time in times)
+    try:
+        (row,) = session.sql(f"SELECT {columns}").collect()
+    except PySparkException as error:
+        hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
+        condition = error.getCondition() or type(error).__name__
+        raise BadQueryError("AS OF needs a time", time=told, reason=condition, hint=hint) from error
+    # Of a Row, `in` asks for the names of its fields.
+    values = list(row)
+    if None in values:
+        raise BadQueryError("AS OF needs a time", time=told, hint="its value is NULL")
+    return values
+
+
+def inserted(
+    frame: DataFrame, task: InsertTask, check: Callable[[], None], now_us: int | None = None
+) -> list[WrittenPart]:
+    """Sorts and writes the rows in the tasks of one job; raises what the first failed task met.
+
+    `now_us`: the instant of the SELECT, where it was fixed; None: Spark takes one for all of it.
+    """
+    rows = _conformed(frame, task, now_us)
+    write = partial(_write_inserted, layout_of(task.target, task.root), task.txn)
+    return written_in_tasks(rows.coalesce(task.tasks_max), write, check)
+
+
+def _write_inserted(
+    layout: TableLayout, txn: int, rows: pa.Table, *, task: int, attempt: int, first_n: int
+) -> list[WrittenPart]:
+    # Rows with keys are found again by where they were written; all others are best sorted at once.
+    write = write_rows if layout.unique_key else write_parts
+    return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
+
+
+def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFrame:
+    """The rows in the target's columns, by position; raises BadValueError naming the column whose type does not fit."""
+    session, fields = frame.sparkSession, frame.schema.fields
+    # With ANSI casts a value that does not fit fails; without, it would change silently.
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    # The columns' types have one meaning, whatever the SELECT was told.
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_LTZ")
+    if len(fields) != len(task.columns):
+        raise BadDefinitionError(
+            "the SELECT gives another number of columns than the INSERT takes",
+            given=len(fields),
+            taken=len(task.columns),
+            columns=", ".join(task.columns),
+        )
+    position = {name.lower(): index for index, name in enumerate(task.columns)}
+    expressions = []
+    for column in task.target.schema.columns:
+        index = position.get(column.name.lower())
+        wanted = spark_name(column.type)
+        if index is None:
+            is_kept = task.is_partial and column.nullable
+            value = "NULL" if is_kept or column.default is None else _default(session, column.default, now_us)
+        else:
+            value = f"`{index}`"
+            given = fields[index].dataType
+            source = model_type(given, column.type)
+            if is_rounded(source, column.type):
+                # Arrow finds the whole numbers that a float does not have, where Spark rounds them.
+                expressions.append(f"{value} AS {quoted(column.name)}")
+                continue
+            if not is_assignable(source, column.type):
+                raise BadValueError(
+                    "a value might be lost on the way into the column",
+                    column=column.name,
+                    type=wanted,
+                    given=given.simpleString(),
+                    hint="say with CAST what is wanted",
+                )
+        expressions.append(f"CAST({value}\n AS {wanted}) AS {quoted(column.name)}")
+    if OP_COLUMN in task.columns and task.target.schema.find(OP_COLUMN) is None:
+        expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
+    return frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
+
+
+def _default(session: SparkSession, text: str, now_us: int | None) -> str:
+    """Return the value for rows without the column. It is checked again: the definition may be older than the allow
+    list. Raises NotAllowedError and UnknownFunctionError."""
+    check_plan(parse_expression(session, text))
+    return at_instant(session, text, now_us)
+
+
+def _op_expression(value: str) -> str:
+    """What a row does as 0 or 1; a word that says nothing fails the query."""
+    upserts, deletes = (", ".join(f"'{word}'" for word in words) for words in (UPSERT_WORDS, DELETE_WORDS))
+    word = f"lower(CAST({value} AS STRING))"
+    wrong = f"raise_error(concat('a row says by {OP_COLUMN} neither that it is new nor that it deletes: ', {word}))"
+    return (
+        f"CAST(CASE WHEN {word} IN ({upserts}) THEN 0 WHEN {word} IN ({deletes}) THEN 1 "
+        f"ELSE CAST({wrong} AS INT) END AS TINYINT) AS {quoted(OP_COLUMN)}"
+    )
+
+
+_KINDS: dict[str, Kind] = {kind.value: kind for kind in Kind}
+
+
+def model_type(given: spark_types.DataType, wanted: DataType | None = None) -> DataType:
+    """Spark's type as ours, where it is void as the wanted type has it; raises BadValueError for a type that no table
+    can store."""
+    if isinstance(given, spark_types.NullType) and wanted is not None:
+        return wanted
+    if isinstance(given, spark_types.DecimalType):
+        return Decimal(given.precision, given.scale)
+    if isinstance(given, spark_types.ArrayType):
+        return Array(model_type(given.elementType, wanted.element if isinstance(wanted, Array) else None))
+    if isinstance(given, spark_types.MapType):
+        key, value = (wanted.key, wanted.value) if isinstance(wanted, Map) else (None, None)
+        return Map(model_type(given.keyType, key), model_type(given.valueType, value))
+    if isinstance(given, spark_types.StructType):
+        inner = [each.type for each in wanted.fields] if isinstance(wanted, Struct) else []
+        pairs = zip_longest(given.fields, inner[: len(given.fields)])
+        return Struct(tuple(Field(f.name, model_type(f.dataType, of)) for f, of in pairs))
+    kind = Kind.STRING if isinstance(given, spark_types.StringType) else _KINDS.get(given.simpleString())
+    if kind is None:
+        raise BadValueError("no table can store this type", type=given.simpleString(), hint="CAST it to another one")
+    return Simple(kind)
+
+
+def _edits(found: Relations, resolved: list[Resolved], views: list[str]) -> list[Edit]:
+    """The views' names in the place of the tables', each with the alias by which the query knows it."""
+    bare = {(one.database.lower(), one.table.lower()) for one in resolved}
+    tables = [table for _, table in bare]
+    edits: list[Edit] = []
+    aliases: dict[tuple[str, str], str] = {}
+    for relation, one, view in zip(found.relations, resolved, views, strict=True):
+        edits.append(Edit(relation.start, relation.end, view))
+        if relation.past is not None:
+            edits.append(Edit(relation.past.start, relation.past.end, ""))
+        if relation.alias_at is None:
+            continue
+        key = (one.database.lower(), one.table.lower())
+        alias = relation.name[-1]
+        if tables.count(key[1]) > 1 and len(relation.name) > 1 and _names_its_database(found.text, relation.name):
+            # Two tables of one name; only with their databases can the query tell them apart.
+            alias = f"{relation.name[-2]}_{alias}"
+        if len(relation.name) > 1:
+            key = (relation.name[-2].lower(), relation.name[-1].lower())
+        aliases[key] = alias
+        edits.append(Edit(relation.alias_at, relation.alias_at, f" AS {quoted(alias)}"))
+    return _joined(edits) + long_references(found, aliases)
+
+
+def _names_its_database(text: str, name: tuple[str, ...]) -> bool:
+    parts = (rf"(?:`{re.escape(part)}`|{re.escape(part)})" for part in name[-2:])
+    return re.search(r"\s*\.\s*".join(parts) + r"\s*\.", text, re.IGNORECASE) is not None
+
+
+def _joined(edits: list[Edit]) -> list[Edit]:
+    """An alias right behind its view becomes part of the same edit."""
+    joined: list[Edit] = []
+    for edit in sorted(edits):
+        last = joined[-1] if joined else None
+        if last is not None and last.end == edit.start == edit.end:
+            joined[-1] = Edit(last.start, last.end, last.text + edit.text)
+        else:
+            joined.append(edit)
+    return joined
