@@ -1,4 +1,4 @@
-"""What a commit may do and what readers see, decided purely: values in, values out.
+"""Pure rules of commits and of what readers see: values in, values out.
 
 Covers: updates and requirements, their fold over a state, invariants of the result, visibility, the life of
 transactions and leases, back-pressure. Does not cover: loading a state and writing the changes (tilth.catalog.commit).

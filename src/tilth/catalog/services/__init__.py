@@ -1,1 +1,1 @@
-"""What those who work share: switches, leases, readers' holds, the throttle of writers, the audit log."""
+"""State that workers and servers share: switches, leases, readers' holds, the throttle of writers, the audit log."""

@@ -1,4 +1,4 @@
-"""What background services keep between runs: switches, and small values of their own.
+"""State of background services between runs: switches, and small values of their own.
 
 Covers: the two repositories. Does not cover: who obeys a switch (the services themselves), what the values mean.
 Always holds: a switch says what the user wants, whatever runs; no switch means running.
