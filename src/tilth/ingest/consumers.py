@@ -194,7 +194,7 @@ class Consumers:
             work.settle(reason)
 
     def over(self, ended: Ended, *, is_failure: bool) -> None:
-        """Notes the end of a consumer's task."""
+        """Note the end of a consumer's task."""
         known = self._of(ended.index)
         with self._lock:
             known.handle = None
@@ -318,7 +318,7 @@ class Consumers:
         return TablesNow(snapshots=tuple(snapshots))
 
     def commit(self, call: RoundDone) -> RoundCommitted:
-        """Rows, what they replace, offsets and the ledger's line in one transaction."""
+        """Commit rows, the changes of rows that they replace, offsets and the ledger's line in one transaction."""
         known = self._current(call.consumer, call.fence)
         work = known.work
         if work is None or work.id != call.txn:

@@ -204,7 +204,7 @@ class BrokerClient:
     def _offsets(
         self, places: Collection[TopicPartition], spec: OffsetSpec, *, isolation: str | None = None
     ) -> Callable[[], Iterator[tuple[TopicPartition, Any]]]:
-        """Asks; the function that is returned waits for the answers."""
+        """Ask; the returned function waits for the answers."""
         if not places:
             return lambda: iter(())
         admin, level = self._client(), getattr(confluent_kafka.IsolationLevel, isolation or self._isolation)

@@ -156,7 +156,7 @@ class KafkaService:
         self._thread.join(2 * STOP_SECONDS_MAX)
 
     def wake(self) -> None:
-        """Looks around at once."""
+        """Check at once."""
         self._is_look_due = True
         self._wake.set()
 

@@ -110,7 +110,7 @@ def merge_parts(
     block_rows: int = BLOCK_ROWS,
     is_cancelled: Callable[[], bool] = never,
 ) -> MergeResult:
-    """Merges parts of one partition, none of them a segment, into one new file, the rows of equal keys in their order.
+    """Merge parts of one partition, none of them a segment, into one new file, the rows of equal keys in their order.
 
     Deleted rows are left out, new values are written; with `expired` more rows are left out. `has_map`: a row map is
     written beside the file. Raises PartFileNotFoundError and PartFileCorruptError naming the file, those of deltas

@@ -135,7 +135,7 @@ def _hash_of(part: Hashes | pa.Array) -> Hashes:
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Spreads each number over all bits; no two become one."""
+    """Spread each number over all bits; no two become one."""
     mixed = numbers ^ (numbers >> np.uint64(30))
     mixed *= _FIRST
     mixed ^= mixed >> np.uint64(27)

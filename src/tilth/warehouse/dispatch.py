@@ -183,7 +183,7 @@ class Dispatcher:
         return handle
 
     def run(self, spec: TaskSpec) -> TaskResult:
-        """Submits and waits; raises what the task ended with, or why this thread's statement was cancelled."""
+        """Submit and wait; raises what the task ended with, or why this thread's statement was cancelled."""
         cancellation = current.get()
         if cancellation is None:
             return self.submit(spec).wait()

@@ -274,7 +274,7 @@ class WorkerSession:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Jobs that this thread starts inside carry the tag."""
+        """Tag the jobs that this thread starts inside."""
         context, run = self.context, self._runs
         context.addJobTag(tag)
         try:
@@ -346,7 +346,7 @@ class WorkerSession:
         _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
 
     def _end(self) -> None:
-        """Leaves pyspark as it was before the start, so that a later start launches a new JVM."""
+        """Leave pyspark as it was before the start, so that a later start launches a new JVM."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 

@@ -95,7 +95,7 @@ class EmbeddedWorker:
         return self._memory_bytes
 
     def register(self, kind: TaskKind, runner: Runner) -> None:
-        """Tasks of this kind are done by this runner."""
+        """Register the runner of this kind of task."""
         assert kind not in self._runners, kind
         self._runners[kind] = runner
 
