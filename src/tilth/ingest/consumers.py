@@ -178,7 +178,6 @@ class Consumers:
         thread.start()
 
     def cancel(self, index: int, reason: str) -> None:
-        """Ask a consumer to end."""
         handle = self._of(index).handle
         if handle is not None:
             _log.info("consumer_stopping", cause_id=handle.id, table=handle.spec.table, consumer=index, reason=reason)
@@ -194,7 +193,6 @@ class Consumers:
             work.settle(reason)
 
     def over(self, ended: Ended, *, is_failure: bool) -> None:
-        """Note the end of a consumer's task."""
         known = self._of(ended.index)
         with self._lock:
             known.handle = None

@@ -129,7 +129,6 @@ class BrokerClient:
         return {place: self._offset(place, answer.offset) for place, answer in answers()}
 
     def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
-        """Return the ends of the topic partitions."""
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's own
         # Both are asked before either is waited for. The high watermark comes last: it is never the smaller one.
         stable = self._offsets(places, latest)

@@ -63,7 +63,6 @@ class Positions:
         self._asked_ms: dict[tuple[TopicPartition, StoredOffset], int] = {}
 
     def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """The stored offsets of these partitions."""
         stored = self._catalog.offsets.stored(self._uuid)
         return {place: stored[place] for place in places if place in stored}
 

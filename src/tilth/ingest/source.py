@@ -52,7 +52,6 @@ class SourceTask:
         self._refusing: dict[str, None] = {}
 
     def run(self) -> RoundFacts:
-        """All of it."""
         for _ in self._decoded():
             pass
         return self.facts()

@@ -146,7 +146,6 @@ class Doors:
 
 
 def build_app(doors: Doors) -> Starlette:
-    """The ASGI application."""
     api = _Api(doors)
     routes = [
         api.route("/v1/sql", api.sql, "POST"),

@@ -92,7 +92,6 @@ class Expiry:
 
 
 def never() -> bool:
-    """Not cancelled."""
     return False
 
 
@@ -231,11 +230,9 @@ class _Source:
 
     @property
     def is_at_end(self) -> bool:
-        """True if every row has been read."""
         return self._rows_read == self.rows
 
     def start(self, block_rows: int) -> None:
-        """Begin to read blocks of that many rows."""
         names = [name for name in self._columns if name is not None]
         self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
 

@@ -57,7 +57,6 @@ class AllowList:
 
 @cache
 def allow_list() -> AllowList:
-    """Return the lists of the file."""
     found = tomllib.loads(files(__package__).joinpath(_FILE).read_text())
     refused = found["refused"]
     return AllowList(

@@ -131,7 +131,6 @@ class Dispatcher:
             worker.attach(self)
 
     def start(self) -> None:
-        """Begin the heartbeats."""
         self._thread = threading.Thread(target=self._beat, name="tilth-heartbeat", daemon=True)
         self._thread.start()
 

@@ -153,7 +153,6 @@ class WorkerSession:
         self._outage = outage
 
     def exit_reason(self) -> str:
-        """Describe how the JVM ended."""
         code = None if self._jvm_process is None else self._jvm_process.returncode
         if code is not None and code < 0:
             with suppress(ValueError):
@@ -260,7 +259,6 @@ class WorkerSession:
 
     @property
     def jvm_pid(self) -> int:
-        """The process id of the JVM."""
         return int(self._jvm_process.pid)
 
     def new_session(self, *, pool: str) -> SparkSession:
@@ -286,7 +284,6 @@ class WorkerSession:
                     context.removeJobTag(tag)
 
     def cancel_jobs(self, tag: str) -> None:
-        """End the jobs that carry the tag."""
         self.context.cancelJobsWithTag(tag)
 
     def warm(self) -> int:
