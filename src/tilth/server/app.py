@@ -146,6 +146,7 @@ class Doors:
 
 
 def build_app(doors: Doors) -> Starlette:
+    """Build the ASGI application."""
     api = _Api(doors)
     routes = [
         api.route("/v1/sql", api.sql, "POST"),

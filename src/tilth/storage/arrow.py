@@ -52,6 +52,7 @@ _KINDS |= {
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
+    """Return the Arrow type that stores this type."""
     match data_type:
         case Simple(kind=kind):
             return _SIMPLE[kind]

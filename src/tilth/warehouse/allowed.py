@@ -57,6 +57,7 @@ class AllowList:
 
 @cache
 def allow_list() -> AllowList:
+    """Return the lists of the file."""
     found = tomllib.loads(files(__package__).joinpath(_FILE).read_text())
     refused = found["refused"]
     return AllowList(
