@@ -206,7 +206,7 @@ class _Apart(Generic[T]):
         self._ended.set()
 
     def cancel(self) -> None:
-        """Does nothing: whoever does the work sees it."""
+        """Do nothing: whoever does the work sees it."""
 
     def abandon(self) -> None:
         self._ended.set()

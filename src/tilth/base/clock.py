@@ -20,7 +20,7 @@ class Clock(Protocol):
         """Seconds from an arbitrary start; never goes back."""
 
     def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Wait."""
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Wait until the event is set or the time is over; True if it is set."""

@@ -41,7 +41,7 @@ class TilthError(Exception):
     code: ClassVar[str] = "INTERNAL_ERROR"
 
     def __init__(self, message: str | None = None, *, hint: str = "", **facts: object) -> None:
-        """Facts are appended to the message as key=value, in the order given; the hint says what to do."""
+        """`facts` are appended to the message as key=value, in the order given; the hint says what to do."""
         text = message or _first_line(type(self).__doc__)
         self.facts = {name: str(value) for name, value in facts.items()}
         listed = " ".join(f"{name}={value}" for name, value in self.facts.items())
@@ -62,7 +62,7 @@ class TilthError(Exception):
         return [f"{self.code}: {self.message}", *([f"  what to do: {self.hint}"] if self.hint else [])]
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        """Errors cross process borders (Spark tasks), facts and all."""
+        """Pickle the error with its facts: errors cross process borders (Spark tasks)."""
         return _rebuild, (type(self), self.message, self.hint, self.facts)
 
 

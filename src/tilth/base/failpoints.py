@@ -18,7 +18,7 @@ _left: dict[str, int] = {}
 
 
 def arm(text: str) -> None:
-    """Arms the failpoints of the text; raises ValueError when it is not `name:count,...`."""
+    """Arm the failpoints of the text; raises ValueError when it is not `name:count,...`."""
     with _lock:
         _left.clear()
         for item in filter(None, text.split(",")):
@@ -27,7 +27,7 @@ def arm(text: str) -> None:
 
 
 def hit(name: str) -> None:
-    """Dies here if this is the pass that was asked for."""
+    """Die here if this is the pass that was asked for."""
     if not _left:
         return
     with _lock:

@@ -54,7 +54,6 @@ def full_error(error: BaseException, *, folder: str) -> StoreFullError | None:
 
 
 def store_full(folder: str) -> StoreFullError:
-    """The error for this folder."""
     return StoreFullError(folder=folder, free=show_bytes(free_bytes(folder)), hint=_HINT)
 
 

@@ -75,5 +75,4 @@ class Catalog:
         return self._counters.stats()
 
     def close(self) -> None:
-        """End the use of the store."""
         self._kv.close()

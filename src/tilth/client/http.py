@@ -74,7 +74,6 @@ class Result:
 
     @property
     def names(self) -> list[str]:
-        """The columns' names."""
         return list(self._table.column_names)
 
     def __repr__(self) -> str:
@@ -271,7 +270,6 @@ class Connection:
             raise self._not_tilth(response) from error
 
     def metrics(self) -> str:
-        """Prometheus' text."""
         return self._call("GET", "/metrics").text
 
     def pin(
@@ -314,7 +312,6 @@ class Connection:
             time.sleep(READY_POLL_SECONDS)  # noqa: TID251
 
     def close(self) -> None:
-        """Close the connection's sockets."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -378,6 +375,5 @@ def _segment(name: str) -> str:
 
 
 def table_of(body: bytes) -> pa.Table:
-    """The table in an Arrow stream."""
     with pa.ipc.open_stream(io.BytesIO(body)) as reader:
         return reader.read_all()

@@ -178,7 +178,6 @@ class Consumers:
         thread.start()
 
     def cancel(self, index: int, reason: str) -> None:
-        """Ask a consumer to end."""
         handle = self._of(index).handle
         if handle is not None:
             _log.info("consumer_stopping", cause_id=handle.id, table=handle.spec.table, consumer=index, reason=reason)
@@ -194,7 +193,6 @@ class Consumers:
             work.settle(reason)
 
     def over(self, ended: Ended, *, is_failure: bool) -> None:
-        """Notes the end of a consumer's task."""
         known = self._of(ended.index)
         with self._lock:
             known.handle = None
@@ -318,7 +316,7 @@ class Consumers:
         return TablesNow(snapshots=tuple(snapshots))
 
     def commit(self, call: RoundDone) -> RoundCommitted:
-        """Rows, what they replace, offsets and the ledger's line in one transaction."""
+        """Commit rows, the changes of rows that they replace, offsets and the ledger's line in one transaction."""
         known = self._current(call.consumer, call.fence)
         work = known.work
         if work is None or work.id != call.txn:

@@ -326,7 +326,6 @@ def _instants(*, is_strict: bool) -> Callable[[type, Any], datetime]:
 
 
 def is_nested(data_type: DataType) -> bool:
-    """True if the type contains other types."""
     return isinstance(data_type, Array | Map | Struct)
 
 

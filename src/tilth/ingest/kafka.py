@@ -129,7 +129,6 @@ class BrokerClient:
         return {place: self._offset(place, answer.offset) for place, answer in answers()}
 
     def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
-        """Return the ends of the topic partitions."""
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's own
         # Both are asked before either is waited for. The high watermark comes last: it is never the smaller one.
         stable = self._offsets(places, latest)
@@ -204,7 +203,7 @@ class BrokerClient:
     def _offsets(
         self, places: Collection[TopicPartition], spec: OffsetSpec, *, isolation: str | None = None
     ) -> Callable[[], Iterator[tuple[TopicPartition, Any]]]:
-        """Asks; the function that is returned waits for the answers."""
+        """Ask; the returned function waits for the answers."""
         if not places:
             return lambda: iter(())
         admin, level = self._client(), getattr(confluent_kafka.IsolationLevel, isolation or self._isolation)

@@ -130,7 +130,6 @@ class Kept:
                     )
 
     def remove(self) -> None:
-        """Remove all files."""
         for group in range(len(self.attempts)):
             # From the last one, for names have no holes.
             for n in (_VERDICTS_N, _MESSAGES_N, _ROWS_N):

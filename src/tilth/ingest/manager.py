@@ -96,7 +96,7 @@ class ConsumeManager:
             ender.join()
 
     def wake(self, kafka_uuid: str | None = None) -> None:
-        """Looks at once: at one Kafka table, or at all. Call it after every change of a definition."""
+        """Check at once: one Kafka table, or all. Call it after every change of a definition."""
         with self._lock:
             known = list(self._services.values()) if kafka_uuid is None else [self._services.get(kafka_uuid)]
         for service in known:

@@ -42,7 +42,6 @@ def _inside(expression: Any) -> Iterator[Any]:
 
 
 def listed(sequence: Any) -> list[Any]:
-    """The items of a sequence of the JVM."""
     return [sequence.apply(i) for i in range(sequence.size())]
 
 

@@ -63,12 +63,11 @@ class Positions:
         self._asked_ms: dict[tuple[TopicPartition, StoredOffset], int] = {}
 
     def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """The stored offsets of these partitions."""
         stored = self._catalog.offsets.stored(self._uuid)
         return {place: stored[place] for place in places if place in stored}
 
     def settle(self, kafka: KafkaDef, config: KafkaConfig, broker: BrokerClient, topics: Topics) -> None:
-        """Subscribes to the topics; looks up and stores the offsets that are not stored yet.
+        """Subscribe to the topics; look up and store the offsets that are not stored yet.
 
         A partition that was added to a topic that is read already starts at its first message. Raises GroupInUseError
         while another Kafka table reads a topic for the group.
@@ -103,7 +102,7 @@ class Positions:
         *,
         suspects: Collection[TopicPartition] = (),
     ) -> dict[TopicPartition, PartitionEnd]:
-        """Compares what is stored with what the topics hold; records new gaps, and closes those that were none. Returns
+        """Compare what is stored with what the topics hold; record new gaps, and close those that were none. Return
         how far the topic partitions reach.
 
         `suspects`: topic partitions where a consumer did not find its offset. Raises BrokerUnavailableError also for a

@@ -150,7 +150,7 @@ class _Builder:
         return _Rows(plan=plan, message=rows.message, step=rows.step, output=[*rows.output, *listed(made)])
 
     def _note_before(self, rows: _Rows, expressions: Sequence[Node]) -> None:
-        """Notes the rows that have failed, and those on which these expressions fail."""
+        """Note the rows that have failed, and those on which these expressions fail."""
         risky = [each for each in expressions if class_of(each) not in _SAFE]
         if risky:
             rows, _ = self._tried(rows, risky)

@@ -54,7 +54,6 @@ class RowCheck:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the check reads."""
         return (self.column, self.op) if self.op else (self.column,)
 
 

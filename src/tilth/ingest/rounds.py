@@ -213,7 +213,6 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
-    """Add up the results of several tasks."""
     known = list(answers)
     return RoundFacts(
         ranges=tuple(each for facts in known for each in facts.ranges),

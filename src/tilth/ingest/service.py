@@ -150,13 +150,11 @@ class KafkaService:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the consumers and the thread."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(2 * STOP_SECONDS_MAX)
 
     def wake(self) -> None:
-        """Looks around at once."""
         self._is_look_due = True
         self._wake.set()
 

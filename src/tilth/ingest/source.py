@@ -52,7 +52,6 @@ class SourceTask:
         self._refusing: dict[str, None] = {}
 
     def run(self) -> RoundFacts:
-        """All of it."""
         for _ in self._decoded():
             pass
         return self.facts()
@@ -207,7 +206,7 @@ class _PickingView:
         self._held: list[pa.Table] = []
 
     def take(self, decoded: Decoded) -> Refused:
-        """Holds the rows that the target takes; returns the messages that it does not take."""
+        """Buffer the rows that the target takes; return the messages that it does not take."""
         refused = by_message(failed_checks(decoded.rows, self.plan.checks), decoded.owners)
         rows, owners = without(decoded.rows, decoded.owners, refused)
         picked = self._picked(rows)

@@ -363,7 +363,7 @@ class _Timed(Iterator[T]):
 
 @contextmanager
 def _disk_errors() -> Iterator[None]:
-    """Turns errors of the system into ours, which say what to do."""
+    """Turn errors of the system into ours, which say what to do."""
     try:
         yield
     except OSError as error:

@@ -92,7 +92,7 @@ def write_computed(
 
 
 def check_computed(batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout) -> Written:
-    """Looks whether the rows could be written; raises ViewFailedError."""
+    """Check whether the rows could be written; raises ViewFailedError."""
     for rows in stretches(batches, bytes_max=HELD_BYTES_MAX):
         try:
             check_rows(layout, _with_op(rows, layout))

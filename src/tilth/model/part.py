@@ -133,7 +133,6 @@ Entry = Part | Mark | DropRange
 
 
 def mark_of(part: PartName, *, txn: int) -> Mark:
-    """The mark that hides this part."""
     return Mark(name=PartName(part.partition, part.min_block, part.max_block, part.level + 1, txn))
 
 

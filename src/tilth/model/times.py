@@ -133,7 +133,6 @@ def _days_of(found: re.Match[str]) -> int:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day."""
     cycles, rest = divmod(days - 10_957, _CYCLE_DAYS)
     known = date(2000, 1, 1) + timedelta(days=rest)
     return known.year + cycles * _CYCLE_YEARS, known.month, known.day

@@ -146,7 +146,7 @@ class Doors:
 
 
 def build_app(doors: Doors) -> Starlette:
-    """The ASGI application."""
+    """Build the ASGI application."""
     api = _Api(doors)
     routes = [
         api.route("/v1/sql", api.sql, "POST"),
@@ -282,7 +282,7 @@ class _Api:
             return await self._run_statement(request, origin, run)
 
     async def snapshot(self, request: Request) -> Response:
-        """Pins a snapshot for a reader with a Spark session of its own, as `tilth.read` does.
+        """Pin a snapshot for a reader with a Spark session of its own, as `tilth.read` does.
 
         It is the newest, or with `?as_of_ms=` (milliseconds since 1970) or `?version=` the table as it was then. The
         answer is MessagePack: the snapshot, the lease that keeps its files until it expires, and the folder below which

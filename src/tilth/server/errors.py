@@ -124,6 +124,6 @@ def error_response(error: Exception, ids: IdSource) -> Response:
 
 
 def _encoded(body: ErrorBody) -> bytes:
-    """Messages may carry what is no text, for instance a file's name; it is replaced by question marks."""
+    """Encode a message; what is no text in it, for instance a file's name, is replaced by question marks."""
     texts = {name: text.encode("utf-8", "replace").decode() for name, text in msgspec.structs.asdict(body).items()}
     return msgspec.json.encode(ErrorAnswer(ErrorBody(**texts)))

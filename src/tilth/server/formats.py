@@ -71,7 +71,7 @@ def accepted_format(accept: str) -> Format:
 
 
 def encode(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary, form: Format) -> Iterator[bytes]:
-    """Yields the body of the answer, piece by piece."""
+    """Yield the body of the answer, piece by piece."""
     return encode_batches(table.schema, table.to_batches(), columns, lambda: summary, form)
 
 

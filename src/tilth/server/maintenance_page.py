@@ -41,7 +41,6 @@ def maintenance_text(status: ManagerStatus, now_ms: int) -> str:
 
 
 def maintenance_html(status: ManagerStatus, now_ms: int) -> str:
-    """The page for a browser."""
     tables = "".join(
         f"<h2>{escape(each.title)}</h2><table>{_row('th', each.columns)}"
         f"{''.join(_row('td', row) for row in each.rows)}</table>"

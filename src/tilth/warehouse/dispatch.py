@@ -131,7 +131,6 @@ class Dispatcher:
             worker.attach(self)
 
     def start(self) -> None:
-        """Begin the heartbeats."""
         self._thread = threading.Thread(target=self._beat, name="tilth-heartbeat", daemon=True)
         self._thread.start()
 
@@ -183,7 +182,7 @@ class Dispatcher:
         return handle
 
     def run(self, spec: TaskSpec) -> TaskResult:
-        """Submits and waits; raises what the task ended with, or why this thread's statement was cancelled."""
+        """Submit and wait; raises what the task ended with, or why this thread's statement was cancelled."""
         cancellation = current.get()
         if cancellation is None:
             return self.submit(spec).wait()

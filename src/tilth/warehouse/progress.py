@@ -78,7 +78,7 @@ class ProgressWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Does not wait for a Spark that hangs."""
+        """Stop without waiting for a Spark that hangs."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(2 * SAMPLE_SECONDS)

@@ -134,7 +134,6 @@ class Pulse:
 
     @property
     def why(self) -> str:
-        """Describe why the JVM is not well."""
         if self._hung_why:
             return self._hung_why
         if self._stuck_seconds > self._silent_seconds:

@@ -156,7 +156,6 @@ class WorkerSession:
         self._outage = outage
 
     def exit_reason(self) -> str:
-        """Describe how the JVM ended."""
         code = None if self._jvm_process is None else self._jvm_process.returncode
         if code is not None and code < 0:
             with suppress(ValueError):
@@ -263,7 +262,6 @@ class WorkerSession:
 
     @property
     def jvm_pid(self) -> int:
-        """The process id of the JVM."""
         return int(self._jvm_process.pid)
 
     def new_session(self, *, pool: str) -> SparkSession:
@@ -277,7 +275,7 @@ class WorkerSession:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Jobs that this thread starts inside carry the tag."""
+        """Tag the jobs that this thread starts inside."""
         context, run = self.context, self._runs
         context.addJobTag(tag)
         try:
@@ -289,7 +287,6 @@ class WorkerSession:
                     context.removeJobTag(tag)
 
     def cancel_jobs(self, tag: str) -> None:
-        """End the jobs that carry the tag."""
         self.context.cancelJobsWithTag(tag)
 
     def warm(self) -> int:
@@ -352,7 +349,7 @@ class WorkerSession:
         _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
 
     def _end(self) -> None:
-        """Leaves pyspark as it was before the start, so that a later start launches a new JVM."""
+        """Leave pyspark as it was before the start, so that a later start launches a new JVM."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 

@@ -82,7 +82,6 @@ class EmbeddedWorker:
         self._heartbeat: Heartbeat | None = None
 
     def live_ids(self) -> set[str]:
-        """The tasks that run."""
         with self._lock:
             return set(self._running)
 
@@ -95,7 +94,6 @@ class EmbeddedWorker:
         return self._memory_bytes
 
     def register(self, kind: TaskKind, runner: Runner) -> None:
-        """Tasks of this kind are done by this runner."""
         assert kind not in self._runners, kind
         self._runners[kind] = runner
 
@@ -295,5 +293,4 @@ class EmbeddedWorker:
 
 
 def tag_of(task_id: str) -> str:
-    """Return the tag of the task's Spark jobs."""
     return f"tilth-{task_id}"

@@ -200,7 +200,7 @@ class Committer:
 
     @contextmanager
     def turn(self, tables: Iterable[str]) -> Iterator[None]:
-        """Commits to the same table one after the other. Only saves work: the preconditions keep the data right.
+        """Let commits to a table follow one another. This only saves work: the preconditions keep the data right.
 
         Whoever holds the turn can commit, once or more often.
         """

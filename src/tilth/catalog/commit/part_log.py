@@ -42,7 +42,6 @@ class PartLog:
 
 
 def part_event(event: str, table: str, part: Part, now_ms: int) -> PartEvent:
-    """An event of one whole part."""
     return PartEvent(event=event, at_ms=now_ms, table=table, part=str(part.name), rows=part.rows, bytes=part.bytes)
 
 

@@ -51,7 +51,6 @@ class ShownParts:
             return known.parts.get(partition)
 
     def keep(self, table: str, partition: str, parts: Shown, *, stored: int) -> None:
-        """Somebody has looked."""
         with self._lock:
             known = self._tables.get(table)
             if known is None or known.stored < stored:

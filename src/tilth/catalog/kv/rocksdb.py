@@ -195,7 +195,7 @@ class RocksKV:
         _log.info("catalog_reopened", path=self.path, sequence=self._sequence)
 
     def _open_unheld(self) -> tuple[Rdict, int]:
-        """Views were interrupted: each still holds the database until its present call returns."""
+        """Open the database after views were interrupted: each still holds it until its present call returns."""
         for _ in range(_OPEN_TRIES_MAX - 1):
             try:
                 return self._open()

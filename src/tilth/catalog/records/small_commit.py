@@ -41,7 +41,7 @@ class Plan(Generic[T]):
 
 
 def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T:
-    """Plans and commits until it lands; what `plan` raises ends it.
+    """Plan and commit until it lands; what `plan` raises ends it.
 
     Raises TooManyConflictsError (nothing applied), UnavailableError (nothing applied) or UnknownOutcomeError.
     """

@@ -30,11 +30,9 @@ class OpenDeltas:
         self._now: dict[str, dict[str, list[Delta]]] = {}
 
     def find(self, partition: str, name: str) -> Delta | None:
-        """The open delta with that file."""
         return self._of(partition).get(name)
 
     def changing(self, part: Part) -> list[Delta]:
-        """The open deltas that change a part."""
         return self._by_file(part.name.partition).get(part.file.name, [])
 
     def live_rows(self, part: Part) -> int:
@@ -60,7 +58,6 @@ class OpenDeltas:
             files.setdefault(target.file, []).append(delta)
 
     def end(self, delta: Delta) -> None:
-        """It is not open any more."""
         files = self._by_file(delta.partition)
         del self._of(delta.partition)[delta.file.name]
         for target in delta.targets:

@@ -396,7 +396,7 @@ class TableFold:
     # --- mutations ---
 
     def _ask_again(self, back: Sequence[Part]) -> None:
-        """Mutations that ended while these parts were hidden, but which their rows are older than, are due again.
+        """Reopen mutations that ended while these parts were hidden, if the rows of the parts are older.
 
         Pending ones are written as they are: whoever is about to end one has not seen these parts.
         """

@@ -260,7 +260,6 @@ Update = TableUpdate | KafkaUpdate
 
 
 def kafka_of(update: KafkaUpdate) -> str:
-    """The Kafka table that an update is about."""
     match update:
         case AddLedger(entry=entry):
             return entry.kafka_table

@@ -86,7 +86,6 @@ class Readers:
         return len(left)
 
     def find(self, lease_id: str) -> ReaderLease | None:
-        """The lease with this id."""
         return next((each for each in self.list() if each.id == lease_id), None)
 
     def oldest(self, table: str, now_ms: int) -> int | None:

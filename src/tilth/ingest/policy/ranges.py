@@ -16,7 +16,7 @@ TASK_MESSAGES_MIN = 8_192
 
 
 def backlog(*, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """Offsets between where we are and where the partitions end."""
+    """Offsets between the present positions and the ends of the partitions."""
     return sum(max(0, ends[place] - position) for place, position in positions.items() if place in ends)
 
 
@@ -28,7 +28,7 @@ def message_budget(*, rows_max: int, bytes_max: int, message_bytes: float) -> in
 def plan_round(
     *, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], messages_max: int
 ) -> tuple[OffsetRange, ...]:
-    """Shares the budget fairly: the shortest backlog first, what it leaves goes to the others."""
+    """Share the budget fairly: the shortest backlog first, what it leaves goes to the others."""
     waiting = {place: ends[place] - position for place, position in positions.items() if ends.get(place, 0) > position}
     left, ranges = messages_max, []
     by_size = sorted(waiting, key=lambda place: (waiting[place], place))
@@ -48,7 +48,7 @@ def task_count(ranges: Sequence[OffsetRange], *, tasks_max: int) -> int:
 
 
 def split(ranges: Sequence[OffsetRange], *, tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Deals the ranges to tasks, about equally many offsets each; a long range is cut."""
+    """Deal the ranges to tasks, about equally many offsets each; a long range is cut."""
     total = sum(r.end - r.start for r in ranges)
     groups: list[list[OffsetRange]] = [[] for _ in range(tasks)]
     done = 0

@@ -147,7 +147,6 @@ class _WholeColumn:
         self._held: tuple[tuple[int, int], pa.ChunkedArray] | None = None
 
     def read(self, first_row: int, count: int) -> pa.ChunkedArray:
-        """The values of these rows."""
         first = int(np.searchsorted(self._starts, first_row, side="right")) - 1
         end = int(np.searchsorted(self._starts, first_row + count, side="left"))
         if self._held is None or self._held[0] != (first, end):
@@ -171,7 +170,6 @@ class _Loading:
         self._columns: dict[int, _WholeColumn] = {}
 
     def add(self, delta: Delta) -> None:
-        """Read what is wanted of it."""
         columns = [column for column in delta.columns if self._wanted is None or column in self._wanted]
         file = self._source.file.name
         match delta.kind:
@@ -189,7 +187,6 @@ class _Loading:
                 self._add_columns(delta, columns)
 
     def result(self) -> Changes:
-        """All of it together."""
         deleted = _all_of(self._deletes, self._source.rows)
         patches = {column: _joined(patches) for column, patches in self._patches.items()}
         return Changes(deleted=deleted, patches=patches, columns=self._columns)

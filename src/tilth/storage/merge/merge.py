@@ -92,7 +92,6 @@ class Expiry:
 
 
 def never() -> bool:
-    """Not cancelled."""
     return False
 
 
@@ -110,7 +109,7 @@ def merge_parts(
     block_rows: int = BLOCK_ROWS,
     is_cancelled: Callable[[], bool] = never,
 ) -> MergeResult:
-    """Merges parts of one partition, none of them a segment, into one new file, the rows of equal keys in their order.
+    """Merge parts of one partition, none of them a segment, into one new file, the rows of equal keys in their order.
 
     Deleted rows are left out, new values are written; with `expired` more rows are left out. `has_map`: a row map is
     written beside the file. Raises PartFileNotFoundError and PartFileCorruptError naming the file, those of deltas
@@ -231,11 +230,9 @@ class _Source:
 
     @property
     def is_at_end(self) -> bool:
-        """True if every row has been read."""
         return self._rows_read == self.rows
 
     def start(self, block_rows: int) -> None:
-        """Begin to read blocks of that many rows."""
         names = [name for name in self._columns if name is not None]
         self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
 

@@ -38,7 +38,7 @@ class SummingFile:
         self._size = 0
 
     def write(self, data: bytes) -> int:
-        """Appends; returns how many bytes. After `give_up` nothing happens."""
+        """Append; return how many bytes. After `give_up` nothing happens."""
         if self._file.closed:
             return len(data)
         view = memoryview(data)
@@ -70,7 +70,7 @@ class SummingFile:
         return DataFile(name=Path(self._path).name, size=self._size, checksum=self._checksum)
 
     def give_up(self) -> None:
-        """Frees the bytes and keeps the name, so that the numbers of an attempt's files have no hole."""
+        """Free the bytes and keep the name, so that the numbers of an attempt's files have no hole."""
         self._file.truncate(0)
         self._file.close()
 

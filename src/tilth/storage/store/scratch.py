@@ -47,7 +47,6 @@ class ScratchWriter:
             self._flush()
 
     def close(self) -> None:
-        """End the file."""
         self._flush()
         self._writer.close()
         self._file.close()

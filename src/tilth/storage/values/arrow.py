@@ -52,7 +52,7 @@ _KINDS |= {
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type that stores this type."""
+    """Return the Arrow type that stores this type."""
     match data_type:
         case Simple(kind=kind):
             return _SIMPLE[kind]
@@ -68,7 +68,6 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def arrow_field(column: Column, *, has_field_id: bool) -> pa.Field:
-    """The Arrow field that stores this column."""
     metadata = {FIELD_ID: str(column.id).encode()} if has_field_id else None
     return pa.field(column.name, arrow_type(column.type), nullable=column.nullable, metadata=metadata)
 
@@ -189,7 +188,6 @@ def valid_texts(values: pa.Array) -> pa.Array:
 
 
 def one_chunk(values: pa.ChunkedArray) -> pa.Array:
-    """All values in one array."""
     return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks or [pa.nulls(0, values.type)])
 
 

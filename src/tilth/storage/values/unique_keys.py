@@ -49,7 +49,6 @@ class Keys:
         return int(self.hashes.nbytes) + sum(int(column.nbytes) for column in self.columns)
 
     def take(self, rows: Rows) -> Keys:
-        """The keys of these rows."""
         columns = tuple(_take(column, rows) for column in self.columns)
         return Keys(columns, self.hashes[rows], self.is_exact)
 
@@ -135,7 +134,7 @@ def _hash_of(part: Hashes | pa.Array) -> Hashes:
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Spreads each number over all bits; no two become one."""
+    """Spread each number over all bits; no two become one."""
     mixed = numbers ^ (numbers >> np.uint64(30))
     mixed *= _FIRST
     mixed ^= mixed >> np.uint64(27)
@@ -182,7 +181,6 @@ def _bytes_of(texts: pa.Array) -> tuple[Rows, np.ndarray[Any, np.dtype[np.uint8]
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
     combined = column.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
