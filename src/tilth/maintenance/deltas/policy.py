@@ -1,4 +1,4 @@
-"""Which deltas of a table are compacted next. Pure.
+"""Choice of the deltas of a table that are compacted next. Pure.
 
 Rules: docs/policies/flush.md, docs/policies/delta-compaction.md.
 
@@ -48,8 +48,8 @@ class PartitionDeltas:
     deltas: tuple[Delta, ...]
 
     def apart_from(self, names: Collection[str]) -> PartitionDeltas:
-        """Without the changes of the parts of these names, and without all later changes of parts that have one of
-        those too: of no part a change is left out before one that stays."""
+        """Return the partition without the changes of the parts of these names, and without all later changes of parts
+        that have one of those too: of no part a change is left out before one that stays."""
         blocked = {file for file, part in self.parts.items() if str(part.name) in names}
         kept = []
         for delta in self.deltas:
@@ -117,7 +117,7 @@ class DeltaWork:
 
     @property
     def changes(self) -> Mapping[str, tuple[Delta, ...]]:
-        """By the names of the parts' files."""
+        """Return the changes by the names of the parts' files."""
         return by_file(self.deltas)
 
     @property
@@ -131,7 +131,7 @@ class DeltaWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaChoice:
-    """What is worth doing now, or why nothing is."""
+    """The compaction that is worth doing now, or why none is."""
 
     work: DeltaWork | None = None
     about: str = ""
@@ -284,10 +284,9 @@ def _oldest(changes: Sequence[Delta]) -> list[Delta]:
 
 
 def _targets(deltas: PartitionDeltas, sources: Sequence[Delta], busy: Collection[str]) -> tuple[list[Part], list[Part]]:
-    """What gets deltas of its own, and what stays with a change segment. What is hidden gets neither: readers of later
-    times do not see it, those of earlier ones read what they read before, and no UNDROP brings back parts without all
-    that was visible together with them.
-    """
+    """Return the parts that get deltas of their own, and those that stay with a change segment. Hidden parts get
+    neither: readers of later times do not see them, those of earlier ones read what they read before, and no UNDROP
+    brings back parts without all that was visible together with them."""
     files = dict.fromkeys(target.file for delta in sources for target in delta.targets)
     visible = [deltas.parts[file] for file in files if file in deltas.parts]
     parts = [part for part in visible if _can_take(part, busy)]

@@ -111,7 +111,7 @@ class DeletedPartGc:
         ]
 
     def _hide(self, done: Round, partition: str, parts: Sequence[tuple[Part, int]]) -> None:
-        """Those that nothing works on; the others are left to what does."""
+        """Hide the parts that nothing works on; the others are left to what does."""
         watch = self._table.watch
         names = watch.reserved.reserve_free(str(part.name) for part, _ in parts)
         free = [(part, newest) for part, newest in parts if str(part.name) in names]

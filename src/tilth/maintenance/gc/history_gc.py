@@ -174,7 +174,7 @@ class HistoryGc:
             raise UnavailableError("a file cannot be removed", file=delta.file.name, reason=error)
 
     def _remove_file(self, delta: Delta) -> str:
-        """Why it failed, or nothing."""
+        """Remove the file; return why that failed, or nothing."""
         try:
             remove_file(self._table.root, self._table.uuid, delta.file)
         except (TilthError, OSError) as error:
@@ -192,7 +192,7 @@ class HistoryGc:
             self._dues.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
 
     def _trim(self, done: Round) -> int:
-        """Forgets versions that no allowed read can name; returns how many."""
+        """Forget versions that no allowed read can name; return how many."""
         now_ms = self._table.clock.now_ms()
         if not done.is_command and (self._trim_ms is None or self._trim_ms > now_ms):
             return 0

@@ -28,10 +28,10 @@ from tilth.model.part import Entry, Part, PartEvent
 
 
 class Marks(Protocol):
-    """What collects the marks over segments, and those segments that stay in the trash for a while."""
+    """Collector of the marks over segments, and of those segments that stay in the trash for a while."""
 
     def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
-        """Segments have left the partition; these, with their ends, wait in the trash."""
+        """Note that segments have left the partition; these, with their ends, wait in the trash."""
 
 
 class LogGc:
@@ -66,14 +66,14 @@ class LogGc:
             self._plan(partition, ended, self._table.clock.now_ms())
 
     def ask(self, at_ms: int) -> None:
-        """Of where segments are known to wait; PART_GC looks at everything else and tells what it found."""
+        """Ask where segments are known to wait; PART_GC looks at everything else and reports what it found."""
         with self._table.watch.lock:
             partitions = list(self._waiting)
         for partition in partitions:
             self._dues.note(partition, at_ms)
 
     def look(self, now_ms: int) -> None:
-        """Nothing: what is asked is known."""
+        """Do nothing: what is asked is known."""
 
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
@@ -138,7 +138,7 @@ class LogGc:
         return [(item.item.part, item.item.end_ts) for item in items if item.key not in keys]
 
     def _plan(self, partition: str, ended: Sequence[tuple[Part, int]], now_ms: int) -> None:
-        """When the partition is looked at again for these segments."""
+        """Note when the partition is looked at again for these segments."""
         with self._table.watch.lock:
             if ended:
                 self._waiting[partition] = sum(part.bytes for part, _ in ended)

@@ -65,7 +65,7 @@ class MovePhase:
         self._empty_since: dict[str, float] = {}
 
     def due_ms(self) -> int:
-        """When the next round is."""
+        """Return when the next round is due."""
         with self._table.watch.lock:
             dues = list(self._due_ms.values())
         if self._due_all_ms is not None:
@@ -87,7 +87,7 @@ class MovePhase:
             self._held.pop(partition, None)
 
     def data_moved(self, partition: str) -> None:
-        """Segments have left the partition: what hid them has nothing to hide any more."""
+        """Note that segments have left the partition: what hid them has nothing to hide any more."""
         now_ms = self._table.clock.now_ms()
         with self._table.watch.lock:
             self._note(partition, now_ms, now_ms)
@@ -95,12 +95,12 @@ class MovePhase:
         self._table.watch.is_woken = True
 
     def waits(self) -> tuple[int, int]:
-        """In how many partitions something that has ended waits, and when the first of it may go."""
+        """Return in how many partitions entries that have ended wait, and when the first of them may go."""
         with self._table.watch.lock:
             return len(self._ended), min(self._ended.values(), default=FAR_MS)
 
     def is_unread(self) -> bool:
-        """Whether partitions may have something of before this server began that nobody has looked at."""
+        """True if partitions may have entries of before this server began that nobody has looked at."""
         return not self._has_looked and self._due_all_ms is not None
 
     def has_grown(self, partition: str, at_ms: int) -> None:
@@ -151,7 +151,7 @@ class MovePhase:
         self._pause_until_ms = now_ms + int(pause * 1000)
 
     def collect(self, done: Round, partitions: Sequence[str]) -> None:
-        """Moves what can move in these partitions."""
+        """Move what can move in these partitions."""
         now_ms = self._table.clock.now_ms()
         limit = self._table.limit(now_ms, done.settings)
         done.partitions = len(partitions)
@@ -214,7 +214,7 @@ class MovePhase:
         self._plan_next(done, partition, ends, has_moved=bool(moves), now_ms=now_ms)
 
     def _plan_next(self, done: Round, partition: str, ends: Sequence[int], *, has_moved: bool, now_ms: int) -> None:
-        """When the partition is looked at again."""
+        """Note when the partition is looked at again."""
         dues = []
         ends_ms = self._expiry.known_ms(partition)
         if ends_ms is None:

@@ -38,13 +38,13 @@ _log = Log("maintenance")
 
 
 class GcDuty(Protocol):
-    """What one of these ops does. `run` is called by one thread at a time, everything else by any."""
+    """The duty of one of these ops. `run` is called by one thread at a time, everything else by any."""
 
     kind: OpKind
     io: IoUsage
 
     def due_ms(self) -> int:
-        """When the next round is; FAR_MS: something has to happen first."""
+        """Return when the next round is due; FAR_MS: something has to happen first."""
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         """A line of the part log about the table; whether it changes what is due."""
@@ -53,7 +53,7 @@ class GcDuty(Protocol):
         """Something may have happened of which nothing was told: what there is is asked then, if not before."""
 
     def look(self, now_ms: int) -> None:
-        """Asks, if it is time to: a cheap read that leaves nothing due where there is nothing."""
+        """Ask, if it is time to: a cheap read that leaves nothing pending where there is nothing."""
 
     def retained(self) -> int:
         """Bytes that are known to wait for the next round."""
@@ -65,7 +65,7 @@ class GcDuty(Protocol):
         """One round over what is due; of a command over everything. Returns what was done."""
 
     def waits(self) -> str:
-        """What waits for its time, empty where nothing does."""
+        """Describe what waits for its time; empty where nothing does."""
 
 
 class GcOp:
@@ -163,7 +163,7 @@ class GcOp:
         )
 
     def _begin(self, now_ms: int) -> None:
-        """Once: a table that was never used is not looked at until something is told of it."""
+        """Begin once: a table that was never used is not looked at until something is reported of it."""
         if self._has_begun:
             return
         if self._table.catalog.parts.version(self._table.uuid).counter > 0:
@@ -235,7 +235,8 @@ class GcOp:
             self._tally.freed(self.kind, done.report())
 
     def _failed(self, error: Exception) -> None:
-        """By the rule of all background services; what counts stands in `system.bg_threads` and waits."""
+        """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and
+        waits."""
         if rule_of(error) is Retry.STOP:
             self._table.owner.lose(self._table.uuid)
         failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())

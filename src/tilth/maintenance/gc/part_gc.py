@@ -92,7 +92,7 @@ class PartGcOp:
 
     @property
     def due_ms(self) -> int:
-        """When `stats` may say something new, if nothing is noticed before."""
+        """Return when `stats` may change, if nothing is noticed before."""
         due_ms = min(self._moves.due_ms(), self._trash.due_ms())
         return max(due_ms, self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
 
@@ -114,7 +114,7 @@ class PartGcOp:
         self._found = found
 
     def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
-        """Segments have left the partition; these, with their ends, wait in the trash."""
+        """Note that segments have left the partition; these, with their ends, wait in the trash."""
         self._moves.data_moved(partition)
         self._trash.expect(left, self._table.settings)
 
@@ -168,7 +168,7 @@ class PartGcOp:
         )
 
     def _begin(self, now_ms: int) -> None:
-        """Once: a table that was never used is not looked at until something is told of it. Not when it is
+        """Begin once: a table that was never used is not looked at until something is reported of it. Not when it is
         registered, for that must take ten thousand tables in a moment.
         """
         if self._has_begun:
@@ -261,13 +261,13 @@ class PartGcOp:
         return done.report()
 
     def check_partition(self, partition: str | None) -> None:
-        """Raises NotFoundError for a partition that is not there."""
+        """Raise NotFoundError for a partition that is not there."""
         known = self._table.catalog.parts.partitions(self._watch.uuid)
         if partition is not None and partition not in known:
             raise NotFoundError("no such partition", table=self.table, partition=partition)
 
     def explain(self) -> list[GcRow]:
-        """What is there of the table beside its visible rows, what keeps it and until when; then what is visible."""
+        """Return what the table has beside its visible rows, what retains it and until when; then what is visible."""
         return explain_table(self._table)
 
     def _collect_now(self, done: Round) -> None:
@@ -284,7 +284,8 @@ class PartGcOp:
         return self._moves.due_ms() <= now_ms, self._trash.due_ms() <= now_ms
 
     def _failed(self, error: Exception) -> None:
-        """By the rule of all background services; what counts stands in `system.bg_threads` and waits."""
+        """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and
+        waits."""
         if rule_of(error) is Retry.STOP:
             self._owner.lose(self._watch.uuid)
         failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())

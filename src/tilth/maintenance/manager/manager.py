@@ -71,7 +71,7 @@ _log = Log("maintenance")
 
 
 class MaintenanceManager:
-    """Keeps the tables of this server in shape; `start` it once, `stop` it at the end."""
+    """The manager that keeps the tables of this server in shape; `start` it once, `stop` it at the end."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class MaintenanceManager:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Cleans up after an earlier run on this catalog, then begins to work."""
+        """Clean up after an earlier run on this catalog, then begin to work."""
         left = self._cleaner.start()
         if left:
             _log.info("transactions_of_earlier_run_cleaned", count=left)
@@ -149,7 +149,7 @@ class MaintenanceManager:
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks running work to end, waits for it, gives the tables back."""
+        """Ask running work to end, wait for it, release the tables."""
         self._stopping.set()
         self._awake.set()
         # All are asked before any is waited for.
@@ -204,7 +204,7 @@ class MaintenanceManager:
         ]
 
     def numbers(self) -> MaintenanceNumbers:
-        """What was done since the start, and what waits now."""
+        """Return what was done since the start, and what waits now."""
         waiting: dict[OpKind, int] = {}
         for table in self._registry.all():
             for op in table.ops:
@@ -252,7 +252,7 @@ class MaintenanceManager:
         )
 
     def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]:
-        """How far the pending mutations of the table are, or of all; those of one table oldest first."""
+        """Return the progress of the pending mutations of the table, or of all; those of one table oldest first."""
         one = None if table_uuid is None else self._registry.find(table_uuid)
         found = self._registry.all() if table_uuid is None else [one] if one is not None else []
         tables = [table for table in found if table.watch.mutations]
@@ -261,25 +261,25 @@ class MaintenanceManager:
     # --- doors of commands ---
 
     def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]:
-        """What would be merged now and what not, with reasons; by another policy, if one is named.
+        """Return what would be merged now and what not, with reasons; by another policy, if one is named.
 
         Raises TableNotFoundError.
         """
         return self._registry.get(table_uuid).command().merges.explain(policy)
 
     def explain_gc(self, table_uuid: str) -> list[GcRow]:
-        """What is kept and what goes, and what holds it. Raises TableNotFoundError."""
+        """Return what is retained and what goes, and what holds it. Raises TableNotFoundError."""
         return self._registry.get(table_uuid).op(PartGcOp).explain()
 
     def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport:
-        """Makes parts of all row segments that are visible now, of the partition or of all; returns when it is done.
+        """Make parts of all row segments that are visible now, of the partition or of all; return when it is done.
 
         Raises TableNotFoundError, what a flush failed with, and UnavailableError where other work holds segments.
         """
         return self._registry.get(table_uuid).command().flushes.flush_now(partition)
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
-        """Flushes and merges what the partition has, or all have, as far as the limits allow; returns when it is done.
+        """Flush and merge what the partition has, or all have, as far as the limits allow; return when it is done.
 
         Raises TableNotFoundError, NotFoundError for a partition without parts, and what a merge failed with.
         """
@@ -296,7 +296,7 @@ class MaintenanceManager:
         return table.gc_now(partition, is_forced=is_forced)
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
-        """Asks what runs in the partition, or anywhere in the table, to end; returns how many runs.
+        """Ask what runs in the partition, or anywhere in the table, to end; return how many runs.
 
         Raises TableNotFoundError.
         """
@@ -347,7 +347,7 @@ class MaintenanceManager:
                 self._leave(left)
 
     def _leave(self, table: TableOps) -> None:
-        """Its ops are asked to end; the table is given back when they have."""
+        """Ask the table's ops to end; the table is released when they have."""
         self._runs.forbid(table.watch.uuid)
         self._poller.forget(table)
         self._registry.leave(table)
@@ -431,7 +431,7 @@ class MaintenanceManager:
         return choice
 
     def _startable(self, views: list[OpView]) -> list[OpView]:
-        """Those whose work would not only wait for a place at the warehouse."""
+        """Return the ops whose work would not only wait for a place at the warehouse."""
         if self._places.is_free():
             return views
         return [view for view in views if self._poller.found(view.name)[1].kind not in REWRITES]

@@ -1,4 +1,4 @@
-"""Which ops could run: tables are looked at when something changed or is due, never all of them.
+"""Observation of the ops that could run: tables are looked at when something changed or is due, never all of them.
 
 Covers: when an op is asked, what it answered, with the workload of its table, the wait of one that failed to answer.
 Does not cover: the choice (scheduler.py), what an op answers and failures of its runs (the folders of their kinds).
@@ -40,8 +40,8 @@ _log = Log("maintenance")
 
 
 class Looks:
-    """What each op of one manager said of itself when it was asked last, and those that could not: they wait, and hold
-    nobody up. One thread asks, any thread may read."""
+    """Last observation of each op of one manager, and the ops that could not be observed: they wait, and hold nobody
+    up. One thread asks, any thread may read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,7 +50,7 @@ class Looks:
         self._failures: dict[Op, Failure] = {}
 
     def ask(self, op: Op) -> OpStats:
-        """What the op says now; it is left alone while it waits after a failure."""
+        """Ask the op for its statistics; it is left alone while it waits after a failure."""
         failure = self.failure(op)
         if failure is not None and self._clock.now_ms() < failure.until_ms:
             return OpStats.idle(f"failed: {failure.reason}")
@@ -66,7 +66,7 @@ class Looks:
         return stats
 
     def note(self, op: Op, stats: OpStats) -> None:
-        """What was added to its answer."""
+        """Note what was added to its answer."""
         with self._lock:
             self._said[op] = stats
 
@@ -92,14 +92,14 @@ class Looks:
             self._failures.pop(op, None)
 
     def forget(self, op: Op) -> None:
-        """Its table is gone."""
+        """Forget an op whose table is gone."""
         with self._lock:
             self._failures.pop(op, None)
             self._said.pop(op, None)
 
 
 class Poller:
-    """For the manager's thread alone."""
+    """Observer of the ops of all tables. For the manager's thread alone."""
 
     def __init__(
         self, clock: Clock, looks: Looks, workload: WorkloadSettings, find: Callable[[str], TableOps | None]
@@ -133,7 +133,7 @@ class Poller:
         self._woken.append(uuid)
 
     def look(self) -> None:
-        """Brings up to date which ops could run."""
+        """Bring up to date which ops could run."""
         now_ms = self._clock.now_ms()
         began = self._clock.monotonic()
         self.behind_seconds = 0.0
@@ -189,7 +189,7 @@ class Poller:
         self._due_max = 2 * len(self._due) + TIMES_MIN
 
     def views(self) -> list[OpView]:
-        """Those that could run, for the choice."""
+        """Return the ops that could run, for the choice."""
         return list(itertools.chain.from_iterable(self._runnable.values()))
 
     def found(self, name: str) -> tuple[TableOps, Op]:

@@ -18,7 +18,7 @@ _log = Log("maintenance")
 
 
 class Record:
-    """Of one manager. Any thread may write and read."""
+    """Last choices and refusals of one manager. Any thread may write and read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Record:
         _log.debug("maintenance_refusal", op=op, table=table, reason=reason)
 
     def idle(self, choice: Choice) -> None:
-        """Nothing was chosen: told once, until the reason is another."""
+        """Log once that nothing was chosen, until the reason is another."""
         if choice.reason == self._last_idle:
             return
         self._last_idle = choice.reason

@@ -107,7 +107,7 @@ def adjusted_score(stats: OpStats, settings: SchedulerSettings) -> float:
 
 
 def is_flush_due(memory: MemoryUse, *, settings: SchedulerSettings, rng: Rng) -> bool:
-    """Whether ops that free memory go first: never below the band, always above, by chance inside.
+    """Choose whether ops that free memory go first: never below the band, always above, by chance inside.
 
     docs/policies/scheduling.md#memory-pressure.
     """
@@ -143,7 +143,7 @@ def _in_turn(
     settings: SchedulerSettings,
     last_served: Mapping[str, int],
 ) -> tuple[float, OpView]:
-    """Of the ops whose score is less than one step of priority below the best, that of the table served longest ago."""
+    """Return the op of the table served longest ago, of those less than one step of priority below the best score."""
     # The hair keeps an op exactly one step below out of the band, whatever the rounding.
     floor = best[0] / settings.maintenance_op_multiplier * (1 + 1e-9)
     turn = (last_served.get(best[1].table, -1), -best[0])

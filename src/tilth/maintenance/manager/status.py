@@ -1,4 +1,4 @@
-"""What is told of ops: the row of one among the ops, and the row of a service. Values in, rows out."""
+"""Status of ops: the row of one among the ops, and the row of a service. Values in, rows out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GO_AROUND = (OpKind.MERGE, OpKind.MUTATE, OpKind.FLUSH, OpKind.FLUSH_DELTAS, Op
 
 
 def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
-    """With what the op said of itself last."""
+    """Return the op's row, with its last observation."""
     return OpRow(
         name=op.name,
         kind=op.kind,
@@ -49,7 +49,8 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
 def service_stats(
     watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: str, unseen: Callable[[Op], Failure | None]
 ) -> ServiceStats:
-    """Of the ops of one service; `unseen`: a failure to look at an op, of which the op itself does not know."""
+    """Return the statistics of the ops of one service; `unseen`: a failure to look at an op, of which the op itself
+    does not know."""
     told = [_state_of(op, unseen(op), now_ms) for op in ops]
     # It is stopped where all its ops are: a setting may turn off one of them.
     going = [each for each in told if each[0] is not ServiceState.STOPPED]

@@ -1,4 +1,4 @@
-"""What a table's merge policy is asked, and by which of its parts.
+"""The questions to a table's merge policy, and the parts that are asked about.
 
 Covers: parts as candidates, the policy in force, expired partitions, what a merge is worth to readers. Does not cover:
 the policies (policy), which parts are read and when (merge.py).
@@ -96,7 +96,7 @@ class MergeChoice:
         return tuple(self._with_ttl(each, by_name, now_ms) for each in found)
 
     def _with_ttl(self, candidate: MergeCandidate, parts: Mapping[str, Part], now_ms: int) -> MergeCandidate:
-        """Of a part alone also when rows of it expire: no merge is there to leave them out."""
+        """Add to the reason of a part alone what the TTL says of its rows."""
         if self.ttl is None or len(candidate.parts) != 1:
             return candidate
         told = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
@@ -119,7 +119,7 @@ class MergeChoice:
         return key_bounds(ranges, order_by=first, schema=definition.schema, rows=event.rows)
 
     def is_expired(self, parts: Sequence[Part], now_ms: int) -> bool:
-        """Whether the partition of these parts is about to be dropped by its TTL."""
+        """True if the partition of these parts is about to be dropped by its TTL."""
         ttl = self.ttl
         return ttl is not None and is_expired(ttl, parts, now_ms=now_ms, settings=self._watch.knobs.gc)
 
@@ -136,12 +136,12 @@ class MergeChoice:
         return self._ttl
 
     def is_separated(self, parts: Sequence[Part], now_ms: int) -> bool:
-        """Whether some of these parts wait for a mutation that others do not need."""
+        """True if some of these parts wait for a mutation that others do not need."""
         found = self._candidates(parts, {}, MergePolicy.SIZE_TIERED, now_ms)
         return len({each.first_needed_mutation for each in found}) > 1
 
     def gain(self, spec: MergeSpec, *, visible_bytes: Mapping[str, float], now: float) -> float:
-        """What the merge saves readers."""
+        """Return what the merge saves readers."""
         if spec.gain is not None:
             return spec.gain
         hours = {name: stats.hour.at(now) for name, stats in self._stats().items()}

@@ -26,7 +26,7 @@ _ALLOWED = frozenset({CandidateState.WOULD_RUN, CandidateState.LOST})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeMoment:
-    """What an op knows beside its parts."""
+    """An op's knowledge beside its parts."""
 
     now_ms: int
     next_look_ms: int
@@ -41,7 +41,7 @@ class MergeMoment:
 
 
 def policy_named(text: str) -> MergePolicy:
-    """Raises InvalidInputError."""
+    """Return the policy of that name. Raises InvalidInputError."""
     try:
         return MergePolicy(text.lower())
     except ValueError as error:

@@ -259,7 +259,7 @@ class MergeChooser(Chooser[Merge]):
         )
 
     def postponed_until(self) -> dict[str, float]:
-        """By partition, the end of its back-off in seconds since 1970."""
+        """Return, by partition, the end of its back-off in seconds since 1970."""
         wait = self._watch.knobs.merge_partitions.postpone_time
         return {name: each.since + wait for name, each in self._postponed.items()}
 
@@ -291,7 +291,7 @@ class MergeChooser(Chooser[Merge]):
         return parts, changes, expired
 
     def _quiet_look_ms(self, now_ms: int, everything: Sequence[str]) -> int:
-        """When the next look is if nothing is heard until then: by then ages have changed noticeably."""
+        """Return when the next observation is if nothing is heard until then: by then ages have changed noticeably."""
         quiet_ms = now_ms - self._news_ms
         if self._seen.issuperset(everything):
             return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 4, LOOK_SETTLED_MAX_MS))
@@ -324,7 +324,7 @@ class MergeChooser(Chooser[Merge]):
 
 
 class MergeRecipe(Recipe[Merge, MergeFacts]):
-    """What a merge is."""
+    """Recipe of a merge."""
 
     kind = OpKind.MERGE
     service = ServiceKind.MERGE
@@ -374,7 +374,7 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
         return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{without}"
 
     def _task(self, work: Merge) -> MergeTask:
-        """What is to be done, for a transaction to come; the result has the columns of its sources."""
+        """Return the task, for a transaction to come; the result has the columns of its sources."""
         definition = self._watch.definition
         sources = sources_of(definition, work.sources, work.changes)
         layout = layout_of(definition, self._root, sources[0].schema)

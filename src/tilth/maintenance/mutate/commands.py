@@ -1,4 +1,4 @@
-"""How far the mutations of one table are."""
+"""Progress of the mutations of one table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MutateCommands:
         self.op: PartWorkOp[Rewrite, MutateFacts] = PartWorkOp(context, self._chooser, RewriteRecipe(context))
 
     def progress(self) -> list[MutationProgress]:
-        """How far each pending entry is, oldest first, as of now."""
+        """Return the progress of each pending entry, oldest first, as of now."""
         failing = self._chooser.failures.entry
         moment = self.op.moment()
         view, pending = self._chooser.view(moment, self.op.busy(moment.now_ms))

@@ -164,7 +164,7 @@ class MutateChooser(Chooser[Rewrite]):
         )
 
     def view(self, moment: OpMoment, busy: Busy) -> tuple[MutateView, tuple[Mutation, ...]]:
-        """What is there, and apart from it the entries that are pending, oldest first."""
+        """Return the state of the table, and apart from it the entries that are pending, oldest first."""
         failures, suspects = self.failures.by_part()
         parts = self._catalog.parts.snapshot(self._watch.uuid).parts
         # Those that the manager has not told of yet wait for it: then the definition is as new as they are.
@@ -214,7 +214,7 @@ class MutateChooser(Chooser[Rewrite]):
         return selection, is_stale
 
     def _landed(self, work: Rewrite, now_ms: int) -> None:
-        """Ends the entry if this was its last part. If that is not known yet, the next look does it."""
+        """End the entry if this was its last part. If that is not known yet, the next observation does it."""
         entry = work.spec.mutation.id
         if self.failures.entry != entry:
             return
@@ -226,7 +226,7 @@ class MutateChooser(Chooser[Rewrite]):
                 _log.warning("mutation_not_finished", cause_id=str(entry), table=self._watch.name, reason=error)
 
     def _finish(self, entry: int, now_ms: int) -> bool:
-        """Ends the entry; whether it has ended."""
+        """End the entry; True if it has ended."""
         # Reads of the past need the columns of then up to here.
         mark = ancient_mark(pack(now_ms), self._watch.knobs.gc.history)
         is_done = self._catalog.mutations.finish(self._watch.uuid, entry, keep_ts=mark)

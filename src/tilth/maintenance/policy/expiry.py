@@ -1,4 +1,4 @@
-"""Which partitions have expired as a whole, by the table's TTL (docs/policies/part-gc.md#expired-partitions). Pure.
+"""Partitions that have expired as a whole, by the table's TTL (docs/policies/part-gc.md#expired-partitions). Pure.
 
 Covers: the newest time that a partition's rows can have, by its key or by its parts, and the verdict. Does not cover:
 rows that expire one by one, which merges leave out (storage).
@@ -48,7 +48,7 @@ class TableTtl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEnd:
-    """When the last row of a partition expires."""
+    """End of the last row of a partition."""
 
     #: The largest value of the TTL's column that a row can have; none: it is not known.
     last: int | None
@@ -67,7 +67,7 @@ def ttl_of(definition: TableDef) -> TableTtl | None:
 
 
 def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> PartitionEnd:
-    """By the partition's key where it bounds the column, else by the visible parts of the partition."""
+    """Return the end by the partition's key where it bounds the column, else by the visible parts of the partition."""
     if not parts:
         return PartitionEnd(last=None, reason="it has no visible part")
     by_key = last_of_key(table, parts[0].values)
@@ -84,7 +84,7 @@ def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSetting
 
 
 def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: int) -> Verdict:
-    """Whether a whole partition has expired."""
+    """Return the verdict whether a whole partition has expired."""
     if end.last is None:
         return Verdict(partition, False, end.reason)
     at = _told(ends_ms(table.ttl, end.last, table.column.type))
@@ -94,7 +94,7 @@ def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: 
 
 
 def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
-    """What the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
+    """Say what the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
     known = _range_of(table, part)
     if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
         return ""
@@ -105,7 +105,7 @@ def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
 
 
 def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings: GcSettings) -> bool:
-    """Whether a partition is about to be dropped, so that nothing else is worth doing in it.
+    """True if a partition is about to be dropped, so that nothing else is worth doing in it.
 
     `parts` are the visible ones of one partition."""
     end = partition_end(table, parts, settings=settings)
@@ -113,7 +113,7 @@ def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings:
 
 
 def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
-    """Whether the part says that some of its rows have expired; False where it does not tell."""
+    """True if the part says that some of its rows have expired; False where that is not known."""
     known = _range_of(table, part)
     return known is not None and isinstance(known.low, int) and known.low < table.below(now_ms)
 
@@ -158,7 +158,7 @@ def _last_of_value(transform: Transform, value: Bound, *, is_date: bool) -> int 
 
 
 def _is_in_calendar(day: int) -> bool:
-    """Whether Python knows the date: from 0001-01-01 to 9999-12-31."""
+    """True if Python knows the date: from 0001-01-01 to 9999-12-31."""
     return -719_162 <= day <= 2_932_896
 
 
@@ -176,7 +176,7 @@ def _last_of_day(day: int, *, is_date: bool) -> int:
 
 
 def _last_of_part(table: TableTtl, part: Part) -> int | None:
-    """By the range that was noted when the part was written; rows without value stay."""
+    """Return the last value by the range that was noted when the part was written; rows without value stay."""
     known = _range_of(table, part)
     if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):
         return None

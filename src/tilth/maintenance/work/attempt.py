@@ -69,7 +69,7 @@ TRANSLATIONS_BESIDE = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arrived:
-    """What has come to one output meanwhile; changes with each round."""
+    """Changes that have come to one output meanwhile; replaced in each round."""
 
     input: Input
     output: Output
@@ -97,7 +97,7 @@ class _Written(Generic[WorkT, FactsT]):
 
     @property
     def parts(self) -> list[tuple[Input, WrittenPart]]:
-        """Those that were written, and of what."""
+        """Return the parts that were written, and of what."""
         return [(each.input, each.output.written) for each in self.arrived if each.output.written is not None]
 
 
@@ -148,7 +148,7 @@ class Attempts(Generic[WorkT, FactsT]):
         self.cancel(lambda _: True)
 
     def cancel(self, is_meant: Callable[[WorkT], bool]) -> int:
-        """Asks the tasks of such work to end; how many are asked. One that commits already is not stopped."""
+        """Ask the tasks of such work to end; return how many are asked. One that commits already is not stopped."""
         with self._lock:
             meant = [live for live in self._live if not live.is_cancelled and is_meant(live.work)]
             for live in meant:
@@ -159,7 +159,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return len(meant)
 
     def resolve(self) -> list[tuple[WorkT, TilthError | None]]:
-        """Asks again for the commits of which nobody knows: the same commit gives the same answer.
+        """Ask again for the commits whose outcome is unknown: the same commit gives the same answer.
 
         Returns the work whose outcome is known now, with the error of what did not land.
         """
@@ -186,7 +186,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return known
 
     def perform(self, work: WorkT) -> str:
-        """From the files to the commit; returns what was done, raises why it was not."""
+        """Work from the files to the commit; return what was done, raise why it was not."""
         live = _Live(work)
         with self._lock:
             live.is_cancelled = self._is_cancelled
@@ -328,7 +328,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return isinstance(outcome, Conflicted) and isinstance(outcome.error, PartsChangedError)
 
     def _catch_up(self, written: _Written[WorkT, FactsT]) -> None:
-        """Brings over what is newer than what was seen."""
+        """Rebase what is newer than what was seen."""
         written.rounds += 1
         hit("translate.before_files")
         partitions = {each.input.partition for each in written.arrived}
@@ -363,7 +363,7 @@ class Attempts(Generic[WorkT, FactsT]):
             _log.warning("abort_failed", cause_id=str(txn.id), table=self._watch.name, reason=refused)
 
     def _sweep(self, written: _Written[WorkT, FactsT]) -> None:
-        """Rids the table of row maps, and of what failed attempts of the tasks left."""
+        """Rid the table of row maps, and of what failed attempts of the tasks left."""
         for made_of, part in written.parts:
             remove_row_map(made_of.layout.folder, part.file.name)
         files = set(_files(self._updates(written)))

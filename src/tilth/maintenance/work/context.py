@@ -1,4 +1,4 @@
-"""What the manager has for all ops of all tables, and what the ops of one table have."""
+"""The manager's dependencies for all ops of all tables, and those for the ops of one table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilth.warehouse import Dispatcher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """Of one server."""
+    """Dependencies of all ops of one server."""
 
     clock: Clock
     catalog: Catalog
@@ -47,7 +47,7 @@ class ServerContext:
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """Of one table."""
+    """Dependencies of the ops of one table."""
 
     server: ServerContext
     watch: TableWatch

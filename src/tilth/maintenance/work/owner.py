@@ -30,7 +30,8 @@ class Owner:
         self._leases: dict[str, Lease] = {}
 
     def fence(self, uuid: str) -> Fence:
-        """What commits to the table's parts carry. Raises FencedError when another server has taken over."""
+        """Return the fence that commits to the table's parts carry. Raises FencedError when another server has taken
+        over."""
         with self._lock:
             lease = self._leases.get(uuid)
             if lease is None:
@@ -47,7 +48,7 @@ class Owner:
             self._leases.pop(uuid, None)
 
     def release(self, uuid: str) -> None:
-        """Gives the table back."""
+        """Release the table."""
         with self._lock:
             lease = self._leases.pop(uuid, None)
         if lease is not None:

@@ -1,4 +1,5 @@
-"""Which parts are worth merging because their keys overlap: Kudu's budgeted compaction (docs/policies/key-range.md).
+"""Choice of the parts worth merging because their keys overlap: Kudu's budgeted compaction
+(docs/policies/key-range.md).
 
 Covers: what a part is worth, one set of parts for each partition, what was chosen before from the same parts. Does not
 cover: the choice within the budget (knapsack.py), shares of keys (key_shares.py), the choice of partitions.
@@ -42,7 +43,7 @@ TRIES_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one group of parts that may merge with each other offers."""
+    """The offer of one group of parts that may merge with each other."""
 
     spec: MergeSpec | None
     height: float
@@ -177,7 +178,7 @@ def _choice(group: Sequence[CandidatePart], settings: MergeSettings, effort: Eff
 def _within_limits(
     group: Sequence[CandidatePart], picked: list[int], density: Floats, settings: MergeSettings
 ) -> list[int]:
-    """Without the least dense parts that are too many for the limits of rows and parts."""
+    """Return the parts without the least dense ones that are too many for the limits of rows and parts."""
     rows_max = settings.rows_max or inf
     parts_max = settings.parts_max or inf
     rows = 0
@@ -198,7 +199,7 @@ def _gain_of(picked: Sequence[int], low: Floats, high: Floats, values: Floats) -
 
 
 def _enclosing(names: Sequence[str]) -> int | None:
-    """Which part has all blocks of the others within its own."""
+    """Return the part that has all blocks of the others within its own."""
     blocks = [parse_part_name(name).blocks for name in names]
     whole = (min(low for low, _ in blocks), max(high for _, high in blocks))
     return blocks.index(whole) if whole in blocks else None
