@@ -132,7 +132,7 @@ class MovePhase:
             self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
             due = [name for name in everything if self._due_ms.get(name, FAR_MS) <= now_ms]
             pushed = [name for name in self._pushed if self._due_ms.get(name, FAR_MS) <= now_ms]
-            pushed = pushed[: table.watch.knobs.gc_partitions.number]
+            pushed = pushed[: table.watch.settings.gc_partitions.number]
             self._pushed.difference_update(pushed)
         chosen = select_for_gc(
             stats,
@@ -140,7 +140,7 @@ class MovePhase:
             pushed=pushed,
             rotation=self._rotation,
             is_ready=True,
-            settings=table.watch.knobs.gc_partitions,
+            settings=table.watch.settings.gc_partitions,
             now=now_ms / 1000,
             rng=table.rng,
         )

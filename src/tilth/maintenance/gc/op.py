@@ -158,7 +158,7 @@ class GcOp:
             io=self._duty.io,
             logs_retained_bytes=size if is_log else 0,
             data_retained_bytes=0 if is_log else size,
-            priority=self._table.watch.knobs.priority,
+            priority=self._table.watch.settings.priority,
             about=self._duty.waits() or "a look is due",
         )
 

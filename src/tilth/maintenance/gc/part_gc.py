@@ -163,7 +163,7 @@ class PartGcOp:
             io=IoUsage.HIGH if is_removal else IoUsage.LOW,
             # How much is known after the look only; something is enough to be considered.
             data_retained_bytes=max(1, self._trash.bytes if is_removal else 1),
-            priority=self._watch.knobs.priority,
+            priority=self._watch.settings.priority,
             about="files of the trash" if is_removal else "hidden parts",
         )
 

@@ -59,7 +59,7 @@ class GcTable:
 
     @property
     def settings(self) -> GcSettings:
-        return self.watch.knobs.gc
+        return self.watch.settings.gc
 
     def leases(self, now_ms: int) -> list[ReaderLease]:
         """Return the leases that hold snapshots of the table now."""

@@ -39,7 +39,7 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
         data_retained_bytes=stats.data_retained_bytes,
         perf_improvement=stats.perf_improvement,
         workload_score=stats.workload_score,
-        priority=watch.knobs.priority,
+        priority=watch.settings.priority,
         score=adjusted_score(stats, settings),
         about=stats.about,
         damaged=watch.damaged.about() if op.kind in _GO_AROUND else "",

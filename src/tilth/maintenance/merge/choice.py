@@ -53,7 +53,7 @@ class MergeChoice:
         definition = self._watch.definition
         if definition.unique_key and setting_of(MergeSettings, "policy").name not in definition.settings:
             return MergePolicy.KEY_RANGE
-        return self._watch.knobs.merge.policy
+        return self._watch.settings.merge.policy
 
     def select(
         self, parts: Sequence[Part], changes: ChangesOf, *, being_merged: Collection[str], effort: Effort, now_ms: int
@@ -79,7 +79,7 @@ class MergeChoice:
     ) -> tuple[MergeCandidate, ...]:
         """Every candidate among these parts, with the verdict of the policy."""
         candidates = self._candidates(parts, changes, policy, now_ms)
-        settings = self._watch.knobs.merge
+        settings = self._watch.settings.merge
         by_name = {str(part.name): part for part in parts}
         match policy:
             case MergePolicy.KEY_RANGE:
@@ -121,7 +121,7 @@ class MergeChoice:
     def is_expired(self, parts: Sequence[Part], now_ms: int) -> bool:
         """True if the partition of these parts is about to be dropped by its TTL."""
         ttl = self.ttl
-        return ttl is not None and is_expired(ttl, parts, now_ms=now_ms, settings=self._watch.knobs.gc)
+        return ttl is not None and is_expired(ttl, parts, now_ms=now_ms, settings=self._watch.settings.gc)
 
     @property
     def ttl(self) -> TableTtl | None:
@@ -170,7 +170,7 @@ class MergeChoice:
         now: float,
         effort: Effort,
     ) -> MergeSelection:
-        settings = self._watch.knobs.merge
+        settings = self._watch.settings.merge
         match policy:
             case MergePolicy.KEY_RANGE:
                 return key_range.select(candidates, being_merged=being_merged, settings=settings, effort=effort)

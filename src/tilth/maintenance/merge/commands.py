@@ -129,7 +129,7 @@ class MergeCommands:
         if switch is not None and not self._watch.is_on(ServiceKind.MERGE, now_ms):
             because = f" ({switch.because})" if switch.because else ""
             return f"merges are {switch.state.value} by the user{because}", switch.until_ms
-        return (DISABLED, 0) if self._watch.knobs.merge.is_disabled else ("", 0)
+        return (DISABLED, 0) if self._watch.settings.merge.is_disabled else ("", 0)
 
     def _parts(self, partition: str) -> PartsNow:
         return parts_by_partition(self._catalog, self._watch.uuid, [partition], parts_max=PARTS_MAX)[partition]

@@ -35,7 +35,7 @@ class MutateCommands:
         if pending[0].id != failing:
             # What has failed of the one before is nothing of this one.
             view = replace(view, failures={}, suspects=frozenset())
-        selection = select_mutations(view, self._watch.knobs.mutate)
+        selection = select_mutations(view, self._watch.settings.mutate)
         return [self._progress_of(entry, view, selection) for entry in pending]
 
     def _progress_of(self, entry: Mutation, view: MutateView, selection: MutateSelection) -> MutationProgress:

@@ -92,7 +92,7 @@ class EntryFailures:
                     self._parts.get(name),
                     reason=f"{name}: {error}",
                     now_ms=now_ms,
-                    longest_ms=self._watch.knobs.mutate.postpone_ms_max,
+                    longest_ms=self._watch.settings.mutate.postpone_ms_max,
                     is_lasting=rule_of(error) is Retry.WAIT_LONG,
                 )
         _log.warning(

@@ -151,7 +151,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             ram_anchored_bytes=answer.ram_bytes,
             logs_retained_bytes=answer.log_bytes,
             perf_improvement=answer.gain,
-            priority=self._watch.knobs.priority,
+            priority=self._watch.settings.priority,
             about=answer.about,
         )
 

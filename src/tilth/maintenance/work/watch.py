@@ -24,25 +24,25 @@ from tilth.model.table import TableDef, full_name
 _NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
 
 
-def knobs_of(definition: TableDef) -> TableSettings:
+def settings_of_table(definition: TableDef) -> TableSettings:
     """Return the table's settings for maintenance. Raises BadSettingError; settings of other rooms are left to them."""
-    return _knobs(frozenset((name, text) for name, text in definition.settings.items() if name in _NAMES))
+    return _parsed(frozenset((name, text) for name, text in definition.settings.items() if name in _NAMES))
 
 
 @lru_cache(maxsize=1024)
-def _knobs(given: frozenset[tuple[str, str]]) -> TableSettings:
+def _parsed(given: frozenset[tuple[str, str]]) -> TableSettings:
     """Remembered: of ten thousand tables most have the same settings."""
     return table_settings(dict(given))
 
 
 class TableWatch:
-    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `reserved`,
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `settings`, `uuid`, `reserved`,
     `damaged` and `mutations`."""
 
     def __init__(self, definition: TableDef) -> None:
         self.uuid = definition.uuid
         self.definition = definition
-        self.knobs = knobs_of(definition)
+        self.settings = settings_of_table(definition)
         self.lock = threading.RLock()
         #: The parts that waiting or running work has for itself.
         self.reserved = ReservedParts(self.lock)
@@ -78,7 +78,7 @@ class TableWatch:
     def redefine(self, definition: TableDef) -> None:
         """The table was renamed, or its columns or settings have changed."""
         if definition != self.definition:
-            self.knobs = knobs_of(definition)
+            self.settings = settings_of_table(definition)
             self.definition = definition
             self.is_woken = True
 
