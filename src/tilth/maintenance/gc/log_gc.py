@@ -19,7 +19,7 @@ from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.base.units import show_bytes
 from tilth.catalog import visibility
-from tilth.maintenance.gc.dues import Dues
+from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.gc.trash import TrashPhase
 from tilth.maintenance.op import IoUsage, OpKind
@@ -44,12 +44,12 @@ class LogGc:
         self._table = table
         self._trash = trash
         self._marks = marks
-        self._dues = Dues(table.watch)
+        self._pending = PendingPartitions(table.watch)
         #: Partitions where segments wait, with the bytes of those that were found.
         self._waiting: dict[str, int] = {}
 
     def due_ms(self) -> int:
-        return self._dues.first_ms()
+        return self._pending.first_ms()
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         # Drops and mutations end segments too, which is not as common: PART_GC tells of them.
@@ -57,7 +57,7 @@ class LogGc:
             return False
         with self._table.watch.lock:
             self._waiting.setdefault(partition, 0)
-        self._dues.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
+        self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
 
     def found(self, partition: str, ended: Sequence[tuple[Part, int]]) -> None:
@@ -70,7 +70,7 @@ class LogGc:
         with self._table.watch.lock:
             partitions = list(self._waiting)
         for partition in partitions:
-            self._dues.note(partition, at_ms)
+            self._pending.note(partition, at_ms)
 
     def look(self, now_ms: int) -> None:
         """Do nothing: what is asked is known."""
@@ -82,7 +82,7 @@ class LogGc:
         return ()
 
     def waits(self) -> str:
-        size, partitions = self.retained(), self._dues.count()
+        size, partitions = self.retained(), self._pending.count()
         if not size and not partitions:
             return ""
         # What has ended since the last look is not weighed yet.
@@ -90,7 +90,7 @@ class LogGc:
         return f"flushed segments{told} wait until nothing needs them"
 
     def run(self, done: Round) -> str:
-        self._dues.each(done, self._table, self._collect)
+        self._pending.each(done, self._table, self._collect)
         return f"{done.removed} flushed segments removed, {show_bytes(done.removed_bytes)}, {done.kept} stay"
 
     def _collect(self, done: Round, partition: str, now_ms: int) -> None:
@@ -147,7 +147,7 @@ class LogGc:
         if ended:
             promised = promised_ms(self._table.settings)
             due_ms = min(milliseconds(end_ts) for _, end_ts in ended) + promised + 1
-            self._dues.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
+            self._pending.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
 
 
 def ended_segments(entries: Sequence[Entry]) -> list[tuple[Part, int]]:

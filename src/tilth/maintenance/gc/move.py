@@ -67,10 +67,10 @@ class MovePhase:
     def due_ms(self) -> int:
         """Return when the next round is due."""
         with self._table.watch.lock:
-            dues = list(self._due_ms.values())
+            times = list(self._due_ms.values())
         if self._due_all_ms is not None:
-            dues.append(self._due_all_ms)
-        return max(min(dues), self._pause_until_ms) if dues else FAR_MS
+            times.append(self._due_all_ms)
+        return max(min(times), self._pause_until_ms) if times else FAR_MS
 
     def look_first(self, at_ms: int) -> None:
         """The table was used before this server began: everything is looked at then, if not before."""
@@ -215,25 +215,25 @@ class MovePhase:
 
     def _plan_next(self, done: Round, partition: str, ends: Sequence[int], *, has_moved: bool, now_ms: int) -> None:
         """Note when the partition is looked at again."""
-        dues = []
+        times = []
         ends_ms = self._expiry.known_ms(partition)
         if ends_ms is None:
             # It was dropped just now.
-            dues.append(now_ms + kept_ms(done.settings))
+            times.append(now_ms + kept_ms(done.settings))
         elif ends_ms != FAR_MS:
             # One that has expired and is still there was refused.
-            dues.append(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
+            times.append(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
         if has_moved:
             # What hid these is ended now.
-            dues.append(now_ms)
+            times.append(now_ms)
         elif ends:
-            dues.append(max(min(ends) + kept_ms(done.settings) + 1, now_ms + int(done.settings.pause * 1000)))
+            times.append(max(min(ends) + kept_ms(done.settings) + 1, now_ms + int(done.settings.pause * 1000)))
         with self._table.watch.lock:
             if has_moved or ends:
-                self._ended[partition] = dues[-1]
+                self._ended[partition] = times[-1]
             else:
                 self._ended.pop(partition, None)
-        self._plan(partition, min(dues, default=None))
+        self._plan(partition, min(times, default=None))
 
     def _plan(self, partition: str, due_ms: int | None) -> None:
         with self._table.watch.lock:

@@ -9,7 +9,7 @@ from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.watch import TableWatch
 
 
-class Dues:
+class PendingPartitions:
     """Pending partitions of one op and one table; the others have nothing to do."""
 
     def __init__(self, watch: TableWatch) -> None:
