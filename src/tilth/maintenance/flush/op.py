@@ -244,7 +244,7 @@ class FlushRecipe(Recipe[Flush, MergeFacts]):
     def __init__(self, context: TableContext) -> None:
         self._root = context.server.root
         self._watch = context.watch
-        self._flushed = context.server.tally.flushed
+        self._flushed = context.server.counters.flushed
 
     def about(self, works: Sequence[Flush]) -> str:
         size, count = sum(each.spec.size for each in works), sum(len(each.sources) for each in works)

@@ -81,7 +81,7 @@ class GcOp:
         self._duty = duty
         self._table = table
         self._switched_off_by = table.context.switched_off_by(duty.kind)
-        self._tally = table.context.server.tally
+        self._counters = table.context.server.counters
         self._table_count = table.context.server.table_count
         self._has_begun = False
         self._round = threading.Lock()
@@ -229,10 +229,10 @@ class GcOp:
 
     def _run(self, done: Round) -> str:
         try:
-            with self._round, self._tally.run(self.kind):
+            with self._round, self._counters.run(self.kind):
                 return self._duty.run(done)
         finally:
-            self._tally.freed(self.kind, done.report())
+            self._counters.freed(self.kind, done.report())
 
     def _failed(self, error: Exception) -> None:
         """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and

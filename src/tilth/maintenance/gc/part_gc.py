@@ -60,7 +60,7 @@ class PartGcOp:
         self._watch = context.watch
         self._table_count = server.table_count
         self._owner = server.owner
-        self._tally = server.tally
+        self._counters = server.counters
         self._table = GcTable(context=context, failed=self._failed)
         self._expiry = ExpiryPhase(self._table)
         self._trash = TrashPhase(self._table)
@@ -198,7 +198,7 @@ class PartGcOp:
         self.last_wakeup_ms = self._clock.now_ms()
         self._has_failed = False
         try:
-            with self._round, self._tally.run(self.kind):
+            with self._round, self._counters.run(self.kind):
                 if is_move:
                     self._moves.run(done)
                 if is_removal:
@@ -210,7 +210,7 @@ class PartGcOp:
             self._failed(error)
             raise
         finally:
-            self._tally.collected(done.report())
+            self._counters.collected(done.report())
             self._last_reason = done.reason
             self._running = 0
             self._watch.is_woken = True
@@ -254,10 +254,10 @@ class PartGcOp:
             settings = replace(settings, old_parts_lifetime=0.0, trash_lifetime=0.0, history=0.0)
         done = Round(settings=settings, partition=partition, is_command=True)
         try:
-            with self._round, self._tally.run(self.kind):
+            with self._round, self._counters.run(self.kind):
                 self._collect_now(done)
         finally:
-            self._tally.collected(done.report())
+            self._counters.collected(done.report())
         return done.report()
 
     def check_partition(self, partition: str | None) -> None:

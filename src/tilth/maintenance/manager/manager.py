@@ -19,6 +19,7 @@ from tilth.base.logs import Log
 from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
+from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
@@ -45,7 +46,6 @@ from tilth.maintenance.stats import (
     OpRun,
     OptimizeReport,
 )
-from tilth.maintenance.tally import Tally
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.context import ServerContext, TableContext
 from tilth.maintenance.work.damage import DamageBook
@@ -100,7 +100,7 @@ class MaintenanceManager:
         self._server = server
         self._others_live_txns = live_txns
         self._owner = Owner(clock, catalog, server)
-        self._tally = Tally(clock)
+        self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)
         self._looks = Looks(clock)
@@ -212,7 +212,7 @@ class MaintenanceManager:
                     said = self._looks.said(op)
                     size = said.ram_anchored_bytes if op.kind is OpKind.FLUSH else said.data_retained_bytes
                     waiting[op.kind] = waiting.get(op.kind, 0) + size
-        return self._tally.numbers(waiting)
+        return self._counters.numbers(waiting)
 
     def ops(self) -> list[OpRow]:
         """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
@@ -402,7 +402,7 @@ class MaintenanceManager:
             rng=self._rng,
             last_served=self._served,
         )
-        self._tally.chose(self._clock.monotonic() - started)
+        self._counters.chose(self._clock.monotonic() - started)
         if choice.op_name is None:
             self._record.idle(choice)
             return choice
@@ -415,7 +415,7 @@ class MaintenanceManager:
         prepared = self._prepare(op, slot)
         table.watch.is_woken = True
         if isinstance(prepared, NotPrepared):
-            self._tally.prepare_failed()
+            self._counters.prepare_failed()
             self._record.refused(op.name, table.watch.name, prepared.reason)
             return choice
         self._turns += 1
@@ -479,7 +479,7 @@ class MaintenanceManager:
             settings=self._settings,
             owner=self._owner,
             cleaner=self._cleaner,
-            tally=self._tally,
+            counters=self._counters,
             places=self._places,
             translator=translator,
             refused=self._record.refused,

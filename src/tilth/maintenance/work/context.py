@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tilth.base.clock import Clock
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
+from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.tally import Tally
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.owner import Owner
 from tilth.maintenance.work.places import RewritePlaces
@@ -32,7 +32,7 @@ class ServerContext:
     settings: ManagerSettings
     owner: Owner
     cleaner: Cleaner
-    tally: Tally
+    counters: MaintenanceCounters
     places: RewritePlaces
     #: Brings over what changes in parts while they are made anew.
     translator: Translator

@@ -239,7 +239,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
 
     def run(self, works: Sequence[WorkT]) -> list[str | Exception]:
         """Run from files to commits; return for each what was done, or why it was not."""
-        with self._context.server.tally.run(self.kind):
+        with self._context.server.counters.run(self.kind):
             if len(works) == 1:
                 return [self._run(works[0])]
             with ThreadPoolExecutor(min(RUN_THREADS, len(works)), thread_name_prefix="tilth-work") as pool:

@@ -16,7 +16,7 @@ from tilth.maintenance.op import OpKind
 from tilth.maintenance.stats import GcReport, MaintenanceNumbers
 
 
-class Tally:
+class MaintenanceCounters:
     """The numbers of one manager. Safe to use from several threads."""
 
     def __init__(self, clock: Clock) -> None:
