@@ -1,6 +1,6 @@
 """The maintenance manager of a server: one thread looks, chooses and starts; as many work as the settings allow.
 
-Covers: the loop (docs/policies/scheduling.md#the-loop), the record of choices, what is told, the doors of commands,
+Covers: the loop (docs/policies/scheduling.md#the-loop), the decision log, what is told, the doors of commands,
 the cleaner's turns. Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs
 (runs.py), the ops (the folders of their kinds).
 Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
@@ -21,11 +21,11 @@ from tilth.base.rand import Rng
 from tilth.catalog import Catalog
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.gc.part_gc import PartGcOp
+from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
 from tilth.maintenance.manager.optimize import optimize_table
 from tilth.maintenance.manager.poller import Looks, Poller
-from tilth.maintenance.manager.record import Record
 from tilth.maintenance.manager.registry import Registry
 from tilth.maintenance.manager.runs import Runs, Slot
 from tilth.maintenance.manager.scheduler import choose, passed_over
@@ -110,7 +110,7 @@ class MaintenanceManager:
         self._registry = Registry(
             catalog,
             build or self._build,
-            refused=lambda table, reason: self._record.refused("", table, reason),
+            refused=lambda table, reason: self._decisions.refused("", table, reason),
             woken=lambda uuid: self._poller.woken(uuid),
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
@@ -123,7 +123,7 @@ class MaintenanceManager:
             warn_percentage=settings.memory_limit_warn_percentage,
             read=memory or ProcessMemory(clock),
         )
-        self._record = Record(clock)
+        self._decisions = DecisionLog(clock)
         self._context = self._new_context(root, translator)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
@@ -228,7 +228,7 @@ class MaintenanceManager:
 
     def choices(self) -> list[ChoiceRow]:
         """The last thousand choices and refusals, newest first."""
-        return self._record.rows()
+        return self._decisions.rows()
 
     def memory(self) -> MemoryReading:
         """Memory in use, as of at most 50 ms ago, and the limits: what writers are slowed and refused by."""
@@ -404,23 +404,23 @@ class MaintenanceManager:
         )
         self._counters.chose(self._clock.monotonic() - started)
         if choice.op_name is None:
-            self._record.idle(choice)
+            self._decisions.idle(choice)
             return choice
         table, op = self._poller.found(choice.op_name)
         slot = self._runs.take(table.watch.uuid, op)
         if slot is None:
             # It was cancelled while it was chosen.
-            self._record.idle(choice)
+            self._decisions.idle(choice)
             return Choice(op_name=None, rule=ChoiceRule.NOTHING_TO_GAIN, reason=f"{op.name} was cancelled")
         prepared = self._prepare(op, slot)
         table.watch.is_woken = True
         if isinstance(prepared, NotPrepared):
             self._counters.prepare_failed()
-            self._record.refused(op.name, table.watch.name, prepared.reason)
+            self._decisions.refused(op.name, table.watch.name, prepared.reason)
             return choice
         self._turns += 1
         self._served[table.watch.name] = self._turns
-        self._record.chose(
+        self._decisions.chose(
             choice,
             table.watch.name,
             about=prepared.about,
@@ -482,7 +482,7 @@ class MaintenanceManager:
             counters=self._counters,
             places=self._places,
             translator=translator,
-            refused=self._record.refused,
+            refused=self._decisions.refused,
             table_count=self._registry.count,
             workers=self._workers,
             used_percent=self._used_under_pressure,

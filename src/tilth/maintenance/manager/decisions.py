@@ -1,4 +1,4 @@
-"""The record of what was chosen, what was refused, and why: the newest lines of `system.maintenance_choices`."""
+"""The decision log: what was chosen, what was refused, and why; the newest lines of `system.maintenance_choices`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS_MAX = 1_000
 _log = Log("maintenance")
 
 
-class Record:
+class DecisionLog:
     """Last choices and refusals of one manager. Any thread may write and read."""
 
     def __init__(self, clock: Clock) -> None:
