@@ -71,7 +71,7 @@ def test_a_server_that_has_lost_the_table_drops_no_partition(by_month: ExpiryWor
     by_month.put("202512", 202512, -1)
     by_month.manager.step()
     by_month.clock.advance(60 * DAY)
-    by_month.manager._owner.fence(by_month.e)
+    by_month.manager._table_leases.fence(by_month.e)
     by_month.catalog.leases.take(f"table/{by_month.e}", "s2", 1_000)
     with pytest.raises(FencedError):
         by_month.manager.gc_now(by_month.e)

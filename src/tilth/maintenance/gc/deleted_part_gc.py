@@ -133,7 +133,7 @@ class DeletedPartGc:
     def _commit(self, parts: Sequence[tuple[Part, int]]) -> None:
         table = self._table
         transactions = table.catalog.transactions
-        txn = transactions.begin(f"deleted_part_gc {table.watch.name}", fences=(table.owner.fence(table.uuid),))
+        txn = transactions.begin(f"deleted_part_gc {table.watch.name}", fences=(table.table_leases.fence(table.uuid),))
         self._txn = txn.id
         updates: list[Update] = [
             ReplaceParts(

@@ -82,7 +82,7 @@ class ExpiryPhase:
     def _drop(self, partition: str, parts: Sequence[Part], ttl: TableTtl, reason: str) -> None:
         table = self._table
         transactions = table.catalog.transactions
-        txn = transactions.begin(f"ttl {table.watch.name}", fences=(table.owner.fence(table.uuid),))
+        txn = transactions.begin(f"ttl {table.watch.name}", fences=(table.table_leases.fence(table.uuid),))
         self.txn = txn.id
         update = ExpirePartition(
             table=table.uuid,

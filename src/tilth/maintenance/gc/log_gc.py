@@ -123,7 +123,7 @@ class LogGc:
         table.forget_versions([end_ts for _, end_ts in going])
         hit("log_gc.before_trash")
         moves: list[tuple[Entry, int]] = list(going)
-        fence = table.owner.fence(table.uuid)
+        fence = table.table_leases.fence(table.uuid)
         done.moved += table.catalog.parts.move_to_trash(table.uuid, moves, fence=fence, now_ms=now_ms)
         hit("log_gc.after_trash")
         items = table.catalog.trash.find(table.uuid, [part.name for part, _ in going])

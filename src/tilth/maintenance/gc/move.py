@@ -197,7 +197,7 @@ class MovePhase:
             done.moved += table.catalog.parts.move_to_trash(
                 table.uuid,
                 moves[first : first + settings.move_batch],
-                fence=table.owner.fence(table.uuid),
+                fence=table.table_leases.fence(table.uuid),
                 now_ms=now_ms,
             )
             hit("gc.after_trash")

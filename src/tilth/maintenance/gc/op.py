@@ -238,7 +238,7 @@ class GcOp:
         """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and
         waits."""
         if rule_of(error) is Retry.STOP:
-            self._table.owner.lose(self._table.uuid)
+            self._table.table_leases.lose(self._table.uuid)
         failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())
         if not is_failure(error):
             self._rests_until_ms = failure.until_ms

@@ -59,7 +59,7 @@ class PartGcOp:
         self._clock = server.clock
         self._watch = context.watch
         self._table_count = server.table_count
-        self._owner = server.owner
+        self._table_leases = server.table_leases
         self._counters = server.counters
         self._table = GcTable(context=context, failed=self._failed)
         self._expiry = ExpiryPhase(self._table)
@@ -287,7 +287,7 @@ class PartGcOp:
         """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and
         waits."""
         if rule_of(error) is Retry.STOP:
-            self._owner.lose(self._watch.uuid)
+            self._table_leases.lose(self._watch.uuid)
         failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())
         if not is_failure(error):
             self._rests_until_ms = failure.until_ms

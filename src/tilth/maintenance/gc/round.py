@@ -14,7 +14,7 @@ from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
@@ -50,8 +50,8 @@ class GcTable:
         return self.context.watch
 
     @property
-    def owner(self) -> Owner:
-        return self.context.server.owner
+    def table_leases(self) -> TableLeases:
+        return self.context.server.table_leases
 
     @property
     def uuid(self) -> str:

@@ -156,7 +156,7 @@ class TrashPhase:
         if not items:
             return []
         table = self._table
-        return table.catalog.trash.claim(table.uuid, items, fence=table.owner.fence(table.uuid))
+        return table.catalog.trash.claim(table.uuid, items, fence=table.table_leases.fence(table.uuid))
 
     def _remove(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
         """Return the items whose file is gone now. One that cannot be removed stays in the trash and is reported."""

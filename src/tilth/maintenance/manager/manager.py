@@ -49,7 +49,7 @@ from tilth.maintenance.stats import (
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.context import ServerContext, TableContext
 from tilth.maintenance.work.damage import DamageBook
-from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import REWRITES, RewritePlaces
 from tilth.maintenance.work.recipe import Translator, translation_of
 from tilth.maintenance.work.watch import TableWatch
@@ -99,7 +99,7 @@ class MaintenanceManager:
         self._rng = rng
         self._server = server
         self._others_live_txns = live_txns
-        self._owner = Owner(clock, catalog, server)
+        self._table_leases = TableLeases(clock, catalog, server)
         self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)
@@ -161,7 +161,7 @@ class MaintenanceManager:
             self._thread.join(STOP_SECONDS_MAX)
         if not self._runs.wait_until_idle(STOP_SECONDS_MAX):
             _log.warning("maintenance_runs_left", count=self._runs.count)
-        self._owner.release_all()
+        self._table_leases.release_all()
 
     def wake(self, table_uuid: str | None = None) -> None:
         """Something has changed, a table, a switch, a setting, a mutation: looked at now instead of a little later."""
@@ -360,7 +360,7 @@ class MaintenanceManager:
             for op in table.ops:
                 self._looks.forget(op)
             self._served.pop(table.watch.name, None)
-            self._owner.release(uuid)
+            self._table_leases.release(uuid)
             self._registry.forget(uuid)
             self._runs.allow(uuid)
             # It may have come back meanwhile, by UNDROP.
@@ -477,7 +477,7 @@ class MaintenanceManager:
             root=root,
             rng=self._rng,
             settings=self._settings,
-            owner=self._owner,
+            table_leases=self._table_leases,
             cleaner=self._cleaner,
             counters=self._counters,
             places=self._places,

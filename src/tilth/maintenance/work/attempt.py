@@ -122,7 +122,7 @@ class Attempts(Generic[WorkT, FactsT]):
         self._root = server.root
         self._recipe = recipe
         self._watch = context.watch
-        self._owner = server.owner
+        self._table_leases = server.table_leases
         self._cleaner = server.cleaner
         self._translator = server.translator
         self._lock = threading.Lock()
@@ -229,10 +229,10 @@ class Attempts(Generic[WorkT, FactsT]):
             return self._catalog.transactions.begin(
                 f"{self._recipe.verb} {self._watch.name}",
                 outputs=(TxnOutput(table=self._watch.uuid, tasks=job.tasks),),
-                fences=(self._owner.fence(self._watch.uuid),),
+                fences=(self._table_leases.fence(self._watch.uuid),),
             )
         except FencedError:
-            self._owner.lose(self._watch.uuid)
+            self._table_leases.lose(self._watch.uuid)
             raise
 
     def _write(self, live: _Live[WorkT], txn: Txn, job: Job) -> FactsT:
@@ -296,7 +296,7 @@ class Attempts(Generic[WorkT, FactsT]):
             case Conflicted(error=error):
                 self._give_up(txn, error, is_settled=True)
                 if isinstance(error, FencedError):
-                    self._owner.lose(self._watch.uuid)
+                    self._table_leases.lose(self._watch.uuid)
                 raise error
             case Unknown(reason=reason):
                 action = f"{self._recipe.noun}_outcome_unknown"

@@ -12,7 +12,7 @@ from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import RewritePlaces
 from tilth.maintenance.work.recipe import Translator
 from tilth.maintenance.work.watch import TableWatch
@@ -30,7 +30,7 @@ class ServerContext:
     root: str
     rng: Rng
     settings: ManagerSettings
-    owner: Owner
+    table_leases: TableLeases
     cleaner: Cleaner
     counters: MaintenanceCounters
     places: RewritePlaces

@@ -19,7 +19,7 @@ LEASE_MS = 3_600_000
 _log = Log("maintenance")
 
 
-class Owner:
+class TableLeases:
     """The table leases of this server."""
 
     def __init__(self, clock: Clock, catalog: Catalog, server: str) -> None:
