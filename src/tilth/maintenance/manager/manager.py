@@ -25,7 +25,7 @@ from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
 from tilth.maintenance.manager.optimize import optimize_table
-from tilth.maintenance.manager.poller import Looks, Poller
+from tilth.maintenance.manager.poller import Observations, Poller
 from tilth.maintenance.manager.registry import Registry
 from tilth.maintenance.manager.runs import Runs, Slot
 from tilth.maintenance.manager.scheduler import choose, passed_over
@@ -103,7 +103,7 @@ class MaintenanceManager:
         self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)
-        self._looks = Looks(clock)
+        self._observations = Observations(clock)
         self._feed = PartFeed(catalog)
         kept_ms = int(settings.dropped_table_keep * 1000)
         self._cleaner = Cleaner(clock, catalog, root, live_txns=self._live_txns, dropped_kept_ms=kept_ms)
@@ -116,7 +116,7 @@ class MaintenanceManager:
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
         places = dispatcher.yielding_places(WRITE_WAREHOUSE)
         self._places = RewritePlaces(clock, places=places, running=lambda: self._runs.of_kinds(REWRITES))
-        self._poller = Poller(clock, self._looks, settings.workload, self._registry.find)
+        self._poller = Poller(clock, self._observations, settings.workload, self._registry.find)
         self._memory = MemoryMeter(
             clock,
             hard_limit=limit_of(settings.memory_limit_hard),
@@ -198,7 +198,7 @@ class MaintenanceManager:
         """A row for each service of every table."""
         now_ms = self._clock.now_ms()
         return [
-            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._looks.failure)
+            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._observations.failure)
             for table in self._registry.all()
             for ops in table.by_service()
         ]
@@ -209,15 +209,15 @@ class MaintenanceManager:
         for table in self._registry.all():
             for op in table.ops:
                 if op.kind in _TOLD_WAITING:
-                    said = self._looks.said(op)
-                    size = said.ram_anchored_bytes if op.kind is OpKind.FLUSH else said.data_retained_bytes
+                    last = self._observations.last(op)
+                    size = last.ram_anchored_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
                     waiting[op.kind] = waiting.get(op.kind, 0) + size
         return self._counters.numbers(waiting)
 
     def ops(self) -> list[OpRow]:
         """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
         return [
-            op_row(table.watch, op, self._looks.said(op), self._settings.scheduler)
+            op_row(table.watch, op, self._observations.last(op), self._settings.scheduler)
             for table in self._registry.all()
             for op in table.ops
         ]
@@ -358,7 +358,7 @@ class MaintenanceManager:
             if self._runs.of_table(uuid) or any(op.running for op in table.ops):
                 continue
             for op in table.ops:
-                self._looks.forget(op)
+                self._observations.forget(op)
             self._served.pop(table.watch.name, None)
             self._table_leases.release(uuid)
             self._registry.forget(uuid)
@@ -453,11 +453,11 @@ class MaintenanceManager:
         try:
             prepared = op.prepare()
         except TilthError as error:
-            return NotPrepared(f"not prepared: {self._looks.failed(op, error).reason}")
+            return NotPrepared(f"not prepared: {self._observations.failed(op, error).reason}")
         finally:
             if not isinstance(prepared, Prepared):
                 self._runs.give_back(slot)
-        self._looks.recovered(op)
+        self._observations.recovered(op)
         return prepared
 
     def _run_ended(self, slot: Slot) -> None:

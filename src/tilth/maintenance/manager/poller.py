@@ -39,14 +39,14 @@ _NOT_LOOKED_AT = OpStats.idle("not looked at yet")
 _log = Log("maintenance")
 
 
-class Looks:
+class Observations:
     """Last observation of each op of one manager, and the ops that could not be observed: they wait, and hold nobody
     up. One thread asks, any thread may read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: dict[Op, OpStats] = {}
+        self._stats: dict[Op, OpStats] = {}
         self._failures: dict[Op, Failure] = {}
 
     def ask(self, op: Op) -> OpStats:
@@ -68,12 +68,12 @@ class Looks:
     def note(self, op: Op, stats: OpStats) -> None:
         """Note what was added to its answer."""
         with self._lock:
-            self._said[op] = stats
+            self._stats[op] = stats
 
-    def said(self, op: Op) -> OpStats:
+    def last(self, op: Op) -> OpStats:
         """The last answer."""
         with self._lock:
-            return self._said.get(op, _NOT_LOOKED_AT)
+            return self._stats.get(op, _NOT_LOOKED_AT)
 
     def failure(self, op: Op) -> Failure | None:
         with self._lock:
@@ -95,18 +95,22 @@ class Looks:
         """Forget an op whose table is gone."""
         with self._lock:
             self._failures.pop(op, None)
-            self._said.pop(op, None)
+            self._stats.pop(op, None)
 
 
 class Poller:
     """Observer of the ops of all tables. For the manager's thread alone."""
 
     def __init__(
-        self, clock: Clock, looks: Looks, workload: WorkloadSettings, find: Callable[[str], TableOps | None]
+        self,
+        clock: Clock,
+        observations: Observations,
+        workload: WorkloadSettings,
+        find: Callable[[str], TableOps | None],
     ) -> None:
         """`find` gives a table by its uuid, while it is there."""
         self._clock = clock
-        self._looks = looks
+        self._observations = observations
         self._workload = workload
         #: The ops that could run, by table and by the names of their views.
         self._runnable: dict[str, list[OpView]] = {}
@@ -217,7 +221,7 @@ class Poller:
         watch = table.watch
         # Lowered first: what is noticed from here on leads to another look.
         watch.is_woken = False
-        asked = [(op, self._with_workload(watch, op, self._looks.ask(op), now_ms)) for op in table.ops]
+        asked = [(op, self._with_workload(watch, op, self._observations.ask(op), now_ms)) for op in table.ops]
         self._drop(table)
         runnable = [(op, stats) for op, stats in asked if stats.is_runnable]
         if not runnable:
@@ -242,11 +246,11 @@ class Poller:
         if not score:
             return stats
         weighed = replace(stats, workload_score=score)
-        self._looks.note(op, weighed)
+        self._observations.note(op, weighed)
         return weighed
 
     def _due_ms(self, watch: TableWatch, op: Op, now_ms: int) -> int:
-        failure = self._looks.failure(op)
+        failure = self._observations.failure(op)
         if failure is not None:
             return failure.until_ms
         if op.has_unknown or watch.is_on(op.service, now_ms):
