@@ -51,7 +51,7 @@ from tilth.maintenance.work.context import ServerContext, TableContext
 from tilth.maintenance.work.damage import DamageBook
 from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import REWRITES, RewritePlaces
-from tilth.maintenance.work.recipe import Translator, translation_of
+from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.service import ServiceStats
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
@@ -86,11 +86,11 @@ class MaintenanceManager:
         live_txns: Callable[[], Collection[int]] = frozenset,
         build: Callable[[TableWatch], TableOps] | None = None,
         memory: Callable[[], int] | None = None,
-        translator: Translator = translation_of,
+        new_rebaser: NewRebaser = rebaser_of,
     ) -> None:
         """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
         work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` tells the bytes
-        in use, none: asks the system; `translator` brings over what changes in parts while they are made anew.
+        in use, none: asks the system; `new_rebaser` makes what rebases changes of parts that are made anew meanwhile.
         """
         self._clock = clock
         self._catalog = catalog
@@ -124,7 +124,7 @@ class MaintenanceManager:
             read=memory or ProcessMemory(clock),
         )
         self._decisions = DecisionLog(clock)
-        self._context = self._new_context(root, translator)
+        self._context = self._new_context(root, new_rebaser)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
         self._woken: set[str] = set()
@@ -469,7 +469,7 @@ class MaintenanceManager:
 
     # --- what the ops are given ---
 
-    def _new_context(self, root: str, translator: Translator) -> ServerContext:
+    def _new_context(self, root: str, new_rebaser: NewRebaser) -> ServerContext:
         return ServerContext(
             clock=self._clock,
             catalog=self._catalog,
@@ -481,7 +481,7 @@ class MaintenanceManager:
             cleaner=self._cleaner,
             counters=self._counters,
             places=self._places,
-            translator=translator,
+            new_rebaser=new_rebaser,
             refused=self._decisions.refused,
             table_count=self._registry.count,
             workers=self._workers,

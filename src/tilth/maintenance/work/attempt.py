@@ -7,7 +7,7 @@ Always holds: bytes first, truth second; all that one piece of work wrote become
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
 Rows of the sources may change while the files are written. The catalog refuses the commit then; what is new is
-*translated*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
+*rebased*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
 and happens on the run's own thread, so that it is over before much more can change; each round is about what came
 during the one before.
 
@@ -41,7 +41,7 @@ from tilth.catalog import (
     Update,
 )
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.recipe import FactsT, Input, Job, Output, Recipe, Translating, WorkT
+from tilth.maintenance.work.recipe import FactsT, Input, Job, Output, Rebaser, Recipe, WorkT
 from tilth.maintenance.work.sources import newer
 from tilth.model.delta import PartSource, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
@@ -62,9 +62,9 @@ _MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkResta
 _log = Log("maintenance")
 
 #: Of one commit. Changes of one round are named so that they apply in the order of the rounds: by one digit.
-TRANSLATIONS_MAX = 10
+REBASES_MAX = 10
 #: Rounds while others commit.
-TRANSLATIONS_BESIDE = 5
+REBASES_BESIDE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class _Arrived:
     input: Input
     output: Output
     #: None until something comes, or where there is nothing to bring it onto.
-    translation: Translating | None = None
+    rebaser: Rebaser | None = None
     deltas: tuple[WrittenDelta, ...] = ()
 
 
@@ -124,7 +124,7 @@ class Attempts(Generic[WorkT, FactsT]):
         self._watch = context.watch
         self._table_leases = server.table_leases
         self._cleaner = server.cleaner
-        self._translator = server.translator
+        self._new_rebaser = server.new_rebaser
         self._lock = threading.Lock()
         self._live: set[_Live[WorkT]] = set()
         #: Commits of which nobody knows; their parts stay reserved.
@@ -268,10 +268,10 @@ class Attempts(Generic[WorkT, FactsT]):
         transactions = self._catalog.transactions
         try:
             outcome = transactions.commit(written.txn.id, self._updates(written))
-            while self._is_behind(outcome) and written.rounds < TRANSLATIONS_MAX:
+            while self._is_behind(outcome) and written.rounds < REBASES_MAX:
                 # Nothing was applied, and the transaction still runs. Once a few rounds were lost nobody else commits
                 # to the table during one: it is short, and the next commit lands.
-                is_alone = written.rounds >= TRANSLATIONS_BESIDE
+                is_alone = written.rounds >= REBASES_BESIDE
                 with transactions.turn(self._watch.uuid) if is_alone else nullcontext():
                     self._catch_up(written)
                     outcome = transactions.commit(written.txn.id, self._updates(written))
@@ -341,17 +341,17 @@ class Attempts(Generic[WorkT, FactsT]):
             sources = newer(arrived.input.sources, written.seen, deltas)
             written.arrived[place] = self._brought_over(written.txn, arrived, sources)
             written.seen.update((source.file.name, source.change_ts) for source in sources if source.deltas)
-        _log.info("changes_translated", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
+        _log.info("changes_rebased", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
         hit("translate.before_commit")
 
     def _brought_over(self, txn: Txn, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
         output = arrived.output
         if output.written is None or not any(source.deltas for source in sources):
             return arrived
-        translation = arrived.translation or self._translator(arrived.input, output.written)
-        delta = translation.translate(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
+        rebaser = arrived.rebaser or self._new_rebaser(arrived.input, output.written)
+        delta = rebaser.translate(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
         deltas = arrived.deltas if delta is None else (*arrived.deltas, delta)
-        return _Arrived(input=arrived.input, output=output, translation=translation, deltas=deltas)
+        return _Arrived(input=arrived.input, output=output, rebaser=rebaser, deltas=deltas)
 
     # --- what is left behind ---
 

@@ -14,7 +14,7 @@ from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import RewritePlaces
-from tilth.maintenance.work.recipe import Translator
+from tilth.maintenance.work.recipe import NewRebaser
 from tilth.maintenance.work.watch import TableWatch
 from tilth.warehouse import Dispatcher
 
@@ -34,8 +34,8 @@ class ServerContext:
     cleaner: Cleaner
     counters: MaintenanceCounters
     places: RewritePlaces
-    #: Brings over what changes in parts while they are made anew.
-    translator: Translator
+    #: Makes what rebases changes of parts that are made anew meanwhile.
+    new_rebaser: NewRebaser
     #: Takes an op's name, its table and the reason why something is left alone.
     refused: Callable[[str, str, str], None]
     #: How many tables there are, and how many workers that write.

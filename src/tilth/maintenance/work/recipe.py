@@ -58,17 +58,17 @@ class Job:
     inputs: tuple[Input, ...] = ()
 
 
-class Translating(Protocol):
-    """Rebaser of changes of the sources of one part onto it; tilth.storage.Translation."""
+class Rebaser(Protocol):
+    """Writer of changes of the sources of one part as changes of the part; tilth.storage.Translation."""
 
     def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None: ...
 
 
 #: Makes one for a part that was made of that input.
-Translator = Callable[[Input, WrittenPart], Translating]
+NewRebaser = Callable[[Input, WrittenPart], Rebaser]
 
 
-def translation_of(of: Input, written: WrittenPart) -> Translating:
+def rebaser_of(of: Input, written: WrittenPart) -> Rebaser:
     """Return the rebaser that reads and writes files."""
     return Translation(of.layout, of.partition, written.file)
 
