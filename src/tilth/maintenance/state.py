@@ -63,7 +63,7 @@ def failed_again(before: Failure | None, error: Exception, *, now_ms: int, about
     """Each failure in a row doubles the wait, up to a bound; it is long at once where waiting alone heals nothing.
 
     What is no failure waits as short as can be and adds nothing up; nor do those that come together, as of all tasks
-    of a worker that dies. `about` is told before the error.
+    of a worker that dies. `about` stands before the error.
     """
     if before is None or not is_failure(error):
         count = 1
@@ -127,7 +127,7 @@ def service_status(
 
 
 def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:
-    """The state told of a service, the most telling first."""
+    """The state of a service: the first of these that holds."""
     if not is_switched_on:
         return ServiceState.STOPPED
     if running:

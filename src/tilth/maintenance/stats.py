@@ -233,7 +233,7 @@ class OpNumbers:
 
 
 def _runs(kind: OpKind, running: tuple[str, str], duration: tuple[str, str]) -> OpNumbers:
-    """A field for the runs of one kind of op, told by a gauge and a histogram; each is its name and its sentence."""
+    """A field for the runs of one kind of op, shown by a gauge and a histogram; each is its name and its sentence."""
     of_runs: OpNumbers = measured(
         OpNumbers,
         Metric(running[0], MetricType.GAUGE, (), f"{running[1]} under way."),

@@ -117,7 +117,7 @@ def test_the_key_tells_whatever_the_parts_say() -> None:
     [
         ([part(10), part(12)], True, True, "by its 2 parts"),
         ([part(10), part(day(2024, 3, 1))], True, False, "its last row expires at 2024-03-31"),
-        ([part(10), part()], True, False, "1 of 2 parts do not tell the newest d"),
+        ([part(10), part()], True, False, "1 of 2 parts do not record the newest d"),
         ([part(10, nulls=1)], True, False, "1 of 1 parts"),
         ([part("10")], True, False, "1 of 1 parts"),
         ([], True, False, "no visible part"),

@@ -115,7 +115,7 @@ def test_one_part_that_does_not_tell_keeps_the_partition(by_parts: ExpiryWorld) 
     by_parts.days(40)
     assert by_parts.here() == {"x"}
     rows = by_parts.manager.explain_gc(by_parts.e)
-    assert all("1 of 1 parts do not tell" in row.reason or "1 of 2 parts" in row.reason for row in rows)
+    assert all("1 of 1 parts do not record" in row.reason or "1 of 2 parts" in row.reason for row in rows)
 
 
 def test_old_rows_that_come_late_go_soon(by_month: ExpiryWorld) -> None:

@@ -173,10 +173,10 @@ def choose_flush(
     gain = max(flush_gain(ram, elapsed_ms, settings), _files_gain(len(sources)))
     parts, kept = _targets(chosen, sources, busy)
     waits = f"{len(stores)} change segments with {show_bytes(sum(delta.bytes for _, delta in stores))}"
-    told = f"{waits}, the oldest {elapsed_ms / 1000:.0f} s old"
+    text = f"{waits}, the oldest {elapsed_ms / 1000:.0f} s old"
     if not gain:
         due_ms = oldest_ms + settings.threshold_secs * 1000 + 1
-        return DeltaChoice(about=f"{told}; flush_threshold_secs={settings.threshold_secs}", due_ms=due_ms)
+        return DeltaChoice(about=f"{text}; flush_threshold_secs={settings.threshold_secs}", due_ms=due_ms)
     work = DeltaWork(
         kind=OpKind.FLUSH_DELTAS,
         partition=chosen.partition,
@@ -186,7 +186,7 @@ def choose_flush(
         gain=gain,
         ram_bytes=ram,
         log_bytes=weighed[best].replay_bytes,
-        reason=f"{len(sources)} of {told}",
+        reason=f"{len(sources)} of {text}",
     )
     return DeltaChoice(work=work)
 
@@ -203,14 +203,14 @@ def choose_minor(
             files = {kind.value: len(_of_kind(deltas, kind)) for kind in _KINDS}
             gain = minor_gain(files, settings)
             if gain and (best is None or gain > best.gain):
-                told = " and ".join(f"{count} {kind} deltas" for kind, count in files.items() if count > 1)
+                text = " and ".join(f"{count} {kind} deltas" for kind, count in files.items() if count > 1)
                 best = DeltaWork(
                     kind=OpKind.MINOR_DELTA,
                     partition=partition.partition,
                     deltas=tuple(delta for kind in _KINDS if files[kind.value] > 1 for delta in _of_kind(deltas, kind)),
                     parts=(part,),
                     gain=gain,
-                    reason=f"{told} of {part.name}, of {settings.minor_files_max} that count fully",
+                    reason=f"{text} of {part.name}, of {settings.minor_files_max} that count fully",
                 )
     return DeltaChoice(work=best, about="" if best is not None else "no part has more than one delta of a kind")
 

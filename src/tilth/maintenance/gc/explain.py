@@ -85,7 +85,7 @@ def _now(table: GcTable) -> _Now:
     try:
         ttl = ttl_of(table.watch.definition)
     except InvalidInputError:
-        # The service tells it; nothing expires meanwhile.
+        # The service reports it; nothing expires meanwhile.
         ttl = None
     taken = table.watch.reserved.now()
     leases = sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts)
@@ -125,9 +125,9 @@ def _expiry(now: _Now, visible: Sequence[Part]) -> tuple[str, int]:
     if now.ttl is None or not visible:
         return "", 0
     end = partition_end(now.ttl, visible, settings=now.table.settings)
-    told = judge_expiry("", end, now.ttl, now_ms=now.now_ms).reason
+    text = judge_expiry("", end, now.ttl, now_ms=now.now_ms).reason
     at_ms = 0 if end.last is None else ends_ms(now.ttl.ttl, end.last, now.ttl.column.type)
-    return f"; of its partition: {told}", at_ms
+    return f"; of its partition: {text}", at_ms
 
 
 def _ended(now: _Now, entry: Entry, end_ts: int) -> GcRow:

@@ -97,8 +97,8 @@ class HistoryGc:
         if not size and not partitions:
             return ""
         # What has ended since the last look is not weighed yet.
-        told = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
-        return f"ended deltas{told} wait until nothing needs them"
+        text = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
+        return f"ended deltas{text} wait until nothing needs them"
 
     def run(self, done: Round) -> str:
         self._pending.each(done, self._table, self._collect)

@@ -52,7 +52,7 @@ class LogGc:
         return self._pending.first_ms()
 
     def observe(self, event: PartEvent, partition: str) -> bool:
-        # Drops and mutations end segments too, which is not as common: PART_GC tells of them.
+        # Drops and mutations end segments too, which is not as common: PART_GC reports them.
         if event.event != "flush":
             return False
         with self._table.watch.lock:
@@ -86,8 +86,8 @@ class LogGc:
         if not size and not partitions:
             return ""
         # What has ended since the last look is not weighed yet.
-        told = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
-        return f"flushed segments{told} wait until nothing needs them"
+        text = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
+        return f"flushed segments{text} wait until nothing needs them"
 
     def run(self, done: Round) -> str:
         self._pending.each(done, self._table, self._collect)

@@ -2,8 +2,8 @@
 
 Covers: which partitions are looked at when, what moves, partitions that are empty. Does not cover: the verdicts
 (policy/gc.py), end times (catalog).
-Always holds: a partition that nothing was told of costs nothing but a look now and then; data moves before the mark
-that hides it, because the catalog ends a mark only when nothing is left under it.
+Always holds: a partition without reports costs nothing but a look now and then; data moves before the mark that hides
+it, because the catalog ends a mark only when nothing is left under it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilth.maintenance.policy.gc import (
 from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Entry, Part
 
-#: All partitions are looked at this often even if nothing was told of them.
+#: All partitions are looked at this often even if nothing was reported of them.
 LOOK_ALL_MS = 3_600_000
 
 
@@ -44,7 +44,7 @@ class MovePhase:
         *,
         found: Callable[[str, Sequence[tuple[Part, int]]], None],
     ) -> None:
-        """`found(partition, ended)` is told of segments that have ended, which are not moved here."""
+        """`found(partition, ended)` is called with segments that have ended, which are not moved here."""
         self._table = table
         self._expiry = expiry
         self._trash = trash

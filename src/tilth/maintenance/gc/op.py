@@ -2,7 +2,7 @@
 
 Covers: what the three share. Does not cover: what a round does (log_gc.py, history_gc.py, deleted_part_gc.py), parts
 and marks (part_gc.py).
-Always holds: one round at a time, of the background or of a command; what failed waits and is told.
+Always holds: one round at a time, of the background or of a command; what failed waits and is reported.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GcDuty(Protocol):
         """A line of the part log about the table; whether it changes what is due."""
 
     def ask(self, at_ms: int) -> None:
-        """Something may have happened of which nothing was told: what there is is asked then, if not before."""
+        """Something may have happened that was not reported: the catalog is asked then, if not before."""
 
     def look(self, now_ms: int) -> None:
         """Ask, if it is time to: a cheap read that leaves nothing pending where there is nothing."""
@@ -186,9 +186,9 @@ class GcOp:
         self.last_wakeup_ms = self._clock.now_ms()
         done = Round(settings=self._table.settings)
         try:
-            told = self._run(done)
+            report = self._run(done)
             self._failure = None
-            return told
+            return report
         # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
         except Exception as error:
             self._failed(error)
@@ -201,7 +201,7 @@ class GcOp:
             self._table.watch.is_woken = True
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        # Nothing to tell: what the table's PART_GC says is enough.
+        # Nothing to report: what the table's PART_GC says is enough.
         idle = self._duty.waits() or self._last_reason
         work = ServiceWork(
             running=self._running,

@@ -3,7 +3,7 @@
     visible -> hidden (a mark, a rewrite or a range) -> trash -> gone
                                         phase 1, a record      phase 2, files
 
-Covers: when a round is due, SYSTEM GC, what is told of it. Does not cover: phase 1 (move.py), phase 2 (trash.py),
+Covers: when a round is due, SYSTEM GC, its status. Does not cover: phase 1 (move.py), phase 2 (trash.py),
 partitions that expire (expiry.py), verdicts (policy/gc.py), end times (catalog).
 Always holds: one round at a time, of the background or of a command; an item that fails stays and stops no other.
 """
@@ -67,7 +67,7 @@ class PartGcOp:
         self._moves = MovePhase(
             self._table, self._expiry, self._trash, found=lambda partition, ended: self._found(partition, ended)
         )
-        #: Told of segments that have ended: they are for LOG_GC.
+        #: Called with segments that have ended: they are for LOG_GC.
         self._found: Callable[[str, Sequence[tuple[Part, int]]], None] = lambda partition, ended: None
         self._has_begun = False
         #: One round at a time.
@@ -110,7 +110,7 @@ class PartGcOp:
         return () if txn is None else (txn,)
 
     def hand_segments_to(self, found: Callable[[str, Sequence[tuple[Part, int]]], None]) -> None:
-        """`found(partition, ended)` is told of segments that have ended, with their ends."""
+        """`found(partition, ended)` is called with segments that have ended, with their ends."""
         self._found = found
 
     def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
@@ -184,7 +184,7 @@ class PartGcOp:
         if self._running or not (is_move or is_removal):
             return NotPrepared("nothing is due")
         self._running = 1
-        phases = " and ".join(told for told, due in (("move", is_move), ("remove", is_removal)) if due)
+        phases = " and ".join(phase for phase, due in (("move", is_move), ("remove", is_removal)) if due)
         return Prepared(about=phases, work=(is_move, is_removal))
 
     def abandon(self, prepared: Prepared) -> None:

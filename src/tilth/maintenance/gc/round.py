@@ -25,7 +25,7 @@ class GcTable:
     """One table as collecting sees it."""
 
     context: TableContext
-    #: Told of each failure; what failed is tried again, what else there is goes on.
+    #: Called with each failure; what failed is tried again, what else there is goes on.
     failed: Callable[[Exception], None]
     is_cancelled: threading.Event = field(default_factory=threading.Event)
 

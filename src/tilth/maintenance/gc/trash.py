@@ -187,7 +187,7 @@ class TrashPhase:
             pause = trash_pause(state, has_removed=has_removed, settings=done.settings, rng=self._table.rng)
             self._due_ms = now_ms + int(pause * 1000)
             return
-        # The end of a pass: what stays tells when the next one is worth it.
+        # The end of a pass: what stays decides when the next one is worth it.
         self._due_ms, self._pass_due_ms = self._pass_due_ms, None
 
 

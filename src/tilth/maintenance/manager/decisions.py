@@ -36,7 +36,7 @@ class DecisionLog:
     ) -> None:
         """`runnable`: how many ops could have run; `others`: the best of them that were passed over."""
         op, reason = choice.op_name or "", f"{choice.reason}; {about}"
-        told = ", ".join(f"{name} {score:.6f}" for name, score in others)
+        text = ", ".join(f"{name} {score:.6f}" for name, score in others)
         self._last_idle = ""
         self._add(
             ChoiceRow(
@@ -47,10 +47,10 @@ class DecisionLog:
                 reason=reason,
                 score=choice.score,
                 runnable=runnable,
-                others=told,
+                others=text,
             )
         )
-        _log.info("maintenance_choice", op=op, rule=choice.rule, reason=reason, runnable=runnable, others=told)
+        _log.info("maintenance_choice", op=op, rule=choice.rule, reason=reason, runnable=runnable, others=text)
 
     def refused(self, op: str, table: str, reason: str) -> None:
         """A piece of work, or a table, that is left alone."""

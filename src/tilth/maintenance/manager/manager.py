@@ -1,6 +1,6 @@
 """The maintenance manager of a server: one thread looks, chooses and starts; as many work as the settings allow.
 
-Covers: the loop (docs/policies/scheduling.md#the-loop), the decision log, what is told, the doors of commands,
+Covers: the loop (docs/policies/scheduling.md#the-loop), the decision log, status, the entries of commands,
 the cleaner's turns. Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs
 (runs.py), the ops (the folders of their kinds).
 Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
@@ -64,8 +64,8 @@ CLEAN_PERIOD_MS = 5_000
 STOP_SECONDS_MAX = 30.0
 #: While it is disabled, the log says so this often.
 DISABLED_LOG_SECONDS = 300.0
-#: Ops whose waiting bytes are told as numbers.
-_TOLD_WAITING = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
+#: Ops whose waiting bytes are shown as numbers.
+_WAITING_SHOWN = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
 
 _log = Log("maintenance")
 
@@ -89,8 +89,8 @@ class MaintenanceManager:
         new_rebaser: NewRebaser = rebaser_of,
     ) -> None:
         """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
-        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` tells the bytes
-        in use, none: asks the system; `new_rebaser` makes what rebases changes of parts that are made anew meanwhile.
+        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` returns the
+        bytes in use, none: asks the system; `new_rebaser` makes what rebases changes of parts that are made anew.
         """
         self._clock = clock
         self._catalog = catalog
@@ -135,7 +135,7 @@ class MaintenanceManager:
         self._refreshed_ms = 0
         self._may_refresh_at = 0.0
         self._cleaned_ms = 0
-        self._told_disabled: float | None = None
+        self._logged_disabled: float | None = None
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -192,7 +192,7 @@ class MaintenanceManager:
             self.damage.look(now_ms)
         return self._start_one()
 
-    # --- what is told ---
+    # --- status ---
 
     def stats(self) -> list[ServiceStats]:
         """A row for each service of every table."""
@@ -208,7 +208,7 @@ class MaintenanceManager:
         waiting: dict[OpKind, int] = {}
         for table in self._registry.all():
             for op in table.ops:
-                if op.kind in _TOLD_WAITING:
+                if op.kind in _WAITING_SHOWN:
                     last = self._observations.last(op)
                     size = last.ram_anchored_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
                     waiting[op.kind] = waiting.get(op.kind, 0) + size
@@ -373,7 +373,7 @@ class MaintenanceManager:
             self._places.observe(event)
             table = self._registry.find(event.table)
             if table is None:
-                # A table that nobody told of, or one that was dropped.
+                # A table that nobody reported, or one that was dropped.
                 self._must_refresh = True
                 continue
             partition = table.watch.observe(event)
@@ -442,8 +442,8 @@ class MaintenanceManager:
         if self._settings.is_enabled:
             return self._settings.workers - self._runs.count
         now = self._clock.monotonic()
-        if self._told_disabled is None or now - self._told_disabled >= DISABLED_LOG_SECONDS:
-            self._told_disabled = now
+        if self._logged_disabled is None or now - self._logged_disabled >= DISABLED_LOG_SECONDS:
+            self._logged_disabled = now
             _log.warning("maintenance_is_disabled", setting="enable_maintenance_manager")
         return 0
 

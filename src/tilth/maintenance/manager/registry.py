@@ -32,8 +32,8 @@ class Registry:
         refused: Callable[[str, str], None],
         woken: Callable[[str], None],
     ) -> None:
-        """`build` makes a table's ops; `refused(table, reason)` is told of a table that cannot be registered, `woken`
-        is called with the uuid of each new table and of each in which something has changed.
+        """`build` makes a table's ops; `refused(table, reason)` is called with a table that cannot be registered,
+        `woken` with the uuid of each new table and of each in which something has changed.
         """
         self._catalog = catalog
         self._build = build

@@ -40,9 +40,9 @@ class Runs:
     """The runs of one manager. Safe to use from several threads."""
 
     def __init__(self, clock: Clock, *, history_size: int, ended: Callable[[Slot], None]) -> None:
-        """`ended` is told on the run's thread, when its slot is free again."""
+        """`ended` is called on the run's thread, when its slot is free again."""
         self._clock = clock
-        self._told = ended
+        self._on_end = ended
         self._lock = threading.Lock()
         self._is_idle = threading.Condition(self._lock)
         #: From the choice on, those being prepared too; in the order in which they were taken.
@@ -132,18 +132,18 @@ class Runs:
 
     def _work(self, slot: Slot, prepared: Prepared) -> None:
         slot.thread_id = threading.get_ident()
-        told, failure = slot.about, ""
+        about, failure = slot.about, ""
         try:
-            told = slot.op.perform(prepared)
+            about = slot.op.perform(prepared)
         except TilthError as error:
             failure = str(error)
-        # The outermost loop of a run: no failure ends the process, each one is told.
+        # The outermost loop of a run: no failure ends the process, each one is reported.
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
             _log.error("maintenance_run_failed", op=slot.op.name, error=error)
         run = OpRun(
             name=slot.op.name,
-            about=told,
+            about=about,
             thread_id=slot.thread_id,
             started_ms=slot.started_ms,
             ended_ms=self._clock.now_ms(),
@@ -152,8 +152,8 @@ class Runs:
         with self._lock:
             self._ended.append(run)
             self._free(slot)
-        _log.info("maintenance_run", op=run.name, about=told, ms=run.ended_ms - run.started_ms, error=failure)
-        self._told(slot)
+        _log.info("maintenance_run", op=run.name, about=about, ms=run.ended_ms - run.started_ms, error=failure)
+        self._on_end(slot)
 
     def _free(self, slot: Slot) -> None:
         if self._slots.pop(slot.number, None) is None:

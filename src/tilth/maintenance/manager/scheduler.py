@@ -67,13 +67,13 @@ def choose(
     is_pressed = is_flush_due(memory, settings=settings, rng=rng)
     if best.memory:
         (logs, ram), op = best.memory
-        told = f"{logs} bytes log retention, and flush {ram} bytes memory"
+        text = f"{logs} bytes log retention, and flush {ram} bytes memory"
         if is_pressed:
             return _choice(
-                op, ChoiceRule.MEMORY_PRESSURE, f"under memory pressure ({memory.percent:.2f}% used), {told}"
+                op, ChoiceRule.MEMORY_PRESSURE, f"under memory pressure ({memory.percent:.2f}% used), {text}"
             )
         if logs // MIB >= settings.log_target_replay_size_mb:
-            return _choice(op, ChoiceRule.REPLAY_SIZE, told)
+            return _choice(op, ChoiceRule.REPLAY_SIZE, text)
     has_gain = best.gain is not None and best.gain[0] > 0
     if best.data and best.data[0] > settings.data_gc_min_size_mb * MIB:
         freed, op = best.data

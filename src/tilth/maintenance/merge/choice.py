@@ -99,8 +99,8 @@ class MergeChoice:
         """Add to the reason of a part alone what the TTL says of its rows."""
         if self.ttl is None or len(candidate.parts) != 1:
             return candidate
-        told = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
-        return replace(candidate, reason=f"{candidate.reason}; {told}") if told else candidate
+        text = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
+        return replace(candidate, reason=f"{candidate.reason}; {text}") if text else candidate
 
     def asking(self, policy: MergePolicy) -> AskPolicy:
         """The policy alone, for a history of its own, whose parts may have names that others have."""
@@ -125,7 +125,7 @@ class MergeChoice:
 
     @property
     def ttl(self) -> TableTtl | None:
-        """Read once for each definition; none also where it is not understood, which GC tells."""
+        """Read once for each definition; none also where it is not understood, which GC reports."""
         definition = self._watch.definition
         if self._ttl_of is not definition:
             try:

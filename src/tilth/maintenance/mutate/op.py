@@ -167,7 +167,7 @@ class MutateChooser(Chooser[Rewrite]):
         """Return the state of the table, and apart from it the entries that are pending, oldest first."""
         failures, suspects = self.failures.by_part()
         parts = self._catalog.parts.snapshot(self._watch.uuid).parts
-        # Those that the manager has not told of yet wait for it: then the definition is as new as they are.
+        # Those that the manager has not reported yet wait for it: then the definition is as new as they are.
         known = {entry.id for entry in self._watch.mutations}
         pending = tuple(entry for entry in self._catalog.mutations.pending(self._watch.uuid) if entry.id in known)
         view = MutateView(

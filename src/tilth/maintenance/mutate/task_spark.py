@@ -56,9 +56,9 @@ _SESSION_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
-#: Spark's way to tell what is wrong with a statement or a value; 22 and 42 are the SQL standard's classes for both.
+#: Spark's words for what is wrong with a statement or a value; 22 and 42 are the SQL standard's classes for both.
 _CONDITION = re.compile(r"\[([A-Z_0-9.]+)\]\s(.*?)\s*SQLSTATE: (?:22|42)\w{3}", re.DOTALL)
-_TOLD_CHARACTERS_MAX = 500
+_SHOWN_CHARACTERS_MAX = 500
 
 
 class MutationExpressionError(InvalidInputError):
@@ -340,13 +340,13 @@ def _meaning(error: Any, task: MutateTask, letters: Mailbox) -> TilthError | Non
     """Return the error of a file or of the expression, if that is why a job failed."""
     from tilth.storage.spark import file_error
 
-    told = file_error(error, letters)
-    if told is not None:
-        return told
+    of_file = file_error(error, letters)
+    if of_file is not None:
+        return of_file
     found = _CONDITION.search(str(error))
     if found is None:
         return None
-    because = " ".join(found[2].split())[:_TOLD_CHARACTERS_MAX]
+    because = " ".join(found[2].split())[:_SHOWN_CHARACTERS_MAX]
     return MutationExpressionError(
         condition=found[1],
         because=because,

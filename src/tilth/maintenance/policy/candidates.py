@@ -73,7 +73,7 @@ class MergeSpec:
     #: Cost of the merge by what it gains: lower is better. Infinite for a lone part, which comes last.
     score: float
     reason: str
-    #: What the policy itself says it gains readers, in parts that a key is looked up in; none if it does not tell.
+    #: What the policy itself says it gains readers, in parts that a key is looked up in; none if it does not say.
     gain: float | None = None
 
     @property

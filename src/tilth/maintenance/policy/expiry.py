@@ -52,7 +52,7 @@ class PartitionEnd:
 
     #: The largest value of the TTL's column that a row can have; none: it is not known.
     last: int | None
-    #: How it is known, or why it is not. What the key tells holds for rows that come later too.
+    #: How it is known, or why it is not. What the key says holds for rows that come later too.
     reason: str
 
 
@@ -74,11 +74,11 @@ def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSetting
     if by_key is not None:
         return PartitionEnd(last=by_key, reason="by its key")
     if not settings.partition_ttl_fallback:
-        reason = "its key does not tell, and enable_partition_ttl_fallback is off"
+        reason = "its key does not bound the column, and enable_partition_ttl_fallback is off"
         return PartitionEnd(last=None, reason=reason)
     known = [last for last in (_last_of_part(table, part) for part in parts) if last is not None]
     if len(known) < len(parts):
-        reason = f"{len(parts) - len(known)} of {len(parts)} parts do not tell the newest {table.column.name}"
+        reason = f"{len(parts) - len(known)} of {len(parts)} parts do not record the newest {table.column.name}"
         return PartitionEnd(last=None, reason=reason)
     return PartitionEnd(last=max(known), reason=f"by its {len(parts)} parts")
 
@@ -87,7 +87,7 @@ def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: 
     """Return the verdict whether a whole partition has expired."""
     if end.last is None:
         return Verdict(partition, False, end.reason)
-    at = _told(ends_ms(table.ttl, end.last, table.column.type))
+    at = _shown(ends_ms(table.ttl, end.last, table.column.type))
     if end.last < table.below(now_ms):
         return Verdict(partition, True, f"all its rows expired at {at}, {end.reason}")
     return Verdict(partition, False, f"its last row expires at {at}, {end.reason}")
@@ -98,7 +98,7 @@ def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
     known = _range_of(table, part)
     if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
         return ""
-    at = _told(ends_ms(table.ttl, known.low, table.column.type))
+    at = _shown(ends_ms(table.ttl, known.low, table.column.type))
     if known.low < table.below(now_ms):
         return f"some of its rows expired from {at} on; they go with its next merge, or by OPTIMIZE TABLE .. FINAL"
     return f"its first row expires at {at}"
@@ -189,6 +189,6 @@ def _range_of(table: TableTtl, part: Part) -> ColumnRange | None:
     return None if column is None else part.ranges.get(column.name)
 
 
-def _told(at_ms: int) -> str:
+def _shown(at_ms: int) -> str:
     seconds = min(at_ms // 1000, 253_402_300_799)
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")

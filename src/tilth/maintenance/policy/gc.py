@@ -44,7 +44,7 @@ class Cutoff:
 
     #: Hybrid time; exclusive.
     before_ts: int
-    #: The same without history: what intermediate entries are judged by, and what tells whether a round is worth it.
+    #: The same without history: what intermediate entries are judged by, and what decides whether a round is worth it.
     gc_ts: int
     hold: Hold
 
@@ -149,8 +149,8 @@ def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], setti
         return Verdict(item.name, True, "hidden before it was committed")
     if item.end_ts >= _before(now_ms, settings.trash_lifetime):
         age = (now_ms - milliseconds(item.end_ts)) / 1000
-        told = f"hidden {age:.0f} s ago, {Hold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
-        return Verdict(item.name, False, told, Hold.TRASH_LIFETIME)
+        text = f"hidden {age:.0f} s ago, {Hold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
+        return Verdict(item.name, False, text, Hold.TRASH_LIFETIME)
     held = judge_snapshots(item.name, commit_ts=item.commit_ts, end_ts=item.end_ts, snapshots=snapshots)
     return held or Verdict(item.name, True, "its time in the trash is over")
 

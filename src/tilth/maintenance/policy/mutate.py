@@ -46,7 +46,7 @@ class MutateView:
     workers: int = 1
     #: By part, for the oldest entry.
     failures: Mapping[str, Failure]
-    #: Parts of tasks that failed without telling by which part.
+    #: Parts of tasks that failed without naming the part.
     suspects: Collection[str]
     now_ms: int
 

@@ -13,7 +13,7 @@ from tilth.base.logs import Log
 from tilth.catalog import Catalog
 from tilth.model.lease import Fence, Lease
 
-#: A lease is renewed when half of it is over; the epoch guards, the time only tells others whether somebody is there.
+#: A lease is renewed when half of it is over; the epoch guards, the time only shows others whether somebody is there.
 LEASE_MS = 3_600_000
 
 _log = Log("maintenance")

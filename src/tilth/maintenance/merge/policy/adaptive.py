@@ -18,7 +18,7 @@ from tilth.maintenance.policy.settings import MergeSettings
 
 #: What the base is in an OPTIMIZE.
 AGGRESSIVE_BASE = 1.0
-#: Parts of one merge that the controller reckons with.
+#: Parts of one merge that the controller counts on.
 MERGE_PARTS_MAX = 100
 #: The highest base is what a merge of all those parts reaches when they are split by this many.
 BASE_DIVISOR = 5

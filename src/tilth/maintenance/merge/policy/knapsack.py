@@ -250,7 +250,7 @@ def _sweep(ranked: _Ranked, borders: Floats, best: _Best, *, gain_min: float) ->
 
 
 class _RankSets:
-    """A set of ranks for each left border: bits, and bits that tell which words of those have any."""
+    """A set of ranks for each left border: bits, and bits that say which words of those have any."""
 
     def __init__(self, ranks: int, columns: int) -> None:
         words = ranks // 32 + 1

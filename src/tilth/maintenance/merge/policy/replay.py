@@ -26,7 +26,7 @@ COST_MAX = 500_000
 COSTLY_PARTS = 1_000
 #: Rounds of merges after each question.
 ROUNDS_MAX = 8
-#: Merges that are told one by one.
+#: Merges that are listed one by one.
 MERGES_MAX = 200
 #: While nothing happens the policy is asked again after so many seconds: parts become worth merging by age too.
 QUIET_SECONDS = (10, 60, 600, 3_600)

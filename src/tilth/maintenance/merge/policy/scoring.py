@@ -167,12 +167,12 @@ class RunScores:
         sizes = {begin: int(self._bytes_before[begin + 2] - self._bytes_before[begin]) for begin in begins}
         lighter = min(sizes, key=lambda begin: sizes[begin])
         size, rows = sizes[lighter], int(self._rows_before[lighter + 2] - self._rows_before[lighter])
-        told: list[str] = []
+        exceeded: list[str] = []
         if limits.bytes_max is not None and size > limits.bytes_max:
-            told.append(f"{show_bytes(size)}, {limits.bytes_max_name} = {show_bytes(limits.bytes_max)}")
+            exceeded.append(f"{show_bytes(size)}, {limits.bytes_max_name} = {show_bytes(limits.bytes_max)}")
         if limits.rows_max is not None and rows > limits.rows_max:
-            told.append(f"{show_count(rows)} rows, {limits.rows_max_name} = {show_count(limits.rows_max)}")
-        return f"too large to be merged: with the lighter neighbour {' and '.join(told)}"
+            exceeded.append(f"{show_count(rows)} rows, {limits.rows_max_name} = {show_count(limits.rows_max)}")
+        return f"too large to be merged: with the lighter neighbour {' and '.join(exceeded)}"
 
     def _has_pair(self) -> bool:
         """True if any two neighbours are within the limits; a table that has come to rest has none."""

@@ -1,7 +1,7 @@
 """Choice of the ranges of parts worth merging: neighbours of like size, by a score (docs/policies/size-tiered.md).
 
 Covers: one best range for all small partitions together, several for each large one, lone parts that fold their
-deltas, how many merges may be submitted, the gain told to the maintenance manager. Does not cover: the score itself
+deltas, how many merges may be submitted, the gain reported to the maintenance manager. Does not cover: the score
 (scoring.py), the pace of a partition (adaptive.py), the choice of partitions (partitions.py).
 Always holds: the ranges are disjoint, contain no part under merge and keep all limits; each partition that gives no
 merge has a refusal with its reason.
@@ -51,7 +51,7 @@ class _ScoredRun:
     def spec(self, found: RangeScore) -> MergeSpec:
         parts = self.run.parts[found.begin : found.end]
         size = sum(part.size for part in parts)
-        told = f"{found.length} parts of {show_bytes(size)}, score {found.score:.0f}"
+        text = f"{found.length} parts of {show_bytes(size)}, score {found.score:.0f}"
         if found.ratio >= found.base:
             why = f"{found.ratio:.2f} times the largest, {found.base:.2f} needed"
         else:
@@ -62,7 +62,7 @@ class _ScoredRun:
             size=size,
             rows=sum(part.rows for part in parts),
             score=found.score,
-            reason=f"{told}: {why}",
+            reason=f"{text}: {why}",
         )
 
 
