@@ -223,7 +223,7 @@ class Translations(logging.Handler):
         self.count = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.count += "changes_translated" in record.getMessage()
+        self.count += "changes_rebased" in record.getMessage()
 
 
 def main() -> None:

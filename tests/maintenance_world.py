@@ -21,7 +21,7 @@ from tilth.maintenance.mutate.task_spark import (
     decode_mutate_task,
     encode_mutate_facts,
 )
-from tilth.maintenance.work.recipe import Input, Translating
+from tilth.maintenance.work.recipe import Input, Rebaser
 from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_task, encode_facts
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
 from tilth.model.mutation import Mutation, MutationKind
@@ -70,9 +70,9 @@ class MergeWorker:
         self.deletes: dict[str, dict[str, frozenset[int]]] = {}
         #: Of files that were made of others: the file and the place of each row.
         self.origins: dict[str, tuple[tuple[str, int], ...]] = {}
-        #: Called with each translation before it is done.
-        self.on_translate: Callable[[Input], None] = lambda _: None
-        self.translations = 0
+        #: Called with each rebase before it is done.
+        self.on_rebase: Callable[[Input], None] = lambda _: None
+        self.rebases = 0
 
     def attach(self, reports: WorkerReports) -> None:
         self.reports = reports
@@ -108,9 +108,9 @@ class MergeWorker:
         gone = {place for delta in deltas for place in self.deletes.get(delta.file.name, {}).get(file.name, ())}
         return [(place, row) for place, row in enumerate(self.rows_of(file)) if place not in gone]
 
-    def translator(self, made_of: Input, written: WrittenPart) -> Translating:
+    def new_rebaser(self, made_of: Input, written: WrittenPart) -> Rebaser:
         """As tilth.storage does it with files."""
-        return _FakeTranslation(self, made_of, written)
+        return _FakeRebaser(self, made_of, written)
 
     def _perform(self, spec: TaskSpec) -> None:
         match spec.kind:
@@ -191,7 +191,7 @@ class MergeWorker:
         self.reports.finished(spec.id, TaskResult(payload=encode_facts(facts), actual=Cost(seconds=1.0)))
 
 
-class _FakeTranslation:
+class _FakeRebaser:
     def __init__(self, worker: MergeWorker, made_of: Input, written: WrittenPart) -> None:
         self._worker = worker
         self._made_of = made_of
@@ -200,8 +200,8 @@ class _FakeTranslation:
 
     def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
         worker, file = self._worker, self._written.file.name
-        worker.on_translate(self._made_of)
-        worker.translations += 1
+        worker.on_rebase(self._made_of)
+        worker.rebases += 1
         where = {origin: place for place, origin in enumerate(worker.origins.get(file, ()))}
         found = {
             where[source.file.name, place]
@@ -258,7 +258,7 @@ class MaintenanceWorld(World):
             new_rng(7),
             "s1",
             live_txns=live_txns,
-            translator=self.worker.translator,
+            new_rebaser=self.worker.new_rebaser,
         )
 
     def turn(self) -> bool:

@@ -135,7 +135,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="moves-without-a-fence",
         breaks="a server that has lost the table moves its parts to the trash",
         path="src/tilth/maintenance/gc/move.py",
-        old="                fence=table.owner.fence(table.uuid),\n",
+        old="                fence=table.table_leases.fence(table.uuid),\n",
         new="",
         tests=(
             "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
@@ -155,7 +155,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="claims-without-a-fence",
         breaks="a server that has lost the table removes files of its trash",
         path="src/tilth/maintenance/gc/trash.py",
-        old="items, fence=table.owner.fence(table.uuid))",
+        old="items, fence=table.table_leases.fence(table.uuid))",
         new="items)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
     ),
@@ -183,7 +183,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="expiry-without-a-fence",
         breaks="a server that has lost the table drops its expired partitions",
         path="src/tilth/maintenance/gc/expiry.py",
-        old=", fences=(table.owner.fence(table.uuid),))",
+        old=", fences=(table.table_leases.fence(table.uuid),))",
         new=")",
         tests=(
             "tests/unit/maintenance/test_maintenance_expiry.py::"
@@ -194,7 +194,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="empty-parts-without-a-fence",
         breaks="a server that has lost the table hides its parts without rows",
         path="src/tilth/maintenance/gc/deleted_part_gc.py",
-        old=", fences=(table.owner.fence(table.uuid),))",
+        old=", fences=(table.table_leases.fence(table.uuid),))",
         new=")",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",),
     ),

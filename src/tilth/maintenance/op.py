@@ -18,7 +18,7 @@ from tilth.model.service import ServiceKind
 
 
 class OpKind(StrEnum):
-    """What an op does; the value begins its name."""
+    """Kinds of ops; the value begins an op's name."""
 
     FLUSH = "FLUSH"
     FLUSH_DELTAS = "FLUSH_DELTAS"
@@ -40,7 +40,7 @@ class IoUsage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpStats:
-    """What skipping this op would cost, as of one look."""
+    """The cost of skipping this op, as of one observation."""
 
     #: Whether it could run now.
     is_runnable: bool
@@ -62,7 +62,7 @@ class OpStats:
 
     @staticmethod
     def idle(about: str) -> OpStats:
-        """Of an op that cannot run now, with the reason."""
+        """Return the statistics of an op that cannot run now, with the reason."""
         return OpStats(is_runnable=False, about=about)
 
 
@@ -80,7 +80,7 @@ class OpView:
 
 
 class ChoiceRule(StrEnum):
-    """Which rule found the op, or why there is none."""
+    """The rule that found the op, or why there is none."""
 
     NO_FREE_WORKER = "no_free_worker"
     FREE_LOG = "free_log"
@@ -147,11 +147,11 @@ class Op(Protocol):
 
     @property
     def has_unknown(self) -> bool:
-        """Whether the outcome of a commit is to be found out yet: it is asked for while the service is stopped too."""
+        """True if the outcome of a commit is unknown: it is asked for while the service is stopped too."""
 
     @property
     def due_ms(self) -> int:
-        """When `stats` may say something new, if nothing is noticed before; FAR_MS: never."""
+        """Return when `stats` may change, if nothing is noticed before; FAR_MS: never."""
 
     @property
     def live_txns(self) -> Collection[int]:
@@ -159,38 +159,38 @@ class Op(Protocol):
 
     @property
     def wakeups(self) -> int:
-        """Looks or rounds so far."""
+        """Observations or rounds so far."""
 
     @property
     def last_wakeup_ms(self) -> int:
-        """When the last one was; 0: not yet."""
+        """Time of the last one; 0: not yet."""
 
     def observe(self, event: PartEvent, partition: str) -> None:
         """A line of the part log about this table."""
 
     def notice_all(self) -> None:
-        """News were lost, or definition, settings or mutations have changed: everything is looked at again."""
+        """Look at everything again: news were lost, or definition, settings or mutations have changed."""
 
     def cancel(self) -> None:
         """The table is gone or the server stops: nothing new begins, what runs is asked to end."""
 
     def cancel_partition(self, partition: str | None) -> int:
-        """What runs there is asked to end; none means everywhere. Returns how many runs."""
+        """Ask what runs there to end; none means everywhere. Return how many runs."""
 
     def stats(self) -> OpStats | None:
         """A cheap look at what could be gained; none while nothing valid is known."""
 
     def prepare(self) -> Prepared | NotPrepared:
-        """Takes the work of one run; quick, on the manager's own thread."""
+        """Reserve the work of one run; quick, on the manager's own thread."""
 
     def perform(self, prepared: Prepared) -> str:
-        """Does it and gives back what it took, also on failure; on a worker thread. Returns what was done."""
+        """Do it and release what it reserved, also on failure; on a worker thread. Return what was done."""
 
     def abandon(self, prepared: Prepared) -> None:
-        """Gives back what was taken for a run that will not happen."""
+        """Release what was reserved for a run that will not happen."""
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        """What `system.bg_threads` tells: the state, why, and the last failure that still stands."""
+        """Return the content of `system.bg_threads`: the state, why, and the last failure that still stands."""
 
 
 def op_name(kind: OpKind, table: str) -> str:

@@ -20,7 +20,7 @@ def _bytes_or_none(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """What weighs how much in the choice of the next op."""
+    """Weights in the choice of the next op."""
 
     log_target_replay_size_mb: int = node_setting(
         "log_target_replay_size_mb",
@@ -87,7 +87,7 @@ class SchedulerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSettings:
-    """From when on a table counts as busy."""
+    """Bounds from which on a table counts as busy."""
 
     is_enabled: bool = node_setting(
         "enable_workload_score_for_perf_improvement_ops",
@@ -121,7 +121,7 @@ class WorkloadSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpSwitches:
-    """Which ops run on this node; a field is named as its OpKind."""
+    """Switches of the ops of this node; a field is named as its OpKind."""
 
     flush: bool = node_setting(
         "enable_flush_memrowset",

@@ -1,4 +1,4 @@
-"""How failures wait, and what a service is said to be doing. Pure.
+"""Waits after failures, and the state of a service. Pure.
 
 idle -> waiting -> running -> idle
             ^         \\-> failed -> waiting   after the back-off
@@ -26,7 +26,7 @@ FAILURE_LONG_WAIT_MS = 60_000
 
 
 class ServiceState(StrEnum):
-    """What `system.bg_threads` says."""
+    """States of `system.bg_threads`."""
 
     RUNNING = "running"
     IDLE = "idle"
@@ -49,13 +49,13 @@ class Failure:
 
 
 def rule_of(error: Exception) -> Retry:
-    """What follows from an error: the rule of all background services (tilth.base.retry)."""
+    """Return the rule that follows from an error, the rule of all background services (tilth.base.retry)."""
     # What is no error of ours is a defect.
     return retry_rule(error.kind if isinstance(error, TilthError) else ErrorKind.INTERNAL)
 
 
 def is_failure(error: Exception) -> bool:
-    """Whether it counts: not where what was planned is out of date, or somebody else's now, or may have landed."""
+    """True if it counts: not where what was planned is out of date, or somebody else's now, or may have landed."""
     return rule_of(error) in (Retry.BACK_OFF, Retry.WAIT_LONG)
 
 
@@ -63,7 +63,7 @@ def failed_again(before: Failure | None, error: Exception, *, now_ms: int, about
     """Each failure in a row doubles the wait, up to a bound; it is long at once where waiting alone heals nothing.
 
     What is no failure waits as short as can be and adds nothing up; nor do those that come together, as of all tasks
-    of a worker that dies. `about` is told before the error.
+    of a worker that dies. `about` stands before the error.
     """
     if before is None or not is_failure(error):
         count = 1
@@ -82,7 +82,7 @@ def newest(failures: Iterable[Failure]) -> Failure | None:
 
 
 def is_on(switch: Switch | None, *, now_ms: int) -> bool:
-    """Whether the user wants the service to run: no switch, switched on, or its pause is over."""
+    """True if the user wants the service to run: no switch, switched on, or its pause is over."""
     if switch is None or switch.state is SwitchState.RUNNING:
         return True
     return 0 < switch.until_ms <= now_ms
@@ -90,7 +90,7 @@ def is_on(switch: Switch | None, *, now_ms: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceWork:
-    """What a service has to do, in numbers and in its own words."""
+    """The work of a service, in numbers and in its own words."""
 
     running: int
     waiting: int
@@ -103,7 +103,7 @@ class ServiceWork:
 def service_status(
     switch: Switch | None, work: ServiceWork, *, now_ms: int
 ) -> tuple[ServiceState, str, Failure | None]:
-    """What `system.bg_threads` says: the state, why, and the last failure that still stands."""
+    """Return the content of `system.bg_threads`: the state, why, and the last failure that still stands."""
     failure = work.failure
     state = service_state(
         is_switched_on=is_on(switch, now_ms=now_ms), running=work.running, failure=failure, waiting=work.waiting
@@ -127,7 +127,7 @@ def service_status(
 
 
 def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:
-    """The state told of a service, the most telling first."""
+    """The state of a service: the first of these that holds."""
     if not is_switched_on:
         return ServiceState.STOPPED
     if running:

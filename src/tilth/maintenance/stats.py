@@ -1,4 +1,4 @@
-"""What maintenance tells of itself: rows of system tables and reports of commands."""
+"""Reports of maintenance: rows of system tables and answers to commands."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OpRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerStatus:
-    """What the manager is about, at one moment."""
+    """Status of the manager at one moment."""
 
     is_enabled: bool
     #: Slots, and those that are taken.
@@ -121,7 +121,7 @@ class MergeCandidateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationProgress:
-    """How far a pending mutation is; joined with its entry by `uuid` and `id`."""
+    """Progress of a pending mutation; joined with its entry by `uuid` and `id`."""
 
     #: The table's.
     uuid: str
@@ -145,7 +145,7 @@ class MutationProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushReport:
-    """What SYSTEM FLUSH did."""
+    """Report of SYSTEM FLUSH."""
 
     segments: int
     #: That were made of them; none of segments whose rows are all deleted.
@@ -159,7 +159,7 @@ class FlushReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeReport:
-    """What OPTIMIZE did."""
+    """Report of OPTIMIZE."""
 
     partitions: int
     merges: int
@@ -174,7 +174,7 @@ class OptimizeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcReport:
-    """What one round of collecting did; for SYSTEM GC, of the whole table."""
+    """Report of one round of collecting; for SYSTEM GC, of the whole table."""
 
     partitions: int = 0
     #: Partitions whose rows had all expired, and that were dropped.
@@ -214,7 +214,7 @@ class GcRow:
 
 @dataclass(slots=True, kw_only=True)
 class OpNumbers:
-    """What was counted of one kind of op."""
+    """Counters of one kind of op."""
 
     #: Under way now.
     running: int = 0
@@ -233,7 +233,7 @@ class OpNumbers:
 
 
 def _runs(kind: OpKind, running: tuple[str, str], duration: tuple[str, str]) -> OpNumbers:
-    """A field for the runs of one kind of op, told by a gauge and a histogram; each is its name and its sentence."""
+    """A field for the runs of one kind of op, shown by a gauge and a histogram; each is its name and its sentence."""
     of_runs: OpNumbers = measured(
         OpNumbers,
         Metric(running[0], MetricType.GAUGE, (), f"{running[1]} under way."),
@@ -245,7 +245,7 @@ def _runs(kind: OpKind, running: tuple[str, str], duration: tuple[str, str]) -> 
 
 @dataclass(slots=True, kw_only=True)
 class MaintenanceNumbers:
-    """What was counted since the start. What a caller gets is a copy of its own."""
+    """Counters since the start. A caller gets a copy of its own."""
 
     merges: OpNumbers = _runs(OpKind.MERGE, ("compact_rs_running", "Merges"), ("compact_rs_duration", "merges"))
     mutations: OpNumbers = _runs(

@@ -283,7 +283,7 @@ def test_rows_come_back_with_their_changes(world: DeltaWorld) -> None:
     assert world.open() == [("delete", 4, 0)]
 
 
-def test_a_failure_waits_and_is_told(world: DeltaWorld) -> None:
+def test_a_failure_waits_and_is_reported(world: DeltaWorld) -> None:
     [one] = world.insert()
     world.change((one, 1))
     world.worker.errors = [UnavailableError("no disk")]

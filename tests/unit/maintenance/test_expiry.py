@@ -101,7 +101,7 @@ def test_last_of_key(kind: TransformKind, of: DataType, value: Bound, last: int 
     assert last_of_key(known(definition), (5, value)) == last
 
 
-def test_the_key_tells_whatever_the_parts_say() -> None:
+def test_the_key_decides_whatever_the_parts_say() -> None:
     ttl = known(table(Transform(kind=TransformKind.TO_YYYYMM, column="d")))
     end = partition_end(ttl, [part(values=(202401,)), part(day(2024, 1, 2), values=(202401,))], settings=SETTINGS)
     assert (end.last, end.reason) == (day(2024, 1, 31), "by its key")
@@ -117,14 +117,14 @@ def test_the_key_tells_whatever_the_parts_say() -> None:
     [
         ([part(10), part(12)], True, True, "by its 2 parts"),
         ([part(10), part(day(2024, 3, 1))], True, False, "its last row expires at 2024-03-31"),
-        ([part(10), part()], True, False, "1 of 2 parts do not tell the newest d"),
+        ([part(10), part()], True, False, "1 of 2 parts do not record the newest d"),
         ([part(10, nulls=1)], True, False, "1 of 1 parts"),
         ([part("10")], True, False, "1 of 1 parts"),
         ([], True, False, "no visible part"),
         ([part(10)], False, False, "enable_partition_ttl_fallback is off"),
     ],
 )
-def test_without_a_key_that_tells_all_parts_must_have_expired(
+def test_without_a_key_that_bounds_it_all_parts_must_have_expired(
     parts: list[Part], fallback: bool, goes: bool, told: str
 ) -> None:
     ttl = known(table())

@@ -194,7 +194,7 @@ def test_changes_that_come_meanwhile_arrive(world: MaintenanceWorld) -> None:
     world.worker.on_merge = change
     assert world.manager.flush_now(world.t).parts == 1
     assert (kinds(world), world.rows()) == ([False], [0, 0, 1, 2])
-    assert world.worker.translations == 1
+    assert world.worker.rebases == 1
 
 
 def test_merges_leave_segments_alone(world: MaintenanceWorld) -> None:

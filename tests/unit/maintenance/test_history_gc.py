@@ -253,7 +253,7 @@ def test_a_part_that_something_works_on_is_left_to_that(world: DeltaWorld) -> No
     assert world.visible_count() == 0
 
 
-def test_parts_without_rows_are_told_in_explain_gc(world: DeltaWorld) -> None:
+def test_parts_without_rows_stand_in_explain_gc(world: DeltaWorld) -> None:
     [one] = world.insert(rows=1000)
     segment = world.row_segment()
     changes = world.change((one, 1))
@@ -267,7 +267,7 @@ def test_parts_without_rows_are_told_in_explain_gc(world: DeltaWorld) -> None:
     assert (now.held_by, now.bytes) == ("its parts", DELTA_BYTES)
 
 
-def test_what_waits_is_told_before_it_is_due(world: DeltaWorld) -> None:
+def test_what_waits_is_reported_before_it_is_due(world: DeltaWorld) -> None:
     one: Part
     two: Part
     [one], [two] = world.insert(), world.insert()

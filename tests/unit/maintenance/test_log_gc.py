@@ -148,7 +148,7 @@ def test_what_an_earlier_server_left_is_found(world: DeltaWorld) -> None:
     assert segments(world) == 0
 
 
-def test_a_file_that_cannot_be_removed_is_told_and_tried_again(
+def test_a_file_that_cannot_be_removed_is_reported_and_tried_again(
     world: DeltaWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_broken = [True]

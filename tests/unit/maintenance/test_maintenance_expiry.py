@@ -71,7 +71,7 @@ def test_a_server_that_has_lost_the_table_drops_no_partition(by_month: ExpiryWor
     by_month.put("202512", 202512, -1)
     by_month.manager.step()
     by_month.clock.advance(60 * DAY)
-    by_month.manager._owner.fence(by_month.e)
+    by_month.manager._table_leases.fence(by_month.e)
     by_month.catalog.leases.take(f"table/{by_month.e}", "s2", 1_000)
     with pytest.raises(FencedError):
         by_month.manager.gc_now(by_month.e)
@@ -96,7 +96,7 @@ def test_by_the_key_when_its_last_day_is_over(by_month: ExpiryWorld) -> None:
     assert by_month.manager.numbers().expired == 1
 
 
-def test_by_the_parts_when_the_key_does_not_tell(by_parts: ExpiryWorld) -> None:
+def test_by_the_parts_when_the_key_does_not_bound_it(by_parts: ExpiryWorld) -> None:
     by_parts.put("x", "x", 0, 2)
     by_parts.put("y", "y", 9)
     by_parts.days(32)
@@ -109,13 +109,13 @@ def test_by_the_parts_when_the_key_does_not_tell(by_parts: ExpiryWorld) -> None:
     assert by_parts.here() == {"x"}
 
 
-def test_one_part_that_does_not_tell_keeps_the_partition(by_parts: ExpiryWorld) -> None:
+def test_one_part_without_a_range_keeps_the_partition(by_parts: ExpiryWorld) -> None:
     by_parts.put("x", "x", 0)
     by_parts.commit(InsertPart(table=by_parts.e, written=by_parts.written("x")))
     by_parts.days(40)
     assert by_parts.here() == {"x"}
     rows = by_parts.manager.explain_gc(by_parts.e)
-    assert all("1 of 1 parts do not tell" in row.reason or "1 of 2 parts" in row.reason for row in rows)
+    assert all("1 of 1 parts do not record" in row.reason or "1 of 2 parts" in row.reason for row in rows)
 
 
 def test_old_rows_that_come_late_go_soon(by_month: ExpiryWorld) -> None:
@@ -126,7 +126,7 @@ def test_old_rows_that_come_late_go_soon(by_month: ExpiryWorld) -> None:
     assert by_month.here() == set()
 
 
-def test_explain_tells_when_a_partition_goes(by_month: ExpiryWorld) -> None:
+def test_explain_shows_when_a_partition_goes(by_month: ExpiryWorld) -> None:
     by_month.put("202601", 202601, 3)
     [row] = by_month.manager.explain_gc(by_month.e)
     assert "its last row expires at 2026-03-02 00:00:00, by its key" in row.reason
@@ -172,7 +172,7 @@ def test_the_catalog_refuses_what_was_not_judged(by_parts: ExpiryWorld) -> None:
     assert by_parts.visible_count(by_parts.e) == 3
 
 
-def test_a_ttl_that_is_not_understood_is_told_and_expires_nothing(
+def test_a_ttl_that_is_not_understood_is_reported_and_expires_nothing(
     by_month: ExpiryWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     definition = TableDef(

@@ -274,7 +274,7 @@ def test_dropped_comes_back_while_it_is_in_the_trash(world: MaintenanceWorld) ->
     assert world.visible_count() == 1
 
 
-def test_explain_tells_what_keeps_each_entry(world: MaintenanceWorld) -> None:
+def test_explain_shows_what_keeps_each_entry(world: MaintenanceWorld) -> None:
     lease = world.catalog.readers.open(world.t, world.catalog.clock.now(), "q", 99_000_000)
     kinds = [(row.kind, row.state, row.held_by) for row in world.manager.explain_gc(world.t)]
     assert kinds.count(("part", "hidden", Hold.HISTORY)) == 10

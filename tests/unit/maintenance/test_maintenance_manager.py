@@ -262,7 +262,7 @@ def test_the_ring_keeps_the_last_runs_newest_first() -> None:
     assert all(run.thread_id and run.started_ms and run.ended_ms for run in completed)
 
 
-def test_a_failed_run_is_told_and_ends_nothing() -> None:
+def test_a_failed_run_is_reported_and_ends_nothing() -> None:
     world = Saying()
 
     def fail() -> str:
@@ -365,7 +365,7 @@ def test_what_frees_log_goes_first() -> None:
     world.settle()
 
 
-def test_a_choice_tells_the_score_and_who_was_passed_over() -> None:
+def test_a_choice_shows_the_score_and_who_was_passed_over() -> None:
     world = Saying()
     world.say(world.t, OpStats(is_runnable=True, perf_improvement=2.0))
     for number, name in enumerate("uvwxy"):
@@ -414,7 +414,7 @@ def test_an_idle_table_is_not_asked_again_before_it_is_due() -> None:
     assert op.wakeups == 4
 
 
-def test_pending_mutations_are_told_to_the_ops() -> None:
+def test_pending_mutations_reach_the_ops() -> None:
     world = Saying()
     op = world.say(world.t, IDLE)
     world.manager.step()

@@ -116,7 +116,7 @@ def test_a_stopped_service_merges_nothing_and_says_why(world: MaintenanceWorld) 
     assert world.worker.merges == 2
 
 
-def test_a_failed_merge_is_told_waits_and_is_tried_again(world: MaintenanceWorld) -> None:
+def test_a_failed_merge_is_reported_waits_and_is_tried_again(world: MaintenanceWorld) -> None:
     world.worker.errors = [UnavailableError("no space left on device", path="p")] * 2
     for _ in range(10):
         world.insert("a")

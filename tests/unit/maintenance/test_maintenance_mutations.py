@@ -288,7 +288,7 @@ def test_what_waiting_may_heal_is_no_lasting_failure(world: MaintenanceWorld) ->
     assert "does not answer" in told.latest_fail_reason
 
 
-def test_the_failure_of_a_killed_entry_is_not_told_of_the_next_one(world: MaintenanceWorld) -> None:
+def test_the_failure_of_a_killed_entry_is_not_reported_of_the_next_one(world: MaintenanceWorld) -> None:
     world.insert("a", rows=2)
     world.worker.errors = [TaskFailedError(reason="division by zero")]
     first, second = world.alter_delete("a is odd"), world.update("a + 1", "true")

@@ -80,7 +80,7 @@ def test_a_switch_may_end_by_itself() -> None:
     assert is_on(paused, now_ms=5)
 
 
-def test_the_most_telling_state_is_told() -> None:
+def test_the_state_of_a_service_is_the_first_that_holds() -> None:
     failure = failed_again(None, BROKEN, now_ms=0)
     assert service_state(is_switched_on=False, running=1, failure=failure, waiting=1) is ServiceState.STOPPED
     assert service_state(is_switched_on=True, running=1, failure=failure, waiting=1) is ServiceState.RUNNING
@@ -89,7 +89,7 @@ def test_the_most_telling_state_is_told() -> None:
     assert service_state(is_switched_on=True, running=0, failure=None, waiting=0) is ServiceState.IDLE
 
 
-def test_each_event_is_told_once_even_if_it_lands_late() -> None:
+def test_each_event_is_reported_once_even_if_it_lands_late() -> None:
     world = World()
     feed = PartFeed(world.catalog)
     world.insert("a", "b")

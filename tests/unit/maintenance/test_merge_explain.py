@@ -85,7 +85,7 @@ def test_what_is_held_says_what_it_would_be() -> None:
     assert "rows, cnch_merge_max_total_rows_to_merge = 1" in rows[0][3]
 
 
-def test_neighbours_that_exceed_different_limits_are_told_by_the_lighter_one() -> None:
+def test_neighbours_that_exceed_different_limits_are_explained_by_the_lighter_one() -> None:
     """Left too many bytes, right too many rows."""
     parts = [part(0, 10 * MIB), part(1, MIB), replace(part(2, MIB), rows=1000)]
     rows = explained(parts, replace(PLAIN, bytes_max=5 * MIB, rows_max=100))
@@ -204,7 +204,7 @@ def rows_of(world: MaintenanceWorld, policy: str | None = None) -> list[MergeCan
     return world.manager.explain_merge(world.t, policy)
 
 
-def test_explain_tells_of_every_candidate(world: MaintenanceWorld) -> None:
+def test_explain_has_a_line_for_every_candidate(world: MaintenanceWorld) -> None:
     world.work()
     parts = [world.insert("a")[0] for _ in range(10)]
     world.insert("b")
@@ -223,7 +223,7 @@ def test_explain_tells_of_every_candidate(world: MaintenanceWorld) -> None:
     world.settle()
 
 
-def test_explain_tells_of_failures(world: MaintenanceWorld) -> None:
+def test_explain_shows_failures(world: MaintenanceWorld) -> None:
     world.worker.errors = [InvalidInputError("no such thing")]
     for _ in range(10):
         world.insert("a")

@@ -165,7 +165,7 @@ def test_batches_are_spread_among_the_workers() -> None:
     assert [len(spec.parts) for spec in select_mutations(view, SETTINGS).specs] == [3, 3, 3, 1]
 
 
-def test_more_than_the_budget_wait_and_it_is_told() -> None:
+def test_more_than_the_budget_wait_and_it_is_reported() -> None:
     view = replace(VIEW, pending=(entry(1000),), parts=tuple(part(n) for n in range(1, 4)), running=1)
     found = select_mutations(view, MutateSettings(parts_max=1, running_max=2))
     assert len(found.specs) == 3

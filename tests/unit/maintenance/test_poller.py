@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tilth.maintenance.manager import poller
-from tilth.maintenance.manager.poller import Looks, Poller
+from tilth.maintenance.manager.poller import Observations, Poller
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import OpKind, OpStats
 from tilth.maintenance.settings import WorkloadSettings
@@ -47,7 +47,8 @@ class Tables:
     def __post_init__(self) -> None:
         self.tables: dict[str, TableOps] = {}
         self.ops: dict[str, CountedOp] = {}
-        self.poller = Poller(self.clock, Looks(self.clock), WorkloadSettings(), lambda uuid: self.tables.get(uuid))
+        observations = Observations(self.clock)
+        self.poller = Poller(self.clock, observations, WorkloadSettings(), lambda uuid: self.tables.get(uuid))
 
     def add(self, uuid: str, due_ms: int = FAR_MS) -> CountedOp:
         watch = TableWatch(TableDef(uuid=uuid, database="d", name=uuid, schema=SCHEMA))

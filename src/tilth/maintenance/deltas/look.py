@@ -1,4 +1,4 @@
-"""What the catalog says of a table's open deltas, read once for all ops that ask.
+"""The catalog's statistics of a table's open deltas, read once for all ops that ask.
 
 Covers: reading, and reading again only what has changed. Does not cover: what is made of it (policy.py).
 Always holds: a table without deltas costs one read of nothing after each change of it.
@@ -39,7 +39,7 @@ class DeltaLook:
 
     @property
     def due_ms(self) -> int:
-        """When the next look is worth it."""
+        """Return when the next observation is worth it."""
         return self._looked_ms + LOOK_BUSY_MS if self._is_all_stale or self._stale else FAR_MS
 
     def observe(self, event: PartEvent, partition: str) -> bool:
@@ -56,12 +56,12 @@ class DeltaLook:
         self._watch.is_woken = True
 
     def notice_all(self) -> None:
-        """News were lost, or the definition has changed."""
+        """Forget all that is known: news were lost, or the definition has changed."""
         self._is_all_stale = True
         self._watch.is_woken = True
 
     def partitions(self) -> Sequence[PartitionDeltas]:
-        """Those with open deltas, as of at most `LOOK_BUSY_MS` ago."""
+        """Return the partitions with open deltas, as of at most `LOOK_BUSY_MS` ago."""
         now_ms = self._clock.now_ms()
         if self.due_ms <= now_ms:
             self._looked_ms = now_ms

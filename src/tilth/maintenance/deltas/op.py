@@ -141,7 +141,7 @@ class DeltaChooser(Chooser[DeltaWork]):
 
 
 class DeltaRecipe(Recipe[DeltaWork, DeltaFacts]):
-    """What a compaction is, of one kind."""
+    """Recipe of compactions of one kind."""
 
     service = ServiceKind.DELTA
     task_kind = TaskKind.DELTA

@@ -1,4 +1,4 @@
-"""Which deltas of a table are compacted next. Pure.
+"""Choice of the deltas of a table that are compacted next. Pure.
 
 Rules: docs/policies/flush.md, docs/policies/delta-compaction.md.
 
@@ -48,8 +48,8 @@ class PartitionDeltas:
     deltas: tuple[Delta, ...]
 
     def apart_from(self, names: Collection[str]) -> PartitionDeltas:
-        """Without the changes of the parts of these names, and without all later changes of parts that have one of
-        those too: of no part a change is left out before one that stays."""
+        """Return the partition without the changes of the parts of these names, and without all later changes of parts
+        that have one of those too: of no part a change is left out before one that stays."""
         blocked = {file for file, part in self.parts.items() if str(part.name) in names}
         kept = []
         for delta in self.deltas:
@@ -117,7 +117,7 @@ class DeltaWork:
 
     @property
     def changes(self) -> Mapping[str, tuple[Delta, ...]]:
-        """By the names of the parts' files."""
+        """Return the changes by the names of the parts' files."""
         return by_file(self.deltas)
 
     @property
@@ -131,7 +131,7 @@ class DeltaWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaChoice:
-    """What is worth doing now, or why nothing is."""
+    """The compaction that is worth doing now, or why none is."""
 
     work: DeltaWork | None = None
     about: str = ""
@@ -173,10 +173,10 @@ def choose_flush(
     gain = max(flush_gain(ram, elapsed_ms, settings), _files_gain(len(sources)))
     parts, kept = _targets(chosen, sources, busy)
     waits = f"{len(stores)} change segments with {show_bytes(sum(delta.bytes for _, delta in stores))}"
-    told = f"{waits}, the oldest {elapsed_ms / 1000:.0f} s old"
+    text = f"{waits}, the oldest {elapsed_ms / 1000:.0f} s old"
     if not gain:
         due_ms = oldest_ms + settings.threshold_secs * 1000 + 1
-        return DeltaChoice(about=f"{told}; flush_threshold_secs={settings.threshold_secs}", due_ms=due_ms)
+        return DeltaChoice(about=f"{text}; flush_threshold_secs={settings.threshold_secs}", due_ms=due_ms)
     work = DeltaWork(
         kind=OpKind.FLUSH_DELTAS,
         partition=chosen.partition,
@@ -186,7 +186,7 @@ def choose_flush(
         gain=gain,
         ram_bytes=ram,
         log_bytes=weighed[best].replay_bytes,
-        reason=f"{len(sources)} of {told}",
+        reason=f"{len(sources)} of {text}",
     )
     return DeltaChoice(work=work)
 
@@ -203,14 +203,14 @@ def choose_minor(
             files = {kind.value: len(_of_kind(deltas, kind)) for kind in _KINDS}
             gain = minor_gain(files, settings)
             if gain and (best is None or gain > best.gain):
-                told = " and ".join(f"{count} {kind} deltas" for kind, count in files.items() if count > 1)
+                text = " and ".join(f"{count} {kind} deltas" for kind, count in files.items() if count > 1)
                 best = DeltaWork(
                     kind=OpKind.MINOR_DELTA,
                     partition=partition.partition,
                     deltas=tuple(delta for kind in _KINDS if files[kind.value] > 1 for delta in _of_kind(deltas, kind)),
                     parts=(part,),
                     gain=gain,
-                    reason=f"{told} of {part.name}, of {settings.minor_files_max} that count fully",
+                    reason=f"{text} of {part.name}, of {settings.minor_files_max} that count fully",
                 )
     return DeltaChoice(work=best, about="" if best is not None else "no part has more than one delta of a kind")
 
@@ -284,10 +284,9 @@ def _oldest(changes: Sequence[Delta]) -> list[Delta]:
 
 
 def _targets(deltas: PartitionDeltas, sources: Sequence[Delta], busy: Collection[str]) -> tuple[list[Part], list[Part]]:
-    """What gets deltas of its own, and what stays with a change segment. What is hidden gets neither: readers of later
-    times do not see it, those of earlier ones read what they read before, and no UNDROP brings back parts without all
-    that was visible together with them.
-    """
+    """Return the parts that get deltas of their own, and those that stay with a change segment. Hidden parts get
+    neither: readers of later times do not see them, those of earlier ones read what they read before, and no UNDROP
+    brings back parts without all that was visible together with them."""
     files = dict.fromkeys(target.file for delta in sources for target in delta.targets)
     visible = [deltas.parts[file] for file in files if file in deltas.parts]
     parts = [part for part in visible if _can_take(part, busy)]

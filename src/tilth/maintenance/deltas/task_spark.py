@@ -19,7 +19,7 @@ from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 
 class DeltaWay(StrEnum):
-    """What becomes of the deltas."""
+    """The ways to compact deltas."""
 
     #: Change segments become deltas of their parts.
     FLUSH = "flush"
@@ -30,7 +30,7 @@ class DeltaWay(StrEnum):
 
 
 class DeltaTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker must know to compact deltas of one partition."""
+    """The facts that a worker needs to compact deltas of one partition."""
 
     #: With the table's present columns; parts may have others.
     layout: TableLayout
@@ -46,7 +46,7 @@ class DeltaTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker reports of a compaction that it did."""
+    """A worker's report of a compaction."""
 
     written: tuple[WrittenDelta, ...]
     bytes_in: int

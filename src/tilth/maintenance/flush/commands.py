@@ -39,7 +39,7 @@ class FlushCommands:
         self.op: PartWorkOp[Flush, MergeFacts] = PartWorkOp(context, self._chooser, FlushRecipe(context))
 
     def flush_now(self, partition: str | None = None) -> FlushReport:
-        """Flushes every segment that is visible now, and waits for flushes and rewrites of them that are under way.
+        """Flush every segment that is visible now, and wait for flushes and rewrites of them that are under way.
 
         Raises what a flush failed with, and FlushStuckError when other work holds segments for too long. Raises
         DamagedSegmentsError, when all others are flushed, for segments that cannot be read.
@@ -77,14 +77,14 @@ class FlushCommands:
         )
 
     def _check_none(self, out: Collection[str]) -> None:
-        """Raises DamagedSegmentsError for segments that were left out."""
+        """Raise DamagedSegmentsError for segments that were left out."""
         if out:
             known = self._watch.damaged.all()
             because = next((known[name].reason for name in sorted(out) if name in known), "")
             raise DamagedSegmentsError(table=self._watch.name, segments=len(out), because=because, hint=CURE)
 
     def _wait(self, deadline_ms: int, count: int) -> None:
-        """For other work that has reserved the segments."""
+        """Wait for other work that has reserved the segments."""
         if self._clock.now_ms() >= deadline_ms:
             raise FlushStuckError(
                 table=self._watch.name, segments=count, hint="see system.bg_threads for what holds them"

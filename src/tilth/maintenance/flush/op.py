@@ -71,14 +71,14 @@ class Flush:
 
     @property
     def rows(self) -> int:
-        """Without those that were deleted by then."""
+        """Rows without those that were deleted by then."""
         deleted = sum(deleted_rows(file, deltas) for file, deltas in self.changes.items())
         return sum(part.rows for part in self.sources) - deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """What the last look saw."""
+    """The flushes that the last observation found."""
 
     specs: tuple[FlushSpec, ...] = ()
     #: Of all visible segments with their changes, those that are reserved too.
@@ -91,7 +91,7 @@ class _Waiting:
         return self.specs[0].oldest_ms if self.specs else 0
 
     def without(self, partitions: Collection[str]) -> _Waiting:
-        """Where nothing of these partitions can be flushed for now."""
+        """Return the same, where nothing of these partitions can be flushed for now."""
         return replace(self, specs=tuple(spec for spec in self.specs if spec.partition not in partitions))
 
     def about(self, now_ms: int, gain: float) -> str:
@@ -203,13 +203,13 @@ class FlushChooser(Chooser[Flush]):
         )
 
     def read(self, partition: str | None) -> PartsNow:
-        """What is visible of the partition, or of all; nothing where there are no segments."""
+        """Return the visible segments of the partition, or of all; nothing where there are no segments."""
         if not self._catalog.parts.version(self._watch.uuid).segments:
             return PartsNow(parts=(), changes={})
         return parts_now(self._catalog, self._watch.uuid, None if partition is None else [partition])
 
     def works(self, there: PartsNow, busy: Busy, *, only: Collection[str] | None = None) -> list[Flush]:
-        """What could be flushed of it; of the segments none but those named, if some are."""
+        """Return the flushes that are possible; if segments are named, of none but those."""
         wanted = [part for part in there.parts if only is None or not part.is_segment or str(part.name) in only]
         specs = flush_runs(
             wanted,
@@ -224,7 +224,7 @@ class FlushChooser(Chooser[Flush]):
         ]
 
     def _open(self, now_ms: int) -> _Waiting:
-        """What the last look saw, without what has failed a moment ago."""
+        """Return what the last observation found, without what failed a moment ago."""
         return self._waiting.without(self.failures.waiting(now_ms))
 
     def _gain(self, waiting: _Waiting, now_ms: int) -> float:
@@ -234,7 +234,7 @@ class FlushChooser(Chooser[Flush]):
 
 
 class FlushRecipe(Recipe[Flush, MergeFacts]):
-    """What a flush is."""
+    """Recipe of a flush."""
 
     kind = OpKind.FLUSH
     service = ServiceKind.FLUSH
@@ -244,7 +244,7 @@ class FlushRecipe(Recipe[Flush, MergeFacts]):
     def __init__(self, context: TableContext) -> None:
         self._root = context.server.root
         self._watch = context.watch
-        self._flushed = context.server.tally.flushed
+        self._flushed = context.server.counters.flushed
 
     def about(self, works: Sequence[Flush]) -> str:
         size, count = sum(each.spec.size for each in works), sum(len(each.sources) for each in works)

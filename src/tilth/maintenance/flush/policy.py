@@ -1,4 +1,4 @@
-"""Which row segments become one part together. Pure.
+"""Choice of the row segments that become one part together. Pure.
 
 Covers: runs of neighbours that a flush may sort into one part, cut to bounded size. Does not cover: when a flush is
 worth it (flush_scores.py), doing it (flush/op.py).
@@ -47,7 +47,7 @@ def flush_runs(
     mutations: Sequence[Mutation],
     bytes_max: int = FLUSH_BYTES_MAX,
 ) -> list[FlushSpec]:
-    """What may be flushed of visible parts, given in the order of their names; those that wait longest first.
+    """Return the flushes that visible parts allow, given in the order of their names; those that wait longest first.
 
     `taken` was copied before the parts were read.
     """

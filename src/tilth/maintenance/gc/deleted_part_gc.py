@@ -17,7 +17,7 @@ from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.units import show_bytes
 from tilth.catalog import PartsChangedError, PartsGoneError, ReplaceParts, Update
-from tilth.maintenance.gc.dues import Dues
+from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.op import IoUsage, OpKind
 from tilth.model.delta import Delta, by_file, deleted_rows
@@ -39,25 +39,25 @@ class DeletedPartGc:
 
     def __init__(self, table: GcTable) -> None:
         self._table = table
-        self._dues = Dues(table.watch)
+        self._pending = PendingPartitions(table.watch)
         #: By partition: bytes of parts without rows that were found to wait.
         self._waiting: dict[str, int] = {}
         self._txn: int | None = None
 
     def due_ms(self) -> int:
-        return self._dues.first_ms()
+        return self._pending.first_ms()
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         if event.event not in _DELETING_EVENTS:
             return False
-        self._dues.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
+        self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
 
     def ask(self, at_ms: int) -> None:
-        self._dues.ask(at_ms)
+        self._pending.ask(at_ms)
 
     def look(self, now_ms: int) -> None:
-        self._dues.answer(now_ms, self._with_deltas)
+        self._pending.answer(now_ms, self._with_deltas)
 
     def _with_deltas(self) -> set[str]:
         return {delta.partition for delta in self._table.catalog.parts.deltas(self._table.uuid)}
@@ -73,7 +73,7 @@ class DeletedPartGc:
         return f"parts without rows, with {show_bytes(size)}, wait until their past is over" if size else ""
 
     def run(self, done: Round) -> str:
-        self._dues.each(done, self._table, self._collect)
+        self._pending.each(done, self._table, self._collect)
         return f"{done.moved} parts without rows hidden, {show_bytes(done.removed_bytes)}, {done.kept} stay"
 
     def _collect(self, done: Round, partition: str, now_ms: int) -> None:
@@ -94,7 +94,7 @@ class DeletedPartGc:
                 self._waiting.pop(partition, None)
         if young:
             due_ms = min(milliseconds(newest) for _, newest in young) + promised_ms(table.settings) + 1
-            self._dues.note_ended(partition, due_ms, now_ms, pause=table.settings.pause)
+            self._pending.note_ended(partition, due_ms, now_ms, pause=table.settings.pause)
 
     def _without_rows(self, partition: str) -> list[tuple[Part, int]]:
         """Visible parts, segments not among them, all of whose rows are deleted, with the time of the last change."""
@@ -111,12 +111,12 @@ class DeletedPartGc:
         ]
 
     def _hide(self, done: Round, partition: str, parts: Sequence[tuple[Part, int]]) -> None:
-        """Those that nothing works on; the others are left to what does."""
+        """Hide the parts that nothing works on; the others are left to what does."""
         watch = self._table.watch
         names = watch.reserved.reserve_free(str(part.name) for part, _ in parts)
         free = [(part, newest) for part, newest in parts if str(part.name) in names]
         if len(free) < len(parts):
-            self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
+            self._pending.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
         try:
             if free:
                 self._commit(free)
@@ -124,7 +124,7 @@ class DeletedPartGc:
                 done.removed_bytes += sum(part.bytes for part, _ in free)
         except (PartsGoneError, PartsChangedError) as error:
             # Looked at again; what changed them brought no rows back.
-            self._dues.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
+            self._pending.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
             done.reason = str(error)
         finally:
             watch.reserved.release(names)
@@ -133,7 +133,7 @@ class DeletedPartGc:
     def _commit(self, parts: Sequence[tuple[Part, int]]) -> None:
         table = self._table
         transactions = table.catalog.transactions
-        txn = transactions.begin(f"deleted_part_gc {table.watch.name}", fences=(table.owner.fence(table.uuid),))
+        txn = transactions.begin(f"deleted_part_gc {table.watch.name}", fences=(table.table_leases.fence(table.uuid),))
         self._txn = txn.id
         updates: list[Update] = [
             ReplaceParts(

@@ -24,7 +24,7 @@ _log = Log("maintenance")
 
 
 class ExpiryPhase:
-    """Which partitions of one table expire when. Lives on the op's thread; `known_ms` may be asked on any."""
+    """Phase that drops expired partitions of one table. Lives on the op's thread; `known_ms` may be asked on any."""
 
     def __init__(self, table: GcTable) -> None:
         self._table = table
@@ -36,7 +36,7 @@ class ExpiryPhase:
         self.txn: int | None = None
 
     def known_ms(self, partition: str) -> int | None:
-        """When the partition expires; None: it has to be looked at. FAR_MS without TTL."""
+        """Return when the partition expires; None: it has to be looked at. FAR_MS without TTL."""
         if self._table.watch.definition.ttl is None:
             return FAR_MS
         return self._ends_ms.get(partition)
@@ -47,7 +47,7 @@ class ExpiryPhase:
         self._definition = None
 
     def look(self, done: Round, partition: str, entries: Sequence[Entry], now_ms: int) -> None:
-        """Drops the partition if it has expired. Its entries end with that, so that a later round takes them."""
+        """Drop the partition if it has expired. Its entries end with that, so that a later round collects them."""
         ttl = self._known_ttl()
         if ttl is None:
             return
@@ -82,7 +82,7 @@ class ExpiryPhase:
     def _drop(self, partition: str, parts: Sequence[Part], ttl: TableTtl, reason: str) -> None:
         table = self._table
         transactions = table.catalog.transactions
-        txn = transactions.begin(f"ttl {table.watch.name}", fences=(table.owner.fence(table.uuid),))
+        txn = transactions.begin(f"ttl {table.watch.name}", fences=(table.table_leases.fence(table.uuid),))
         self.txn = txn.id
         update = ExpirePartition(
             table=table.uuid,

@@ -40,7 +40,7 @@ _TRASH_BATCH = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Now:
-    """What holds collection back at the moment of the question."""
+    """The state that holds collection back at the moment of the question."""
 
     table: GcTable
     now_ms: int
@@ -58,7 +58,7 @@ class _Now:
 
 
 def explain_table(table: GcTable) -> list[GcRow]:
-    """What goes or waits first, partition by partition, then the trash, then what is visible."""
+    """Return what goes or waits first, partition by partition, then the trash, then what is visible."""
     now = _now(table)
     hidden: list[GcRow] = []
     visible: list[GcRow] = []
@@ -85,7 +85,7 @@ def _now(table: GcTable) -> _Now:
     try:
         ttl = ttl_of(table.watch.definition)
     except InvalidInputError:
-        # The service tells it; nothing expires meanwhile.
+        # The service reports it; nothing expires meanwhile.
         ttl = None
     taken = table.watch.reserved.now()
     leases = sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts)
@@ -121,13 +121,13 @@ def _entries(now: _Now, entries: Sequence[Entry]) -> Iterator[GcRow]:
 
 
 def _expiry(now: _Now, visible: Sequence[Part]) -> tuple[str, int]:
-    """What the TTL says of the partition, as the end of a sentence, and when it goes; 0: not known."""
+    """Return the verdict of the TTL about the partition, as the end of a sentence, and when it goes; 0: not known."""
     if now.ttl is None or not visible:
         return "", 0
     end = partition_end(now.ttl, visible, settings=now.table.settings)
-    told = judge_expiry("", end, now.ttl, now_ms=now.now_ms).reason
+    text = judge_expiry("", end, now.ttl, now_ms=now.now_ms).reason
     at_ms = 0 if end.last is None else ends_ms(now.ttl.ttl, end.last, now.ttl.column.type)
-    return f"; of its partition: {told}", at_ms
+    return f"; of its partition: {text}", at_ms
 
 
 def _ended(now: _Now, entry: Entry, end_ts: int) -> GcRow:
@@ -143,7 +143,8 @@ def _ended(now: _Now, entry: Entry, end_ts: int) -> GcRow:
 
 
 def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[str, int, str]:
-    """What keeps something that has ended, until when at least, and why; `until_ms` is where the settings keep it."""
+    """Return why an entry that has ended is retained, until when at least, and the details; the settings retain it
+    until `until_ms`."""
     if verdict.hold is Hold.TRANSACTION:
         return f"transaction {now.oldest_txn}", 0, verdict.reason
     if verdict.hold is Hold.READER and now.leases:

@@ -18,7 +18,7 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds, pack
 from tilth.base.units import show_bytes
-from tilth.maintenance.gc.dues import Dues
+from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.op import IoUsage, OpKind
 from tilth.maintenance.policy.gc import GcEntry, Verdict, judge_ended
@@ -50,14 +50,14 @@ class HistoryGc:
 
     def __init__(self, table: GcTable) -> None:
         self._table = table
-        self._dues = Dues(table.watch)
+        self._pending = PendingPartitions(table.watch)
         #: Partitions that may have deltas, with the bytes of those that were found to wait.
         self._waiting: dict[str, int] = {}
         #: When the versions are trimmed; none while there is no new one.
         self._trim_ms: int | None = None
 
     def due_ms(self) -> int:
-        first = self._dues.first_ms()
+        first = self._pending.first_ms()
         return first if self._trim_ms is None else min(first, self._trim_ms)
 
     def observe(self, event: PartEvent, partition: str) -> bool:
@@ -69,19 +69,19 @@ class HistoryGc:
                 self._waiting.setdefault(partition, 0)
             has_deltas = partition in self._waiting
         if event.event in _ENDING_EVENTS or (has_deltas and event.event in _REPLACING_EVENTS):
-            self._dues.note(partition, event.at_ms + promised + 1)
+            self._pending.note(partition, event.at_ms + promised + 1)
         elif has_deltas and event.event == "remove":
             # Its file is gone: what changed nothing else is worth nothing.
-            self._dues.note(partition, event.at_ms)
+            self._pending.note(partition, event.at_ms)
         else:
             return False
         return True
 
     def ask(self, at_ms: int) -> None:
-        self._dues.ask(at_ms)
+        self._pending.ask(at_ms)
 
     def look(self, now_ms: int) -> None:
-        self._dues.answer(now_ms, self._with_deltas)
+        self._pending.answer(now_ms, self._with_deltas)
 
     def _with_deltas(self) -> set[str]:
         return {delta.partition for delta in self._table.catalog.parts.deltas(self._table.uuid, is_all=True)}
@@ -93,15 +93,15 @@ class HistoryGc:
         return ()
 
     def waits(self) -> str:
-        size, partitions = self.retained(), self._dues.count()
+        size, partitions = self.retained(), self._pending.count()
         if not size and not partitions:
             return ""
         # What has ended since the last look is not weighed yet.
-        told = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
-        return f"ended deltas{told} wait until nothing needs them"
+        text = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
+        return f"ended deltas{text} wait until nothing needs them"
 
     def run(self, done: Round) -> str:
-        self._dues.each(done, self._table, self._collect)
+        self._pending.each(done, self._table, self._collect)
         versions = self._trim(done)
         forgot = f", {versions} versions forgotten" if versions else ""
         return f"{done.removed} deltas removed, {show_bytes(done.removed_bytes)}, {done.kept} stay{forgot}"
@@ -158,7 +158,7 @@ class HistoryGc:
     def _remove(self, done: Round, deltas: Sequence[Delta]) -> None:
         table = self._table
         # A server that has lost the table removes nothing any more, and no claim says so before the files go.
-        fence = table.owner.fence(table.uuid)
+        fence = table.table_leases.fence(table.uuid)
         table.catalog.leases.check(fence)
         hit("history_gc.before_remove")
         with ThreadPoolExecutor(min(DELETERS, len(deltas)), thread_name_prefix="tilth-gc") as pool:
@@ -170,11 +170,11 @@ class HistoryGc:
         done.removed_bytes += sum(delta.bytes for delta in gone)
         failed = [(delta, error) for delta, error in zip(deltas, errors, strict=True) if error]
         for delta, error in failed[:1]:
-            self._dues.note(delta.partition, table.clock.now_ms() + int(table.settings.pause * 1000))
+            self._pending.note(delta.partition, table.clock.now_ms() + int(table.settings.pause * 1000))
             raise UnavailableError("a file cannot be removed", file=delta.file.name, reason=error)
 
     def _remove_file(self, delta: Delta) -> str:
-        """Why it failed, or nothing."""
+        """Remove the file; return why that failed, or nothing."""
         try:
             remove_file(self._table.root, self._table.uuid, delta.file)
         except (TilthError, OSError) as error:
@@ -189,10 +189,10 @@ class HistoryGc:
                 self._waiting.pop(partition, None)
         if ended:
             due_ms = min(milliseconds(delta.end_ts) for delta in ended) + promised_ms(self._table.settings) + 1
-            self._dues.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
+            self._pending.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
 
     def _trim(self, done: Round) -> int:
-        """Forgets versions that no allowed read can name; returns how many."""
+        """Forget versions that no allowed read can name; return how many."""
         now_ms = self._table.clock.now_ms()
         if not done.is_command and (self._trim_ms is None or self._trim_ms > now_ms):
             return 0

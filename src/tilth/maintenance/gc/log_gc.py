@@ -19,7 +19,7 @@ from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.base.units import show_bytes
 from tilth.catalog import visibility
-from tilth.maintenance.gc.dues import Dues
+from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.gc.trash import TrashPhase
 from tilth.maintenance.op import IoUsage, OpKind
@@ -28,10 +28,10 @@ from tilth.model.part import Entry, Part, PartEvent
 
 
 class Marks(Protocol):
-    """What collects the marks over segments, and those segments that stay in the trash for a while."""
+    """Collector of the marks over segments, and of those segments that stay in the trash for a while."""
 
     def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
-        """Segments have left the partition; these, with their ends, wait in the trash."""
+        """Note that segments have left the partition; these, with their ends, wait in the trash."""
 
 
 class LogGc:
@@ -44,20 +44,20 @@ class LogGc:
         self._table = table
         self._trash = trash
         self._marks = marks
-        self._dues = Dues(table.watch)
+        self._pending = PendingPartitions(table.watch)
         #: Partitions where segments wait, with the bytes of those that were found.
         self._waiting: dict[str, int] = {}
 
     def due_ms(self) -> int:
-        return self._dues.first_ms()
+        return self._pending.first_ms()
 
     def observe(self, event: PartEvent, partition: str) -> bool:
-        # Drops and mutations end segments too, which is not as common: PART_GC tells of them.
+        # Drops and mutations end segments too, which is not as common: PART_GC reports them.
         if event.event != "flush":
             return False
         with self._table.watch.lock:
             self._waiting.setdefault(partition, 0)
-        self._dues.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
+        self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
 
     def found(self, partition: str, ended: Sequence[tuple[Part, int]]) -> None:
@@ -66,14 +66,14 @@ class LogGc:
             self._plan(partition, ended, self._table.clock.now_ms())
 
     def ask(self, at_ms: int) -> None:
-        """Of where segments are known to wait; PART_GC looks at everything else and tells what it found."""
+        """Ask where segments are known to wait; PART_GC looks at everything else and reports what it found."""
         with self._table.watch.lock:
             partitions = list(self._waiting)
         for partition in partitions:
-            self._dues.note(partition, at_ms)
+            self._pending.note(partition, at_ms)
 
     def look(self, now_ms: int) -> None:
-        """Nothing: what is asked is known."""
+        """Do nothing: what is asked is known."""
 
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
@@ -82,15 +82,15 @@ class LogGc:
         return ()
 
     def waits(self) -> str:
-        size, partitions = self.retained(), self._dues.count()
+        size, partitions = self.retained(), self._pending.count()
         if not size and not partitions:
             return ""
         # What has ended since the last look is not weighed yet.
-        told = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
-        return f"flushed segments{told} wait until nothing needs them"
+        text = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
+        return f"flushed segments{text} wait until nothing needs them"
 
     def run(self, done: Round) -> str:
-        self._dues.each(done, self._table, self._collect)
+        self._pending.each(done, self._table, self._collect)
         return f"{done.removed} flushed segments removed, {show_bytes(done.removed_bytes)}, {done.kept} stay"
 
     def _collect(self, done: Round, partition: str, now_ms: int) -> None:
@@ -123,7 +123,7 @@ class LogGc:
         table.forget_versions([end_ts for _, end_ts in going])
         hit("log_gc.before_trash")
         moves: list[tuple[Entry, int]] = list(going)
-        fence = table.owner.fence(table.uuid)
+        fence = table.table_leases.fence(table.uuid)
         done.moved += table.catalog.parts.move_to_trash(table.uuid, moves, fence=fence, now_ms=now_ms)
         hit("log_gc.after_trash")
         items = table.catalog.trash.find(table.uuid, [part.name for part, _ in going])
@@ -138,7 +138,7 @@ class LogGc:
         return [(item.item.part, item.item.end_ts) for item in items if item.key not in keys]
 
     def _plan(self, partition: str, ended: Sequence[tuple[Part, int]], now_ms: int) -> None:
-        """When the partition is looked at again for these segments."""
+        """Note when the partition is looked at again for these segments."""
         with self._table.watch.lock:
             if ended:
                 self._waiting[partition] = sum(part.bytes for part, _ in ended)
@@ -147,7 +147,7 @@ class LogGc:
         if ended:
             promised = promised_ms(self._table.settings)
             due_ms = min(milliseconds(end_ts) for _, end_ts in ended) + promised + 1
-            self._dues.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
+            self._pending.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
 
 
 def ended_segments(entries: Sequence[Entry]) -> list[tuple[Part, int]]:

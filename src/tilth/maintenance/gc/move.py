@@ -2,8 +2,8 @@
 
 Covers: which partitions are looked at when, what moves, partitions that are empty. Does not cover: the verdicts
 (policy/gc.py), end times (catalog).
-Always holds: a partition that nothing was told of costs nothing but a look now and then; data moves before the mark
-that hides it, because the catalog ends a mark only when nothing is left under it.
+Always holds: a partition without reports costs nothing but a look now and then; data moves before the mark that hides
+it, because the catalog ends a mark only when nothing is left under it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilth.maintenance.policy.gc import (
 from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Entry, Part
 
-#: All partitions are looked at this often even if nothing was told of them.
+#: All partitions are looked at this often even if nothing was reported of them.
 LOOK_ALL_MS = 3_600_000
 
 
@@ -44,7 +44,7 @@ class MovePhase:
         *,
         found: Callable[[str, Sequence[tuple[Part, int]]], None],
     ) -> None:
-        """`found(partition, ended)` is told of segments that have ended, which are not moved here."""
+        """`found(partition, ended)` is called with segments that have ended, which are not moved here."""
         self._table = table
         self._expiry = expiry
         self._trash = trash
@@ -65,12 +65,12 @@ class MovePhase:
         self._empty_since: dict[str, float] = {}
 
     def due_ms(self) -> int:
-        """When the next round is."""
+        """Return when the next round is due."""
         with self._table.watch.lock:
-            dues = list(self._due_ms.values())
+            times = list(self._due_ms.values())
         if self._due_all_ms is not None:
-            dues.append(self._due_all_ms)
-        return max(min(dues), self._pause_until_ms) if dues else FAR_MS
+            times.append(self._due_all_ms)
+        return max(min(times), self._pause_until_ms) if times else FAR_MS
 
     def look_first(self, at_ms: int) -> None:
         """The table was used before this server began: everything is looked at then, if not before."""
@@ -87,7 +87,7 @@ class MovePhase:
             self._held.pop(partition, None)
 
     def data_moved(self, partition: str) -> None:
-        """Segments have left the partition: what hid them has nothing to hide any more."""
+        """Note that segments have left the partition: what hid them has nothing to hide any more."""
         now_ms = self._table.clock.now_ms()
         with self._table.watch.lock:
             self._note(partition, now_ms, now_ms)
@@ -95,12 +95,12 @@ class MovePhase:
         self._table.watch.is_woken = True
 
     def waits(self) -> tuple[int, int]:
-        """In how many partitions something that has ended waits, and when the first of it may go."""
+        """Return in how many partitions entries that have ended wait, and when the first of them may go."""
         with self._table.watch.lock:
             return len(self._ended), min(self._ended.values(), default=FAR_MS)
 
     def is_unread(self) -> bool:
-        """Whether partitions may have something of before this server began that nobody has looked at."""
+        """True if partitions may have entries of before this server began that nobody has looked at."""
         return not self._has_looked and self._due_all_ms is not None
 
     def has_grown(self, partition: str, at_ms: int) -> None:
@@ -132,7 +132,7 @@ class MovePhase:
             self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
             due = [name for name in everything if self._due_ms.get(name, FAR_MS) <= now_ms]
             pushed = [name for name in self._pushed if self._due_ms.get(name, FAR_MS) <= now_ms]
-            pushed = pushed[: table.watch.knobs.gc_partitions.number]
+            pushed = pushed[: table.watch.settings.gc_partitions.number]
             self._pushed.difference_update(pushed)
         chosen = select_for_gc(
             stats,
@@ -140,7 +140,7 @@ class MovePhase:
             pushed=pushed,
             rotation=self._rotation,
             is_ready=True,
-            settings=table.watch.knobs.gc_partitions,
+            settings=table.watch.settings.gc_partitions,
             now=now_ms / 1000,
             rng=table.rng,
         )
@@ -151,7 +151,7 @@ class MovePhase:
         self._pause_until_ms = now_ms + int(pause * 1000)
 
     def collect(self, done: Round, partitions: Sequence[str]) -> None:
-        """Moves what can move in these partitions."""
+        """Move what can move in these partitions."""
         now_ms = self._table.clock.now_ms()
         limit = self._table.limit(now_ms, done.settings)
         done.partitions = len(partitions)
@@ -197,7 +197,7 @@ class MovePhase:
             done.moved += table.catalog.parts.move_to_trash(
                 table.uuid,
                 moves[first : first + settings.move_batch],
-                fence=table.owner.fence(table.uuid),
+                fence=table.table_leases.fence(table.uuid),
                 now_ms=now_ms,
             )
             hit("gc.after_trash")
@@ -214,26 +214,26 @@ class MovePhase:
         self._plan_next(done, partition, ends, has_moved=bool(moves), now_ms=now_ms)
 
     def _plan_next(self, done: Round, partition: str, ends: Sequence[int], *, has_moved: bool, now_ms: int) -> None:
-        """When the partition is looked at again."""
-        dues = []
+        """Note when the partition is looked at again."""
+        times = []
         ends_ms = self._expiry.known_ms(partition)
         if ends_ms is None:
             # It was dropped just now.
-            dues.append(now_ms + kept_ms(done.settings))
+            times.append(now_ms + kept_ms(done.settings))
         elif ends_ms != FAR_MS:
             # One that has expired and is still there was refused.
-            dues.append(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
+            times.append(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
         if has_moved:
             # What hid these is ended now.
-            dues.append(now_ms)
+            times.append(now_ms)
         elif ends:
-            dues.append(max(min(ends) + kept_ms(done.settings) + 1, now_ms + int(done.settings.pause * 1000)))
+            times.append(max(min(ends) + kept_ms(done.settings) + 1, now_ms + int(done.settings.pause * 1000)))
         with self._table.watch.lock:
             if has_moved or ends:
-                self._ended[partition] = dues[-1]
+                self._ended[partition] = times[-1]
             else:
                 self._ended.pop(partition, None)
-        self._plan(partition, min(dues, default=None))
+        self._plan(partition, min(times, default=None))
 
     def _plan(self, partition: str, due_ms: int | None) -> None:
         with self._table.watch.lock:

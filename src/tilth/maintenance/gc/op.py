@@ -2,7 +2,7 @@
 
 Covers: what the three share. Does not cover: what a round does (log_gc.py, history_gc.py, deleted_part_gc.py), parts
 and marks (part_gc.py).
-Always holds: one round at a time, of the background or of a command; what failed waits and is told.
+Always holds: one round at a time, of the background or of a command; what failed waits and is reported.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _log = Log("maintenance")
 
 
 class GcDuty(Protocol):
-    """What one of these ops does. `run` is called by one thread at a time, everything else by any."""
+    """The duty of one of these ops. `run` is called by one thread at a time, everything else by any."""
 
     kind: OpKind
     io: IoUsage
 
     def due_ms(self) -> int:
-        """When the next round is; FAR_MS: something has to happen first."""
+        """Return when the next round is due; FAR_MS: something has to happen first."""
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         """A line of the part log about the table; whether it changes what is due."""
 
     def ask(self, at_ms: int) -> None:
-        """Something may have happened of which nothing was told: what there is is asked then, if not before."""
+        """Something may have happened that was not reported: the catalog is asked then, if not before."""
 
     def look(self, now_ms: int) -> None:
-        """Asks, if it is time to: a cheap read that leaves nothing due where there is nothing."""
+        """Ask, if it is time to: a cheap read that leaves nothing pending where there is nothing."""
 
     def retained(self) -> int:
         """Bytes that are known to wait for the next round."""
@@ -65,7 +65,7 @@ class GcDuty(Protocol):
         """One round over what is due; of a command over everything. Returns what was done."""
 
     def waits(self) -> str:
-        """What waits for its time, empty where nothing does."""
+        """Describe what waits for its time; empty where nothing does."""
 
 
 class GcOp:
@@ -81,7 +81,7 @@ class GcOp:
         self._duty = duty
         self._table = table
         self._switched_off_by = table.context.switched_off_by(duty.kind)
-        self._tally = table.context.server.tally
+        self._counters = table.context.server.counters
         self._table_count = table.context.server.table_count
         self._has_begun = False
         self._round = threading.Lock()
@@ -158,12 +158,12 @@ class GcOp:
             io=self._duty.io,
             logs_retained_bytes=size if is_log else 0,
             data_retained_bytes=0 if is_log else size,
-            priority=self._table.watch.knobs.priority,
+            priority=self._table.watch.settings.priority,
             about=self._duty.waits() or "a look is due",
         )
 
     def _begin(self, now_ms: int) -> None:
-        """Once: a table that was never used is not looked at until something is told of it."""
+        """Begin once: a table that was never used is not looked at until something is reported of it."""
         if self._has_begun:
             return
         if self._table.catalog.parts.version(self._table.uuid).counter > 0:
@@ -186,9 +186,9 @@ class GcOp:
         self.last_wakeup_ms = self._clock.now_ms()
         done = Round(settings=self._table.settings)
         try:
-            told = self._run(done)
+            report = self._run(done)
             self._failure = None
-            return told
+            return report
         # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
         except Exception as error:
             self._failed(error)
@@ -201,7 +201,7 @@ class GcOp:
             self._table.watch.is_woken = True
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        # Nothing to tell: what the table's PART_GC says is enough.
+        # Nothing to report: what the table's PART_GC says is enough.
         idle = self._duty.waits() or self._last_reason
         work = ServiceWork(
             running=self._running,
@@ -229,15 +229,16 @@ class GcOp:
 
     def _run(self, done: Round) -> str:
         try:
-            with self._round, self._tally.run(self.kind):
+            with self._round, self._counters.run(self.kind):
                 return self._duty.run(done)
         finally:
-            self._tally.freed(self.kind, done.report())
+            self._counters.freed(self.kind, done.report())
 
     def _failed(self, error: Exception) -> None:
-        """By the rule of all background services; what counts stands in `system.bg_threads` and waits."""
+        """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and
+        waits."""
         if rule_of(error) is Retry.STOP:
-            self._table.owner.lose(self._table.uuid)
+            self._table.table_leases.lose(self._table.uuid)
         failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())
         if not is_failure(error):
             self._rests_until_ms = failure.until_ms

@@ -3,7 +3,7 @@
     visible -> hidden (a mark, a rewrite or a range) -> trash -> gone
                                         phase 1, a record      phase 2, files
 
-Covers: when a round is due, SYSTEM GC, what is told of it. Does not cover: phase 1 (move.py), phase 2 (trash.py),
+Covers: when a round is due, SYSTEM GC, its status. Does not cover: phase 1 (move.py), phase 2 (trash.py),
 partitions that expire (expiry.py), verdicts (policy/gc.py), end times (catalog).
 Always holds: one round at a time, of the background or of a command; an item that fails stays and stops no other.
 """
@@ -59,15 +59,15 @@ class PartGcOp:
         self._clock = server.clock
         self._watch = context.watch
         self._table_count = server.table_count
-        self._owner = server.owner
-        self._tally = server.tally
+        self._table_leases = server.table_leases
+        self._counters = server.counters
         self._table = GcTable(context=context, failed=self._failed)
         self._expiry = ExpiryPhase(self._table)
         self._trash = TrashPhase(self._table)
         self._moves = MovePhase(
             self._table, self._expiry, self._trash, found=lambda partition, ended: self._found(partition, ended)
         )
-        #: Told of segments that have ended: they are for LOG_GC.
+        #: Called with segments that have ended: they are for LOG_GC.
         self._found: Callable[[str, Sequence[tuple[Part, int]]], None] = lambda partition, ended: None
         self._has_begun = False
         #: One round at a time.
@@ -92,7 +92,7 @@ class PartGcOp:
 
     @property
     def due_ms(self) -> int:
-        """When `stats` may say something new, if nothing is noticed before."""
+        """Return when `stats` may change, if nothing is noticed before."""
         due_ms = min(self._moves.due_ms(), self._trash.due_ms())
         return max(due_ms, self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
 
@@ -110,11 +110,11 @@ class PartGcOp:
         return () if txn is None else (txn,)
 
     def hand_segments_to(self, found: Callable[[str, Sequence[tuple[Part, int]]], None]) -> None:
-        """`found(partition, ended)` is told of segments that have ended, with their ends."""
+        """`found(partition, ended)` is called with segments that have ended, with their ends."""
         self._found = found
 
     def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
-        """Segments have left the partition; these, with their ends, wait in the trash."""
+        """Note that segments have left the partition; these, with their ends, wait in the trash."""
         self._moves.data_moved(partition)
         self._trash.expect(left, self._table.settings)
 
@@ -163,12 +163,12 @@ class PartGcOp:
             io=IoUsage.HIGH if is_removal else IoUsage.LOW,
             # How much is known after the look only; something is enough to be considered.
             data_retained_bytes=max(1, self._trash.bytes if is_removal else 1),
-            priority=self._watch.knobs.priority,
+            priority=self._watch.settings.priority,
             about="files of the trash" if is_removal else "hidden parts",
         )
 
     def _begin(self, now_ms: int) -> None:
-        """Once: a table that was never used is not looked at until something is told of it. Not when it is
+        """Begin once: a table that was never used is not looked at until something is reported of it. Not when it is
         registered, for that must take ten thousand tables in a moment.
         """
         if self._has_begun:
@@ -184,7 +184,7 @@ class PartGcOp:
         if self._running or not (is_move or is_removal):
             return NotPrepared("nothing is due")
         self._running = 1
-        phases = " and ".join(told for told, due in (("move", is_move), ("remove", is_removal)) if due)
+        phases = " and ".join(phase for phase, due in (("move", is_move), ("remove", is_removal)) if due)
         return Prepared(about=phases, work=(is_move, is_removal))
 
     def abandon(self, prepared: Prepared) -> None:
@@ -198,7 +198,7 @@ class PartGcOp:
         self.last_wakeup_ms = self._clock.now_ms()
         self._has_failed = False
         try:
-            with self._round, self._tally.run(self.kind):
+            with self._round, self._counters.run(self.kind):
                 if is_move:
                     self._moves.run(done)
                 if is_removal:
@@ -210,7 +210,7 @@ class PartGcOp:
             self._failed(error)
             raise
         finally:
-            self._tally.collected(done.report())
+            self._counters.collected(done.report())
             self._last_reason = done.reason
             self._running = 0
             self._watch.is_woken = True
@@ -254,20 +254,20 @@ class PartGcOp:
             settings = replace(settings, old_parts_lifetime=0.0, trash_lifetime=0.0, history=0.0)
         done = Round(settings=settings, partition=partition, is_command=True)
         try:
-            with self._round, self._tally.run(self.kind):
+            with self._round, self._counters.run(self.kind):
                 self._collect_now(done)
         finally:
-            self._tally.collected(done.report())
+            self._counters.collected(done.report())
         return done.report()
 
     def check_partition(self, partition: str | None) -> None:
-        """Raises NotFoundError for a partition that is not there."""
+        """Raise NotFoundError for a partition that is not there."""
         known = self._table.catalog.parts.partitions(self._watch.uuid)
         if partition is not None and partition not in known:
             raise NotFoundError("no such partition", table=self.table, partition=partition)
 
     def explain(self) -> list[GcRow]:
-        """What is there of the table beside its visible rows, what keeps it and until when; then what is visible."""
+        """Return what the table has beside its visible rows, what retains it and until when; then what is visible."""
         return explain_table(self._table)
 
     def _collect_now(self, done: Round) -> None:
@@ -284,9 +284,10 @@ class PartGcOp:
         return self._moves.due_ms() <= now_ms, self._trash.due_ms() <= now_ms
 
     def _failed(self, error: Exception) -> None:
-        """By the rule of all background services; what counts stands in `system.bg_threads` and waits."""
+        """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and
+        waits."""
         if rule_of(error) is Retry.STOP:
-            self._owner.lose(self._watch.uuid)
+            self._table_leases.lose(self._watch.uuid)
         failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())
         if not is_failure(error):
             self._rests_until_ms = failure.until_ms

@@ -1,4 +1,4 @@
-"""What the phases of collecting share: the table, and what one round has done so far."""
+"""State that the phases of collecting share: the table, and the results of one round so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
@@ -25,7 +25,7 @@ class GcTable:
     """One table as collecting sees it."""
 
     context: TableContext
-    #: Told of each failure; what failed is tried again, what else there is goes on.
+    #: Called with each failure; what failed is tried again, what else there is goes on.
     failed: Callable[[Exception], None]
     is_cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -50,8 +50,8 @@ class GcTable:
         return self.context.watch
 
     @property
-    def owner(self) -> Owner:
-        return self.context.server.owner
+    def table_leases(self) -> TableLeases:
+        return self.context.server.table_leases
 
     @property
     def uuid(self) -> str:
@@ -59,15 +59,15 @@ class GcTable:
 
     @property
     def settings(self) -> GcSettings:
-        return self.watch.knobs.gc
+        return self.watch.settings.gc
 
     def leases(self, now_ms: int) -> list[ReaderLease]:
-        """Those that hold snapshots of the table now."""
+        """Return the leases that hold snapshots of the table now."""
         everything = self.catalog.readers.list()
         return [lease for lease in everything if lease.table == self.uuid and lease.expires_ms > now_ms]
 
     def limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
-        """How far phase 1 may go now."""
+        """Return how far phase 1 may go now."""
         return cutoff(
             now_ms=now_ms,
             oldest_txn=self.catalog.transactions.oldest_running(),
@@ -77,7 +77,7 @@ class GcTable:
         )
 
     def ancient_limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
-        """How far files may go that nobody brings back: no lifetime holds them where history is kept."""
+        """Return how far files may go that nobody brings back: no lifetime holds them where history is retained."""
         if settings.history >= 0:
             settings = replace(settings, old_parts_lifetime=0.0)
         return self.limit(now_ms, settings)
@@ -89,13 +89,13 @@ class GcTable:
 
 
 def promised_ms(settings: GcSettings) -> int:
-    """How long after its end reads of the past may need a file at least."""
+    """Return how long after its end reads of the past may need a file at least."""
     return round((settings.old_parts_lifetime if settings.history < 0 else settings.history) * 1000)
 
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """What one round has done so far."""
+    """The results of one round so far."""
 
     #: Of a command: the settings in force for it, and the only partition; none: all.
     settings: GcSettings
@@ -124,12 +124,12 @@ class Round:
 
 
 def raised(error: Exception) -> None:
-    """For rounds that end with the first failure."""
+    """Raise the first failure, for rounds that end with it."""
     raise error
 
 
 def joined(reports: Iterable[GcReport]) -> GcReport:
-    """Of several rounds as of one."""
+    """Return one report of several rounds."""
     found = list(reports)
     return GcReport(
         partitions=max((report.partitions for report in found), default=0),

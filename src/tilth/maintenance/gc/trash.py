@@ -50,7 +50,7 @@ class TrashPhase:
         self._due_ms = at_ms if self._due_ms is None else min(at_ms, self._due_ms)
 
     def due_ms(self) -> int:
-        """When the next round is."""
+        """Return when the next round is due."""
         return FAR_MS if self._due_ms is None else self._due_ms
 
     def notice_all(self, now_ms: int) -> None:
@@ -105,9 +105,8 @@ class TrashPhase:
         self._plan(self._state, done, has_removed=bool(removed), now_ms=now_ms)
 
     def remove_now(self, done: Round, items: Sequence[TrashedPart]) -> list[TrashedPart]:
-        """Removes the files of these items, however short they have been here, unless a snapshot is read that needs
-        one; returns those that are gone. What cannot be removed stays for a round.
-        """
+        """Remove the files of these items, however short they have been here, unless a snapshot is read that needs one;
+        return those that are gone. An item that cannot be removed stays for a round."""
         if not items:
             return []
         table = self._table
@@ -153,14 +152,14 @@ class TrashPhase:
         self._pass_due_ms = at_ms if self._pass_due_ms is None else min(self._pass_due_ms, at_ms)
 
     def _claimed(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
-        """Those that UNDROP PARTITION has not brought back and cannot bring back any more."""
+        """Return the items that UNDROP PARTITION has not brought back and cannot bring back any more."""
         if not items:
             return []
         table = self._table
-        return table.catalog.trash.claim(table.uuid, items, fence=table.owner.fence(table.uuid))
+        return table.catalog.trash.claim(table.uuid, items, fence=table.table_leases.fence(table.uuid))
 
     def _remove(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
-        """Those whose file is gone now. One that cannot be removed stays in the trash and is told."""
+        """Return the items whose file is gone now. One that cannot be removed stays in the trash and is reported."""
         if not items:
             return []
         hit("gc.before_remove")
@@ -176,7 +175,7 @@ class TrashPhase:
         return [item for item, error in zip(items, errors, strict=True) if not error]
 
     def _remove_one(self, item: TrashedPart) -> str:
-        """Why it failed, or nothing."""
+        """Remove the file; return why that failed, or nothing."""
         try:
             remove_file(self._table.root, item.table, item.item.part.file)
         except (TilthError, OSError) as error:
@@ -188,12 +187,12 @@ class TrashPhase:
             pause = trash_pause(state, has_removed=has_removed, settings=done.settings, rng=self._table.rng)
             self._due_ms = now_ms + int(pause * 1000)
             return
-        # The end of a pass: what stays tells when the next one is worth it.
+        # The end of a pass: what stays decides when the next one is worth it.
         self._due_ms, self._pass_due_ms = self._pass_due_ms, None
 
 
 def _is_read(item: TrashedPart, snapshots: Sequence[int]) -> bool:
-    """Whether a snapshot that somebody reads needs it."""
+    """True if a snapshot that somebody reads needs it."""
     part = item.item.part
     held = judge_snapshots(str(part.name), commit_ts=part.commit_ts, end_ts=item.item.end_ts, snapshots=snapshots)
     return held is not None

@@ -1,4 +1,4 @@
-"""Which op runs next in which table: the loop, its looks, its choices, its runs. See also: docs/policies/scheduling.md.
+"""The maintenance manager: the loop, its observations, its choices, its runs. See also: docs/policies/scheduling.md.
 
 Covers: tables that come and go, the poller, the scheduler, the decision log, commands. Does not cover: the ops.
 """

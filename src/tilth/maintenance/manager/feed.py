@@ -1,8 +1,8 @@
 """News of all tables' parts, read from the part log: one short range read, whatever the number of tables.
 
-Always holds: an event is told once at most. Events carry the time at which their commit was made ready and may land a
-little later than younger ones, so each read overlaps the one before; one that lands later still is never told, which is
-why the ops look now and then without being told.
+Always holds: an event is reported once at most. Events carry the time at which their commit was made ready and may land
+a little later than younger ones, so each read overlaps the one before; one that lands later still is never reported,
+which is why the ops look now and then without a report.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class PartFeed:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._since_ms: int | None = None
-        #: What was told already, of the overlap.
-        self._told: set[tuple[str, str, str, int]] = set()
+        #: What was reported already, of the overlap.
+        self._reported: set[tuple[str, str, str, int]] = set()
 
     @property
     def has_begun(self) -> bool:
-        """False until the events of before the start were told."""
+        """False until the events of before the start were reported."""
         return self._since_ms is not None
 
     def news(self, now_ms: int) -> tuple[list[PartEvent], bool]:
@@ -41,11 +41,11 @@ class PartFeed:
         else:
             start, limit = self._since_ms, EVENTS_MAX
         found = self._catalog.part_log.recent(start, limit=limit)
-        fresh = [event for event in found if _key(event) not in self._told]
+        fresh = [event for event in found if _key(event) not in self._reported]
         newest_ms = max((event.at_ms for event in found), default=start)
-        # While nothing happens, what was told long ago is not read again and again.
+        # While nothing happens, what was reported long ago is not read again and again.
         self._since_ms = max(start, min(newest_ms, now_ms) - OVERLAP_MS, now_ms - LATE_MS)
-        self._told = {_key(event) for event in found if event.at_ms >= self._since_ms}
+        self._reported = {_key(event) for event in found if event.at_ms >= self._since_ms}
         return fresh, len(found) < limit
 
 

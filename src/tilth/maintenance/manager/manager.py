@@ -1,6 +1,6 @@
 """The maintenance manager of a server: one thread looks, chooses and starts; as many work as the settings allow.
 
-Covers: the loop (docs/policies/scheduling.md#the-loop), the record of choices, what is told, the doors of commands,
+Covers: the loop (docs/policies/scheduling.md#the-loop), the decision log, status, the entries of commands,
 the cleaner's turns. Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs
 (runs.py), the ops (the folders of their kinds).
 Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
@@ -19,12 +19,13 @@ from tilth.base.logs import Log
 from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
+from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.gc.part_gc import PartGcOp
+from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
 from tilth.maintenance.manager.optimize import optimize_table
-from tilth.maintenance.manager.poller import Looks, Poller
-from tilth.maintenance.manager.record import Record
+from tilth.maintenance.manager.poller import Observations, Poller
 from tilth.maintenance.manager.registry import Registry
 from tilth.maintenance.manager.runs import Runs, Slot
 from tilth.maintenance.manager.scheduler import choose, passed_over
@@ -45,13 +46,12 @@ from tilth.maintenance.stats import (
     OpRun,
     OptimizeReport,
 )
-from tilth.maintenance.tally import Tally
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.context import ServerContext, TableContext
 from tilth.maintenance.work.damage import DamageBook
-from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import REWRITES, RewritePlaces
-from tilth.maintenance.work.recipe import Translator, translation_of
+from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.service import ServiceStats
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
@@ -64,14 +64,14 @@ CLEAN_PERIOD_MS = 5_000
 STOP_SECONDS_MAX = 30.0
 #: While it is disabled, the log says so this often.
 DISABLED_LOG_SECONDS = 300.0
-#: Ops whose waiting bytes are told as numbers.
-_TOLD_WAITING = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
+#: Ops whose waiting bytes are shown as numbers.
+_WAITING_SHOWN = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
 
 _log = Log("maintenance")
 
 
 class MaintenanceManager:
-    """Keeps the tables of this server in shape; `start` it once, `stop` it at the end."""
+    """The manager that keeps the tables of this server in shape; `start` it once, `stop` it at the end."""
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class MaintenanceManager:
         live_txns: Callable[[], Collection[int]] = frozenset,
         build: Callable[[TableWatch], TableOps] | None = None,
         memory: Callable[[], int] | None = None,
-        translator: Translator = translation_of,
+        new_rebaser: NewRebaser = rebaser_of,
     ) -> None:
         """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
-        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` tells the bytes
-        in use, none: asks the system; `translator` brings over what changes in parts while they are made anew.
+        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` returns the
+        bytes in use, none: asks the system; `new_rebaser` makes what rebases changes of parts that are made anew.
         """
         self._clock = clock
         self._catalog = catalog
@@ -99,32 +99,32 @@ class MaintenanceManager:
         self._rng = rng
         self._server = server
         self._others_live_txns = live_txns
-        self._owner = Owner(clock, catalog, server)
-        self._tally = Tally(clock)
+        self._table_leases = TableLeases(clock, catalog, server)
+        self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)
-        self._looks = Looks(clock)
+        self._observations = Observations(clock)
         self._feed = PartFeed(catalog)
         kept_ms = int(settings.dropped_table_keep * 1000)
         self._cleaner = Cleaner(clock, catalog, root, live_txns=self._live_txns, dropped_kept_ms=kept_ms)
         self._registry = Registry(
             catalog,
             build or self._build,
-            refused=lambda table, reason: self._record.refused("", table, reason),
+            refused=lambda table, reason: self._decisions.refused("", table, reason),
             woken=lambda uuid: self._poller.woken(uuid),
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
         places = dispatcher.yielding_places(WRITE_WAREHOUSE)
         self._places = RewritePlaces(clock, places=places, running=lambda: self._runs.of_kinds(REWRITES))
-        self._poller = Poller(clock, self._looks, settings.workload, self._registry.find)
+        self._poller = Poller(clock, self._observations, settings.workload, self._registry.find)
         self._memory = MemoryMeter(
             clock,
             hard_limit=limit_of(settings.memory_limit_hard),
             warn_percentage=settings.memory_limit_warn_percentage,
             read=memory or ProcessMemory(clock),
         )
-        self._record = Record(clock)
-        self._context = self._new_context(root, translator)
+        self._decisions = DecisionLog(clock)
+        self._context = self._new_context(root, new_rebaser)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
         self._woken: set[str] = set()
@@ -135,13 +135,13 @@ class MaintenanceManager:
         self._refreshed_ms = 0
         self._may_refresh_at = 0.0
         self._cleaned_ms = 0
-        self._told_disabled: float | None = None
+        self._logged_disabled: float | None = None
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Cleans up after an earlier run on this catalog, then begins to work."""
+        """Clean up after an earlier run on this catalog, then begin to work."""
         left = self._cleaner.start()
         if left:
             _log.info("transactions_of_earlier_run_cleaned", count=left)
@@ -149,7 +149,7 @@ class MaintenanceManager:
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks running work to end, waits for it, gives the tables back."""
+        """Ask running work to end, wait for it, release the tables."""
         self._stopping.set()
         self._awake.set()
         # All are asked before any is waited for.
@@ -161,7 +161,7 @@ class MaintenanceManager:
             self._thread.join(STOP_SECONDS_MAX)
         if not self._runs.wait_until_idle(STOP_SECONDS_MAX):
             _log.warning("maintenance_runs_left", count=self._runs.count)
-        self._owner.release_all()
+        self._table_leases.release_all()
 
     def wake(self, table_uuid: str | None = None) -> None:
         """Something has changed, a table, a switch, a setting, a mutation: looked at now instead of a little later."""
@@ -192,32 +192,32 @@ class MaintenanceManager:
             self.damage.look(now_ms)
         return self._start_one()
 
-    # --- what is told ---
+    # --- status ---
 
     def stats(self) -> list[ServiceStats]:
         """A row for each service of every table."""
         now_ms = self._clock.now_ms()
         return [
-            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._looks.failure)
+            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._observations.failure)
             for table in self._registry.all()
             for ops in table.by_service()
         ]
 
     def numbers(self) -> MaintenanceNumbers:
-        """What was done since the start, and what waits now."""
+        """Return what was done since the start, and what waits now."""
         waiting: dict[OpKind, int] = {}
         for table in self._registry.all():
             for op in table.ops:
-                if op.kind in _TOLD_WAITING:
-                    said = self._looks.said(op)
-                    size = said.ram_anchored_bytes if op.kind is OpKind.FLUSH else said.data_retained_bytes
+                if op.kind in _WAITING_SHOWN:
+                    last = self._observations.last(op)
+                    size = last.ram_anchored_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
                     waiting[op.kind] = waiting.get(op.kind, 0) + size
-        return self._tally.numbers(waiting)
+        return self._counters.numbers(waiting)
 
     def ops(self) -> list[OpRow]:
         """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
         return [
-            op_row(table.watch, op, self._looks.said(op), self._settings.scheduler)
+            op_row(table.watch, op, self._observations.last(op), self._settings.scheduler)
             for table in self._registry.all()
             for op in table.ops
         ]
@@ -228,7 +228,7 @@ class MaintenanceManager:
 
     def choices(self) -> list[ChoiceRow]:
         """The last thousand choices and refusals, newest first."""
-        return self._record.rows()
+        return self._decisions.rows()
 
     def memory(self) -> MemoryReading:
         """Memory in use, as of at most 50 ms ago, and the limits: what writers are slowed and refused by."""
@@ -252,7 +252,7 @@ class MaintenanceManager:
         )
 
     def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]:
-        """How far the pending mutations of the table are, or of all; those of one table oldest first."""
+        """Return the progress of the pending mutations of the table, or of all; those of one table oldest first."""
         one = None if table_uuid is None else self._registry.find(table_uuid)
         found = self._registry.all() if table_uuid is None else [one] if one is not None else []
         tables = [table for table in found if table.watch.mutations]
@@ -261,25 +261,25 @@ class MaintenanceManager:
     # --- doors of commands ---
 
     def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]:
-        """What would be merged now and what not, with reasons; by another policy, if one is named.
+        """Return what would be merged now and what not, with reasons; by another policy, if one is named.
 
         Raises TableNotFoundError.
         """
         return self._registry.get(table_uuid).command().merges.explain(policy)
 
     def explain_gc(self, table_uuid: str) -> list[GcRow]:
-        """What is kept and what goes, and what holds it. Raises TableNotFoundError."""
+        """Return what is retained and what goes, and what holds it. Raises TableNotFoundError."""
         return self._registry.get(table_uuid).op(PartGcOp).explain()
 
     def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport:
-        """Makes parts of all row segments that are visible now, of the partition or of all; returns when it is done.
+        """Make parts of all row segments that are visible now, of the partition or of all; return when it is done.
 
         Raises TableNotFoundError, what a flush failed with, and UnavailableError where other work holds segments.
         """
         return self._registry.get(table_uuid).command().flushes.flush_now(partition)
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
-        """Flushes and merges what the partition has, or all have, as far as the limits allow; returns when it is done.
+        """Flush and merge what the partition has, or all have, as far as the limits allow; return when it is done.
 
         Raises TableNotFoundError, NotFoundError for a partition without parts, and what a merge failed with.
         """
@@ -296,7 +296,7 @@ class MaintenanceManager:
         return table.gc_now(partition, is_forced=is_forced)
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
-        """Asks what runs in the partition, or anywhere in the table, to end; returns how many runs.
+        """Ask what runs in the partition, or anywhere in the table, to end; return how many runs.
 
         Raises TableNotFoundError.
         """
@@ -347,7 +347,7 @@ class MaintenanceManager:
                 self._leave(left)
 
     def _leave(self, table: TableOps) -> None:
-        """Its ops are asked to end; the table is given back when they have."""
+        """Ask the table's ops to end; the table is released when they have."""
         self._runs.forbid(table.watch.uuid)
         self._poller.forget(table)
         self._registry.leave(table)
@@ -358,9 +358,9 @@ class MaintenanceManager:
             if self._runs.of_table(uuid) or any(op.running for op in table.ops):
                 continue
             for op in table.ops:
-                self._looks.forget(op)
+                self._observations.forget(op)
             self._served.pop(table.watch.name, None)
-            self._owner.release(uuid)
+            self._table_leases.release(uuid)
             self._registry.forget(uuid)
             self._runs.allow(uuid)
             # It may have come back meanwhile, by UNDROP.
@@ -373,7 +373,7 @@ class MaintenanceManager:
             self._places.observe(event)
             table = self._registry.find(event.table)
             if table is None:
-                # A table that nobody told of, or one that was dropped.
+                # A table that nobody reported, or one that was dropped.
                 self._must_refresh = True
                 continue
             partition = table.watch.observe(event)
@@ -402,25 +402,25 @@ class MaintenanceManager:
             rng=self._rng,
             last_served=self._served,
         )
-        self._tally.chose(self._clock.monotonic() - started)
+        self._counters.chose(self._clock.monotonic() - started)
         if choice.op_name is None:
-            self._record.idle(choice)
+            self._decisions.idle(choice)
             return choice
         table, op = self._poller.found(choice.op_name)
         slot = self._runs.take(table.watch.uuid, op)
         if slot is None:
             # It was cancelled while it was chosen.
-            self._record.idle(choice)
+            self._decisions.idle(choice)
             return Choice(op_name=None, rule=ChoiceRule.NOTHING_TO_GAIN, reason=f"{op.name} was cancelled")
         prepared = self._prepare(op, slot)
         table.watch.is_woken = True
         if isinstance(prepared, NotPrepared):
-            self._tally.prepare_failed()
-            self._record.refused(op.name, table.watch.name, prepared.reason)
+            self._counters.prepare_failed()
+            self._decisions.refused(op.name, table.watch.name, prepared.reason)
             return choice
         self._turns += 1
         self._served[table.watch.name] = self._turns
-        self._record.chose(
+        self._decisions.chose(
             choice,
             table.watch.name,
             about=prepared.about,
@@ -431,7 +431,7 @@ class MaintenanceManager:
         return choice
 
     def _startable(self, views: list[OpView]) -> list[OpView]:
-        """Those whose work would not only wait for a place at the warehouse."""
+        """Return the ops whose work would not only wait for a place at the warehouse."""
         if self._places.is_free():
             return views
         return [view for view in views if self._poller.found(view.name)[1].kind not in REWRITES]
@@ -442,8 +442,8 @@ class MaintenanceManager:
         if self._settings.is_enabled:
             return self._settings.workers - self._runs.count
         now = self._clock.monotonic()
-        if self._told_disabled is None or now - self._told_disabled >= DISABLED_LOG_SECONDS:
-            self._told_disabled = now
+        if self._logged_disabled is None or now - self._logged_disabled >= DISABLED_LOG_SECONDS:
+            self._logged_disabled = now
             _log.warning("maintenance_is_disabled", setting="enable_maintenance_manager")
         return 0
 
@@ -453,11 +453,11 @@ class MaintenanceManager:
         try:
             prepared = op.prepare()
         except TilthError as error:
-            return NotPrepared(f"not prepared: {self._looks.failed(op, error).reason}")
+            return NotPrepared(f"not prepared: {self._observations.failed(op, error).reason}")
         finally:
             if not isinstance(prepared, Prepared):
                 self._runs.give_back(slot)
-        self._looks.recovered(op)
+        self._observations.recovered(op)
         return prepared
 
     def _run_ended(self, slot: Slot) -> None:
@@ -469,7 +469,7 @@ class MaintenanceManager:
 
     # --- what the ops are given ---
 
-    def _new_context(self, root: str, translator: Translator) -> ServerContext:
+    def _new_context(self, root: str, new_rebaser: NewRebaser) -> ServerContext:
         return ServerContext(
             clock=self._clock,
             catalog=self._catalog,
@@ -477,12 +477,12 @@ class MaintenanceManager:
             root=root,
             rng=self._rng,
             settings=self._settings,
-            owner=self._owner,
+            table_leases=self._table_leases,
             cleaner=self._cleaner,
-            tally=self._tally,
+            counters=self._counters,
             places=self._places,
-            translator=translator,
-            refused=self._record.refused,
+            new_rebaser=new_rebaser,
+            refused=self._decisions.refused,
             table_count=self._registry.count,
             workers=self._workers,
             used_percent=self._used_under_pressure,

@@ -1,4 +1,4 @@
-"""How much memory the node uses, against its limit.
+"""The memory that the node uses, against its limit.
 
 Covers: sampling, the limit. Does not cover: what follows from it (scheduler.py).
 Always holds: counted are the resident bytes of this process and of all below it: in local mode Spark's JVM and its
@@ -33,7 +33,7 @@ _log = Log("maintenance")
 
 
 class MemoryMeter:
-    """What the manager asks before each choice, and who slows writers; from any thread."""
+    """Measure of memory that the manager asks before each choice, and who slows writers; from any thread."""
 
     def __init__(
         self, clock: Clock, *, hard_limit: int | None, warn_percentage: float, read: Callable[[], int]
@@ -54,7 +54,7 @@ class MemoryMeter:
         return self._use
 
     def use(self) -> MemoryUse:
-        """As of at most `SAMPLE_SECONDS` ago."""
+        """Return the use of memory, as of at most `SAMPLE_SECONDS` ago."""
         if self._hard_limit is None:
             return self._use
         with self._lock:
@@ -66,7 +66,7 @@ class MemoryMeter:
             return self._use
 
     def _warn(self) -> None:
-        """Once for each time that it comes so near."""
+        """Warn once for each time that it comes so near."""
         is_near = self._use.percent >= self._warn_percentage
         if is_near and not self._has_warned:
             used, limit = show_bytes(self._use.consumption), show_bytes(self._hard_limit or 0)
@@ -92,14 +92,15 @@ class ProcessMemory:
 
 
 def limit_of(hard_bytes: int) -> int | None:
-    """From the setting: 0 is four fifths of what the machine, or the container, has; negative is no limit."""
+    """Return the limit of the setting: 0 is four fifths of what the machine, or the container, has; negative is no
+    limit."""
     if hard_bytes < 0:
         return None
     return hard_bytes or int(machine_bytes() * LIMIT_SHARE)
 
 
 def machine_bytes() -> int:
-    """What this process can have at most."""
+    """Return the most memory that this process can have."""
     total = int(psutil.virtual_memory().total)
     try:
         text = _CGROUP_LIMIT.read_text().strip()

@@ -19,7 +19,7 @@ OPTIMIZE_WAIT_MS = 600_000
 
 
 def optimize_table(server: ServerContext, table: TableOps, partition: str | None, *, is_final: bool) -> OptimizeReport:
-    """Makes parts of the segments of the partition, or of all, and merges the parts as far as the limits allow.
+    """Make parts of the segments of the partition, or of all, and merge the parts as far as the limits allow.
 
     Raises NotFoundError for a partition without parts, and what a flush or a merge failed with.
     """

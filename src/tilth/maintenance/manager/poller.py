@@ -1,4 +1,4 @@
-"""Which ops could run: tables are looked at when something changed or is due, never all of them.
+"""Observation of the ops that could run: tables are looked at when something changed or is due, never all of them.
 
 Covers: when an op is asked, what it answered, with the workload of its table, the wait of one that failed to answer.
 Does not cover: the choice (scheduler.py), what an op answers and failures of its runs (the folders of their kinds).
@@ -39,18 +39,18 @@ _NOT_LOOKED_AT = OpStats.idle("not looked at yet")
 _log = Log("maintenance")
 
 
-class Looks:
-    """What each op of one manager said of itself when it was asked last, and those that could not: they wait, and hold
-    nobody up. One thread asks, any thread may read."""
+class Observations:
+    """Last observation of each op of one manager, and the ops that could not be observed: they wait, and hold nobody
+    up. One thread asks, any thread may read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: dict[Op, OpStats] = {}
+        self._stats: dict[Op, OpStats] = {}
         self._failures: dict[Op, Failure] = {}
 
     def ask(self, op: Op) -> OpStats:
-        """What the op says now; it is left alone while it waits after a failure."""
+        """Ask the op for its statistics; it is left alone while it waits after a failure."""
         failure = self.failure(op)
         if failure is not None and self._clock.now_ms() < failure.until_ms:
             return OpStats.idle(f"failed: {failure.reason}")
@@ -66,14 +66,14 @@ class Looks:
         return stats
 
     def note(self, op: Op, stats: OpStats) -> None:
-        """What was added to its answer."""
+        """Note what was added to its answer."""
         with self._lock:
-            self._said[op] = stats
+            self._stats[op] = stats
 
-    def said(self, op: Op) -> OpStats:
+    def last(self, op: Op) -> OpStats:
         """The last answer."""
         with self._lock:
-            return self._said.get(op, _NOT_LOOKED_AT)
+            return self._stats.get(op, _NOT_LOOKED_AT)
 
     def failure(self, op: Op) -> Failure | None:
         with self._lock:
@@ -92,21 +92,25 @@ class Looks:
             self._failures.pop(op, None)
 
     def forget(self, op: Op) -> None:
-        """Its table is gone."""
+        """Forget an op whose table is gone."""
         with self._lock:
             self._failures.pop(op, None)
-            self._said.pop(op, None)
+            self._stats.pop(op, None)
 
 
 class Poller:
-    """For the manager's thread alone."""
+    """Observer of the ops of all tables. For the manager's thread alone."""
 
     def __init__(
-        self, clock: Clock, looks: Looks, workload: WorkloadSettings, find: Callable[[str], TableOps | None]
+        self,
+        clock: Clock,
+        observations: Observations,
+        workload: WorkloadSettings,
+        find: Callable[[str], TableOps | None],
     ) -> None:
         """`find` gives a table by its uuid, while it is there."""
         self._clock = clock
-        self._looks = looks
+        self._observations = observations
         self._workload = workload
         #: The ops that could run, by table and by the names of their views.
         self._runnable: dict[str, list[OpView]] = {}
@@ -133,7 +137,7 @@ class Poller:
         self._woken.append(uuid)
 
     def look(self) -> None:
-        """Brings up to date which ops could run."""
+        """Bring up to date which ops could run."""
         now_ms = self._clock.now_ms()
         began = self._clock.monotonic()
         self.behind_seconds = 0.0
@@ -189,7 +193,7 @@ class Poller:
         self._due_max = 2 * len(self._due) + TIMES_MIN
 
     def views(self) -> list[OpView]:
-        """Those that could run, for the choice."""
+        """Return the ops that could run, for the choice."""
         return list(itertools.chain.from_iterable(self._runnable.values()))
 
     def found(self, name: str) -> tuple[TableOps, Op]:
@@ -217,7 +221,7 @@ class Poller:
         watch = table.watch
         # Lowered first: what is noticed from here on leads to another look.
         watch.is_woken = False
-        asked = [(op, self._with_workload(watch, op, self._looks.ask(op), now_ms)) for op in table.ops]
+        asked = [(op, self._with_workload(watch, op, self._observations.ask(op), now_ms)) for op in table.ops]
         self._drop(table)
         runnable = [(op, stats) for op, stats in asked if stats.is_runnable]
         if not runnable:
@@ -242,11 +246,11 @@ class Poller:
         if not score:
             return stats
         weighed = replace(stats, workload_score=score)
-        self._looks.note(op, weighed)
+        self._observations.note(op, weighed)
         return weighed
 
     def _due_ms(self, watch: TableWatch, op: Op, now_ms: int) -> int:
-        failure = self._looks.failure(op)
+        failure = self._observations.failure(op)
         if failure is not None:
             return failure.until_ms
         if op.has_unknown or watch.is_on(op.service, now_ms):

@@ -1,4 +1,4 @@
-"""Which tables are maintained: each with its ops and what is remembered of it.
+"""The tables that are maintained: each with its ops and what is remembered of it.
 
 Covers: tables that come, change and go; their switches, settings and pending mutations. Does not cover: the ops, when
 they are looked at (manager.py).
@@ -32,8 +32,8 @@ class Registry:
         refused: Callable[[str, str], None],
         woken: Callable[[str], None],
     ) -> None:
-        """`build` makes a table's ops; `refused(table, reason)` is told of a table that cannot be registered, `woken`
-        is called with the uuid of each new table and of each in which something has changed.
+        """`build` makes a table's ops; `refused(table, reason)` is called with a table that cannot be registered,
+        `woken` with the uuid of each new table and of each in which something has changed.
         """
         self._catalog = catalog
         self._build = build
@@ -55,7 +55,7 @@ class Registry:
             return self._tables.get(uuid)
 
     def get(self, uuid: str) -> TableOps:
-        """Also one that nobody has told of yet. Raises TableNotFoundError."""
+        """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError."""
         found = self.find(uuid)
         if found is not None:
             return found
@@ -69,7 +69,7 @@ class Registry:
         return table
 
     def refresh(self) -> list[TableOps]:
-        """Takes in new tables, what has changed of known ones, their switches and mutations.
+        """Take in new tables, changes of known ones, their switches and mutations.
 
         Returns those that are gone: they leave with `leave`.
         """
@@ -91,7 +91,7 @@ class Registry:
         return gone
 
     def refresh_one(self, uuid: str) -> TableOps | None:
-        """Like `refresh`, for one table that is known. Returns it when it is gone."""
+        """Refresh one table that is known. Return it when it is gone."""
         table = self.find(uuid)
         if table is None:
             return None
@@ -111,7 +111,7 @@ class Registry:
             op.cancel()
 
     def leaving(self) -> list[TableOps]:
-        """Those whose ops may still run."""
+        """Return the tables that have left and whose ops may still run."""
         with self._lock:
             return list(self._leaving.values())
 
@@ -150,7 +150,7 @@ class Registry:
         return added
 
     def _look_at(self, table: TableOps) -> None:
-        """Reads what belongs to one table."""
+        """Read what belongs to one table."""
         uuid = table.watch.uuid
         services = sorted({op.service for op in table.ops})
         found = [self._catalog.services.switch(of, service) for of in (ALL_TABLES, uuid) for service in services]

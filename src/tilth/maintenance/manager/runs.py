@@ -1,4 +1,4 @@
-"""What the manager has running: a slot from the choice to the end, counted so that none is ever lost.
+"""The manager's runs: a slot from the choice to the end, counted so that none is ever lost.
 
 Covers: slots, the threads that ops run on, the last runs that ended, waiting for the end of all. Does not cover: what
 is chosen (scheduler.py), what a run does (the folders of their kinds).
@@ -40,9 +40,9 @@ class Runs:
     """The runs of one manager. Safe to use from several threads."""
 
     def __init__(self, clock: Clock, *, history_size: int, ended: Callable[[Slot], None]) -> None:
-        """`ended` is told on the run's thread, when its slot is free again."""
+        """`ended` is called on the run's thread, when its slot is free again."""
         self._clock = clock
-        self._told = ended
+        self._on_end = ended
         self._lock = threading.Lock()
         self._is_idle = threading.Condition(self._lock)
         #: From the choice on, those being prepared too; in the order in which they were taken.
@@ -54,21 +54,21 @@ class Runs:
 
     @property
     def count(self) -> int:
-        """Slots that are taken."""
+        """Number of slots in use."""
         return len(self._slots)
 
     def of_kinds(self, kinds: Collection[OpKind]) -> int:
-        """Slots that ops of these kinds have."""
+        """Number of slots that ops of these kinds use."""
         with self._lock:
             return sum(slot.op.kind in kinds for slot in self._slots.values())
 
     def of_table(self, uuid: str) -> int:
-        """Slots that its ops have."""
+        """Number of slots that the table's ops use."""
         with self._lock:
             return self._of_table[uuid]
 
     def forbid(self, uuid: str) -> None:
-        """From now on no run of this table begins; those under way are left to their end."""
+        """Begin no run of this table from now on; those under way are left to their end."""
         with self._lock:
             self._forbidden.add(uuid)
 
@@ -93,7 +93,7 @@ class Runs:
             self._free(slot)
 
     def begin(self, slot: Slot, prepared: Prepared) -> None:
-        """Runs it on a thread of its own; returns at once."""
+        """Run it on a thread of its own; return at once."""
         slot.started_ms = self._clock.now_ms()
         slot.about = prepared.about
         thread = threading.Thread(
@@ -108,7 +108,7 @@ class Runs:
             raise
 
     def wait_until_idle(self, seconds: float) -> bool:
-        """Whether nothing runs any more, waited for so long at most."""
+        """Wait until nothing runs any more, so long at most; True if nothing does."""
         with self._lock:
             # Real time: what is waited for are other threads.
             return self._is_idle.wait_for(lambda: not self._slots, seconds)
@@ -132,18 +132,18 @@ class Runs:
 
     def _work(self, slot: Slot, prepared: Prepared) -> None:
         slot.thread_id = threading.get_ident()
-        told, failure = slot.about, ""
+        about, failure = slot.about, ""
         try:
-            told = slot.op.perform(prepared)
+            about = slot.op.perform(prepared)
         except TilthError as error:
             failure = str(error)
-        # The outermost loop of a run: no failure ends the process, each one is told.
+        # The outermost loop of a run: no failure ends the process, each one is reported.
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
             _log.error("maintenance_run_failed", op=slot.op.name, error=error)
         run = OpRun(
             name=slot.op.name,
-            about=told,
+            about=about,
             thread_id=slot.thread_id,
             started_ms=slot.started_ms,
             ended_ms=self._clock.now_ms(),
@@ -152,8 +152,8 @@ class Runs:
         with self._lock:
             self._ended.append(run)
             self._free(slot)
-        _log.info("maintenance_run", op=run.name, about=told, ms=run.ended_ms - run.started_ms, error=failure)
-        self._told(slot)
+        _log.info("maintenance_run", op=run.name, about=about, ms=run.ended_ms - run.started_ms, error=failure)
+        self._on_end(slot)
 
     def _free(self, slot: Slot) -> None:
         if self._slots.pop(slot.number, None) is None:

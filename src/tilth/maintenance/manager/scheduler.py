@@ -67,13 +67,13 @@ def choose(
     is_pressed = is_flush_due(memory, settings=settings, rng=rng)
     if best.memory:
         (logs, ram), op = best.memory
-        told = f"{logs} bytes log retention, and flush {ram} bytes memory"
+        text = f"{logs} bytes log retention, and flush {ram} bytes memory"
         if is_pressed:
             return _choice(
-                op, ChoiceRule.MEMORY_PRESSURE, f"under memory pressure ({memory.percent:.2f}% used), {told}"
+                op, ChoiceRule.MEMORY_PRESSURE, f"under memory pressure ({memory.percent:.2f}% used), {text}"
             )
         if logs // MIB >= settings.log_target_replay_size_mb:
-            return _choice(op, ChoiceRule.REPLAY_SIZE, told)
+            return _choice(op, ChoiceRule.REPLAY_SIZE, text)
     has_gain = best.gain is not None and best.gain[0] > 0
     if best.data and best.data[0] > settings.data_gc_min_size_mb * MIB:
         freed, op = best.data
@@ -107,7 +107,7 @@ def adjusted_score(stats: OpStats, settings: SchedulerSettings) -> float:
 
 
 def is_flush_due(memory: MemoryUse, *, settings: SchedulerSettings, rng: Rng) -> bool:
-    """Whether ops that free memory go first: never below the band, always above, by chance inside.
+    """Choose whether ops that free memory go first: never below the band, always above, by chance inside.
 
     docs/policies/scheduling.md#memory-pressure.
     """
@@ -143,7 +143,7 @@ def _in_turn(
     settings: SchedulerSettings,
     last_served: Mapping[str, int],
 ) -> tuple[float, OpView]:
-    """Of the ops whose score is less than one step of priority below the best, that of the table served longest ago."""
+    """Return the op of the table served longest ago, of those less than one step of priority below the best score."""
     # The hair keeps an op exactly one step below out of the band, whatever the rounding.
     floor = best[0] / settings.maintenance_op_multiplier * (1 + 1e-9)
     turn = (last_served.get(best[1].table, -1), -best[0])

@@ -1,4 +1,4 @@
-"""What is told of ops: the row of one among the ops, and the row of a service. Values in, rows out."""
+"""Status of ops: the row of one among the ops, and the row of a service. Values in, rows out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tilth.maintenance.stats import OpRow
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.service import ServiceStats, SwitchState
 
-#: Of the states of a service's ops the one that is told.
-_MOST_TELLING = (
+#: The state of a service is the first of these that one of its ops has.
+_ORDER = (
     ServiceState.STOPPED,
     ServiceState.RUNNING,
     ServiceState.FAILED,
@@ -25,7 +25,7 @@ _GO_AROUND = (OpKind.MERGE, OpKind.MUTATE, OpKind.FLUSH, OpKind.FLUSH_DELTAS, Op
 
 
 def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
-    """With what the op said of itself last."""
+    """Return the op's row, with its last observation."""
     return OpRow(
         name=op.name,
         kind=op.kind,
@@ -39,7 +39,7 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
         data_retained_bytes=stats.data_retained_bytes,
         perf_improvement=stats.perf_improvement,
         workload_score=stats.workload_score,
-        priority=watch.knobs.priority,
+        priority=watch.settings.priority,
         score=adjusted_score(stats, settings),
         about=stats.about,
         damaged=watch.damaged.about() if op.kind in _GO_AROUND else "",
@@ -49,14 +49,15 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
 def service_stats(
     watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: str, unseen: Callable[[Op], Failure | None]
 ) -> ServiceStats:
-    """Of the ops of one service; `unseen`: a failure to look at an op, of which the op itself does not know."""
-    told = [_state_of(op, unseen(op), now_ms) for op in ops]
+    """Return the statistics of the ops of one service; `unseen`: a failure to look at an op, of which the op itself
+    does not know."""
+    states = [_state_of(op, unseen(op), now_ms) for op in ops]
     # It is stopped where all its ops are: a setting may turn off one of them.
-    going = [each for each in told if each[0] is not ServiceState.STOPPED]
-    state, reason, _ = min(going or told, key=lambda each: _MOST_TELLING.index(each[0]))
-    if state is ServiceState.IDLE and len(told) > 1:
-        reason = "; ".join(f"{op.kind}: {why}" for op, (_, why, _) in zip(ops, told, strict=True) if why)
-    failures = [failure for _, _, failure in told if failure is not None]
+    going = [each for each in states if each[0] is not ServiceState.STOPPED]
+    state, reason, _ = min(going or states, key=lambda each: _ORDER.index(each[0]))
+    if state is ServiceState.IDLE and len(states) > 1:
+        reason = "; ".join(f"{op.kind}: {why}" for op, (_, why, _) in zip(ops, states, strict=True) if why)
+    failures = [failure for _, _, failure in states if failure is not None]
     last = newest(failures)
     service = ops[0].service
     switch = watch.switch(service, now_ms)
@@ -92,6 +93,6 @@ def _state_of(op: Op, unseen: Failure | None, now_ms: int) -> tuple[ServiceState
     state, reason, failure = op.state(now_ms)
     if unseen is not None and state is not ServiceState.STOPPED:
         wait = max(0, unseen.until_ms - now_ms) / 1000
-        told = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
-        return ServiceState.FAILED, told, unseen
+        text = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
+        return ServiceState.FAILED, text, unseen
     return state, reason, failure

@@ -33,7 +33,7 @@ _GC_ORDER = (OpKind.DELETED_PART_GC, OpKind.LOG_GC, OpKind.PART_GC, OpKind.HISTO
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableCommands:
-    """What people ask of one table's ops, beside what all ops answer."""
+    """Commands of people for one table's ops, beside what all ops answer."""
 
     merges: MergeCommands
     flushes: FlushCommands
@@ -42,7 +42,7 @@ class TableCommands:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableOps:
-    """What is registered of one table."""
+    """The registered ops of one table."""
 
     watch: TableWatch
     ops: tuple[Op, ...]
@@ -81,7 +81,7 @@ def ops_of(context: TableContext) -> TableOps:
 
 
 def _gc_ops(context: TableContext) -> list[Op]:
-    """Those of parts, of flushed segments, of history and of parts without rows."""
+    """Return the ops that collect parts, flushed segments, history and parts without rows."""
     parts = PartGcOp(context)
     of_log, of_history, of_parts = (GcTable(context=context, failed=raised) for _ in range(3))
     log = LogGc(of_log, TrashPhase(of_log), parts)

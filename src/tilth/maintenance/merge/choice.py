@@ -1,4 +1,4 @@
-"""What a table's merge policy is asked, and by which of its parts.
+"""The questions to a table's merge policy, and the parts that are asked about.
 
 Covers: parts as candidates, the policy in force, expired partitions, what a merge is worth to readers. Does not cover:
 the policies (policy), which parts are read and when (merge.py).
@@ -53,7 +53,7 @@ class MergeChoice:
         definition = self._watch.definition
         if definition.unique_key and setting_of(MergeSettings, "policy").name not in definition.settings:
             return MergePolicy.KEY_RANGE
-        return self._watch.knobs.merge.policy
+        return self._watch.settings.merge.policy
 
     def select(
         self, parts: Sequence[Part], changes: ChangesOf, *, being_merged: Collection[str], effort: Effort, now_ms: int
@@ -79,7 +79,7 @@ class MergeChoice:
     ) -> tuple[MergeCandidate, ...]:
         """Every candidate among these parts, with the verdict of the policy."""
         candidates = self._candidates(parts, changes, policy, now_ms)
-        settings = self._watch.knobs.merge
+        settings = self._watch.settings.merge
         by_name = {str(part.name): part for part in parts}
         match policy:
             case MergePolicy.KEY_RANGE:
@@ -96,11 +96,11 @@ class MergeChoice:
         return tuple(self._with_ttl(each, by_name, now_ms) for each in found)
 
     def _with_ttl(self, candidate: MergeCandidate, parts: Mapping[str, Part], now_ms: int) -> MergeCandidate:
-        """Of a part alone also when rows of it expire: no merge is there to leave them out."""
+        """Add to the reason of a part alone what the TTL says of its rows."""
         if self.ttl is None or len(candidate.parts) != 1:
             return candidate
-        told = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
-        return replace(candidate, reason=f"{candidate.reason}; {told}") if told else candidate
+        text = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
+        return replace(candidate, reason=f"{candidate.reason}; {text}") if text else candidate
 
     def asking(self, policy: MergePolicy) -> AskPolicy:
         """The policy alone, for a history of its own, whose parts may have names that others have."""
@@ -119,13 +119,13 @@ class MergeChoice:
         return key_bounds(ranges, order_by=first, schema=definition.schema, rows=event.rows)
 
     def is_expired(self, parts: Sequence[Part], now_ms: int) -> bool:
-        """Whether the partition of these parts is about to be dropped by its TTL."""
+        """True if the partition of these parts is about to be dropped by its TTL."""
         ttl = self.ttl
-        return ttl is not None and is_expired(ttl, parts, now_ms=now_ms, settings=self._watch.knobs.gc)
+        return ttl is not None and is_expired(ttl, parts, now_ms=now_ms, settings=self._watch.settings.gc)
 
     @property
     def ttl(self) -> TableTtl | None:
-        """Read once for each definition; none also where it is not understood, which GC tells."""
+        """Read once for each definition; none also where it is not understood, which GC reports."""
         definition = self._watch.definition
         if self._ttl_of is not definition:
             try:
@@ -136,12 +136,12 @@ class MergeChoice:
         return self._ttl
 
     def is_separated(self, parts: Sequence[Part], now_ms: int) -> bool:
-        """Whether some of these parts wait for a mutation that others do not need."""
+        """True if some of these parts wait for a mutation that others do not need."""
         found = self._candidates(parts, {}, MergePolicy.SIZE_TIERED, now_ms)
         return len({each.first_needed_mutation for each in found}) > 1
 
     def gain(self, spec: MergeSpec, *, visible_bytes: Mapping[str, float], now: float) -> float:
-        """What the merge saves readers."""
+        """Return what the merge saves readers."""
         if spec.gain is not None:
             return spec.gain
         hours = {name: stats.hour.at(now) for name, stats in self._stats().items()}
@@ -170,7 +170,7 @@ class MergeChoice:
         now: float,
         effort: Effort,
     ) -> MergeSelection:
-        settings = self._watch.knobs.merge
+        settings = self._watch.settings.merge
         match policy:
             case MergePolicy.KEY_RANGE:
                 return key_range.select(candidates, being_merged=being_merged, settings=settings, effort=effort)

@@ -1,4 +1,4 @@
-"""What people ask of the merges of one table: OPTIMIZE of a partition, EXPLAIN MERGE.
+"""Commands about the merges of one table: OPTIMIZE of a partition, EXPLAIN MERGE.
 
 Covers: merging until nothing is left to merge, the lines of EXPLAIN gathered. Does not cover: what the lines say
 (explain.py), OPTIMIZE of a whole table with its flush (the manager).
@@ -69,7 +69,7 @@ class MergeCommands:
         return rows + explain_history(found, wanted)
 
     def separated(self, partitions: Sequence[str]) -> str:
-        """Which of these partitions a pending mutation keeps in several parts; empty if none."""
+        """Return which of these partitions a pending mutation keeps in several parts; empty if none."""
         pending = self._watch.mutations
         if not pending:
             return ""
@@ -111,7 +111,7 @@ class MergeCommands:
         return done
 
     def _moment(self, now_ms: int) -> MergeMoment:
-        """What the op knows beside its parts."""
+        """Return what the op knows beside its parts."""
         with self.op.asking():
             return MergeMoment(
                 now_ms=now_ms,
@@ -123,18 +123,19 @@ class MergeCommands:
             )
 
     def _held(self, now_ms: int) -> tuple[str, int]:
-        """Why no merge begins in the background, empty where some may; and until when, 0: until somebody says so."""
+        """Return why no merge begins in the background, empty where some may; and until when, 0: until somebody says
+        so."""
         switch = self._watch.switch(ServiceKind.MERGE, now_ms)
         if switch is not None and not self._watch.is_on(ServiceKind.MERGE, now_ms):
             because = f" ({switch.because})" if switch.because else ""
             return f"merges are {switch.state.value} by the user{because}", switch.until_ms
-        return (DISABLED, 0) if self._watch.knobs.merge.is_disabled else ("", 0)
+        return (DISABLED, 0) if self._watch.settings.merge.is_disabled else ("", 0)
 
     def _parts(self, partition: str) -> PartsNow:
         return parts_by_partition(self._catalog, self._watch.uuid, [partition], parts_max=PARTS_MAX)[partition]
 
 
 def _is_repeated(spec: MergeSpec, there: PartsNow, rewritten: Collection[tuple[int, int]]) -> bool:
-    """Whether the part was written anew for its expired rows already, and has no changes."""
+    """True if the part was written anew for its expired rows already, and has no changes."""
     [part, *others] = there.named(spec.parts)
     return not others and part.file.name not in there.changes and part.name.blocks in rewritten

@@ -26,7 +26,7 @@ _ALLOWED = frozenset({CandidateState.WOULD_RUN, CandidateState.LOST})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeMoment:
-    """What an op knows beside its parts."""
+    """An op's knowledge beside its parts."""
 
     now_ms: int
     next_look_ms: int
@@ -41,7 +41,7 @@ class MergeMoment:
 
 
 def policy_named(text: str) -> MergePolicy:
-    """Raises InvalidInputError."""
+    """Return the policy of that name. Raises InvalidInputError."""
     try:
         return MergePolicy(text.lower())
     except ValueError as error:
@@ -55,8 +55,8 @@ def explain_now(
     """A line for each candidate, then for each partition of which parts are taken by merges or mutations."""
     rows = [_row(candidate, moment) for candidate in candidates[:ROWS_MAX]]
     if len(candidates) > ROWS_MAX:
-        told = f"{len(candidates) - ROWS_MAX} more candidates"
-        rows[-1] = replace(rows[-1], reason=f"{rows[-1].reason}; and {told}")
+        text = f"{len(candidates) - ROWS_MAX} more candidates"
+        rows[-1] = replace(rows[-1], reason=f"{rows[-1].reason}; and {text}")
     for is_waiting in (True, False):
         mine = [part for part in taken if (str(part.name) in moment.waiting) is is_waiting]
         for _, members in groupby(mine, key=lambda part: part.name.partition):
@@ -76,11 +76,11 @@ def explain_damaged(parts: Sequence[Part], moment: MergeMoment) -> list[MergeCan
 
 def explain_history(found: Replay, policy: MergePolicy) -> list[MergeCandidateRow]:
     """A line for each merge that the policy would have done, oldest first, then the sums of both histories."""
-    told = f"the newest {found.events} events of the part log"
+    text = f"the newest {found.events} events of the part log"
     return [
         *(_replayed(merge) for merge in found.merges),
-        _summary(f"{policy.value}, replayed over {told}", found.replayed),
-        _summary(f"what really happened, in {told}", found.real),
+        _summary(f"{policy.value}, replayed over {text}", found.replayed),
+        _summary(f"what really happened, in {text}", found.real),
     ]
 
 

@@ -154,7 +154,7 @@ class MergeChooser(Chooser[Merge]):
         return False
 
     def look_due_ms(self, moment: OpMoment) -> int:
-        if self._watch.knobs.merge.is_disabled:
+        if self._watch.settings.merge.is_disabled:
             return FAR_MS
         if self._is_fruitful and not self._waiting:
             # While looks lead to merges, the next one follows at once.
@@ -166,7 +166,7 @@ class MergeChooser(Chooser[Merge]):
     def due_ms(self, moment: OpMoment) -> int:
         if self._waiting:
             return 0
-        if self._watch.knobs.merge.is_disabled:
+        if self._watch.settings.merge.is_disabled:
             return FAR_MS
         return moment.looked_ms + LOOK_BUSY_MS if moment.has_news else self.next_look_ms
 
@@ -176,7 +176,7 @@ class MergeChooser(Chooser[Merge]):
         # Older choices give way: with more parts there are better ranges.
         self._waiting = []
         failing = self.failures.waiting(now_ms)
-        settings = self._watch.knobs.merge_partitions
+        settings = self._watch.settings.merge_partitions
         with self._watch.lock:
             stats = dict(self._watch.stats)
         counts = self._catalog.parts.counts(self._watch.uuid)
@@ -212,7 +212,7 @@ class MergeChooser(Chooser[Merge]):
         self._is_fruitful = bool(self._waiting)
 
     def choose(self, moment: OpMoment) -> Worth | Refused:
-        if self._watch.knobs.merge.is_disabled:
+        if self._watch.settings.merge.is_disabled:
             self._waiting = []
             return Refused(DISABLED)
         if not self._waiting:
@@ -255,12 +255,12 @@ class MergeChooser(Chooser[Merge]):
             failure=newest(each for each in failures if each is not None),
             running_reason=f"{moment.running} merges are running, {len(self._waiting)} are waiting",
             waiting_reason=f"{len(self._waiting)} merges wait for a free thread",
-            idle_reason=DISABLED if self._watch.knobs.merge.is_disabled else idle,
+            idle_reason=DISABLED if self._watch.settings.merge.is_disabled else idle,
         )
 
     def postponed_until(self) -> dict[str, float]:
-        """By partition, the end of its back-off in seconds since 1970."""
-        wait = self._watch.knobs.merge_partitions.postpone_time
+        """Return, by partition, the end of its back-off in seconds since 1970."""
+        wait = self._watch.settings.merge_partitions.postpone_time
         return {name: each.since + wait for name, each in self._postponed.items()}
 
     def _heard(self, at_ms: int) -> bool:
@@ -270,7 +270,8 @@ class MergeChooser(Chooser[Merge]):
         return True
 
     def _room(self, moment: OpMoment) -> int:
-        return submittable(workers=self._workers(), pending=0, running=moment.running, settings=self._watch.knobs.merge)
+        settings = self._watch.settings.merge
+        return submittable(workers=self._workers(), pending=0, running=moment.running, settings=settings)
 
     def _read(
         self, partitions: Sequence[str], now_ms: int
@@ -291,7 +292,7 @@ class MergeChooser(Chooser[Merge]):
         return parts, changes, expired
 
     def _quiet_look_ms(self, now_ms: int, everything: Sequence[str]) -> int:
-        """When the next look is if nothing is heard until then: by then ages have changed noticeably."""
+        """Return when the next observation is if nothing is heard until then: by then ages have changed noticeably."""
         quiet_ms = now_ms - self._news_ms
         if self._seen.issuperset(everything):
             return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 4, LOOK_SETTLED_MAX_MS))
@@ -315,7 +316,7 @@ class MergeChooser(Chooser[Merge]):
             [*empty, *postponed],
             stats=stats,
             now=now_ms / 1000,
-            postpone_time=self._watch.knobs.merge_partitions.postpone_time,
+            postpone_time=self._watch.settings.merge_partitions.postpone_time,
         )
         wanted = {spec.partition for spec in selection.specs}
         known, looked_at = counts.keys(), set(partitions)
@@ -324,7 +325,7 @@ class MergeChooser(Chooser[Merge]):
 
 
 class MergeRecipe(Recipe[Merge, MergeFacts]):
-    """What a merge is."""
+    """Recipe of a merge."""
 
     kind = OpKind.MERGE
     service = ServiceKind.MERGE
@@ -374,7 +375,7 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
         return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{without}"
 
     def _task(self, work: Merge) -> MergeTask:
-        """What is to be done, for a transaction to come; the result has the columns of its sources."""
+        """Return the task, for a transaction to come; the result has the columns of its sources."""
         definition = self._watch.definition
         sources = sources_of(definition, work.sources, work.changes)
         layout = layout_of(definition, self._root, sources[0].schema)

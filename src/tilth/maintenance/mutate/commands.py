@@ -1,4 +1,4 @@
-"""How far the mutations of one table are."""
+"""Progress of the mutations of one table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MutateCommands:
         self.op: PartWorkOp[Rewrite, MutateFacts] = PartWorkOp(context, self._chooser, RewriteRecipe(context))
 
     def progress(self) -> list[MutationProgress]:
-        """How far each pending entry is, oldest first, as of now."""
+        """Return the progress of each pending entry, oldest first, as of now."""
         failing = self._chooser.failures.entry
         moment = self.op.moment()
         view, pending = self._chooser.view(moment, self.op.busy(moment.now_ms))
@@ -35,7 +35,7 @@ class MutateCommands:
         if pending[0].id != failing:
             # What has failed of the one before is nothing of this one.
             view = replace(view, failures={}, suspects=frozenset())
-        selection = select_mutations(view, self._watch.knobs.mutate)
+        selection = select_mutations(view, self._watch.settings.mutate)
         return [self._progress_of(entry, view, selection) for entry in pending]
 
     def _progress_of(self, entry: Mutation, view: MutateView, selection: MutateSelection) -> MutationProgress:

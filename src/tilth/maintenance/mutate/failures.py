@@ -1,4 +1,4 @@
-"""What has failed of a table's oldest mutation: by part, and losses that are no part's fault.
+"""Failures of a table's oldest mutation: by part, and losses that are no part's fault.
 
 Covers: whose fault the end of a task is, the waits. Does not cover: how long a part waits (policy/mutate.py,
 docs/policies/mutations.md#failures).
@@ -48,7 +48,7 @@ class EntryFailures:
             return newest([*self._parts.values(), *([self._loss] if self._loss else [])])
 
     def begin(self, entry: int) -> None:
-        """From now on they are this entry's."""
+        """Start anew if this is another entry: from now on the failures are this entry's."""
         with self._watch.lock:
             if self._entry != entry:
                 self._entry = entry
@@ -61,7 +61,7 @@ class EntryFailures:
         self._loss = None
 
     def keep(self, parts: frozenset[str]) -> None:
-        """Forgets all other parts: they are not to be done any more."""
+        """Forget all other parts: they are not to be done any more."""
         with self._watch.lock:
             self._suspects &= parts
             self._parts = {name: failure for name, failure in self._parts.items() if name in parts}
@@ -92,7 +92,7 @@ class EntryFailures:
                     self._parts.get(name),
                     reason=f"{name}: {error}",
                     now_ms=now_ms,
-                    longest_ms=self._watch.knobs.mutate.postpone_ms_max,
+                    longest_ms=self._watch.settings.mutate.postpone_ms_max,
                     is_lasting=rule_of(error) is Retry.WAIT_LONG,
                 )
         _log.warning(

@@ -113,7 +113,7 @@ class MutateChooser(Chooser[Rewrite]):
         return max(self._next_due_ms(moment), 0 if loss is None else loss.until_ms)
 
     def due_ms(self, moment: OpMoment) -> int:
-        if self._waiting and self._watch.mutations and moment.running < self._watch.knobs.mutate.running_max:
+        if self._waiting and self._watch.mutations and moment.running < self._watch.settings.mutate.running_max:
             return 0
         return self.look_due_ms(moment)
 
@@ -135,7 +135,7 @@ class MutateChooser(Chooser[Rewrite]):
             return Refused("no mutation is pending")
         if not self._waiting:
             return Refused(self._idle_reason("nothing to rewrite"))
-        if moment.running >= self._watch.knobs.mutate.running_max:
+        if moment.running >= self._watch.settings.mutate.running_max:
             return Refused(f"{moment.running} rewrites are running, more are not allowed")
         spec = self._waiting[0].spec
         return Worth(gain=mutation_gain(spec.mutation, now_ms=moment.now_ms), about=spec.reason)
@@ -164,10 +164,10 @@ class MutateChooser(Chooser[Rewrite]):
         )
 
     def view(self, moment: OpMoment, busy: Busy) -> tuple[MutateView, tuple[Mutation, ...]]:
-        """What is there, and apart from it the entries that are pending, oldest first."""
+        """Return the state of the table, and apart from it the entries that are pending, oldest first."""
         failures, suspects = self.failures.by_part()
         parts = self._catalog.parts.snapshot(self._watch.uuid).parts
-        # Those that the manager has not told of yet wait for it: then the definition is as new as they are.
+        # Those that the manager has not reported yet wait for it: then the definition is as new as they are.
         known = {entry.id for entry in self._watch.mutations}
         pending = tuple(entry for entry in self._catalog.mutations.pending(self._watch.uuid) if entry.id in known)
         view = MutateView(
@@ -200,7 +200,7 @@ class MutateChooser(Chooser[Rewrite]):
                 self.failures.begin(pending[0].id)
             failures, suspects = self.failures.by_part()
             view = replace(view, pending=pending, failures=failures, suspects=suspects)
-            selection = select_mutations(view, self._watch.knobs.mutate)
+            selection = select_mutations(view, self._watch.settings.mutate)
             if selection.head is None or not selection.is_finished:
                 break
             if not self._finish(selection.head.id, moment.now_ms):
@@ -214,7 +214,7 @@ class MutateChooser(Chooser[Rewrite]):
         return selection, is_stale
 
     def _landed(self, work: Rewrite, now_ms: int) -> None:
-        """Ends the entry if this was its last part. If that is not known yet, the next look does it."""
+        """End the entry if this was its last part. If that is not known yet, the next observation does it."""
         entry = work.spec.mutation.id
         if self.failures.entry != entry:
             return
@@ -226,9 +226,9 @@ class MutateChooser(Chooser[Rewrite]):
                 _log.warning("mutation_not_finished", cause_id=str(entry), table=self._watch.name, reason=error)
 
     def _finish(self, entry: int, now_ms: int) -> bool:
-        """Ends the entry; whether it has ended."""
+        """End the entry; True if it has ended."""
         # Reads of the past need the columns of then up to here.
-        mark = ancient_mark(pack(now_ms), self._watch.knobs.gc.history)
+        mark = ancient_mark(pack(now_ms), self._watch.settings.gc.history)
         is_done = self._catalog.mutations.finish(self._watch.uuid, entry, keep_ts=mark)
         if is_done:
             _log.info("mutation_done", cause_id=str(entry), table=self._watch.name)

@@ -56,9 +56,9 @@ _SESSION_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
-#: Spark's way to tell what is wrong with a statement or a value; 22 and 42 are the SQL standard's classes for both.
+#: Spark's words for what is wrong with a statement or a value; 22 and 42 are the SQL standard's classes for both.
 _CONDITION = re.compile(r"\[([A-Z_0-9.]+)\]\s(.*?)\s*SQLSTATE: (?:22|42)\w{3}", re.DOTALL)
-_TOLD_CHARACTERS_MAX = 500
+_SHOWN_CHARACTERS_MAX = 500
 
 
 class MutationExpressionError(InvalidInputError):
@@ -84,17 +84,17 @@ class MutateSource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether its rows are those of a Parquet file."""
+        """True if its rows are those of a Parquet file."""
         return not (self.source.is_segment or self.source.deltas)
 
     @property
     def is_filterable(self) -> bool:
-        """Whether a scan of its file may use Parquet's filters."""
+        """True if a scan of its file may use Parquet's filters."""
         return can_filter(self.source.schema, self.file)
 
 
 class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker must know to rewrite parts.
+    """The facts that a worker needs to rewrite parts.
 
     The file of the source at place `i` is named as that of task `i`, so the transaction's TxnOutput has as many tasks
     as there are sources.
@@ -114,7 +114,7 @@ class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one source."""
+    """The outcome for one source."""
 
     #: The source's.
     name: str
@@ -128,7 +128,7 @@ class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MutateFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker reports of a mutation's task that it did."""
+    """A worker's report of a mutation's task."""
 
     #: In the order of the sources.
     results: tuple[MutateResult, ...]
@@ -211,7 +211,7 @@ def _present_rows(folder: str, source: PartSource) -> int:
 
 
 def _is_written(task: MutateTask, source: MutateSource, rows: dict[str, int], matched: dict[str, int] | None) -> bool:
-    """Whether rows of the source change and some are left."""
+    """True if rows of the source change and some are left."""
     if matched is None:
         return True
     found = matched.get(source.file.name, 0)
@@ -219,7 +219,7 @@ def _is_written(task: MutateTask, source: MutateSource, rows: dict[str, int], ma
 
 
 def _matched(session: SparkSession, task: MutateTask, letters: Mailbox) -> dict[str, int]:
-    """By file how many rows the predicate is true for; files without are left out."""
+    """Return by file how many rows the predicate is true for; files without are left out."""
     from pyspark.sql import functions as f
 
     names = _Names.of(task)
@@ -230,7 +230,7 @@ def _matched(session: SparkSession, task: MutateTask, letters: Mailbox) -> dict[
 def _written(
     session: SparkSession, task: MutateTask, places: Sequence[int], letters: Mailbox
 ) -> dict[str, WrittenPart]:
-    """Rewrites the sources at these places; by file what was written for it, nothing where no row was left."""
+    """Rewrite the sources at these places; return by file what was written for it, nothing where no row was left."""
     by_file = {
         task.sources[place].file.name: place_of(
             task.layout, task.sources[place].source, task.sources[place].values, task=place
@@ -317,7 +317,7 @@ def _changed(task: MutateTask, frame: DataFrame, names: _Names) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Of columns beside the table's own; no column of the table has one of them, now or in its files."""
+    """Names of columns beside the table's own; no column of the table has one of them, now or in its files."""
 
     file: str
     row: str
@@ -337,16 +337,16 @@ class _Names:
 
 # Any: what py4j and Spark raise has many shapes.
 def _meaning(error: Any, task: MutateTask, letters: Mailbox) -> TilthError | None:
-    """What is wrong with a file or with the expression, if that is why a job failed."""
+    """Return the error of a file or of the expression, if that is why a job failed."""
     from tilth.storage.read.spark import file_error
 
-    told = file_error(error, letters)
-    if told is not None:
-        return told
+    of_file = file_error(error, letters)
+    if of_file is not None:
+        return of_file
     found = _CONDITION.search(str(error))
     if found is None:
         return None
-    because = " ".join(found[2].split())[:_TOLD_CHARACTERS_MAX]
+    because = " ".join(found[2].split())[:_SHOWN_CHARACTERS_MAX]
     return MutationExpressionError(
         condition=found[1],
         because=because,

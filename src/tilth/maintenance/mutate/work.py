@@ -1,4 +1,4 @@
-"""What one rewrite is: its parts, its task, what its commit changes, what is reported of it.
+"""One rewrite: its parts, its task, the changes of its commit, its report.
 
 Does not cover: which parts are rewritten (op.py), the way from files to commit (maintenance/work), how a part is
 rewritten in Spark.
@@ -54,7 +54,7 @@ class Rewrite:
 
 
 class RewriteRecipe(Recipe[Rewrite, MutateFacts]):
-    """What a rewrite is."""
+    """Recipe of a rewrite."""
 
     kind = OpKind.MUTATE
     service = ServiceKind.MUTATE

@@ -1,4 +1,4 @@
-"""What the settings of tables and the rules of several ops are about, decided purely: views in, specs and verdicts out.
+"""Settings of tables and rules of several ops, decided purely: views in, specs and verdicts out.
 
 Covers: the nouns of merges, partitions of a round, mutations, garbage collection, expiry, scores of flushes. Does not
 cover: merges by size and by key (merge/policy), which segments go together (flush/policy.py), which deltas are

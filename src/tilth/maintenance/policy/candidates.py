@@ -15,7 +15,7 @@ RUN_PARTS_MAX = 10_000
 
 
 class Effort(StrEnum):
-    """How hard a selection tries."""
+    """Effort of a selection."""
 
     #: In the background: only what pays.
     NORMAL = "normal"
@@ -73,7 +73,7 @@ class MergeSpec:
     #: Cost of the merge by what it gains: lower is better. Infinite for a lone part, which comes last.
     score: float
     reason: str
-    #: What the policy itself says it gains readers, in parts that a key is looked up in; none if it does not tell.
+    #: What the policy itself says it gains readers, in parts that a key is looked up in; none if it does not say.
     gain: float | None = None
 
     @property
@@ -83,7 +83,7 @@ class MergeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a partition gives no merge in this round."""
+    """The reason why a partition gives no merge in this round."""
 
     partition: str
     reason: str
@@ -92,7 +92,7 @@ class Refusal:
 
 
 class CandidateState(StrEnum):
-    """What becomes of parts in a round."""
+    """The fate of parts in a round."""
 
     WOULD_RUN = "would run"
     #: Allowed, but others go first.
@@ -164,7 +164,7 @@ def split_runs(parts: Sequence[CandidatePart], *, being_merged: Collection[str])
 
 
 def why_apart(left: CandidatePart, right: CandidatePart) -> str | None:
-    """Why two neighbours may not be merged with each other; none if they may."""
+    """Return why two neighbours may not be merged with each other; none if they may."""
     pair = f"{left.name} and {right.name}"
     if left.columns_commit_time == 0 or right.columns_commit_time == 0:
         return f"the schema version of {pair} is not known"

@@ -1,4 +1,4 @@
-"""Which partitions have expired as a whole, by the table's TTL (docs/policies/part-gc.md#expired-partitions). Pure.
+"""Partitions that have expired as a whole, by the table's TTL (docs/policies/part-gc.md#expired-partitions). Pure.
 
 Covers: the newest time that a partition's rows can have, by its key or by its parts, and the verdict. Does not cover:
 rows that expire one by one, which merges leave out (storage).
@@ -48,11 +48,11 @@ class TableTtl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEnd:
-    """When the last row of a partition expires."""
+    """End of the last row of a partition."""
 
     #: The largest value of the TTL's column that a row can have; none: it is not known.
     last: int | None
-    #: How it is known, or why it is not. What the key tells holds for rows that come later too.
+    #: How it is known, or why it is not. What the key says holds for rows that come later too.
     reason: str
 
 
@@ -67,45 +67,45 @@ def ttl_of(definition: TableDef) -> TableTtl | None:
 
 
 def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> PartitionEnd:
-    """By the partition's key where it bounds the column, else by the visible parts of the partition."""
+    """Return the end by the partition's key where it bounds the column, else by the visible parts of the partition."""
     if not parts:
         return PartitionEnd(last=None, reason="it has no visible part")
     by_key = last_of_key(table, parts[0].values)
     if by_key is not None:
         return PartitionEnd(last=by_key, reason="by its key")
     if not settings.partition_ttl_fallback:
-        reason = "its key does not tell, and enable_partition_ttl_fallback is off"
+        reason = "its key does not bound the column, and enable_partition_ttl_fallback is off"
         return PartitionEnd(last=None, reason=reason)
     known = [last for last in (_last_of_part(table, part) for part in parts) if last is not None]
     if len(known) < len(parts):
-        reason = f"{len(parts) - len(known)} of {len(parts)} parts do not tell the newest {table.column.name}"
+        reason = f"{len(parts) - len(known)} of {len(parts)} parts do not record the newest {table.column.name}"
         return PartitionEnd(last=None, reason=reason)
     return PartitionEnd(last=max(known), reason=f"by its {len(parts)} parts")
 
 
 def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: int) -> Verdict:
-    """Whether a whole partition has expired."""
+    """Return the verdict whether a whole partition has expired."""
     if end.last is None:
         return Verdict(partition, False, end.reason)
-    at = _told(ends_ms(table.ttl, end.last, table.column.type))
+    at = _shown(ends_ms(table.ttl, end.last, table.column.type))
     if end.last < table.below(now_ms):
         return Verdict(partition, True, f"all its rows expired at {at}, {end.reason}")
     return Verdict(partition, False, f"its last row expires at {at}, {end.reason}")
 
 
 def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
-    """What the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
+    """Say what the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
     known = _range_of(table, part)
     if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
         return ""
-    at = _told(ends_ms(table.ttl, known.low, table.column.type))
+    at = _shown(ends_ms(table.ttl, known.low, table.column.type))
     if known.low < table.below(now_ms):
         return f"some of its rows expired from {at} on; they go with its next merge, or by OPTIMIZE TABLE .. FINAL"
     return f"its first row expires at {at}"
 
 
 def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings: GcSettings) -> bool:
-    """Whether a partition is about to be dropped, so that nothing else is worth doing in it.
+    """True if a partition is about to be dropped, so that nothing else is worth doing in it.
 
     `parts` are the visible ones of one partition."""
     end = partition_end(table, parts, settings=settings)
@@ -113,7 +113,7 @@ def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings:
 
 
 def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
-    """Whether the part says that some of its rows have expired; False where it does not tell."""
+    """True if the part says that some of its rows have expired; False where that is not known."""
     known = _range_of(table, part)
     return known is not None and isinstance(known.low, int) and known.low < table.below(now_ms)
 
@@ -158,7 +158,7 @@ def _last_of_value(transform: Transform, value: Bound, *, is_date: bool) -> int 
 
 
 def _is_in_calendar(day: int) -> bool:
-    """Whether Python knows the date: from 0001-01-01 to 9999-12-31."""
+    """True if Python knows the date: from 0001-01-01 to 9999-12-31."""
     return -719_162 <= day <= 2_932_896
 
 
@@ -176,7 +176,7 @@ def _last_of_day(day: int, *, is_date: bool) -> int:
 
 
 def _last_of_part(table: TableTtl, part: Part) -> int | None:
-    """By the range that was noted when the part was written; rows without value stay."""
+    """Return the last value by the range that was noted when the part was written; rows without value stay."""
     known = _range_of(table, part)
     if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):
         return None
@@ -189,6 +189,6 @@ def _range_of(table: TableTtl, part: Part) -> ColumnRange | None:
     return None if column is None else part.ranges.get(column.name)
 
 
-def _told(at_ms: int) -> str:
+def _shown(at_ms: int) -> str:
     seconds = min(at_ms // 1000, 253_402_300_799)
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")

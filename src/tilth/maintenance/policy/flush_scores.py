@@ -1,4 +1,4 @@
-"""What a flush and a compaction of deltas are worth. Pure. docs/policies/flush.md, docs/policies/delta-compaction.md.
+"""Value of a flush and of a compaction of deltas. Pure. docs/policies/flush.md, docs/policies/delta-compaction.md.
 
 Covers: the scores. Does not cover: memory tables and deltas themselves, what may go of segments (gc/log_gc.py).
 Always holds: time is asked of the oldest change that is not flushed, never of the last flush.
@@ -23,7 +23,7 @@ class DeltaStore:
 
 
 def flush_gain(ram_bytes: int, elapsed_ms: int, settings: FlushSettings) -> float:
-    """Of a memory table: by size once it is large, by age before."""
+    """Return the gain of flushing a memory table: by size once it is large, by age before."""
     mb = ram_bytes / MIB
     if mb >= settings.threshold_mb:
         return max(1.0, mb - settings.threshold_mb)
@@ -45,13 +45,13 @@ def best_delta_store(stores: Sequence[DeltaStore], *, used_percent: float) -> in
 
 
 def minor_gain(files_by_kind: Mapping[str, int], settings: DeltaSettings) -> float:
-    """Of one part: its delta files of one kind made one; the kind with the most files counts."""
+    """Return the gain of making one part's delta files of one kind one; the kind with the most files counts."""
     files = max(files_by_kind.values(), default=0)
     return 0.0 if files <= 1 else min(1.0, files / settings.minor_files_max)
 
 
 def major_gain(*, update_files: int, delta_bytes: int, base_bytes: int, settings: DeltaSettings) -> float:
-    """Of one part: updates written into its columns. Deletes alone give nothing."""
+    """Return the gain of writing one part's updates into its columns. Deletes alone give nothing."""
     if not update_files or not base_bytes:
         return 0.0
     ratio = delta_bytes / base_bytes

@@ -1,4 +1,4 @@
-"""What garbage collection may take, in its two phases: record to trash, trash to nothing.
+"""Limits and verdicts of garbage collection, in its two phases: record to trash, trash to nothing.
 
 Covers: what holds collection back, the verdict on each entry and each item of trash, batch sizes and pauses. Does not
 cover: end times of entries (tilth.catalog), expiry of whole partitions (expiry.py), the deletion itself (gc).
@@ -27,7 +27,7 @@ EMPTY_PARTITION_SECONDS_MIN = 1800.0
 
 
 class Hold(StrEnum):
-    """What holds collection back most."""
+    """The bound that holds collection back most."""
 
     LIFETIME = "old_parts_lifetime"
     TRANSACTION = "the oldest active transaction"
@@ -40,11 +40,11 @@ class Hold(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutoff:
-    """What ended before this may go."""
+    """The time before which an entry must have ended to go."""
 
     #: Hybrid time; exclusive.
     before_ts: int
-    #: The same without history: what intermediate entries are judged by, and what tells whether a round is worth it.
+    #: The same without history: what intermediate entries are judged by, and what decides whether a round is worth it.
     gc_ts: int
     hold: Hold
 
@@ -71,7 +71,7 @@ class TrashItem:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a thing goes now, and why or why not."""
+    """A verdict on one thing: it goes now or not, and why."""
 
     name: str
     goes: bool
@@ -82,7 +82,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashState:
-    """What phase 2 remembers between rounds."""
+    """The memory of phase 2 between rounds."""
 
     #: Name after which the next round begins; none for the beginning.
     cursor: str | None = None
@@ -93,8 +93,8 @@ class TrashState:
 def cutoff(
     *, now_ms: int, oldest_txn: int | None, oldest_reader: int | None, ahm: int | None, settings: GcSettings
 ) -> Cutoff:
-    """How far collection may go: the start of the oldest active transaction over all servers (none if there is none),
-    the snapshot of the oldest reader, and the ancient history mark (none if history is not kept)."""
+    """Return how far collection may go: the start of the oldest active transaction over all servers (none if there is
+    none), the snapshot of the oldest reader, and the ancient history mark (none if history is not retained)."""
     reader_floor = _before(now_ms, READER_HOLD_SECONDS_MAX)
     marks = [(_before(now_ms, settings.old_parts_lifetime), Hold.LIFETIME)]
     if oldest_txn is not None:
@@ -109,12 +109,12 @@ def cutoff(
 
 
 def is_round_due(limit: Cutoff, *, last_gc_ts: int) -> bool:
-    """Whether phase 1 could find anything that its last look at the same entries could not."""
+    """True if phase 1 could find anything that its last observation of the same entries could not."""
     return limit.gc_ts > last_gc_ts
 
 
 def kept_ms(settings: GcSettings) -> int:
-    """How long after its end an entry stays at least."""
+    """Return how long after its end an entry stays at least."""
     return round(max(settings.old_parts_lifetime, settings.history, 0.0) * 1000)
 
 
@@ -149,16 +149,15 @@ def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], setti
         return Verdict(item.name, True, "hidden before it was committed")
     if item.end_ts >= _before(now_ms, settings.trash_lifetime):
         age = (now_ms - milliseconds(item.end_ts)) / 1000
-        told = f"hidden {age:.0f} s ago, {Hold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
-        return Verdict(item.name, False, told, Hold.TRASH_LIFETIME)
+        text = f"hidden {age:.0f} s ago, {Hold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
+        return Verdict(item.name, False, text, Hold.TRASH_LIFETIME)
     held = judge_snapshots(item.name, commit_ts=item.commit_ts, end_ts=item.end_ts, snapshots=snapshots)
     return held or Verdict(item.name, True, "its time in the trash is over")
 
 
 def judge_ended(entry: GcEntry, limit: Cutoff, snapshots: Sequence[int]) -> Verdict:
-    """Whether a file that nobody brings back is deleted without having been in the trash: phase 1 and phase 2 at once.
-    `snapshots` are the times still read, in ascending order.
-    """
+    """Judge whether a file that nobody brings back is deleted without having been in the trash: phase 1 and phase 2 at
+    once. `snapshots` are the times still read, in ascending order."""
     verdict = judge_entry(entry, limit)
     if not verdict.goes or entry.end_ts is None:
         return verdict
@@ -166,7 +165,7 @@ def judge_ended(entry: GcEntry, limit: Cutoff, snapshots: Sequence[int]) -> Verd
 
 
 def judge_snapshots(name: str, *, commit_ts: int, end_ts: int, snapshots: Sequence[int]) -> Verdict | None:
-    """That a snapshot still needs it; None: no one does."""
+    """Return the verdict that a snapshot still needs it; None: no one does."""
     first = bisect_left(snapshots, commit_ts)
     if first < len(snapshots) and snapshots[first] < end_ts:
         return Verdict(name, False, f"the snapshot at {snapshots[first]} reads it", Hold.SNAPSHOT)
@@ -174,17 +173,17 @@ def judge_snapshots(name: str, *, commit_ts: int, end_ts: int, snapshots: Sequen
 
 
 def deleters(hits: int, *, deleters_max: int) -> int:
-    """How many deleters work at once after so many rounds in a row with work."""
+    """Return how many deleters work at once after so many rounds in a row with work."""
     return max(1, min(2 << min(hits, HITS_MAX), deleters_max))
 
 
 def trash_limit(hits: int, *, settings: GcSettings) -> int:
-    """How many items of trash the next round looks at."""
+    """Return how many items of trash the next round looks at."""
     return deleters(hits, deleters_max=settings.deleters_max) * max(settings.remove_batch, 2)
 
 
 def after_trash_round(state: TrashState, *, last_seen: str | None, is_at_end: bool, had_work: bool) -> TrashState:
-    """What to remember after a round: it went up to `last_seen`, and begins anew after the end."""
+    """Return the state to remember after a round: it went up to `last_seen`, and begins anew after the end."""
     return TrashState(cursor=None if is_at_end else last_seen, hits=state.hits + 1 if had_work else 0)
 
 
@@ -203,7 +202,7 @@ def trash_pause(state: TrashState, *, has_removed: bool, settings: GcSettings, r
 def judge_empty_partition(
     partition: str, *, empty_since: float, has_trash: bool, now: float, settings: GcSettings
 ) -> Verdict:
-    """Whether a partition that was marked as empty is forgotten."""
+    """Judge whether a partition that was marked as empty is forgotten."""
     if has_trash:
         return Verdict(partition, False, "it still has trash")
     wait = max(2 * settings.trash_lifetime, EMPTY_PARTITION_SECONDS_MIN)

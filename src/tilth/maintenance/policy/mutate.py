@@ -1,4 +1,4 @@
-"""Which parts are rewritten next for which mutation (docs/policies/mutations.md). Pure.
+"""Choice of the parts that are rewritten next, and for which mutation (docs/policies/mutations.md). Pure.
 
 Covers: the strict order of entries, batches, back-off of parts that fail, when an entry is through. Does not cover:
 doing it (mutate/op.py), what a part needs (tilth.model.mutation.needs).
@@ -46,13 +46,13 @@ class MutateView:
     workers: int = 1
     #: By part, for the oldest entry.
     failures: Mapping[str, Failure]
-    #: Parts of tasks that failed without telling by which part.
+    #: Parts of tasks that failed without naming the part.
     suspects: Collection[str]
     now_ms: int
 
 
 class PartitionState(StrEnum):
-    """How far the oldest entry is in a partition."""
+    """Progress of the oldest entry in a partition."""
 
     UNSCHEDULED = "unscheduled"
     SCHEDULED = "scheduled"
@@ -73,7 +73,7 @@ class MutateSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutateRefusal:
-    """What is not done now, and why."""
+    """A thing that is not done now, and why."""
 
     mutation: int
     #: Empty when it is not about one partition.
@@ -83,7 +83,7 @@ class MutateRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutateSelection:
-    """What one look led to."""
+    """The result of one observation."""
 
     #: The entry that is worked on; none is pending without it.
     head: Mutation | None
@@ -98,7 +98,7 @@ class MutateSelection:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the head has nothing left to do anywhere."""
+        """True if the head has nothing left to do anywhere."""
         return self.head is not None and all(state is PartitionState.FINISHED for state in self.partitions.values())
 
 
@@ -149,14 +149,14 @@ def delay_ms(failures: int, *, longest_ms: int) -> int:
 def failed_once_more(
     before: Failure | None, *, reason: str, now_ms: int, longest_ms: int, is_lasting: bool = False
 ) -> Failure:
-    """What is remembered of a part whose rewrite failed; `is_lasting`: waiting alone heals nothing."""
+    """Return the failure of a part whose rewrite failed again; `is_lasting`: waiting alone heals nothing."""
     count = 1 if before is None else before.count + 1
     until_ms = now_ms + delay_ms(count, longest_ms=longest_ms)
     return Failure(count=count, reason=reason, at_ms=now_ms, until_ms=until_ms, is_lasting=is_lasting)
 
 
 def blame(parts: Sequence[str], culprits: Collection[str]) -> Blame:
-    """Who is at fault for a task of these parts that failed with an error that names the culprits, or none."""
+    """Find the parts at fault for a task that failed with an error that names the culprits, or none."""
     named = tuple(part for part in parts if part in culprits)
     if named:
         return Blame(failed=named)

@@ -1,4 +1,4 @@
-"""Which partitions are looked at in this round.
+"""Choice of the partitions that are looked at in this round.
 
 Covers: what is counted per partition, how fast merging and collecting keep up, the choice for merges and for garbage
 collection, rotation, back-off, the fill rule. Does not cover: which parts of a partition (size_tiered.py).
@@ -57,7 +57,7 @@ class SlotBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStats:
-    """What is counted of one partition since the statistics began."""
+    """Counts of one partition since the statistics began."""
 
     partition: str
     inserted_parts: int = 0
@@ -106,7 +106,7 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """Where the rotation through all partitions stands."""
+    """Position of the rotation through all partitions."""
 
     #: Seconds since 1970.
     last_time: float = 0.0

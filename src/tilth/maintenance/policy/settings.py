@@ -29,7 +29,7 @@ from tilth.base.units import parse_bytes, parse_seconds
 
 
 class MergePolicy(StrEnum):
-    """How the parts to merge are found."""
+    """Ways to find the parts to merge."""
 
     #: Neighbours of like size.
     SIZE_TIERED = "size_tiered"
@@ -38,7 +38,7 @@ class MergePolicy(StrEnum):
 
 
 class PartitionStrategy(StrEnum):
-    """How the partitions of a round are ranked."""
+    """Ways to rank the partitions of a round."""
 
     #: Half by newest insert, half by slowest merging.
     ADAPTIVE = "adaptive"
@@ -52,7 +52,7 @@ class PartitionStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSettings:
-    """How many partitions a round of merges takes, and how."""
+    """Number of partitions that a round of merges handles, and their choice."""
 
     strategy: PartitionStrategy = table_setting(
         "partition_strategy",
@@ -95,7 +95,7 @@ class PartitionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRangeSettings:
-    """What the key_range policy weighs (docs/policies/key-range.md#value-and-gain)."""
+    """Settings of the key_range policy (docs/policies/key-range.md#value-and-gain)."""
 
     budget: int = table_setting(
         "tablet_compaction_budget_mb",
@@ -138,7 +138,7 @@ class KeyRangeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
-    """What a table allows its merges; sizes in bytes, times in seconds, 0 is no limit where a limit is meant."""
+    """Limits of a table's merges; sizes in bytes, times in seconds, 0 is no limit where a limit is meant."""
 
     policy: MergePolicy = table_setting(
         "merge_policy",
@@ -265,7 +265,7 @@ class MergeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutateSettings:
-    """How a table's mutations are cut into tasks."""
+    """Settings that cut a table's mutations into tasks."""
 
     running_max: int = table_setting(
         "max_addition_mutation_task_num",
@@ -301,7 +301,7 @@ class MutateSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcSettings:
-    """How long a table keeps what is hidden, and how it is collected; times in seconds."""
+    """Settings of how long a table retains what is hidden, and how it is collected; times in seconds."""
 
     old_parts_lifetime: float = table_setting(
         "old_parts_lifetime",
@@ -390,7 +390,7 @@ class GcSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcPartitionSettings:
-    """How many partitions a round of collecting takes."""
+    """Number of partitions that a round of collecting handles."""
 
     number: int = table_setting(
         "cnch_gc_round_robin_partitions_number",
@@ -410,7 +410,7 @@ class GcPartitionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushSettings:
-    """When rows and changes of rows are flushed."""
+    """Settings of when rows and changes of rows are flushed."""
 
     threshold_mb: int = node_setting(
         "flush_threshold_mb",
@@ -440,7 +440,7 @@ class FlushSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSettings:
-    """When the deltas of a part are compacted."""
+    """Settings of when the deltas of a part are compacted."""
 
     minor_files_max: int = node_setting(
         "tablet_delta_store_minor_compact_max",
@@ -460,7 +460,7 @@ class DeltaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
-    """What maintenance reads of a table's settings."""
+    """Maintenance's share of a table's settings."""
 
     merge: MergeSettings = contained(MergeSettings)
     merge_partitions: PartitionSettings = contained(PartitionSettings)

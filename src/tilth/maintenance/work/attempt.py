@@ -7,7 +7,7 @@ Always holds: bytes first, truth second; all that one piece of work wrote become
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
 Rows of the sources may change while the files are written. The catalog refuses the commit then; what is new is
-*translated*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
+*rebased*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
 and happens on the run's own thread, so that it is over before much more can change; each round is about what came
 during the one before.
 
@@ -41,7 +41,7 @@ from tilth.catalog import (
     Update,
 )
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.recipe import FactsT, Input, Job, Output, Recipe, Translating, WorkT
+from tilth.maintenance.work.recipe import FactsT, Input, Job, Output, Rebaser, Recipe, WorkT
 from tilth.maintenance.work.sources import newer
 from tilth.model.delta import PartSource, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
@@ -62,19 +62,19 @@ _MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkResta
 _log = Log("maintenance")
 
 #: Of one commit. Changes of one round are named so that they apply in the order of the rounds: by one digit.
-TRANSLATIONS_MAX = 10
+REBASES_MAX = 10
 #: Rounds while others commit.
-TRANSLATIONS_BESIDE = 5
+REBASES_BESIDE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arrived:
-    """What has come to one output meanwhile; changes with each round."""
+    """Changes that have come to one output meanwhile; replaced in each round."""
 
     input: Input
     output: Output
     #: None until something comes, or where there is nothing to bring it onto.
-    translation: Translating | None = None
+    rebaser: Rebaser | None = None
     deltas: tuple[WrittenDelta, ...] = ()
 
 
@@ -97,7 +97,7 @@ class _Written(Generic[WorkT, FactsT]):
 
     @property
     def parts(self) -> list[tuple[Input, WrittenPart]]:
-        """Those that were written, and of what."""
+        """Return the parts that were written, and of what."""
         return [(each.input, each.output.written) for each in self.arrived if each.output.written is not None]
 
 
@@ -122,9 +122,9 @@ class Attempts(Generic[WorkT, FactsT]):
         self._root = server.root
         self._recipe = recipe
         self._watch = context.watch
-        self._owner = server.owner
+        self._table_leases = server.table_leases
         self._cleaner = server.cleaner
-        self._translator = server.translator
+        self._new_rebaser = server.new_rebaser
         self._lock = threading.Lock()
         self._live: set[_Live[WorkT]] = set()
         #: Commits of which nobody knows; their parts stay reserved.
@@ -148,7 +148,7 @@ class Attempts(Generic[WorkT, FactsT]):
         self.cancel(lambda _: True)
 
     def cancel(self, is_meant: Callable[[WorkT], bool]) -> int:
-        """Asks the tasks of such work to end; how many are asked. One that commits already is not stopped."""
+        """Ask the tasks of such work to end; return how many are asked. One that commits already is not stopped."""
         with self._lock:
             meant = [live for live in self._live if not live.is_cancelled and is_meant(live.work)]
             for live in meant:
@@ -159,7 +159,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return len(meant)
 
     def resolve(self) -> list[tuple[WorkT, TilthError | None]]:
-        """Asks again for the commits of which nobody knows: the same commit gives the same answer.
+        """Ask again for the commits whose outcome is unknown: the same commit gives the same answer.
 
         Returns the work whose outcome is known now, with the error of what did not land.
         """
@@ -186,7 +186,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return known
 
     def perform(self, work: WorkT) -> str:
-        """From the files to the commit; returns what was done, raises why it was not."""
+        """Work from the files to the commit; return what was done, raise why it was not."""
         live = _Live(work)
         with self._lock:
             live.is_cancelled = self._is_cancelled
@@ -229,10 +229,10 @@ class Attempts(Generic[WorkT, FactsT]):
             return self._catalog.transactions.begin(
                 f"{self._recipe.verb} {self._watch.name}",
                 outputs=(TxnOutput(table=self._watch.uuid, tasks=job.tasks),),
-                fences=(self._owner.fence(self._watch.uuid),),
+                fences=(self._table_leases.fence(self._watch.uuid),),
             )
         except FencedError:
-            self._owner.lose(self._watch.uuid)
+            self._table_leases.lose(self._watch.uuid)
             raise
 
     def _write(self, live: _Live[WorkT], txn: Txn, job: Job) -> FactsT:
@@ -268,10 +268,10 @@ class Attempts(Generic[WorkT, FactsT]):
         transactions = self._catalog.transactions
         try:
             outcome = transactions.commit(written.txn.id, self._updates(written))
-            while self._is_behind(outcome) and written.rounds < TRANSLATIONS_MAX:
+            while self._is_behind(outcome) and written.rounds < REBASES_MAX:
                 # Nothing was applied, and the transaction still runs. Once a few rounds were lost nobody else commits
                 # to the table during one: it is short, and the next commit lands.
-                is_alone = written.rounds >= TRANSLATIONS_BESIDE
+                is_alone = written.rounds >= REBASES_BESIDE
                 with transactions.turn(self._watch.uuid) if is_alone else nullcontext():
                     self._catch_up(written)
                     outcome = transactions.commit(written.txn.id, self._updates(written))
@@ -296,7 +296,7 @@ class Attempts(Generic[WorkT, FactsT]):
             case Conflicted(error=error):
                 self._give_up(txn, error, is_settled=True)
                 if isinstance(error, FencedError):
-                    self._owner.lose(self._watch.uuid)
+                    self._table_leases.lose(self._watch.uuid)
                 raise error
             case Unknown(reason=reason):
                 action = f"{self._recipe.noun}_outcome_unknown"
@@ -328,7 +328,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return isinstance(outcome, Conflicted) and isinstance(outcome.error, PartsChangedError)
 
     def _catch_up(self, written: _Written[WorkT, FactsT]) -> None:
-        """Brings over what is newer than what was seen."""
+        """Rebase what is newer than what was seen."""
         written.rounds += 1
         hit("translate.before_files")
         partitions = {each.input.partition for each in written.arrived}
@@ -341,17 +341,17 @@ class Attempts(Generic[WorkT, FactsT]):
             sources = newer(arrived.input.sources, written.seen, deltas)
             written.arrived[place] = self._brought_over(written.txn, arrived, sources)
             written.seen.update((source.file.name, source.change_ts) for source in sources if source.deltas)
-        _log.info("changes_translated", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
+        _log.info("changes_rebased", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
         hit("translate.before_commit")
 
     def _brought_over(self, txn: Txn, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
         output = arrived.output
         if output.written is None or not any(source.deltas for source in sources):
             return arrived
-        translation = arrived.translation or self._translator(arrived.input, output.written)
-        delta = translation.translate(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
+        rebaser = arrived.rebaser or self._new_rebaser(arrived.input, output.written)
+        delta = rebaser.translate(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
         deltas = arrived.deltas if delta is None else (*arrived.deltas, delta)
-        return _Arrived(input=arrived.input, output=output, translation=translation, deltas=deltas)
+        return _Arrived(input=arrived.input, output=output, rebaser=rebaser, deltas=deltas)
 
     # --- what is left behind ---
 
@@ -363,7 +363,7 @@ class Attempts(Generic[WorkT, FactsT]):
             _log.warning("abort_failed", cause_id=str(txn.id), table=self._watch.name, reason=refused)
 
     def _sweep(self, written: _Written[WorkT, FactsT]) -> None:
-        """Rids the table of row maps, and of what failed attempts of the tasks left."""
+        """Rid the table of row maps, and of what failed attempts of the tasks left."""
         for made_of, part in written.parts:
             remove_row_map(made_of.layout.folder, part.file.name)
         files = set(_files(self._updates(written)))

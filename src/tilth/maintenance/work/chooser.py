@@ -1,4 +1,4 @@
-"""What the shell asks of each kind of work: a chooser says what is worth doing.
+"""The shell's questions to each kind of work: a chooser says what is worth doing.
 
 Covers: the protocol of choosers and works, the events that choosers hear, their answers. Does not cover: the shell
 (op.py), how work is done (attempt.py).
@@ -33,7 +33,7 @@ class Work(Protocol):
 
     @property
     def subject(self) -> str:
-        """What a refusal is about: a partition or a mutation."""
+        """Subject of a refusal: a partition or a mutation."""
 
     @property
     def sources(self) -> Sequence[Part]:
@@ -41,7 +41,7 @@ class Work(Protocol):
 
     @property
     def changes(self) -> ChangesOf:
-        """What changes the sources, as it was then."""
+        """The changes of the sources, as of then."""
 
 
 WorkT = TypeVar("WorkT", bound=Work)
@@ -58,7 +58,7 @@ class PartLogged:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """News were lost, or definition, settings or mutations have changed: everything is looked at again."""
+    """Event: news were lost, or definition, settings or mutations have changed; everything is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What waits in the partition is forgotten; none means everywhere."""
+    """Event: what waits in the partition is forgotten; none means everywhere."""
 
     partition: str | None
 
@@ -120,7 +120,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """What the next run would gain."""
+    """The gain of the next run."""
 
     gain: float
     #: Bytes of memory and of log that it frees.
@@ -131,14 +131,14 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why nothing is done now."""
+    """The reason why nothing is done now."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What a chooser says of itself; the reasons for `system.bg_threads`."""
+    """A chooser's own status; the reasons for `system.bg_threads`."""
 
     waiting: int
     failure: Failure | None
@@ -148,15 +148,15 @@ class Status:
 
 
 def is_left_alone(error: Exception) -> bool:
-    """Whether the end of a run counts as no failure: it was cancelled, or what was planned is out of date."""
+    """True if the end of a run counts as no failure: it was cancelled, or what was planned is out of date."""
     return isinstance(error, TaskCancelledError) or not is_failure(error)
 
 
 class WorkFailures(Protocol[WorkT_contra]):
-    """What has failed waits, longer each time; it stands in `system.bg_threads` until it is over. For any thread."""
+    """Failed work, which waits, longer each time; it stands in `system.bg_threads` until it is over. For any thread."""
 
     def landed(self, work: WorkT_contra) -> None:
-        """What had failed there is over."""
+        """Forget what had failed there."""
 
     def missed(self, work: WorkT_contra, error: Exception, now_ms: int) -> str:
         """It failed once more. Returns why it is left alone, where that is a refusal; else it is empty and logged."""
@@ -174,34 +174,34 @@ class Chooser(Protocol[WorkT]):
 
     @property
     def refusals(self) -> Sequence[tuple[str, str]]:
-        """What the last look left alone, each with the reason."""
+        """Return what the last observation left alone, each with the reason."""
         return ()
 
     def observe(self, event: WorkEvent[WorkT], now_ms: int) -> bool:
-        """Hears an event; returns whether something else may be chosen now."""
+        """Note an event; return whether something else may be chosen now."""
 
     def look_due_ms(self, moment: OpMoment) -> int:
-        """When the next look is worth it; FAR_MS: something has to happen first."""
+        """Return when the next observation is worth it; FAR_MS: something has to happen first."""
 
     def due_ms(self, moment: OpMoment) -> int:
-        """When `choose` may say something new, if nothing is heard before."""
+        """Return when `choose` may say something new, if nothing is heard before."""
 
     def look(self, moment: OpMoment, busy: Busy) -> None:
-        """Reads what there is."""
+        """Read the state of the table."""
 
     def choose(self, moment: OpMoment) -> Worth | Refused:
-        """Says what the next run would be, from what the last look saw."""
+        """Return what the next run would be, from the last observation."""
 
     def take(self, moment: OpMoment, busy: Busy) -> Sequence[WorkT] | Refused:
-        """Returns the work of one run; it waits no more."""
+        """Return the work of one run; it waits no more."""
 
     def load(self, work: WorkT, names: Sequence[str]) -> WorkT | None:
-        """Returns the work with these of its parts, which are reserved now, as the catalog has them; None where that is
-        nothing that can be done. For work that was read when it was taken this is the work."""
+        """Return the work with these of its parts, which are reserved now, as the catalog has them; None where that is
+        nothing that can be done. For work that was read when it was chosen this is the work."""
         return work
 
     def is_outdated(self, work: WorkT) -> bool:
-        """Whether running work is asked to end, because nobody wants it any more."""
+        """True if running work is asked to end, because nobody wants it any more."""
         return False
 
     def status(self, moment: OpMoment) -> Status: ...

@@ -1,4 +1,4 @@
-"""Removes what did not land: files of aborted and lost transactions, folders of dropped tables, old records.
+"""Remover of what did not land: files of aborted and lost transactions, folders of dropped tables, old records.
 
 Covers: the end of transactions without a commit, of tables past UNDROP, of finished transactions and part events.
 Does not cover: parts that were replaced (gc/part_gc.py).
@@ -76,7 +76,7 @@ class Cleaner:
         self._lock = threading.Lock()
 
     def start(self) -> int:
-        """Ends what an earlier run left; returns how many transactions."""
+        """End what an earlier run left; return how many transactions."""
         left = [txn for txn in self._catalog.transactions.unfinished() if txn.id < self._began]
         for txn in left:
             self._abort(txn.id, "the server ended before it committed")
@@ -109,7 +109,7 @@ class Cleaner:
             self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
 
     def give_up(self, txn: Txn, reason: str, *, is_settled: bool) -> None:
-        """Aborts a transaction; its files go now if no task can write any more, else after a grace.
+        """Abort a transaction; its files go now if no task can write any more, else after a grace.
 
         Raises TxnFinishedError when it had landed.
         """
@@ -118,7 +118,7 @@ class Cleaner:
             self._remove(txn)
 
     def forget_table(self, uuid: str) -> None:
-        """Ends a dropped table for good: first its records, then its folder."""
+        """End a dropped table for good: first its records, then its folder."""
         folders = self._folders()
         if uuid not in folders:
             self._put_folders([*folders, uuid])

@@ -1,4 +1,4 @@
-"""What the manager has for all ops of all tables, and what the ops of one table have."""
+"""The manager's dependencies for all ops of all tables, and those for the ops of one table."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from tilth.base.clock import Clock
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog
+from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.tally import Tally
 from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.owner import Owner
+from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import RewritePlaces
-from tilth.maintenance.work.recipe import Translator
+from tilth.maintenance.work.recipe import NewRebaser
 from tilth.maintenance.work.watch import TableWatch
 from tilth.warehouse import Dispatcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """Of one server."""
+    """Dependencies of all ops of one server."""
 
     clock: Clock
     catalog: Catalog
@@ -30,12 +30,12 @@ class ServerContext:
     root: str
     rng: Rng
     settings: ManagerSettings
-    owner: Owner
+    table_leases: TableLeases
     cleaner: Cleaner
-    tally: Tally
+    counters: MaintenanceCounters
     places: RewritePlaces
-    #: Brings over what changes in parts while they are made anew.
-    translator: Translator
+    #: Makes what rebases changes of parts that are made anew meanwhile.
+    new_rebaser: NewRebaser
     #: Takes an op's name, its table and the reason why something is left alone.
     refused: Callable[[str, str, str], None]
     #: How many tables there are, and how many workers that write.
@@ -47,7 +47,7 @@ class ServerContext:
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """Of one table."""
+    """Dependencies of the ops of one table."""
 
     server: ServerContext
     watch: TableWatch

@@ -65,7 +65,7 @@ class _Wanted:
 
 
 class DamageBook:
-    """Of all tables of this server. For any thread."""
+    """Damaged files of all tables of this server. For any thread."""
 
     def __init__(self, clock: Clock, catalog: Catalog, root: str) -> None:
         """`root`: the folder below which the tables' folders are."""
@@ -81,7 +81,7 @@ class DamageBook:
 
     @property
     def next_look_ms(self) -> int:
-        """When the files in the book are looked at next."""
+        """Return when the files in the book are looked at next."""
         return self._looked_ms + LOOK_MS
 
     def of(self, table: str) -> dict[str, DamagedFile]:
@@ -127,7 +127,7 @@ class DamageBook:
                 self._check(snapshot.table.uuid, wanted)
 
     def look(self, now_ms: int) -> None:
-        """Once in a while look, on a thread of its own, whether files in the book are good again or not needed."""
+        """Check once in a while, on a thread of its own, whether files in the book are good again or not needed."""
         if not self._files or now_ms < self.next_look_ms or (self._thread is not None and self._thread.is_alive()):
             return
         self._looked_ms = now_ms
@@ -232,7 +232,7 @@ def file_names(part: Part, changes: Mapping[str, Iterable[Delta]]) -> list[str]:
 def unreadable(
     parts: Iterable[Part], deltas: Iterable[Delta], damaged: Mapping[str, DamagedFile]
 ) -> dict[str, DamagedFile]:
-    """Of these parts those that cannot be read, by name, with the file that is why."""
+    """Return the parts that cannot be read, by name, with the file that is why."""
     if not damaged:
         return {}
     changes = by_file(deltas)

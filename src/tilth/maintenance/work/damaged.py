@@ -28,7 +28,7 @@ _log = Log("maintenance")
 
 
 class DamagedParts:
-    """Of one table, by the names of the parts. For any thread."""
+    """Damaged parts of one table, by name. For any thread."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
@@ -39,7 +39,7 @@ class DamagedParts:
         self._table = ""
 
     def follow(self, book: DamageBook, table: str) -> None:
-        """From now on what the book says of the table counts too."""
+        """Count what the book says of the table too, from now on."""
         self._book, self._table = book, table
 
     def found(
@@ -68,13 +68,13 @@ class DamagedParts:
         return name
 
     def left_out(self, now_ms: int) -> frozenset[str]:
-        """Those that the book has, and those whose next try is not due yet."""
+        """Return the parts that the book has, and those whose next try is not due yet."""
         known = self.all()
         in_book = self._in_book().keys()
         return frozenset(name for name, failure in known.items() if name in in_book or failure.until_ms > now_ms)
 
     def all(self) -> dict[str, Failure]:
-        """By part."""
+        """Failures by part."""
         in_book = self._in_book()
         with self._lock:
             for name in self._confirmed - in_book.keys():
@@ -87,11 +87,11 @@ class DamagedParts:
         return newest(self.all().values())
 
     def next_try_ms(self, now_ms: int) -> list[int]:
-        """When those that are left out are tried again."""
+        """Return when those that are left out are tried again."""
         return [failure.until_ms for failure in self.all().values() if failure.until_ms > now_ms]
 
     def about(self) -> str:
-        """Which parts are left out, why, and what to do; empty: none."""
+        """Say which parts are left out, why, and what to do; empty: none."""
         failures = self.all()
         if not failures:
             return ""
@@ -106,7 +106,7 @@ class DamagedParts:
                 self._failures.pop(str(name), None)
 
     def keep(self, partition: str, there: Collection[str]) -> None:
-        """Forgets the parts of the partition that are not there any more."""
+        """Forget the parts of the partition that are not there any more."""
         if not self._failures:
             return
         with self._lock:

@@ -17,8 +17,8 @@ _log = Log("maintenance")
 
 
 class PartitionFailures:
-    """Of one op of one table; `tilth.maintenance.work.chooser.WorkFailures`. Where a file of one part is damaged, that
-    part alone waits."""
+    """Failures by partition, of one op of one table; `tilth.maintenance.work.chooser.WorkFailures`. Where a file of one
+    part is damaged, that part alone waits."""
 
     def __init__(self, kind: OpKind, watch: TableWatch) -> None:
         self._kind = kind
@@ -44,17 +44,17 @@ class PartitionFailures:
         return ""
 
     def keep(self, is_kept: Callable[[str, Failure], bool]) -> None:
-        """Forgets all others: there is nothing left to do that could fail."""
+        """Forget all others: there is nothing left to do that could fail."""
         with self._watch.lock:
             self._failures = {name: failure for name, failure in self._failures.items() if is_kept(name, failure)}
 
     def all(self) -> dict[str, Failure]:
-        """By partition."""
+        """Failures by partition."""
         with self._watch.lock:
             return dict(self._failures)
 
     def waiting(self, now_ms: int) -> dict[str, Failure]:
-        """Those whose next try is not due yet."""
+        """Return the failures whose next try is not due yet."""
         return {name: failure for name, failure in self.all().items() if failure.until_ms > now_ms}
 
     def newest(self) -> Failure | None:

@@ -99,7 +99,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the table is gone or the server stops."""
+        """True if the table is gone or the server stops."""
         return self._is_cancelled.is_set()
 
     @property
@@ -151,7 +151,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             ram_anchored_bytes=answer.ram_bytes,
             logs_retained_bytes=answer.log_bytes,
             perf_improvement=answer.gain,
-            priority=self._watch.knobs.priority,
+            priority=self._watch.settings.priority,
             about=answer.about,
         )
 
@@ -211,7 +211,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         )
 
     def busy(self, now_ms: int) -> Busy:
-        """What cannot be chosen now. To be asked before parts are read."""
+        """Return what cannot be chosen now. Ask before parts are read."""
         with self._lock:
             return Busy(
                 reserved=self._watch.reserved.now().difference(_names(self._held)),
@@ -224,7 +224,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         return self._lock
 
     def begin(self, works: Iterable[WorkT]) -> list[WorkT]:
-        """Reserves and loads them, those that can be; each that is returned has to be given to `run`."""
+        """Reserve and load the works that can be; each that is returned has to be given to `run`."""
         begun: list[WorkT] = []
         try:
             for work in works:
@@ -238,15 +238,15 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         return begun
 
     def run(self, works: Sequence[WorkT]) -> list[str | Exception]:
-        """From files to commits; returns of each what was done, or why it was not."""
-        with self._context.server.tally.run(self.kind):
+        """Run from files to commits; return for each what was done, or why it was not."""
+        with self._context.server.counters.run(self.kind):
             if len(works) == 1:
                 return [self._run(works[0])]
             with ThreadPoolExecutor(min(RUN_THREADS, len(works)), thread_name_prefix="tilth-work") as pool:
                 return list(pool.map(carried(self._run), works))
 
     def resolve(self) -> None:
-        """Asks for the commits of which nobody knows."""
+        """Ask for the commits whose outcome is unknown."""
         for work, error in self._attempts.resolve():
             self._judge(work, error)
             self._release(work)
@@ -285,7 +285,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
     # --- reserving and releasing ---
 
     def _hold(self) -> None:
-        """Reserves the parts of what waits now, releases those of what waits no more. Hold the lock."""
+        """Reserve the parts of what waits now, release those of what waits no more. Hold the lock."""
         wanted = list(self._chooser.held)
         if wanted == self._held:
             return
@@ -300,7 +300,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             self._chooser.observe(Denied(work), self._clock.now_ms())
 
     def _load(self, work: WorkT) -> WorkT | None:
-        """Those of its parts that are free, counted as running; None where it cannot be done."""
+        """Return the work with those of its parts that are free, counted as running; None where it cannot be done."""
         with self._lock:
             if work in self._held:
                 self._held.remove(work)
@@ -365,7 +365,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             self._hear(WorkEnded(work, error))
 
     def _judge(self, work: WorkT, error: Exception | None) -> None:
-        """What is remembered of the end of a run; a failure stands in `system.bg_threads` and waits."""
+        """Note the end of a run; a failure stands in `system.bg_threads` and waits."""
         if error is None:
             self._chooser.failures.landed(work)
             return

@@ -1,4 +1,4 @@
-"""How many rewrites may run at once, and which merges take the last place. For the manager's thread and its runs.
+"""Places of rewrites, and the merges that may use the last one. For the manager's thread and its runs.
 
 Covers: the places that the write warehouse gives to merges, mutations and compactions of deltas; the place that is kept
 for small merges while rows come in. Does not cover: the order of merges (policy), tasks at a worker (warehouse).
@@ -24,13 +24,13 @@ INGESTING_MS = 60_000
 
 
 def merge_bytes_max(*, places: int, running: int, is_ingesting: bool) -> int | None:
-    """How large the next merge may be; None: as the table allows. Pure."""
+    """Return how large the next merge may be; None: as the table allows. Pure."""
     is_last = 1 < places <= running + 1
     return LAST_PLACE_BYTES if is_last and is_ingesting else None
 
 
 class RewritePlaces:
-    """Of one manager."""
+    """Places for rewrites of one manager."""
 
     def __init__(self, clock: Clock, *, places: int, running: Callable[[], int]) -> None:
         """`running`: rewrites under way."""
@@ -45,10 +45,10 @@ class RewritePlaces:
             self._new_part_ms = max(self._new_part_ms, event.at_ms)
 
     def is_free(self) -> bool:
-        """Whether another rewrite would run at once."""
+        """True if another rewrite would run at once."""
         return self._running() < self._places
 
     def merge_bytes_max(self) -> int | None:
-        """How large the next merge may be; None: as its table allows."""
+        """Return how large the next merge may be; None: as its table allows."""
         is_ingesting = self._clock.now_ms() - self._new_part_ms < INGESTING_MS
         return merge_bytes_max(places=self._places, running=self._running(), is_ingesting=is_ingesting)

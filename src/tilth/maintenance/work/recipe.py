@@ -1,4 +1,4 @@
-"""What one kind of work is: the job for a worker, what its commit changes, what is reported of it.
+"""One kind of work: the job for a worker, the changes of its commit, its report.
 
 Does not cover: which work is done (chooser.py), the way from files to commit (attempt.py).
 """
@@ -24,7 +24,7 @@ WorkT_contra = TypeVar("WorkT_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What one part is made of."""
+    """The sources of one part."""
 
     #: Of the part.
     layout: TableLayout
@@ -45,7 +45,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a worker is asked to do."""
+    """A job for a worker."""
 
     #: The payload of its task, for a transaction.
     payload: Callable[[int], bytes]
@@ -58,23 +58,23 @@ class Job:
     inputs: tuple[Input, ...] = ()
 
 
-class Translating(Protocol):
-    """Brings changes of the sources of one part onto it; tilth.storage.Translation."""
+class Rebaser(Protocol):
+    """Writer of changes of the sources of one part as changes of the part; tilth.storage.Translation."""
 
     def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None: ...
 
 
 #: Makes one for a part that was made of that input.
-Translator = Callable[[Input, WrittenPart], Translating]
+NewRebaser = Callable[[Input, WrittenPart], Rebaser]
 
 
-def translation_of(of: Input, written: WrittenPart) -> Translating:
-    """By the files."""
+def rebaser_of(of: Input, written: WrittenPart) -> Rebaser:
+    """Return the rebaser that reads and writes files."""
     return Translation(of.layout, of.partition, written.file)
 
 
 class Recipe(Protocol[WorkT_contra, FactsT]):
-    """What is particular to one kind of work. What has an answer here is what most kinds say."""
+    """The particulars of one kind of work. The answers here are those of most kinds."""
 
     kind: OpKind
     #: Whose switch stops it.
@@ -90,23 +90,23 @@ class Recipe(Protocol[WorkT_contra, FactsT]):
     overtaken: tuple[type[Exception], ...] = ()
 
     def about(self, works: Sequence[WorkT_contra]) -> str:
-        """What one run of these will do."""
+        """Say what one run of these will do."""
 
     def job(self, work: WorkT_contra) -> Job:
-        """Raises TilthError where it cannot be done now; nothing has begun then."""
+        """Return the job. Raises TilthError where it cannot be done now; nothing has begun then."""
 
     def facts(self, payload: bytes) -> FactsT:
-        """What the worker reports."""
+        """Read the worker's report."""
 
     def outputs(self, work: WorkT_contra, facts: FactsT) -> list[Output]:
         """The parts that replace others; not those that stay as they are."""
 
     def updates(self, work: WorkT_contra, facts: FactsT, duration_ms: int, seen: Seen) -> list[Update]:
-        """What the commit makes true; `seen` are the changes of all sources that are in it, or are brought over."""
+        """Return the updates of the commit; `seen` are the changes of all sources that are in it, or are rebased."""
 
     def report(self, work: WorkT_contra, facts: FactsT, duration_ms: int) -> str:
-        """What was done; asked once, when it has landed."""
+        """Say what was done; asked once, when it has landed."""
 
     def summary(self, works: Sequence[WorkT_contra], reports: Sequence[str]) -> str:
-        """What one run of these has done."""
+        """Say what one run of these has done."""
         return reports[0]

@@ -1,4 +1,4 @@
-"""Which parts of a table some work has reserved for itself, so that nothing else works on them.
+"""Parts of a table that some work has reserved for itself, so that nothing else works on them.
 
 Covers: merges, rewrites, flushes, compactions of deltas and the hiding of empty parts, waiting and running ones. Does
 not cover: what the catalog makes sure of anyway, that a part is replaced once.
@@ -15,7 +15,7 @@ WAIT_SECONDS = 0.5
 
 
 class ReservedParts:
-    """Of one table, by the names of the parts. For any thread; may be asked while the table's lock is held."""
+    """Reserved parts of one table, by name. For any thread; may be asked while the table's lock is held."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
@@ -37,7 +37,7 @@ class ReservedParts:
             return True
 
     def reserve_free(self, names: Iterable[str]) -> list[str]:
-        """Those that nobody has reserved, in their order."""
+        """Reserve those parts that nobody has reserved; return them in their order."""
         with self._lock:
             free = [name for name in names if name not in self._names]
             self._names.update(free)
@@ -50,7 +50,7 @@ class ReservedParts:
             self._released.notify_all()
 
     def wait(self) -> None:
-        """Waits for a moment, or until something is released; not at all where nothing is reserved."""
+        """Wait for a moment, or until something is released; not at all where nothing is reserved."""
         with self._lock:
             if self._names:
                 self._released.wait(WAIT_SECONDS)

@@ -1,7 +1,7 @@
 """Parts that work is about to read, with what has changed in them: as the catalog says it, for a task and for a commit.
 
 Covers: reading them from one view, sources for a task, what was seen for the commit, what is new since. Does not cover:
-which parts (the ops), who translates what is new (attempt.py). The rest is pure.
+which parts (the ops), who rebases what is new (attempt.py). The rest is pure.
 Always holds: parts and their changes are of one moment, so what was seen is what the task reads.
 """
 
@@ -29,13 +29,13 @@ class PartsNow:
     changes: ChangesOf
 
     def named(self, names: Iterable[str]) -> tuple[Part, ...]:
-        """Those of these parts that are there, in the order of the names."""
+        """Return those of these parts that are there, in the order of the names."""
         there = {str(part.name): part for part in self.parts}
         return tuple(there[name] for name in names if name in there)
 
 
 def parts_now(catalog: Catalog, table: str, partitions: Collection[str] | None = None) -> PartsNow:
-    """What is visible now, in these partitions or in all. Raises TableNotFoundError."""
+    """Return what is visible now, in these partitions or in all. Raises TableNotFoundError."""
     snapshot = catalog.parts.snapshot(table, partitions=partitions)
     return PartsNow(parts=snapshot.parts, changes=by_file(snapshot.deltas))
 
@@ -54,7 +54,8 @@ def parts_by_partition(
 
 
 def changes_of(parts: Sequence[Part], changes: ChangesOf) -> ChangesOf:
-    """Those of these parts, each delta saying only what it does to that one: others are none of the work's business."""
+    """Return the changes of these parts, each delta saying only what it does to that one: others are none of the work's
+    business."""
     return {
         part.file.name: tuple(_only(delta, part.file.name) for delta in changes[part.file.name])
         for part in parts
@@ -63,7 +64,8 @@ def changes_of(parts: Sequence[Part], changes: ChangesOf) -> ChangesOf:
 
 
 def sources_of(definition: TableDef, parts: Iterable[Part], changes: ChangesOf) -> tuple[PartSource, ...]:
-    """What a task must know of the parts; raises SchemaChangedError where the definition lacks the columns of one."""
+    """Return the sources that a task must know; raises SchemaChangedError where the definition lacks the columns of
+    one."""
     return tuple(_source(definition, part, changes.get(part.file.name, ())) for part in parts)
 
 
@@ -84,7 +86,7 @@ def newer(sources: Iterable[PartSource], seen: Mapping[str, int], deltas: Iterab
 
 
 def read_bytes(parts: Iterable[Part], changes: ChangesOf) -> int:
-    """What reading the parts takes, with their share of what changes them."""
+    """Return the bytes that reading the parts takes, with their share of what changes them."""
     return sum(part.bytes + delta_bytes(part, changes) for part in parts)
 
 

@@ -20,7 +20,7 @@ from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker must know to make one part of several, or of segments, of one partition."""
+    """The facts that a worker needs to make one part of several, or of segments, of one partition."""
 
     layout: TableLayout
     #: In the order of the parts; of a merge no segments, of a flush nothing else.
@@ -33,7 +33,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker reports of a merge or flush that it did."""
+    """A worker's report of a merge or flush."""
 
     #: None: no row was left.
     written: WrittenPart | None

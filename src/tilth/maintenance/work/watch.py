@@ -1,4 +1,4 @@
-"""What maintenance knows of one table between two looks: settings, switches, mutations, statistics, parts at work.
+"""Shared knowledge of one table between two observations: settings, switches, mutations, statistics, parts at work.
 
 Covers: the memory that the ops of a table share, and the part log as the way by which news come in.
 Does not cover: what is true (catalog). Always holds: all of it can be lost and is found again from the catalog.
@@ -24,25 +24,25 @@ from tilth.model.table import TableDef, full_name
 _NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
 
 
-def knobs_of(definition: TableDef) -> TableSettings:
-    """Raises BadSettingError; settings of other rooms are left to them."""
-    return _knobs(frozenset((name, text) for name, text in definition.settings.items() if name in _NAMES))
+def settings_of_table(definition: TableDef) -> TableSettings:
+    """Return the table's settings for maintenance. Raises BadSettingError; settings of other rooms are left to them."""
+    return _parsed(frozenset((name, text) for name, text in definition.settings.items() if name in _NAMES))
 
 
 @lru_cache(maxsize=1024)
-def _knobs(given: frozenset[tuple[str, str]]) -> TableSettings:
+def _parsed(given: frozenset[tuple[str, str]]) -> TableSettings:
     """Remembered: of ten thousand tables most have the same settings."""
     return table_settings(dict(given))
 
 
 class TableWatch:
-    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `knobs`, `uuid`, `reserved`,
+    """The shared memory of one table's ops. Hold `lock` for all but `definition`, `settings`, `uuid`, `reserved`,
     `damaged` and `mutations`."""
 
     def __init__(self, definition: TableDef) -> None:
         self.uuid = definition.uuid
         self.definition = definition
-        self.knobs = knobs_of(definition)
+        self.settings = settings_of_table(definition)
         self.lock = threading.RLock()
         #: The parts that waiting or running work has for itself.
         self.reserved = ReservedParts(self.lock)
@@ -78,12 +78,12 @@ class TableWatch:
     def redefine(self, definition: TableDef) -> None:
         """The table was renamed, or its columns or settings have changed."""
         if definition != self.definition:
-            self.knobs = knobs_of(definition)
+            self.settings = settings_of_table(definition)
             self.definition = definition
             self.is_woken = True
 
     def set_mutations(self, pending: Iterable[Mutation]) -> bool:
-        """What is pending now, oldest first; True if that is something else than before."""
+        """Note what is pending now, oldest first; True if that is something else than before."""
         before, self.mutations = self.mutations, tuple(pending)
         # That one of them has come further is no news.
         if [entry.id for entry in before] == [entry.id for entry in self.mutations]:
@@ -92,22 +92,22 @@ class TableWatch:
         return True
 
     def set_switches(self, switches: Iterable[Switch]) -> None:
-        """Those of this table and those of all tables."""
+        """Note the switches of this table and those of all tables."""
         switched = tuple(switches)
         if switched != self._switches:
             self._switches = switched
             self.is_woken = True
 
     def switch(self, service: ServiceKind, now_ms: int = 0) -> Switch | None:
-        """What the user said last of the service, unless that is over at `now_ms`."""
+        """Return the user's last switch of the service, unless that is over at `now_ms`."""
         return switches_in_force(self._switches, now_ms=now_ms).get(service) if self._switches else None
 
     def is_on(self, service: ServiceKind, now_ms: int) -> bool:
-        """Whether the user lets the service run."""
+        """True if the user lets the service run."""
         return is_on(self.switch(service, now_ms), now_ms=now_ms)
 
     def observe(self, event: PartEvent) -> str:
-        """Counts what the part log tells; returns the partition it is about."""
+        """Count an event of the part log; return the partition it is about."""
         partition = parse_part_name(event.part).partition
         with self.lock:
             known = self.stats.get(partition, PartitionStats(partition=partition))

@@ -1,4 +1,4 @@
-"""How busy a table is: scans and rows a second, and the score made of them. Pure.
+"""Load of a table: scans and rows a second, and the score made of them. Pure.
 
 Rule: docs/policies/scheduling.md#workload.
 
@@ -19,7 +19,7 @@ BASELINE_MS = 300_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Of the time since the baseline."""
+    """Rates of the time since the baseline."""
 
     scans_per_second: float = 0.0
     rows_per_second: float = 0.0
@@ -41,7 +41,7 @@ class Workload:
         self._rows += rows
 
     def rates(self, now_ms: int) -> Rates:
-        """What is known; changes once a minute at most."""
+        """Return the rates that are known; they change once a minute at most."""
         if self._baseline is None:
             self._baseline = (now_ms, self._scans, self._rows)
             self._computed_ms = now_ms
@@ -58,14 +58,14 @@ class Workload:
 
 
 def flush_score(rates: Rates, settings: WorkloadSettings) -> float:
-    """What a flush gets: what it brings is for readers alone."""
+    """Return the score of a flush: what it brings is for readers alone."""
     if not settings.is_enabled:
         return 0.0
     return min(1.0, rates.scans_per_second / settings.hot_scans_per_second) * settings.upper_bound
 
 
 def merge_score(rates: Rates, settings: WorkloadSettings) -> float:
-    """What merges get, and what folds deltas."""
+    """Return the score of merges, and of what folds deltas."""
     if not settings.is_enabled:
         return 0.0
     written = min(1.0, rates.rows_per_second / settings.hot_rows_per_second) * settings.upper_bound

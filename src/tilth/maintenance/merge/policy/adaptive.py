@@ -1,4 +1,4 @@
-"""How eagerly a partition is merged, from its parts and from what merging cost lately.
+"""Eagerness of merges in a partition, from its parts and from what merging cost lately.
 
 Covers: the number of parts that is good enough, the caps that follow from it, the base raised against write
 amplification. Does not cover: the choice of ranges (size_tiered.py).
@@ -18,7 +18,7 @@ from tilth.maintenance.policy.settings import MergeSettings
 
 #: What the base is in an OPTIMIZE.
 AGGRESSIVE_BASE = 1.0
-#: Parts of one merge that the controller reckons with.
+#: Parts of one merge that the controller counts on.
 MERGE_PARTS_MAX = 100
 #: The highest base is what a merge of all those parts reaches when they are split by this many.
 BASE_DIVISOR = 5
@@ -30,7 +30,7 @@ INSERTED_PARTS_MIN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How the ranges of one partition are chosen in this round; none is no limit."""
+    """Pace of one partition's merges in this round; none is no limit."""
 
     base: float
     parts_max: int | None = None

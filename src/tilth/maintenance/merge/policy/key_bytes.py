@@ -28,7 +28,7 @@ def key_bounds(
 ) -> tuple[bytes, bytes]:
     """The smallest and the largest key of a part, of what is known of its columns.
 
-    A column after the first one tells something only while all before it have one value in the whole part.
+    A column after the first one says something only while all before it have one value in the whole part.
     """
     prefix = b""
     for name in order_by:

@@ -1,4 +1,5 @@
-"""Which parts are worth merging because their keys overlap: Kudu's budgeted compaction (docs/policies/key-range.md).
+"""Choice of the parts worth merging because their keys overlap: Kudu's budgeted compaction
+(docs/policies/key-range.md).
 
 Covers: what a part is worth, one set of parts for each partition, what was chosen before from the same parts. Does not
 cover: the choice within the budget (knapsack.py), shares of keys (key_shares.py), the choice of partitions.
@@ -42,7 +43,7 @@ TRIES_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one group of parts that may merge with each other offers."""
+    """The offer of one group of parts that may merge with each other."""
 
     spec: MergeSpec | None
     height: float
@@ -114,8 +115,8 @@ class KeyRangePolicy:
             )
         ]
         if rest:
-            told = f"not in the best set; on average {found.height:.2f} parts hold a key"
-            rows.append(candidate_of(rest, CandidateState.LOST, told))
+            text = f"not in the best set; on average {found.height:.2f} parts hold a key"
+            rows.append(candidate_of(rest, CandidateState.LOST, text))
         return rows
 
     def _choose(self, group: Sequence[CandidatePart], settings: MergeSettings, effort: Effort) -> _Found:
@@ -154,10 +155,10 @@ def _choice(group: Sequence[CandidatePart], settings: MergeSettings, effort: Eff
     small = np.maximum(0.0, 1.0 - sizes / wanted.target_size)
     values = shares.high - shares.low + wanted.small_part_gain * small
     within = np.flatnonzero(weights <= budget).tolist()
-    told = f"on average {shares.average_height:.2f} parts hold a key"
-    reason = f"no set within {budget} MiB gains more than {wanted.gain_min:g}, {told}"
+    text = f"on average {shares.average_height:.2f} parts hold a key"
+    reason = f"no set within {budget} MiB gains more than {wanted.gain_min:g}, {text}"
     if len(within) < 2:
-        reason = f"all but {len(within)} of {len(group)} parts are above the budget of {budget} MiB, {told}"
+        reason = f"all but {len(within)} of {len(group)} parts are above the budget of {budget} MiB, {text}"
     for _ in range(TRIES_MAX):
         items = Items(low=shares.low[within], high=shares.high[within], values=values[within], weights=weights[within])
         chosen = choose(items, budget=budget, gain_min=wanted.gain_min, ratio=wanted.approximation_ratio)
@@ -168,8 +169,8 @@ def _choice(group: Sequence[CandidatePart], settings: MergeSettings, effort: Eff
             return _Found(None, shares.average_height, reason)
         enclosing = _enclosing([group[index].name for index in picked])
         if enclosing is None:
-            return _Found(_spec([group[index] for index in picked], gain, told), shares.average_height, "")
-        reason = f"the merge would have the blocks of {group[picked[enclosing]].name}, {told}"
+            return _Found(_spec([group[index] for index in picked], gain, text), shares.average_height, "")
+        reason = f"the merge would have the blocks of {group[picked[enclosing]].name}, {text}"
         within.remove(picked[enclosing])
     return _Found(None, shares.average_height, reason)
 
@@ -177,7 +178,7 @@ def _choice(group: Sequence[CandidatePart], settings: MergeSettings, effort: Eff
 def _within_limits(
     group: Sequence[CandidatePart], picked: list[int], density: Floats, settings: MergeSettings
 ) -> list[int]:
-    """Without the least dense parts that are too many for the limits of rows and parts."""
+    """Return the parts without the least dense ones that are too many for the limits of rows and parts."""
     rows_max = settings.rows_max or inf
     parts_max = settings.parts_max or inf
     rows = 0
@@ -198,13 +199,13 @@ def _gain_of(picked: Sequence[int], low: Floats, high: Floats, values: Floats) -
 
 
 def _enclosing(names: Sequence[str]) -> int | None:
-    """Which part has all blocks of the others within its own."""
+    """Return the part that has all blocks of the others within its own."""
     blocks = [parse_part_name(name).blocks for name in names]
     whole = (min(low for low, _ in blocks), max(high for _, high in blocks))
     return blocks.index(whole) if whole in blocks else None
 
 
-def _spec(parts: Sequence[CandidatePart], gain: float, told: str) -> MergeSpec:
+def _spec(parts: Sequence[CandidatePart], gain: float, text: str) -> MergeSpec:
     size = sum(part.size for part in parts)
     return MergeSpec(
         partition=parts[0].partition,
@@ -214,7 +215,7 @@ def _spec(parts: Sequence[CandidatePart], gain: float, told: str) -> MergeSpec:
         score=-gain,
         reason=(
             f"{len(parts)} parts of {show_bytes(size)}, gain {gain:.4f} (fewer parts that a key is looked up in, fewer "
-            f"small parts): {told}"
+            f"small parts): {text}"
         ),
         gain=gain,
     )

@@ -1,4 +1,4 @@
-"""Where the bytes of a table lie along its keys: the share of all bytes below each part's bounds.
+"""Distribution of the bytes of a table along its keys: the share of all bytes below each part's bounds.
 
 Formula: docs/policies/key-range.md#shares-of-keys.
 Covers: shares, widths, the average number of parts that hold a key. Does not cover: which parts are merged
@@ -67,7 +67,7 @@ def key_shares(lows: Sequence[bytes], highs: Sequence[bytes], sizes: Sequence[in
 
 
 def _common(low: bytes, high: bytes) -> int:
-    """How many bytes both begin with."""
+    """Count the bytes that both begin with."""
     pairs = enumerate(zip(low, high, strict=False))
     return next((index for index, (one, other) in pairs if one != other), min(len(low), len(high)))
 

@@ -56,7 +56,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is gained, and the items by their index, ascending."""
+    """The gain, and the chosen items by their index, ascending."""
 
     gain: float
     items: tuple[int, ...]
@@ -187,7 +187,7 @@ class _Ranked:
         return np.flatnonzero((self.low >= left) & (self.high <= right))
 
     def _fitting(self, inside: Integers) -> tuple[int, float]:
-        """How many of the densest fit together, and what they are worth."""
+        """Return how many of the densest fit together, and what they are worth."""
         fitting = int(np.searchsorted(np.cumsum(self.weights[inside]), self.budget, side="right"))
         return fitting, float(self.values[inside[:fitting]].sum())
 
@@ -250,7 +250,7 @@ def _sweep(ranked: _Ranked, borders: Floats, best: _Best, *, gain_min: float) ->
 
 
 class _RankSets:
-    """A set of ranks for each left border: bits, and bits that tell which words of those have any."""
+    """A set of ranks for each left border: bits, and bits that say which words of those have any."""
 
     def __init__(self, ranks: int, columns: int) -> None:
         words = ranks // 32 + 1
@@ -258,13 +258,13 @@ class _RankSets:
         self._words = np.zeros((words // 32 + 1, columns), dtype=np.uint32)
 
     def add(self, rank: int, begin: int, stop: int) -> None:
-        """To the sets of the columns from `begin` to before `stop`."""
+        """Add the rank to the sets of the columns from `begin` to before `stop`."""
         word = rank >> 5
         self._bits[word, begin:stop] |= np.uint32(1 << (rank & 31))
         self._words[word >> 5, begin:stop] |= np.uint32(1 << (word & 31))
 
     def below(self, columns: Integers, ranks: Integers) -> Integers:
-        """For each column the highest rank of its set below the given one; there is one."""
+        """Return for each column the highest rank of its set below the given one; there is one."""
         words = ranks >> 5
         found = _lower_bits(self._bits[words, columns], ranks)
         empty = (found == 0).nonzero()[0]
@@ -296,7 +296,7 @@ def _highest(found: NDArray[np.uint32]) -> Integers:
 
 
 def _fill(ranked: _Ranked, left: float, best: _Best) -> int:
-    """Fills exactly, for one left border and every right one; returns how many items that took."""
+    """Fill exactly, for one left border and every right one; return how many items that took."""
     places = np.flatnonzero(ranked.low[ranked.by_right] >= left)
     ranks = ranked.by_right[places]
     capacity = int(min(ranked.budget, ranked.weights[ranks].sum()))

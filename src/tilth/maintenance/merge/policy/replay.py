@@ -1,4 +1,4 @@
-"""What another policy would have made of a table's real history.
+"""Replay of a table's real history by another policy.
 
 Covers: inserts and drops of the part log in the order of time, the merges that a policy chooses meanwhile, the sums of
 both histories. Does not cover: mutations, which are the same for any policy.
@@ -26,7 +26,7 @@ COST_MAX = 500_000
 COSTLY_PARTS = 1_000
 #: Rounds of merges after each question.
 ROUNDS_MAX = 8
-#: Merges that are told one by one.
+#: Merges that are listed one by one.
 MERGES_MAX = 200
 #: While nothing happens the policy is asked again after so many seconds: parts become worth merging by age too.
 QUIET_SECONDS = (10, 60, 600, 3_600)
@@ -46,7 +46,7 @@ class ReplayedMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySums:
-    """What a history came to."""
+    """Sums of a history."""
 
     merges: int = 0
     #: Rows and bytes of inserts, and bytes that merges wrote.
@@ -74,7 +74,7 @@ class Replay:
 
 
 def replay(events: Sequence[PartEvent], *, ask: AskPolicy, keys_of: KeysOf) -> Replay:
-    """Replays the newest events of one table, given in the order of time."""
+    """Replay the newest events of one table, given in the order of time."""
     newest = list(events[-EVENTS_MAX:])
     history = _History(ask)
     seconds = [(second, list(group)) for second, group in groupby(newest, key=lambda event: event.at_ms // 1000)]
@@ -96,7 +96,7 @@ def replay(events: Sequence[PartEvent], *, ask: AskPolicy, keys_of: KeysOf) -> R
 
 
 def real_sums(events: Iterable[PartEvent]) -> HistorySums:
-    """What really happened, by the counts that the events carry."""
+    """Return the sums of what really happened, by the counts that the events carry."""
     sums = HistorySums()
     counts: dict[str, int] = {}
     for event in events:
@@ -163,7 +163,7 @@ class _History:
                 del members[str(each.name)]
 
     def merge(self, second: int) -> None:
-        """Asks the policy, and does at once what it chooses, until it chooses nothing."""
+        """Ask the policy, and do at once what it chooses, until it chooses nothing."""
         for _ in range(ROUNDS_MAX):
             there = [
                 replace(kept.part, age=max(0.0, second - kept.since))

@@ -1,4 +1,4 @@
-"""What a range of a run costs by what it gains, and whether it may be merged.
+"""Score of a range of a run: its cost by its gain, and whether it may be merged.
 
 Covers: score, allow rule, lowering of the base with age, alignment bonus, penalty for a tiny last part, the exception
 for a whole run, all limits while widening. Does not cover: which ranges are taken together (size_tiered.py).
@@ -55,7 +55,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What ranges of a run may be; none is no limit."""
+    """Limits of the ranges of a run; none is no limit."""
 
     base: float
     bytes_max: int | None = None
@@ -161,25 +161,25 @@ class RunScores:
             yield index, self._why_apart(index)
 
     def _why_apart(self, index: int) -> str:
-        """Which limits the part exceeds with its lighter neighbour."""
+        """Say which limits the part exceeds with its lighter neighbour."""
         limits = self._limits
         begins = [begin for begin in (index - 1, index) if 0 <= begin < len(self) - 1]
         sizes = {begin: int(self._bytes_before[begin + 2] - self._bytes_before[begin]) for begin in begins}
         lighter = min(sizes, key=lambda begin: sizes[begin])
         size, rows = sizes[lighter], int(self._rows_before[lighter + 2] - self._rows_before[lighter])
-        told: list[str] = []
+        exceeded: list[str] = []
         if limits.bytes_max is not None and size > limits.bytes_max:
-            told.append(f"{show_bytes(size)}, {limits.bytes_max_name} = {show_bytes(limits.bytes_max)}")
+            exceeded.append(f"{show_bytes(size)}, {limits.bytes_max_name} = {show_bytes(limits.bytes_max)}")
         if limits.rows_max is not None and rows > limits.rows_max:
-            told.append(f"{show_count(rows)} rows, {limits.rows_max_name} = {show_count(limits.rows_max)}")
-        return f"too large to be merged: with the lighter neighbour {' and '.join(told)}"
+            exceeded.append(f"{show_count(rows)} rows, {limits.rows_max_name} = {show_count(limits.rows_max)}")
+        return f"too large to be merged: with the lighter neighbour {' and '.join(exceeded)}"
 
     def _has_pair(self) -> bool:
-        """Whether any two neighbours are within the limits; a table that has come to rest has none."""
+        """True if any two neighbours are within the limits; a table that has come to rest has none."""
         return bool(self._pairs().any())
 
     def _pairs(self) -> NDArray[np.bool_]:
-        """Of each part but the last one whether it and the next one are within the limits."""
+        """Return for each part but the last one whether it and the next one are within the limits."""
         limits = self._limits
         pairs = np.full(max(0, len(self) - 1), True)
         if limits.bytes_max is not None:
@@ -194,7 +194,7 @@ class RunScores:
         return self._best
 
     def _best_per_begin(self, begin: int, stop: int, end: int, width: int) -> tuple[Floats, Integers]:
-        """For each begin the lowest score of a range that ends at or before `end`, and its length."""
+        """Return for each begin the lowest score of a range that ends at or before `end`, and its length."""
         scores: list[Floats] = [np.empty(0)]
         lengths: list[Integers] = [np.empty(0, dtype=np.int64)]
         for first, last in self._chunks(begin, stop, width):

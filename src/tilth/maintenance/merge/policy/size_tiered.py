@@ -1,7 +1,7 @@
-"""Which ranges of parts are worth merging: neighbours of like size, by a score (docs/policies/size-tiered.md).
+"""Choice of the ranges of parts worth merging: neighbours of like size, by a score (docs/policies/size-tiered.md).
 
 Covers: one best range for all small partitions together, several for each large one, lone parts that fold their
-deltas, how many merges may be submitted, the gain told to the maintenance manager. Does not cover: the score itself
+deltas, how many merges may be submitted, the gain reported to the maintenance manager. Does not cover: the score
 (scoring.py), the pace of a partition (adaptive.py), the choice of partitions (partitions.py).
 Always holds: the ranges are disjoint, contain no part under merge and keep all limits; each partition that gives no
 merge has a refusal with its reason.
@@ -51,7 +51,7 @@ class _ScoredRun:
     def spec(self, found: RangeScore) -> MergeSpec:
         parts = self.run.parts[found.begin : found.end]
         size = sum(part.size for part in parts)
-        told = f"{found.length} parts of {show_bytes(size)}, score {found.score:.0f}"
+        text = f"{found.length} parts of {show_bytes(size)}, score {found.score:.0f}"
         if found.ratio >= found.base:
             why = f"{found.ratio:.2f} times the largest, {found.base:.2f} needed"
         else:
@@ -62,13 +62,13 @@ class _ScoredRun:
             size=size,
             rows=sum(part.rows for part in parts),
             score=found.score,
-            reason=f"{told}: {why}",
+            reason=f"{text}: {why}",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What one partition offers in this round."""
+    """The offer of one partition in this round."""
 
     specs: tuple[MergeSpec, ...] = ()
     #: Whether its only range competes with those of the other small partitions.
@@ -115,7 +115,7 @@ def select_merges(
 
 
 def submittable(*, workers: int, pending: int, running: int, settings: MergeSettings) -> int:
-    """How many merges may be submitted now. Zero is no error: the next round asks again."""
+    """Return how many merges may be submitted now. Zero is no error: the next round asks again."""
     if running >= settings.running_max:
         return 0
     room = max(OPEN_MERGES_PER_WORKER * workers, OPEN_MERGES_MIN) - pending - running
@@ -123,7 +123,7 @@ def submittable(*, workers: int, pending: int, running: int, settings: MergeSett
 
 
 def read_gain(*, parts: int, bytes_share: float, inserts_share: float) -> float:
-    """What a merge of `parts` parts saves readers: files not opened, by how likely the partition is read.
+    """Return what a merge of `parts` parts saves readers: files not opened, by how likely the partition is read.
 
     The shares are those of the partition in the table's bytes and in its inserts of the last hour.
     """

@@ -1,4 +1,4 @@
-"""The record of what was chosen, what was refused, and why: the newest lines of `system.maintenance_choices`."""
+"""The decision log: what was chosen, what was refused, and why; the newest lines of `system.maintenance_choices`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ROWS_MAX = 1_000
 _log = Log("maintenance")
 
 
-class Record:
-    """Of one manager. Any thread may write and read."""
+class DecisionLog:
+    """Last choices and refusals of one manager. Any thread may write and read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class Record:
     ) -> None:
         """`runnable`: how many ops could have run; `others`: the best of them that were passed over."""
         op, reason = choice.op_name or "", f"{choice.reason}; {about}"
-        told = ", ".join(f"{name} {score:.6f}" for name, score in others)
+        text = ", ".join(f"{name} {score:.6f}" for name, score in others)
         self._last_idle = ""
         self._add(
             ChoiceRow(
@@ -47,10 +47,10 @@ class Record:
                 reason=reason,
                 score=choice.score,
                 runnable=runnable,
-                others=told,
+                others=text,
             )
         )
-        _log.info("maintenance_choice", op=op, rule=choice.rule, reason=reason, runnable=runnable, others=told)
+        _log.info("maintenance_choice", op=op, rule=choice.rule, reason=reason, runnable=runnable, others=text)
 
     def refused(self, op: str, table: str, reason: str) -> None:
         """A piece of work, or a table, that is left alone."""
@@ -58,7 +58,7 @@ class Record:
         _log.debug("maintenance_refusal", op=op, table=table, reason=reason)
 
     def idle(self, choice: Choice) -> None:
-        """Nothing was chosen: told once, until the reason is another."""
+        """Log once that nothing was chosen, until the reason is another."""
         if choice.reason == self._last_idle:
             return
         self._last_idle = choice.reason

@@ -1,4 +1,4 @@
-"""When which partition of a table is looked at again. Safe to use from several threads."""
+"""Times at which the partitions of a table are looked at again. Safe to use from several threads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.watch import TableWatch
 
 
-class Dues:
-    """Of one op and one table; partitions that are not in it have nothing to do."""
+class PendingPartitions:
+    """Pending partitions of one op and one table; the others have nothing to do."""
 
     def __init__(self, watch: TableWatch) -> None:
         self._lock = watch.lock
@@ -24,7 +24,7 @@ class Dues:
             return min([self._ask_ms, *self._due_ms.values()])
 
     def count(self) -> int:
-        """Of partitions that wait to be looked at."""
+        """Number of partitions that wait to be looked at."""
         with self._lock:
             return len(self._due_ms)
 
@@ -38,7 +38,7 @@ class Dues:
         self.note(partition, due_ms if due_ms > now_ms else now_ms + int(pause * 1000))
 
     def ask(self, at_ms: int) -> None:
-        """Which partitions there are something in is asked then, if not before."""
+        """Ask at that time, if not before, which partitions have anything to collect."""
         with self._lock:
             self._ask_ms = min(self._ask_ms, at_ms)
 
@@ -53,7 +53,7 @@ class Dues:
             self._due_ms |= named
 
     def each(self, done: Round, table: GcTable, collect: Callable[[Round, str, int], None]) -> None:
-        """Collects in the partitions whose time has come, of a command in all that it means, until cancelled."""
+        """Collect in the partitions whose time has come, in all that a command names, until cancelled."""
         now_ms = table.clock.now_ms()
         known = table.catalog.parts.partitions(table.uuid)
         if done.is_command:
@@ -67,7 +67,7 @@ class Dues:
             collect(done, partition, now_ms)
 
     def take(self, partitions: Iterable[str], now_ms: int) -> list[str]:
-        """Those of the table's partitions whose time has come; they are not due any more."""
+        """Return the table's partitions whose time has come; they are not pending any more."""
         with self._lock:
             known = list(partitions)
             taken = [name for name in known if self._due_ms.get(name, FAR_MS) <= now_ms]

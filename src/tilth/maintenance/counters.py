@@ -1,4 +1,4 @@
-"""What maintenance has done since the start, in numbers for metrics.
+"""Counters of what maintenance has done since the start, for metrics.
 
 Covers: counting. Does not cover: single runs, which the manager remembers, and what is true of a table (catalog).
 Always holds: the numbers only grow, but for those under way; a table that goes takes none of them with it.
@@ -16,7 +16,7 @@ from tilth.maintenance.op import OpKind
 from tilth.maintenance.stats import GcReport, MaintenanceNumbers
 
 
-class Tally:
+class MaintenanceCounters:
     """The numbers of one manager. Safe to use from several threads."""
 
     def __init__(self, clock: Clock) -> None:
@@ -27,7 +27,7 @@ class Tally:
 
     @contextmanager
     def run(self, kind: OpKind) -> Iterator[None]:
-        """Counts what is done inside as one run, however it ends; of the background or of a command."""
+        """Count what is done inside as one run, however it ends; of the background or of a command."""
         started = self._clock.monotonic()
         with self._lock:
             count = self._runs[kind]
@@ -40,7 +40,7 @@ class Tally:
                 count.add((self._clock.monotonic() - started) * 1000)
 
     def collected(self, report: GcReport) -> None:
-        """What a round of collecting did, also one that broke off."""
+        """Count a round of collecting, also one that broke off."""
         with self._lock:
             self._numbers.expired += report.expired
             self._numbers.moved += report.moved
@@ -48,7 +48,7 @@ class Tally:
             self._numbers.removed_bytes += report.removed_bytes
 
     def freed(self, kind: OpKind, report: GcReport) -> None:
-        """What a round of another kind of collecting did, also one that broke off."""
+        """Count a round of another kind of collecting, also one that broke off."""
         with self._lock:
             if kind is OpKind.HISTORY_GC:
                 self._numbers.history_bytes += report.removed_bytes
@@ -71,7 +71,7 @@ class Tally:
             self._numbers.choosing_microseconds += seconds * 1e6
 
     def prepare_failed(self) -> None:
-        """What was chosen had nothing to do any more, or could not be prepared."""
+        """Count a chosen op that had nothing to do any more, or could not be prepared."""
         with self._lock:
             self._numbers.prepare_failed += 1
 

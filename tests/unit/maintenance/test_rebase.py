@@ -12,7 +12,7 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import UnavailableError
 from tilth.catalog import AddDelta, CommitOutcome, ReplaceParts, Requirement, RewritePart, Unknown, Update
-from tilth.maintenance.work.attempt import TRANSLATIONS_MAX
+from tilth.maintenance.work.attempt import REBASES_MAX
 from tilth.maintenance.work.recipe import Input
 from tilth.maintenance.work.sources import newer
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target
@@ -76,7 +76,7 @@ def test_a_merge_brings_changes_over_round_by_round(world: MaintenanceWorld, mon
     assert world.visible_count() == 1
     assert watched.deltas == [0, 1, 2]
     assert len(world.rows()) == 30 - 5
-    assert world.worker.translations == 2
+    assert world.worker.rebases == 2
     [run] = [run for run in world.manager.runs() if run.name.startswith("MERGE")]
     assert (run.error, run.about) == (
         "",
@@ -166,14 +166,14 @@ def test_a_part_that_stays_keeps_its_changes(world: MaintenanceWorld) -> None:
 
 def test_who_is_always_late_gives_up_and_begins_again(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [part for _ in range(10) for part in world.insert("a", rows=20)]
-    rows = [erasing(world, (parts[0], place)) for place in range(TRANSLATIONS_MAX + 1)]
+    rows = [erasing(world, (parts[0], place)) for place in range(REBASES_MAX + 1)]
     watched = Watched(world, monkeypatch, *rows)
     world.turn()
     assert world.visible_count() == 10
-    assert watched.deltas == list(range(TRANSLATIONS_MAX + 1))
+    assert watched.deltas == list(range(REBASES_MAX + 1))
     assert world.service(ServiceKind.MERGE).failures == 0
     world.work(2)
-    assert (world.visible_count(), len(world.rows())) == (1, 200 - TRANSLATIONS_MAX - 1)
+    assert (world.visible_count(), len(world.rows())) == (1, 200 - REBASES_MAX - 1)
 
 
 @pytest.mark.parametrize("has_landed", [True, False])
@@ -196,7 +196,7 @@ def test_after_an_unknown_outcome_the_same_is_asked_for(
     world.work(2)
     assert (world.visible_count(), len(world.rows())) == (1, 29)
     assert watched.asked[2] == watched.asked[1]
-    assert (world.worker.merges, world.worker.translations) == (1, 1)
+    assert (world.worker.merges, world.worker.rebases) == (1, 1)
 
 
 def test_what_comes_while_an_outcome_is_unknown_is_brought_over_too(
@@ -211,14 +211,14 @@ def test_what_comes_while_an_outcome_is_unknown_is_brought_over_too(
     assert (watched.deltas, world.worker.merges) == ([0, 0, 1], 1)
 
 
-def test_a_translation_that_fails_gives_the_work_up(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebase_that_fails_gives_the_work_up(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = filled(world)
 
     def fail(_: Input) -> None:
-        world.worker.on_translate = lambda _: None
+        world.worker.on_rebase = lambda _: None
         raise UnavailableError("the disk is away")
 
-    world.worker.on_translate = fail
+    world.worker.on_rebase = fail
     Watched(world, monkeypatch, erasing(world, (parts[4], 0)))
     world.turn()
     service = world.service(ServiceKind.MERGE)

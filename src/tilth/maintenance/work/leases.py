@@ -13,13 +13,13 @@ from tilth.base.logs import Log
 from tilth.catalog import Catalog
 from tilth.model.lease import Fence, Lease
 
-#: A lease is renewed when half of it is over; the epoch guards, the time only tells others whether somebody is there.
+#: A lease is renewed when half of it is over; the epoch guards, the time only shows others whether somebody is there.
 LEASE_MS = 3_600_000
 
 _log = Log("maintenance")
 
 
-class Owner:
+class TableLeases:
     """The table leases of this server."""
 
     def __init__(self, clock: Clock, catalog: Catalog, server: str) -> None:
@@ -30,7 +30,8 @@ class Owner:
         self._leases: dict[str, Lease] = {}
 
     def fence(self, uuid: str) -> Fence:
-        """What commits to the table's parts carry. Raises FencedError when another server has taken over."""
+        """Return the fence that commits to the table's parts carry. Raises FencedError when another server has taken
+        over."""
         with self._lock:
             lease = self._leases.get(uuid)
             if lease is None:
@@ -47,7 +48,7 @@ class Owner:
             self._leases.pop(uuid, None)
 
     def release(self, uuid: str) -> None:
-        """Gives the table back."""
+        """Release the table."""
         with self._lock:
             lease = self._leases.pop(uuid, None)
         if lease is not None:
