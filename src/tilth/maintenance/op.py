@@ -104,7 +104,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Work that an op has taken for itself, so that nothing else takes it."""
+    """Work that an op has reserved, so that nothing else begins it."""
 
     #: What will be done, for people.
     about: str

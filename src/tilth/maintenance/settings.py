@@ -194,7 +194,7 @@ class ManagerSettings:
         "maintenance_manager_history_size",
         8,
         within(int, 0, 10_000),
-        "Finished ops that are shown. More: the past is told further back. Fewer: less memory.",
+        "Finished ops that are shown. More: the list reaches further back. Fewer: less memory.",
     )
     dropped_table_keep: float = node_setting(
         "dropped_table_keep_seconds",

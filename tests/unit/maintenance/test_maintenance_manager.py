@@ -309,13 +309,13 @@ def test_stop_races_with_a_choice_and_nothing_begins() -> None:
     """KUDU-3268: the table is cancelled after it was chosen, before its run has begun."""
     world = Saying()
     op = world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0))
-    inner = world.manager._runs.take
+    inner = world.manager._runs.reserve
 
-    def take(uuid: str, chosen: Op) -> object:
+    def reserve(uuid: str, chosen: Op) -> object:
         world.manager.stop()
         return inner(uuid, chosen)
 
-    world.manager._runs.take = take  # type: ignore[assignment,method-assign]
+    world.manager._runs.reserve = reserve  # type: ignore[assignment,method-assign]
     choice = world.manager.step()
     assert (choice.op_name, choice.reason) == (None, "MERGE(default.t) was cancelled")
     assert op.runs == []

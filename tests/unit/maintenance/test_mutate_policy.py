@@ -28,7 +28,7 @@ from tilth.model.table import Column, Schema, SchemaVersion
 from tilth.model.types import Kind, Simple
 
 SHAPE = SchemaVersion(version=1, schema=Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),)))
-VIEW = MutateView(parts=(), pending=(), taken=(), mutating=(), running=0, failures={}, suspects=(), now_ms=1_000_000)
+VIEW = MutateView(parts=(), pending=(), reserved=(), mutating=(), running=0, failures={}, suspects=(), now_ms=1_000_000)
 SETTINGS = MutateSettings()
 
 
@@ -97,7 +97,7 @@ def test_oracle_nothing_of_the_second_entry_is_scheduled_before_the_first_is_don
     assert [spec.parts for spec in found.specs] == [names(done_none)]
     assert [refusal.reason for refusal in found.refusals if refusal.mutation == 300] == ["mutation 300 waits for 200"]
     # Also while the last part of the first is under way.
-    running = replace(view, taken=names(done_none), mutating=names(done_none), running=1)
+    running = replace(view, reserved=names(done_none), mutating=names(done_none), running=1)
     found = select_mutations(running, SETTINGS)
     assert found.specs == ()
     assert not found.is_finished
@@ -121,8 +121,8 @@ def test_a_partition_is_unscheduled_then_scheduled_then_finished() -> None:
         select_mutations(each, SETTINGS).partitions
         for each in (
             view,
-            replace(view, mutating=names(a), taken=names(a)),
-            replace(view, mutating=names(a, b), taken=names(a, b)),
+            replace(view, mutating=names(a), reserved=names(a)),
+            replace(view, mutating=names(a, b), reserved=names(a, b)),
             replace(view, parts=(part(1, mutated=200), part(2, mutated=200), c)),
         )
     ]
@@ -174,12 +174,12 @@ def test_more_than_the_budget_wait_and_it_is_reported() -> None:
 
 def test_parts_under_merge_wait_and_are_named() -> None:
     a, b, c = part(1), part(2), part(3, partition="b")
-    view = replace(VIEW, pending=(entry(200),), parts=(a, b, c), taken=names(a, b))
+    view = replace(VIEW, pending=(entry(200),), parts=(a, b, c), reserved=names(a, b))
     found = select_mutations(view, SETTINGS)
     assert [spec.parts for spec in found.specs] == [names(c)]
     [refusal] = found.refusals
     assert (refusal.partition, refusal.reason) == ("a", "part a_1_1_0_1 and 1 more of the partition are under merge")
-    one = select_mutations(replace(view, taken=names(a)), SETTINGS)
+    one = select_mutations(replace(view, reserved=names(a)), SETTINGS)
     assert one.refusals[0].reason == "part a_1_1_0_1 is under merge"
 
 

@@ -202,7 +202,7 @@ def test_work_that_will_not_happen_leaves_its_parts_and_is_chosen_again(
             real(slot, prepared)
             return
         abandoned.append(prepared)
-        runs.give_back(slot)
+        runs.release(slot)
         op.abandon(prepared)
         assert (op.running, reserved(world)) == (0, frozenset())
         assert table_of(world).watch.is_woken

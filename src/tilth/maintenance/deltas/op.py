@@ -1,7 +1,7 @@
 """The compactions of one table's deltas: FLUSH_DELTAS, MINOR_DELTA and MAJOR_DELTA.
 
 Covers: what the three share, the recipe. Does not cover: which deltas are worth it (policy.py), reading what there is
-(look.py), reserving, running, failures (maintenance/work), the bytes (tilth.storage).
+(observation.py), reserving, running, failures (maintenance/work), the bytes (tilth.storage).
 Always holds: newer changes than those that were read stay as they are, for they apply later.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 from tilth.base.units import show_bytes
 from tilth.catalog import DeltasGoneError, PartsGoneError, ReplaceDeltas, Update
-from tilth.maintenance.deltas.look import DeltaLook
+from tilth.maintenance.deltas.observation import DeltaObservation
 from tilth.maintenance.deltas.policy import (
     DeltaChoice,
     DeltaWork,
@@ -65,24 +65,26 @@ class DeltaChooser(Chooser[DeltaWork]):
 
     failures: PartitionFailures
 
-    def __init__(self, context: TableContext, kind: OpKind, choose: ChooseDeltas, look: DeltaLook) -> None:
-        """`look` is shared with the table's other compactions."""
+    def __init__(
+        self, context: TableContext, kind: OpKind, choose: ChooseDeltas, observation: DeltaObservation
+    ) -> None:
+        """`observation` is shared with the table's other compactions."""
         self._watch = context.watch
         self._kind = kind
         self._choose = choose
-        self._look = look
+        self._observation = observation
         self.failures = PartitionFailures(kind, context.watch)
         self._choice = DeltaChoice(about="not looked at yet")
 
     def observe(self, event: WorkEvent[DeltaWork], now_ms: int) -> bool:
         match event:
             case PartLogged():
-                return self._look.observe(event.event, event.partition)
+                return self._observation.observe(event.event, event.partition)
             case Renewed():
-                self._look.notice_all()
+                self._observation.notice_all()
                 return True
             case Denied(work=work) | WorkEnded(work=work):
-                self._look.notice(work.partition)
+                self._observation.notice(work.partition)
                 return True
         return False
 
@@ -92,10 +94,10 @@ class DeltaChooser(Chooser[DeltaWork]):
 
     def due_ms(self, moment: OpMoment) -> int:
         retries = [each.until_ms for each in self.failures.waiting(moment.looked_ms).values()]
-        return min([self._look.due_ms, self._choice.due_ms, *retries])
+        return min([self._observation.due_ms, self._choice.due_ms, *retries])
 
     def look(self, moment: OpMoment, busy: Busy) -> None:
-        partitions = self._look.partitions()
+        partitions = self._observation.partitions()
         self._choice = self._chosen(partitions, busy, moment.now_ms)
         there, is_idle = {each.partition for each in partitions}, self._choice.work is None
         # Of where nothing is left that could fail.
@@ -111,7 +113,7 @@ class DeltaChooser(Chooser[DeltaWork]):
         wanted = self._choice.work
         if wanted is None:
             return Refused("nothing is chosen")
-        self._choice = self._chosen([self._look.fresh(wanted.partition)], busy, moment.now_ms)
+        self._choice = self._chosen([self._observation.fresh(wanted.partition)], busy, moment.now_ms)
         work = self._choice.work
         if work is None:
             return Refused(f"{wanted.partition}: {self._choice.about}")
@@ -216,9 +218,9 @@ def delta_ops(context: TableContext) -> list[PartWorkOp[DeltaWork, DeltaFacts]]:
         OpKind.MINOR_DELTA: lambda partitions, busy, _: choose_minor(partitions, busy=busy, settings=settings.deltas),
         OpKind.MAJOR_DELTA: lambda partitions, busy, _: choose_major(partitions, busy=busy, settings=settings.deltas),
     }
-    look = DeltaLook(context.server.clock, context.server.catalog, context.watch)
+    observation = DeltaObservation(context.server.clock, context.server.catalog, context.watch)
     return [
-        PartWorkOp(context, DeltaChooser(context, kind, choose, look), DeltaRecipe(context, kind))
+        PartWorkOp(context, DeltaChooser(context, kind, choose, observation), DeltaRecipe(context, kind))
         for kind, choose in choices.items()
     ]
 

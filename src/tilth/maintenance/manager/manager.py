@@ -407,7 +407,7 @@ class MaintenanceManager:
             self._decisions.idle(choice)
             return choice
         table, op = self._poller.found(choice.op_name)
-        slot = self._runs.take(table.watch.uuid, op)
+        slot = self._runs.reserve(table.watch.uuid, op)
         if slot is None:
             # It was cancelled while it was chosen.
             self._decisions.idle(choice)
@@ -448,7 +448,7 @@ class MaintenanceManager:
         return 0
 
     def _prepare(self, op: Op, slot: Slot) -> Prepared | NotPrepared:
-        """The slot is given back unless there is something to run."""
+        """Prepare the run of a slot, which is released unless there is something to run."""
         prepared: Prepared | NotPrepared | None = None
         try:
             prepared = op.prepare()
@@ -456,7 +456,7 @@ class MaintenanceManager:
             return NotPrepared(f"not prepared: {self._observations.failed(op, error).reason}")
         finally:
             if not isinstance(prepared, Prepared):
-                self._runs.give_back(slot)
+                self._runs.release(slot)
         self._observations.recovered(op)
         return prepared
 

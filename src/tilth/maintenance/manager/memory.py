@@ -33,7 +33,7 @@ _log = Log("maintenance")
 
 
 class MemoryMeter:
-    """Measure of memory that the manager asks before each choice, and who slows writers; from any thread."""
+    """Meter of memory in use, asked by the manager before each choice and by what slows writers; from any thread."""
 
     def __init__(
         self, clock: Clock, *, hard_limit: int | None, warn_percentage: float, read: Callable[[], int]

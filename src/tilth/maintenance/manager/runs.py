@@ -2,7 +2,7 @@
 
 Covers: slots, the threads that ops run on, the last runs that ended, waiting for the end of all. Does not cover: what
 is chosen (scheduler.py), what a run does (the folders of their kinds).
-Always holds: a slot that was taken is given back however the run goes; no run of a forbidden table begins, for both
+Always holds: a slot that was reserved is released however the run goes; no run of a forbidden table begins, for both
 are decided under one lock.
 """
 
@@ -45,7 +45,7 @@ class Runs:
         self._on_end = ended
         self._lock = threading.Lock()
         self._is_idle = threading.Condition(self._lock)
-        #: From the choice on, those being prepared too; in the order in which they were taken.
+        #: From the choice on, those being prepared too; in the order in which they were reserved.
         self._slots: dict[int, Slot] = {}
         self._numbers = 0
         self._of_table: Counter[str] = Counter()
@@ -76,8 +76,8 @@ class Runs:
         with self._lock:
             self._forbidden.discard(uuid)
 
-    def take(self, uuid: str, op: Op) -> Slot | None:
-        """A slot for a run that is to be prepared; none for a table that is forbidden."""
+    def reserve(self, uuid: str, op: Op) -> Slot | None:
+        """Reserve a slot for a run that is to be prepared; none for a table that is forbidden."""
         with self._lock:
             if uuid in self._forbidden:
                 return None
@@ -87,8 +87,8 @@ class Runs:
             self._of_table[uuid] += 1
             return slot
 
-    def give_back(self, slot: Slot) -> None:
-        """The run will not happen."""
+    def release(self, slot: Slot) -> None:
+        """Release the slot of a run that will not happen."""
         with self._lock:
             self._free(slot)
 
@@ -102,8 +102,8 @@ class Runs:
         try:
             thread.start()
         except RuntimeError:
-            # The system gives no more threads: what was taken can be chosen again.
-            self.give_back(slot)
+            # The system gives no more threads: what was reserved can be chosen again.
+            self.release(slot)
             slot.op.abandon(prepared)
             raise
 

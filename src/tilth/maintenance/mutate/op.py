@@ -173,7 +173,7 @@ class MutateChooser(Chooser[Rewrite]):
         view = MutateView(
             parts=parts,
             pending=(),
-            taken=busy.reserved,
+            reserved=busy.reserved,
             mutating=busy.own,
             running=moment.running,
             workers=self._workers(),

@@ -32,13 +32,13 @@ GAIN_AGE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutateView:
-    """A table at the moment of choice. The taken parts were copied first, then parts were read, then entries."""
+    """A table at the moment of choice. The reserved parts were copied first, then parts were read, then entries."""
 
     #: By partition and blocks, all that are visible.
     parts: Sequence[Part]
     pending: Sequence[Mutation]
-    #: Names of parts that merges or mutations have taken, and of those that mutations have.
-    taken: Collection[str]
+    #: Names of parts that merges or mutations have reserved, and of those that mutations have.
+    reserved: Collection[str]
     mutating: Collection[str]
     #: Tasks under way.
     running: int
@@ -119,7 +119,7 @@ def select_mutations(view: MutateView, settings: MutateSettings) -> MutateSelect
         return MutateSelection(head=None, specs=(), refusals=(), partitions={}, to_do=frozenset(), next_try_ms=0)
     head = pending[0]
     todo = [part for part in view.parts if needs(part, head)]
-    free = [part for part in todo if str(part.name) not in view.taken]
+    free = [part for part in todo if str(part.name) not in view.reserved]
     waiting = [part for part in free if _is_postponed(view, part)]
     ready = [part for part in free if not _is_postponed(view, part)]
     batches = list(_batches(view, ready, settings))
@@ -219,7 +219,7 @@ def _spec(head: Mutation, batch: Sequence[Part]) -> MutateSpec:
 
 def _under_merge(view: MutateView, head: Mutation, todo: Sequence[Part]) -> Iterator[MutateRefusal]:
     """One line a partition, so that a burst of merges does not fill the record."""
-    merging = [part for part in todo if str(part.name) in view.taken and str(part.name) not in view.mutating]
+    merging = [part for part in todo if str(part.name) in view.reserved and str(part.name) not in view.mutating]
     for partition, group in groupby(merging, key=lambda part: part.name.partition):
         first, *others = group
         more = f" and {len(others)} more of the partition" if others else ""

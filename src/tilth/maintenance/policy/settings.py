@@ -144,7 +144,7 @@ class MergeSettings:
         "merge_policy",
         MergePolicy.SIZE_TIERED,
         Check(MergePolicy, "size_tiered or key_range"),
-        "How parts to merge are found; a table with UNIQUE KEY takes key_range unless told otherwise. size_tiered: "
+        "How parts to merge are found; a table with UNIQUE KEY takes key_range unless set otherwise. size_tiered: "
         "neighbours of like size, least rewriting for the fewest files. key_range: parts whose sort keys overlap, so "
         "that a key is looked up in fewer parts; large parts that overlap with nothing are left alone.",
     )
@@ -153,7 +153,7 @@ class MergeSettings:
         False,
         SWITCH,
         "On: the table is merged by OPTIMIZE only, so that parts pile up until writes are slowed and refused. Off: it "
-        "keeps itself in shape. To stop merges for a while, SYSTEM STOP MERGES also tells who did it and why.",
+        "keeps itself in shape. To stop merges for a while, SYSTEM STOP MERGES also records who did it and why.",
     )
     key_range: KeyRangeSettings = contained(KeyRangeSettings)
     #: The smaller one of this limit and the next; the name of the setting that gives it.
@@ -383,7 +383,7 @@ class GcSettings:
         "enable_partition_ttl_fallback",
         True,
         SWITCH,
-        "On: a partition whose key does not tell its expiry is dropped when every part of it has expired. Off: such "
+        "On: a partition whose key does not bound its expiry is dropped when every part of it has expired. Off: such "
         "partitions stay.",
     )
 

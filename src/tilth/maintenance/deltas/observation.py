@@ -24,8 +24,8 @@ _NEWS = frozenset(
 )
 
 
-class DeltaLook:
-    """The last look at one table's deltas. For the manager's thread, but for `notice`."""
+class DeltaObservation:
+    """The last observation of one table's deltas. For the manager's thread, but for `notice`."""
 
     def __init__(self, clock: Clock, catalog: Catalog, watch: TableWatch) -> None:
         self._clock = clock
