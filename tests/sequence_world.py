@@ -85,6 +85,13 @@ CHANGE_TRIES_MAX = 20
 #: Between two steps: so much that every op looks again.
 STEP_SECONDS = 1.1
 HOLD_MS = 10_000_000
+#: Of a table: what is not needed goes at once.
+AT_ONCE = {
+    "old_parts_lifetime": "0",
+    "ttl_for_trash_items": "0",
+    "cleanup_delay_period": "0",
+    "cleanup_delay_period_random_add": "0",
+}
 
 Meant = Callable[[Row], bool]
 Changed = Callable[[Row], Row]

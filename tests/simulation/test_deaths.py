@@ -6,18 +6,15 @@ part in each run. Real nodes die by real SIGKILLs in test_crash.py, rounds and m
 
 from __future__ import annotations
 
-import logging
-import os
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.sequence_standins import failpoints_to, spark_task
-from tests.sequence_world import Died, SequenceWorld
+from tests.sequence_standins import failpoints_to
+from tests.sequence_world import AT_ONCE, Died, SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth.maintenance.op import OpKind
 
@@ -37,26 +34,7 @@ PLACES = (
 )
 #: In one life, always at the same place.
 DEATHS = 2
-#: Of the table: what is not needed goes at once, what was dropped too.
-AT_ONCE = {
-    "old_parts_lifetime": "0",
-    "ttl_for_trash_items": "0",
-    "cleanup_delay_period": "0",
-    "cleanup_delay_period_random_add": "0",
-}
 HISTORY_SECONDS = 20.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    logger = logging.getLogger("tilth")
-    level = logger.level
-    # Each death is logged as the failure that it is.
-    logger.setLevel(logging.CRITICAL)
-    shared = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=shared if os.path.isdir(shared) else None) as path, spark_task():
-        yield Path(path)
-    logger.setLevel(level)
 
 
 class Life:

@@ -8,7 +8,6 @@ beginning of the sequence that fails.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import secrets
@@ -21,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sequence_standins import failpoints_to, spark_task
-from tests.sequence_world import Died, SequenceWorld
+from tests.sequence_standins import failpoints_to
+from tests.sequence_world import AT_ONCE, Died, SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth.maintenance.op import OpKind
 
@@ -44,13 +43,6 @@ OPS = {
     "ma": (OpKind.MAJOR_DELTA,),
     "gc": (OpKind.LOG_GC, OpKind.PART_GC, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC),
 }
-#: Of a table: what is not needed goes at once.
-AT_ONCE = {
-    "old_parts_lifetime": "0",
-    "ttl_for_trash_items": "0",
-    "cleanup_delay_period": "0",
-    "cleanup_delay_period_random_add": "0",
-}
 STEP_KINDS = ("write", "op", "merge", "restart", "time", "hold", "drop")
 KINDS = (
     OpKind.FLUSH,
@@ -71,18 +63,6 @@ KEYS = 6
 COMMITTING = (OpKind.FLUSH, OpKind.FLUSH_DELTAS, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA, OpKind.MERGE)
 #: Of the ops that write: those that something may come between.
 INTERRUPTED = ("before_files", "after_files", "before_commit")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where the machine allows it: what is tested is not the disk. What fails on purpose is not told."""
-    logger = logging.getLogger("tilth")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    shared = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=shared if os.path.isdir(shared) else None) as path, spark_task():
-        yield Path(path)
-    logger.setLevel(level)
 
 
 # --- the fixed sequences ---

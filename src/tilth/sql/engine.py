@@ -29,7 +29,7 @@ from tilth.sql.context.names import table_of
 from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import InsertGroups, InsertStats
-from tilth.sql.control.query_log import TEXT_LENGTH_MAX, QueryEvent, QueryLog
+from tilth.sql.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
 from tilth.sql.control.running import RUNNING_TEXT_MAX, STATEMENTS_MAX, Origin, Running, RunningStatements
 from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
@@ -365,7 +365,7 @@ class SqlEngine:
         event = QueryEvent(
             query_id=entry.query_id,
             kind=entry.kind,
-            text=shortened(entry.text, TEXT_LENGTH_MAX),
+            text=shortened(entry.text, LOGGED_TEXT_MAX),
             database=entry.database,
             started_ms=entry.started_ms,
             elapsed_ms=self._elapsed_ms(entry),

@@ -38,13 +38,10 @@ class Asker(Generic[T]):
         self._act = act
         self._wanted = threading.Event()
         self._is_over = False
-        #: Whether an answer is still to come.
-        self.is_asking = False
         self._answers: deque[T | Exception] = deque(maxlen=1)
         threading.Thread(target=self._loop, name=f"tilth-ask-{name}", daemon=True).start()
 
     def ask(self) -> None:
-        self.is_asking = True
         self._wanted.set()
 
     def take(self) -> T | Exception | None:
@@ -64,7 +61,6 @@ class Asker(Generic[T]):
             # Whatever Spark and py4j raise is an answer: the one who asked decides.
             except Exception as error:
                 self._answers.append(error)
-            self.is_asking = self._wanted.is_set()
 
 
 class Heartbeat:

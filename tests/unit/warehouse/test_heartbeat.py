@@ -18,6 +18,8 @@ class FakeSpark:
         self.outage: Outage | None = None
         self.told: list[str] = []
         self.starts = self.kills = 0
+        #: Calls under way, one for each thread.
+        self.calls: set[str] = set()
         self.failing_starts = 0
         self._is_alive = True
         self.answers = threading.Event()
@@ -30,12 +32,17 @@ class FakeSpark:
         return "the JVM was ended by SIGKILL"
 
     def beat(self) -> Beat:
-        self.answers.wait(30)
+        self._wait("beat")
         return Beat(has_ended=False, is_full=False)
 
     def run_small_job(self) -> bool:
-        self.answers.wait(30)
+        self._wait("job")
         return True
+
+    def _wait(self, call: str) -> None:
+        self.calls.add(call)
+        self.answers.wait(30)
+        self.calls.discard(call)
 
     def jvm_usage(self) -> tuple[float, bool]:
         return 0.0, not self.answers.is_set()
@@ -74,7 +81,8 @@ def watched(spark: FakeSpark, clock: ManualClock, seconds: int) -> None:
             # Answers come on other threads, of a JVM that answers before the next look.
             for _ in range(500):
                 threading.Event().wait(0.01)
-                if not spark.answers.is_set() or not any(asker.is_asking for asker in heartbeat._askers.values()):
+                is_asked = any(asker._wanted.is_set() for asker in heartbeat._askers.values())
+                if not spark.answers.is_set() or not (is_asked or spark.calls):
                     break
     finally:
         spark.answers.set()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 QUERIES_MAX = 10_000
 #: Of a longer statement the beginning and the end are kept.
-TEXT_LENGTH_MAX = 4_000
+LOGGED_TEXT_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,8 @@ def show_processes(services: Services) -> Outcome:
     """The statements under way; long ones shortened, which `system.processes` has whole."""
     table = find_system_table("processes").build(services).select(_PROCESS_COLUMNS)
     texts = [shortened(text, LISTED_TEXT_MAX) for text in table.column("query").to_pylist()]
-    return Outcome(table=table.set_column(table.num_columns - 1, "query", pa.array(texts, pa.string())))
+    place = _PROCESS_COLUMNS.index("query")
+    return Outcome(table=table.set_column(place, "query", pa.array(texts, pa.string())))
 
 
 def show_more(services: Services, call: Call, statement: ShowPartitions | ShowFunctions) -> Outcome:

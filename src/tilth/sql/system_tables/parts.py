@@ -6,13 +6,13 @@ Covers: `system.parts`, `system.cnch_parts`, `system.segments`, `system.partitio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from tilth.base.settings import BadSettingError
 from tilth.maintenance import CURE, DamagedFile
-from tilth.model.delta import by_file, deleted_rows
+from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import DropRange, Part
 from tilth.model.table import TableDef
 from tilth.sql.context.services import Services
@@ -44,26 +44,38 @@ def _rows_of_parts(services: Services) -> Iterator[Row]:
             damaged = services.damage.parts_of(table.uuid)
             for entry in parts.entries(table.uuid, partition):
                 if isinstance(entry, Part) and not entry.is_segment:
-                    deltas = changes.get(entry.file.name, ())
-                    deleted = deleted_rows(entry.file.name, deltas)
-                    yield Row(
+                    yield _row_of_part(
+                        table,
                         entry,
-                        entry.name,
-                        database=table.database,
-                        table=table.name,
-                        name=str(entry.name),
-                        rows=entry.rows - deleted,
-                        deleted_rows=deleted,
-                        deltas=len(deltas),
-                        file=entry.file.name,
-                        txn=entry.name.mutation,
-                        committed=time_of_hybrid(entry.commit_ts),
+                        changes.get(entry.file.name, ()),
+                        damaged,
                         first_insert=time_of_hybrid(entry.min_row_ts),
                         last_insert=time_of_hybrid(entry.max_row_ts),
                         ranges=_ranges(entry),
                         active=entry.name in active,
-                        damaged=damage_of(damaged, entry),
                     )
+
+
+def _row_of_part(
+    table: TableDef, part: Part, deltas: Sequence[Delta], damaged: Mapping[str, DamagedFile], **more: object
+) -> Row:
+    """Return the row of a part or a segment; `more`: what only one of the two tables shows."""
+    deleted = deleted_rows(part.file.name, deltas)
+    return Row(
+        part,
+        part.name,
+        database=table.database,
+        table=table.name,
+        name=str(part.name),
+        rows=part.rows - deleted,
+        deleted_rows=deleted,
+        deltas=len(deltas),
+        file=part.file.name,
+        txn=part.name.mutation,
+        committed=time_of_hybrid(part.commit_ts),
+        damaged=damage_of(damaged, part),
+        **more,
+    )
 
 
 def damage_of(damaged: Mapping[str, DamagedFile], part: Part) -> str | None:
@@ -150,22 +162,7 @@ def _rows_of_segments(services: Services) -> Iterator[Row]:
         changes = by_file(snapshot.deltas)
         damaged = services.damage.parts_of(table.uuid)
         for part in snapshot.parts:
-            deltas = changes.get(part.file.name, ())
-            deleted = deleted_rows(part.file.name, deltas)
-            yield Row(
-                part,
-                part.name,
-                database=table.database,
-                table=table.name,
-                name=str(part.name),
-                rows=part.rows - deleted,
-                deleted_rows=deleted,
-                deltas=len(deltas),
-                file=part.file.name,
-                txn=part.name.mutation,
-                committed=time_of_hybrid(part.commit_ts),
-                damaged=damage_of(damaged, part),
-            )
+            yield _row_of_part(table, part, changes.get(part.file.name, ()), damaged)
 
 
 SEGMENTS = SystemTable(
