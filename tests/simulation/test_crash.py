@@ -100,11 +100,10 @@ ALWAYS = (
 )
 KILLS = int(os.environ.get("TILTH_CRASH_KILLS", str(len(ALWAYS))))
 
-#: A process that lives for seconds: a small Spark, and a JVM that does not optimise what it runs once.
+#: A process that lives for seconds: a small Spark.
 QUICK_START = {
     "warehouse.master": "local[2]",
     "warehouse.driver-memory": "512m",
-    "warehouse.spark-conf": "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
     "flush_threshold_secs": "1",
     "tablet_delta_store_major_compact_min_ratio": "0",
 }
