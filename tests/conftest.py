@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tools.broker import JARS, JAVA_HOME, Broker
+from tools.lanes import BROKER_VARIABLE
 
 #: Inherited by everything that a test starts, so that orphans are found too.
 SESSION_VARIABLE = "TILTH_TEST_SESSION"
@@ -58,6 +59,9 @@ def java_home() -> Path:
 @pytest.fixture(scope="session")
 def broker(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running broker that all tests share: use topics of your own, do not stop it."""
+    if BROKER_VARIABLE in os.environ:
+        yield Broker(Path(os.environ[BROKER_VARIABLE]), JARS, java_home)
+        return
     shared = Broker(tmp_path_factory.mktemp("broker"), JARS, java_home)
     shared.start()
     yield shared
