@@ -1,8 +1,8 @@
 """The process that Spark's Python workers are forked from: imports what every task needs once, before the forks.
 
-Spark starts it in place of `pyspark.daemon` (property spark.python.daemon.module). A worker ends after a quiet minute and
-with each task that fails; the next one then costs milliseconds instead of half a second of imports. The process ends when
-Spark closes its standard input, and takes the workers with it.
+Spark starts it in place of `pyspark.daemon` (property spark.python.daemon.module). A worker ends after a quiet minute
+and with each task that fails; the next one costs milliseconds, where imports would take half a second. The process ends
+when Spark closes its standard input, and takes the workers with it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import pyarrow.parquet
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import tilth.ingest.spark
+import tilth.ingest.rounds.spark
 import tilth.maintenance.deltas.task_spark
 import tilth.maintenance.mutate.task_spark
 import tilth.maintenance.work.task_spark
 import tilth.sql.worker.changes_spark
 import tilth.sql.worker.spark
 import tilth.sql.worker.writing_spark
-import tilth.storage.read.overlay_spark  # noqa: F401
+import tilth.storage.read.overlay_spark
+import tilth.storage.read.spark  # noqa: F401
 
 __all__: list[str] = []
 

@@ -34,8 +34,8 @@ NAMES_ALLOWED = {
     "model/mutation.py": {"told_parts"},
     "storage/values/checks.py": {"told_rule"},
     "storage/store/files.py": {"tell"},
-    "ingest/reporter.py": {"told"},
-    "ingest/stats.py": {"told"},
+    "ingest/service/reporter.py": {"told"},
+    "ingest/service/stats.py": {"told"},
 }
 
 

@@ -58,6 +58,22 @@ def test_modules_that_spark_ships_are_all_under_the_rules_for_them() -> None:
     assert {name for name in importers if name.endswith("_spark")} == shipped
 
 
+def test_python_workers_are_forked_with_every_module_that_spark_ships() -> None:
+    imported = {
+        alias.name
+        for each in ast.walk(tree_of(PACKAGE / "daemon.py"))
+        if isinstance(each, ast.Import)
+        for alias in each.names
+    }
+    shipped = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for path in python_files(PACKAGE)
+        if path.stem.endswith("_spark") or path.stem == "spark"
+    }
+    # Runs in the driver only.
+    assert shipped - imported == {"tilth.sql.results.spark", "tilth.warehouse.session.spark"}
+
+
 def test_front_doors_hold_no_code() -> None:
     faults = [
         place(path, node)

@@ -1,8 +1,8 @@
 """Which statement runs next. Pure: statements arrive and leave, those whose turn it is are named.
 
 Covers: queues with slots of their own, turns among clients. Does not cover: waiting (running.py), Spark's slots
-(warehouse/state.py). Always holds: a queue never has more statements than slots; a slot is free only where nobody waits
-for it; a client gets its second turn after every other client that waited has had its first one.
+(warehouse/tasks/state.py). Always holds: a queue never has more statements than slots; a slot is free only where nobody
+waits for it; a client gets its second turn after every other client that waited has had its first one.
 """
 
 from __future__ import annotations
