@@ -137,13 +137,13 @@ def _build(folder: str, *, tables: int) -> float:
             uuid=random_id(), database="default", name=f"t{number:05d}", schema=Schema(columns=columns)
         )
         table = catalog.tables.create(definition).uuid
-        txn = catalog.transactions.begin("insert")
+        txn = catalog.transactions.work("insert")
         updates: list[Update] = [
             InsertPart(table=table, written=_written(partition, part))
             for partition in range(PARTITIONS)
             for part in range(len(PART_BYTES))
         ]
-        catalog.transactions.commit_or_raise(txn.id, updates)
+        txn.commit(updates)
         clock.advance(0.01)
     kv.close()
     return time.perf_counter() - started

@@ -276,7 +276,6 @@ class Node:
             settings=read_settings(ManagerSettings, given),
             rng=new_rng(),
             server=self._server,
-            live_txns=self.catalog.transactions.live,
         )
 
     def _open_sql(self, given: GivenSettings) -> None:

@@ -133,9 +133,9 @@ class GcWorld(World):
 
     def _undrop(self, partition: str) -> None:
         before = self.names()
-        txn = self.catalog.transactions.begin("undrop")
+        txn = self.catalog.transactions.work("undrop")
         try:
-            self.catalog.transactions.commit_or_raise(txn.id, [UndropPartition(table=self.t, partition=partition)])
+            txn.commit([UndropPartition(table=self.t, partition=partition)])
         except NothingToUndropError as error:
             self.catalog.transactions.abort(txn.id, str(error))
             return

@@ -23,8 +23,8 @@ from tilth.storage.deltas.deltas import (
     write_deletes,
     write_updates,
 )
+from tilth.storage.deltas.rebase import PartRebaser
 from tilth.storage.deltas.sources import iter_source, read_source, sources_of
-from tilth.storage.deltas.translate import Translation
 from tilth.storage.errors import (
     BadColumnError,
     BadPartitionError,
@@ -130,6 +130,7 @@ __all__ = [
     "Misfit",
     "PartFileCorruptError",
     "PartFileNotFoundError",
+    "PartRebaser",
     "PartShapeUnknownError",
     "PartWriter",
     "Partitioned",
@@ -139,7 +140,6 @@ __all__ = [
     "StorageSettings",
     "StoreAwayError",
     "TableLayout",
-    "Translation",
     "UniqueKeyNullError",
     "UnmappedTypeError",
     "UpsertLookup",

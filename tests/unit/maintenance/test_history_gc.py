@@ -10,7 +10,8 @@ import pytest
 from tests.delta_world import DELTA_BYTES, DeltaWorld
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import DropPartition, InsertLabel, InsertPart, UndropPartition
-from tilth.maintenance.gc import deleted_part_gc, history_gc, log_gc
+from tilth.maintenance.gc import history_gc, log_gc
+from tilth.maintenance.gc import round as gc_round
 from tilth.maintenance.op import OpKind
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
@@ -88,8 +89,7 @@ def test_a_reader_holds_what_it_reads(world: DeltaWorld) -> None:
 def test_a_running_transaction_holds_what_it_may_read(world: DeltaWorld) -> None:
     [one] = world.insert(rows=1000)
     world.change((one, 1))
-    txn = world.catalog.transactions.begin("merge default.t")
-    world.manager = world.new_manager(lambda: {txn.id})
+    txn = world.catalog.transactions.work("merge default.t")
     flushed(world)
     world.work(HISTORY_SECONDS + 60)
     assert len(world.all_deltas()) == 2
@@ -306,7 +306,7 @@ def test_what_a_stop_leaves_half_done_is_done_later(
             passes.append(name)
             raise _StopError(name)
 
-    for module in (log_gc, history_gc, deleted_part_gc):
+    for module in (log_gc, history_gc, gc_round):
         monkeypatch.setattr(module, "hit", hit)
     world.stop(ServiceKind.FLUSH)
     world.merged(world.row_segment(), world.row_segment())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -37,7 +37,6 @@ class SayingOp:
     says: OpStats | None = field(default_factory=lambda: OpStats(is_runnable=True, perf_improvement=1.0))
     due_ms: int = FAR_MS
     running: int = 0
-    live_txns: Collection[int] = ()
     wakeups: int = 0
     last_wakeup_ms: int = 0
     has_unknown: bool = False
@@ -110,9 +109,7 @@ class Saying(MaintenanceWorld):
         self.used = 0
         super().__init__(threads=threads)
 
-    def new_manager(
-        self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
-    ) -> MaintenanceManager:
+    def new_manager(self, *, settings: ManagerSettings | None = None) -> MaintenanceManager:
         settings = settings or read_settings(ManagerSettings, self.given)
         return MaintenanceManager(
             self.clock,
@@ -122,7 +119,6 @@ class Saying(MaintenanceWorld):
             settings,
             new_rng(7),
             "s1",
-            live_txns=live_txns,
             build=self.build,
             memory=lambda: self.used,
         )

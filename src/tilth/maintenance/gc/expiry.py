@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilth.base.errors import FencedError, InvalidInputError, TilthError
-from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog import ExpirePartition, visibility
 from tilth.maintenance.gc.round import GcTable, Round
@@ -32,8 +31,6 @@ class ExpiryPhase:
         self._ttl: TableTtl | None = None
         #: When each partition that was looked at expires, FAR_MS where that is not known.
         self._ends_ms: dict[str, int] = {}
-        #: The transaction under way.
-        self.txn: int | None = None
 
     def known_ms(self, partition: str) -> int | None:
         """Return when the partition expires; None: it has to be looked at. FAR_MS without TTL."""
@@ -81,9 +78,6 @@ class ExpiryPhase:
 
     def _drop(self, partition: str, parts: Sequence[Part], ttl: TableTtl, reason: str) -> None:
         table = self._table
-        transactions = table.catalog.transactions
-        txn = transactions.begin(f"ttl {table.watch.name}", fences=(table.table_leases.fence(table.uuid),))
-        self.txn = txn.id
         update = ExpirePartition(
             table=table.uuid,
             partition=partition,
@@ -91,21 +85,6 @@ class ExpiryPhase:
             ttl=ttl.text,
             reason=f"TTL {ttl.text}: {reason}",
         )
-        try:
-            hit("expire.before_commit")
-            transactions.commit_or_raise(txn.id, [update])
-            hit("expire.after_commit")
-        except TilthError as error:
-            self._give_up(txn.id, error)
-            raise
-        finally:
-            self.txn = None
+        txn = table.commit("ttl", "expire", [update])
         rows = sum(part.rows for part in parts)
-        _log.info("partition_expired", cause_id=str(txn.id), table=table.watch.name, partition=partition, rows=rows)
-
-    def _give_up(self, txn: int, error: TilthError) -> None:
-        """It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do."""
-        try:
-            self._table.catalog.transactions.abort(txn, str(error)[:1000])
-        except TilthError as refused:
-            _log.info("abort_failed", cause_id=str(txn), table=self._table.watch.name, reason=refused)
+        _log.info("partition_expired", cause_id=str(txn), table=table.watch.name, partition=partition, rows=rows)

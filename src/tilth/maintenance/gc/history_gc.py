@@ -89,9 +89,6 @@ class HistoryGc:
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
 
-    def live_txns(self) -> Collection[int]:
-        return ()
-
     def waits(self) -> str:
         size, partitions = self.retained(), self._pending.count()
         if not size and not partitions:

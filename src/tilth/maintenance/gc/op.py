@@ -8,7 +8,6 @@ Always holds: one round at a time, of the background or of a command; what faile
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
@@ -58,9 +57,6 @@ class GcDuty(Protocol):
     def retained(self) -> int:
         """Bytes that are known to wait for the next round."""
 
-    def live_txns(self) -> Collection[int]:
-        """Transactions under way."""
-
     def run(self, done: Round) -> str:
         """One round over what is due; of a command over everything. Returns what was done."""
 
@@ -106,10 +102,6 @@ class GcOp:
     def running(self) -> int:
         """Rounds under way: 0 or 1."""
         return self._running
-
-    @property
-    def live_txns(self) -> Collection[int]:
-        return self._duty.live_txns()
 
     @property
     def due_ms(self) -> int:

@@ -11,7 +11,7 @@ Always holds: one round at a time, of the background or of a command; an item th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tilth.base.errors import NotFoundError
@@ -103,11 +103,6 @@ class PartGcOp:
     def running(self) -> int:
         """Rounds under way: 0 or 1."""
         return self._running
-
-    @property
-    def live_txns(self) -> Collection[int]:
-        txn = self._expiry.txn
-        return () if txn is None else (txn,)
 
     def hand_segments_to(self, found: Callable[[str, Sequence[tuple[Part, int]]], None]) -> None:
         """`found(partition, ended)` is called with segments that have ended, with their ends."""

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilth.base.clock import Clock
+from tilth.base.errors import UnknownOutcomeError
+from tilth.base.failpoints import hit
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog
+from tilth.catalog import Catalog, Update
 from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
@@ -81,6 +83,19 @@ class GcTable:
         if settings.history >= 0:
             settings = replace(settings, old_parts_lifetime=0.0)
         return self.limit(now_ms, settings)
+
+    def commit(self, verb: str, place: str, updates: Sequence[Update]) -> int:
+        """Commit updates without files; return the transaction. The failpoints of `place` are around it."""
+        with self.context.begin(verb) as work:
+            hit(f"{place}.before_commit")
+            try:
+                work.commit(updates)
+            except UnknownOutcomeError as error:
+                # It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do.
+                work.give_up(str(error), is_settled=True)
+                raise
+            hit(f"{place}.after_commit")
+        return work.id
 
     def forget_versions(self, ends: Sequence[int]) -> None:
         """Before files go that readers needed until these times: from then on no read finds the versions before."""

@@ -11,7 +11,7 @@ See also: work/watch.py for what is remembered of a table, work/cleaner.py for w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
@@ -83,14 +83,13 @@ class MaintenanceManager:
         rng: Rng,
         server: str,
         *,
-        live_txns: Callable[[], Collection[int]] = frozenset,
         build: Callable[[TableWatch], TableOps] | None = None,
         memory: Callable[[], int] | None = None,
         new_rebaser: NewRebaser = rebaser_of,
     ) -> None:
-        """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
-        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` returns the
-        bytes in use, none: asks the system; `new_rebaser` makes what rebases changes of parts that are made anew.
+        """`root`: the folder of the tables' folders; `build` makes the ops of a table, none: the real ones;
+        `memory` returns the bytes in use, none: asks the system; `new_rebaser` makes what rebases changes of parts
+        that are made anew.
         """
         self._clock = clock
         self._catalog = catalog
@@ -98,7 +97,6 @@ class MaintenanceManager:
         self._settings = settings
         self._rng = rng
         self._server = server
-        self._others_live_txns = live_txns
         self._table_leases = TableLeases(clock, catalog, server)
         self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
@@ -106,7 +104,7 @@ class MaintenanceManager:
         self._observations = Observations(clock)
         self._feed = PartFeed(catalog)
         kept_ms = int(settings.dropped_table_keep * 1000)
-        self._cleaner = Cleaner(clock, catalog, root, live_txns=self._live_txns, dropped_kept_ms=kept_ms)
+        self._cleaner = Cleaner(clock, catalog, root, dropped_kept_ms=kept_ms)
         self._registry = Registry(
             catalog,
             build or self._build,
@@ -478,7 +476,6 @@ class MaintenanceManager:
             rng=self._rng,
             settings=self._settings,
             table_leases=self._table_leases,
-            cleaner=self._cleaner,
             counters=self._counters,
             places=self._places,
             new_rebaser=new_rebaser,
@@ -496,13 +493,6 @@ class MaintenanceManager:
         """Percent of the memory in use where that presses, else 0."""
         used = self._memory.last.percent
         return used if used >= self._settings.scheduler.memory_pressure_percentage else 0.0
-
-    def _live_txns(self) -> set[int]:
-        live = {task.txn for task in self._dispatcher.tasks() if task.ended_ms == 0}
-        for table in (*self._registry.all(), *self._registry.leaving()):
-            for op in table.ops:
-                live.update(op.live_txns)
-        return live.union(self._others_live_txns())
 
     def _workers(self) -> int:
         return max(1, sum(each.workers for each in self._dispatcher.warehouses() if each.name == WRITE_WAREHOUSE))
