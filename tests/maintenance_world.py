@@ -13,7 +13,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
-from tilth.maintenance.manager.manager import CLEAN_PERIOD_MS
+from tilth.maintenance.manager.manager import CLEAN_PERIOD_MS, StandIns
 from tilth.maintenance.mutate.task_spark import (
     MutateFacts,
     MutateResult,
@@ -267,9 +267,7 @@ class MaintenanceWorld(World):
             self.dispatcher,
             ROOT,
             settings,
-            new_rng(7),
-            "s1",
-            new_rebaser=self.worker.new_rebaser,
+            stand_ins=StandIns(rng=new_rng(7), new_rebaser=self.worker.new_rebaser),
         )
 
     def turn(self) -> bool:

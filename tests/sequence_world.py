@@ -41,6 +41,7 @@ from tilth.catalog import (
     rebase,
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.op import Op, OpKind, Prepared
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
@@ -172,9 +173,7 @@ class SequenceWorld:
             self.dispatcher,
             self.root,
             settings,
-            new_rng(self._seed),
-            "s1",
-            memory=lambda: 0,
+            stand_ins=StandIns(rng=new_rng(self._seed), memory=lambda: 0),
         )
 
     def _sweep(self, txn: Txn, *, keep: Collection[str]) -> None:

@@ -56,8 +56,8 @@ MUTANTS: tuple[Mutant, ...] = (
         name="trash-without-claim",
         breaks="files of the trash go without being claimed",
         path="src/tilth/maintenance/gc/trash.py",
-        old="self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))",
-        new="self._remove([item for item in items if self._goes(item, snapshots, done, now_ms)])",
+        old="self._remove(done, self._claimed(over))",
+        new="self._remove(done, over)",
         tests=(
             "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
         ),
@@ -66,8 +66,8 @@ MUTANTS: tuple[Mutant, ...] = (
         name="segments-without-claim",
         breaks="files of flushed segments go without being claimed",
         path="src/tilth/maintenance/gc/trash.py",
-        old="self._remove(self._claimed(going))",
-        new="self._remove(going)",
+        old="self._remove(done, self._claimed(going))",
+        new="self._remove(done, going)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
     ),
     Mutant(

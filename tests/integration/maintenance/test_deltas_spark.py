@@ -16,6 +16,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, Catalog, InsertPart, RocksKV
 from tilth.maintenance import MaintenanceManager, ManagerSettings, delta_runner
+from tilth.maintenance.manager.manager import StandIns
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, Switch, SwitchState
@@ -63,8 +64,7 @@ class Node:
             self.dispatcher,
             self.root,
             read_settings(ManagerSettings, given),
-            new_rng(1),
-            "s1",
+            stand_ins=StandIns(rng=new_rng(1)),
         )
         made = self.catalog.tables.create(
             TableDef(uuid="", database="default", name="t", schema=SCHEMA, order_by=("k",), next_column_id=3)

@@ -51,7 +51,7 @@ class ChangingNode(Node):
         self.worker.register(TaskKind.DELTA, delta_runner())
         settings = read_settings(ManagerSettings, {"flush_threshold_secs": "0"})
         self.manager = MaintenanceManager(
-            self.clock, self.catalog, self.dispatcher, self.root, replace(settings, workers=2), new_rng(1), "s1"
+            self.clock, self.catalog, self.dispatcher, self.root, replace(settings, workers=2)
         )
         self.conflicts = 0
 

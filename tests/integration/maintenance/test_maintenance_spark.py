@@ -17,6 +17,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, InsertPart, RocksKV
 from tilth.maintenance import MaintenanceManager, ManagerSettings, merge_runner
+from tilth.maintenance.manager.manager import StandIns
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind
@@ -70,8 +71,7 @@ class Node:
             self.dispatcher,
             self.root,
             read_settings(ManagerSettings, {}),
-            new_rng(1),
-            "s1",
+            stand_ins=StandIns(rng=new_rng(1)),
         )
 
     def start(self) -> None:
@@ -239,8 +239,7 @@ def test_what_an_earlier_run_left_is_cleaned_by_name(node: Node, tmp_path: Path,
         node.dispatcher,
         node.root,
         read_settings(ManagerSettings, {}),
-        new_rng(1),
-        "s1",
+        stand_ins=StandIns(rng=new_rng(1)),
     )
     again.manager.start()
     try:

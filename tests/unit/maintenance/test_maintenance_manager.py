@@ -16,6 +16,7 @@ from tilth.base.settings import read_settings
 from tilth.base.units import GIB
 from tilth.catalog import StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.state import FAR_MS, Failure, ServiceState
@@ -117,10 +118,7 @@ class Saying(MaintenanceWorld):
             self.dispatcher,
             ROOT,
             settings,
-            new_rng(7),
-            "s1",
-            build=self.build,
-            memory=lambda: self.used,
+            stand_ins=StandIns(rng=new_rng(7), build=self.build, memory=lambda: self.used),
         )
 
     def build(self, watch: TableWatch) -> TableOps:

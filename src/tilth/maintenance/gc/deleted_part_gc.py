@@ -62,6 +62,9 @@ class DeletedPartGc:
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
 
+    def about(self) -> str:
+        return self.waits() or "a look is due"
+
     def waits(self) -> str:
         size = self.retained()
         return f"parts without rows, with {show_bytes(size)}, wait until their past is over" if size else ""

@@ -45,7 +45,7 @@ class ExpiryPhase:
 
     def look(self, done: Round, partition: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Drop the partition if it has expired. Its entries end with that, so that a later round collects them."""
-        ttl = self._known_ttl()
+        ttl = self._known_ttl(done)
         if ttl is None:
             return
         parts = visibility.visible(entries)
@@ -60,12 +60,12 @@ class ExpiryPhase:
             raise
         except TilthError as error:
             # Most often a part that came meanwhile: looked at again soon.
-            self._table.failed(error)
+            done.failures.append(error)
             return
         done.expired += 1
         self._ends_ms.pop(partition, None)
 
-    def _known_ttl(self) -> TableTtl | None:
+    def _known_ttl(self, done: Round) -> TableTtl | None:
         """The table's TTL, read once for each definition."""
         definition = self._table.watch.definition
         if definition is not self._definition:
@@ -73,7 +73,7 @@ class ExpiryPhase:
             try:
                 self._ttl = ttl_of(definition)
             except InvalidInputError as error:
-                self._table.failed(error)
+                done.failures.append(error)
         return self._ttl
 
     def _drop(self, partition: str, parts: Sequence[Part], ttl: TableTtl, reason: str) -> None:

@@ -89,6 +89,9 @@ class HistoryGc:
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
 
+    def about(self) -> str:
+        return self.waits() or "a look is due"
+
     def waits(self) -> str:
         size, partitions = self.retained(), self._pending.count()
         if not size and not partitions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilth.base.clock import Clock
@@ -27,8 +27,6 @@ class GcTable:
     """One table as collecting sees it."""
 
     context: TableContext
-    #: Called with each failure; what failed is tried again, what else there is goes on.
-    failed: Callable[[Exception], None]
     is_cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -124,6 +122,8 @@ class Round:
     removed_bytes: int = 0
     in_trash: int = 0
     reason: str = ""
+    #: Of items that stay; what else there was went on.
+    failures: list[Exception] = field(default_factory=list)
 
     def report(self) -> GcReport:
         return GcReport(
@@ -136,11 +136,6 @@ class Round:
             in_trash=self.in_trash,
             reason=self.reason,
         )
-
-
-def raised(error: Exception) -> None:
-    """Raise the first failure, for rounds that end with it."""
-    raise error
 
 
 def joined(reports: Iterable[GcReport]) -> GcReport:

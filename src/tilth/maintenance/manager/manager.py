@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryReading
-from tilth.base.rand import Rng
+from tilth.base.rand import Rng, new_rng
 from tilth.catalog import Catalog
 from tilth.maintenance.counters import MaintenanceCounters
-from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
@@ -70,6 +70,19 @@ _WAITING_SHOWN = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
 _log = Log("maintenance")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIns:
+    """Sources and makers that a test puts in the place of the real ones."""
+
+    rng: Rng = field(default_factory=new_rng)
+    #: Makes the ops of a table; None: the real ones.
+    build: Callable[[TableWatch], TableOps] | None = None
+    #: Returns the bytes of memory in use; None: asks the system.
+    memory: Callable[[], int] | None = None
+    #: Makes what rebases changes of parts that are made anew.
+    new_rebaser: NewRebaser = rebaser_of
+
+
 class MaintenanceManager:
     """The manager that keeps the tables of this server in shape; `start` it once, `stop` it at the end."""
 
@@ -80,24 +93,17 @@ class MaintenanceManager:
         dispatcher: Dispatcher,
         root: str,
         settings: ManagerSettings,
-        rng: Rng,
-        server: str,
         *,
-        build: Callable[[TableWatch], TableOps] | None = None,
-        memory: Callable[[], int] | None = None,
-        new_rebaser: NewRebaser = rebaser_of,
+        stand_ins: StandIns | None = None,
     ) -> None:
-        """`root`: the folder of the tables' folders; `build` makes the ops of a table, none: the real ones;
-        `memory` returns the bytes in use, none: asks the system; `new_rebaser` makes what rebases changes of parts
-        that are made anew.
-        """
+        """`root`: the folder below which the tables' folders are."""
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._settings = settings
-        self._rng = rng
-        self._server = server
-        self._table_leases = TableLeases(clock, catalog, server)
+        stand_ins = stand_ins or StandIns()
+        self._rng = stand_ins.rng
+        self._table_leases = TableLeases(clock, catalog, catalog.server)
         self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)
@@ -107,7 +113,7 @@ class MaintenanceManager:
         self._cleaner = Cleaner(clock, catalog, root, dropped_kept_ms=kept_ms)
         self._registry = Registry(
             catalog,
-            build or self._build,
+            stand_ins.build or self._build,
             refused=lambda table, reason: self._decisions.refused("", table, reason),
             woken=lambda uuid: self._poller.woken(uuid),
         )
@@ -119,10 +125,10 @@ class MaintenanceManager:
             clock,
             hard_limit=limit_of(settings.memory_limit_hard),
             warn_percentage=settings.memory_limit_warn_percentage,
-            read=memory or ProcessMemory(clock),
+            read=stand_ins.memory or ProcessMemory(clock),
         )
         self._decisions = DecisionLog(clock)
-        self._context = self._new_context(root, new_rebaser)
+        self._context = self._new_context(root, stand_ins.new_rebaser)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
         self._woken: set[str] = set()
@@ -196,7 +202,7 @@ class MaintenanceManager:
         """A row for each service of every table."""
         now_ms = self._clock.now_ms()
         return [
-            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._observations.failure)
+            service_stats(table.watch, ops, now_ms, server=self._catalog.server, unseen=self._observations.failure)
             for table in self._registry.all()
             for ops in table.by_service()
         ]
@@ -267,7 +273,7 @@ class MaintenanceManager:
 
     def explain_gc(self, table_uuid: str) -> list[GcRow]:
         """Return what is retained and what goes, and what holds it. Raises TableNotFoundError."""
-        return self._registry.get(table_uuid).op(PartGcOp).explain()
+        return self._registry.get(table_uuid).command().garbage.explain()
 
     def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport:
         """Make parts of all row segments that are visible now, of the partition or of all; return when it is done.
@@ -289,9 +295,7 @@ class MaintenanceManager:
 
         `is_forced` takes the lifetimes for 0; readers with a lease and running transactions are still waited for.
         """
-        table = self._registry.get(table_uuid)
-        table.op(PartGcOp).check_partition(partition)
-        return table.gc_now(partition, is_forced=is_forced)
+        return self._registry.get(table_uuid).command().garbage.run_now(partition, is_forced=is_forced)
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
         """Ask what runs in the partition, or anywhere in the table, to end; return how many runs.
