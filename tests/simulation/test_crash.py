@@ -44,7 +44,7 @@ POINTS = {
     "flush.after_files": 3,
     "flush.before_commit": 3,
     "flush.after_commit": 3,
-    "translate.before_commit": 1,
+    "rebase.before_commit": 1,
     "flush_deltas.before_commit": 3,
     "flush_deltas.after_commit": 3,
     "minor_delta.before_commit": 1,
@@ -88,9 +88,7 @@ ALWAYS = (
     ("mutate.after_commit",),
     tuple(place for place in POINTS if place.startswith("flush.")),
     tuple(place for place in POINTS if place.startswith("merge.")),
-    tuple(
-        place for place in POINTS if place.startswith(("translate.", "flush_deltas.", "minor_delta.", "major_delta."))
-    ),
+    tuple(place for place in POINTS if place.startswith(("rebase.", "flush_deltas.", "minor_delta.", "major_delta."))),
     tuple(place for place in POINTS if place.startswith(("log_gc.", "history_gc.", "deleted_part_gc."))),
     tuple(place for place in POINTS if place.startswith("gc.")),
     tuple(EXPIRY_POINTS),

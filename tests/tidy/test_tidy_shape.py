@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -171,3 +172,16 @@ def _definition(home: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
             return node
     return None
+
+
+def test_there_is_one_road_for_writes() -> None:
+    """A transaction under way is an object (catalog/commit/work.py), which knows what each outcome leaves behind."""
+    by_hand = re.compile(r"transactions\.(begin|commit)\(")
+    faults = [
+        f"{place(path)}: {found[0]}"
+        for path in python_files(PACKAGE)
+        for found in by_hand.finditer(path.read_text())
+        if path.relative_to(PACKAGE).parts[0] != "catalog"
+    ]
+    assert faults == []
+    assert by_hand.search("self._catalog.transactions.begin(actor)")

@@ -24,8 +24,8 @@ from tilth.storage.deltas.deltas import (
     write_deletes,
     write_updates,
 )
+from tilth.storage.deltas.rebase import PartRebaser
 from tilth.storage.deltas.sources import iter_source, read_source, sources_of
-from tilth.storage.deltas.translate import Translation
 from tilth.storage.errors import (
     BadColumnError,
     BadPartitionError,
@@ -128,6 +128,7 @@ __all__ = [
     "Misfit",
     "PartFileCorruptError",
     "PartFileNotFoundError",
+    "PartRebaser",
     "PartShapeUnknownError",
     "PartWriter",
     "Partitioned",
@@ -137,7 +138,6 @@ __all__ = [
     "StorageSettings",
     "StoreAwayError",
     "TableLayout",
-    "Translation",
     "UniqueKeyNullError",
     "UnmappedTypeError",
     "UpsertLookup",
