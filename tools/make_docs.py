@@ -35,7 +35,7 @@ from tilth.ingest import library
 from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
-from tilth.server.formats import NAMES, Format
+from tilth.server.formats import NAMES, ResponseFormat
 from tilth.sql.language.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
 from tilth.warehouse import allow_list
@@ -309,7 +309,8 @@ def _http_page() -> Iterator[str]:
         yield from ("", f"## {methods} {route.path}", "", inspect.cleandoc(route.endpoint.__doc__ or ""))
     yield from ("", "## Forms of a result", "")
     rows = [
-        (f"`{form.value}`", ", ".join(f"`{name}`" for name, named in NAMES.items() if named is form)) for form in Format
+        (f"`{form.value}`", ", ".join(f"`{name}`" for name, named in NAMES.items() if named is form))
+        for form in ResponseFormat
     ]
     yield from _table(("Accept", "FORMAT, in any case"), rows)
     yield from ("", "The first media type in `Accept` that is known counts; with none of them the answer is JSON:")

@@ -120,7 +120,7 @@ def _milliseconds(time: datetime | str) -> int:
 
 
 def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
-    """Renews the lease for that long. Derived frames need it too, so nobody can tell when it is unused."""
+    """Renews the lease for that long. Derived frames need it too, so nobody knows when it is unused."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
     # A process that ends keeps no files; the thread itself would not live to say so.

@@ -313,8 +313,8 @@ class Node:
                 inserts=self.engine.insert_stats,
             )
         )
-        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
-        self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
+        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
+        self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots))
         self._worker.register(TaskKind.CONSUME, consume_runner(self._clock, self._consume))
         self._worker.register(TaskKind.FLUSH, flush_runner())
         self._worker.register(TaskKind.MERGE, merge_runner())

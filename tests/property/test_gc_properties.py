@@ -14,11 +14,11 @@ from tests.maintenance_world import ROOT, MergeWorker
 from tilth.base.hybrid import pack
 from tilth.base.rand import new_rng
 from tilth.catalog import (
-    DropPartition,
+    HidePartition,
     NothingToUndropError,
+    RestorePartition,
     RewritePart,
     StartMutation,
-    UndropPartition,
     Update,
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings
@@ -74,7 +74,7 @@ class GcWorld(World):
             case "mutate":
                 self._mutate(partition, number)
             case "drop":
-                self.commit(DropPartition(table=self.t, partition=partition))
+                self.commit(HidePartition(table=self.t, partition=partition))
             case "undrop":
                 self._undrop(partition)
             case "open":
@@ -135,7 +135,7 @@ class GcWorld(World):
         before = self.names()
         txn = self.catalog.transactions.begin("undrop")
         try:
-            self.catalog.transactions.commit_or_raise(txn.id, [UndropPartition(table=self.t, partition=partition)])
+            self.catalog.transactions.commit_or_raise(txn.id, [RestorePartition(table=self.t, partition=partition)])
         except NothingToUndropError as error:
             self.catalog.transactions.abort(txn.id, str(error))
             return

@@ -44,7 +44,7 @@ class ConfigFileError(InvalidInputError):
     code = "BAD_CONFIG_FILE"
 
 
-class Source(StrEnum):
+class SettingSource(StrEnum):
     """Source of a value; a later one wins."""
 
     DEFAULT = "default"
@@ -58,11 +58,11 @@ class GivenSettings:
     """Texts of settings by canonical name, and where each comes from."""
 
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, SettingSource] = field(default_factory=dict)
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SettingSource:
         """Source of a text that names none: whoever made the node gave it, as flags do."""
-        return self.sources.get(name, Source.FLAG if name in self.texts else Source.DEFAULT)
+        return self.sources.get(name, SettingSource.FLAG if name in self.texts else SettingSource.DEFAULT)
 
     def among(self, group: SettingGroup) -> GivenSettings:
         """The values of one group."""
@@ -81,12 +81,12 @@ def gather(
     Raises UnknownSettingError, BadSettingError and ConfigFileError.
     """
     found = (
-        (Source.FILE, _checked(group, _of_file(group, file), file=str(file)) if file is not None else {}),
-        (Source.ENVIRONMENT, _of_environment(group, environment)),
-        (Source.FLAG, group.canonical(flags)),
+        (SettingSource.FILE, _checked(group, _of_file(group, file), file=str(file)) if file is not None else {}),
+        (SettingSource.ENVIRONMENT, _of_environment(group, environment)),
+        (SettingSource.FLAG, group.canonical(flags)),
     )
     texts: dict[str, str] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, SettingSource] = {}
     for source, given in found:
         texts |= given
         sources |= dict.fromkeys(given, source)

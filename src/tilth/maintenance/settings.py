@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.base.settings import SWITCH, Check, SettingGroup, contained, node_setting, setting_of, settings_of, within
+from tilth.base.settings import (
+    SWITCH,
+    Check,
+    SettingGroup,
+    contained,
+    node_setting,
+    setting_of,
+    settings_of,
+    within,
+)
 from tilth.base.units import parse_bytes, parse_seconds
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings

@@ -54,7 +54,7 @@ from tilth.server.errors import (
     RouteNotFoundError,
     error_response,
 )
-from tilth.server.formats import Format, accepted_format, encode, encode_batches, named_format
+from tilth.server.formats import ResponseFormat, accepted_format, encode, encode_batches, named_format
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
@@ -263,7 +263,7 @@ class _Api:
         """
         settings = dict(request.query_params)
         database, table = request.path_params["database"], request.path_params["table"]
-        input_format = _input_format(request.headers.get("content-type", Format.NDJSON))
+        input_format = _input_format(request.headers.get("content-type", ResponseFormat.NDJSON))
         accept = request.headers.get("accept", "")
         statements, origin = self._doors.statements, _origin(request)
 
@@ -405,7 +405,7 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
-def _answered(answer: Answer, form: Format, origin: Origin) -> Response:
+def _answered(answer: Answer, form: ResponseFormat, origin: Origin) -> Response:
     """The first piece is made here, so that an error in it still becomes an answer of its own."""
     stream = answer.stream
     summary = answer.summary()
@@ -453,16 +453,16 @@ def _input_format(content_type: str) -> str | None:
     """The name of the format for INSERT .. FORMAT; None for Arrow."""
     media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
     match media_type:
-        case Format.ARROW:
+        case ResponseFormat.ARROW:
             return None
-        case Format.NDJSON | Format.JSON:
+        case ResponseFormat.NDJSON | ResponseFormat.JSON:
             return "JSONEachRow"
-        case Format.CSV:
+        case ResponseFormat.CSV:
             return "CSVWithNames" if "header=present" in parameters else "CSV"
     raise BadBodyError(
         "rows of this content type are not read",
         content_type=media_type,
-        hint=f"send {Format.NDJSON.value}, {Format.CSV.value} or {Format.ARROW.value}",
+        hint=f"send {ResponseFormat.NDJSON.value}, {ResponseFormat.CSV.value} or {ResponseFormat.ARROW.value}",
     )
 
 

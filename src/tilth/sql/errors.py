@@ -1,4 +1,4 @@
-"""What can be wrong with a statement. See also: grammar/errors.py for text that cannot be read."""
+"""Errors of statements. See also: grammar/errors.py for text that cannot be read."""
 
 from __future__ import annotations
 

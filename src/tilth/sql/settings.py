@@ -123,7 +123,7 @@ class SessionSettings:
         True,
         SWITCH,
         "On: a column that an unfinished mutation names is not modified or renamed. Off: it is, and the mutation that "
-        "is under way still does what it was told, with the columns as they were then.",
+        "is under way still runs as it was started, with the columns as they were then.",
     )
     async_insert: str = session_setting(
         "async_insert",
@@ -164,7 +164,7 @@ class SessionSettings:
             f"a text of at most {INSERT_LABEL_CHARACTERS_MAX} characters",
             lambda label: len(label) <= INSERT_LABEL_CHARACTERS_MAX,
         ),
-        "A name for this INSERT, unique in its table: a second INSERT with it writes nothing and is told how many rows "
+        "A name for this INSERT, unique in its table: a second INSERT with it writes nothing and returns how many rows "
         "the first one wrote, so that a client whose answer was lost may simply try again. Empty: it has none. A label "
         "is remembered for a few hours.",
         aliases=("insert_deduplication_token",),
@@ -183,7 +183,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertSettings:
-    """What a table says about INSERTs into it."""
+    """Settings of a table for INSERTs into it."""
 
     async_insert: str = table_setting("async_insert", AUTO, Check(_parse_async, "auto, 0 or 1"), _ASYNC_DOC)
 
@@ -219,7 +219,11 @@ _SESSION_WITHOUT_EFFECT = (
 )
 SESSION_ACCEPTED = tuple(
     Setting(
-        name, Scope.SESSION, "", TEXT, "Accepted so that existing statements run; has no effect, which a notice says."
+        name,
+        Scope.SESSION,
+        "",
+        TEXT,
+        "Accepted so that existing statements run; has no effect, which a notice says.",
     )
     for name in _SESSION_WITHOUT_EFFECT
 )
@@ -309,7 +313,7 @@ def check_typed(given: Mapping[str, str]) -> None:
 
 
 def check_together(settings: Mapping[str, str]) -> None:
-    """What settings of a table must satisfy together; raises BadSettingError."""
+    """Check what settings of a table must satisfy together; raises BadSettingError."""
     pressure_settings(settings)
     table_settings(settings)
 

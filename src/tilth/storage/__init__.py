@@ -8,7 +8,7 @@ the transaction, so what did not land is removed without listing a folder.
 See also: docs/glossary.md (part, partition), tilth.model.part.
 """
 
-from tilth.storage.deltas.changes import Changes, load_changes
+from tilth.storage.deltas.changes import PartChanges, load_changes
 from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.deltas.deltas import (
     CHANGE_DELETE,
@@ -41,7 +41,7 @@ from tilth.storage.errors import (
 from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor
 from tilth.storage.merge.flush import FlushResult, flush_segments
 from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
-from tilth.storage.merge.rewrite import Place, ordered_source, place_of, rewrite_part
+from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
 from tilth.storage.parts.key_filter import write_filter
 from tilth.storage.parts.parts import PartWriter, check_file, footer_rows, read_part, write_parts
 from tilth.storage.parts.rowmap import remove_row_map
@@ -120,7 +120,6 @@ __all__ = [
     "UPSERT_TRIES_MAX",
     "BadColumnError",
     "BadPartitionError",
-    "Changes",
     "DeltaFileCorruptError",
     "DeltaFileNotFoundError",
     "Expiry",
@@ -128,12 +127,13 @@ __all__ = [
     "MergeCancelledError",
     "MergeResult",
     "Misfit",
+    "PartChanges",
     "PartFileCorruptError",
     "PartFileNotFoundError",
     "PartShapeUnknownError",
     "PartWriter",
     "Partitioned",
-    "Place",
+    "RewriteTarget",
     "RowIndexes",
     "ScratchWriter",
     "StorageSettings",
@@ -176,7 +176,6 @@ __all__ = [
     "ordered_source",
     "partition_id",
     "partition_ids",
-    "place_of",
     "presence_name",
     "read_changes",
     "read_deletes",
@@ -192,6 +191,7 @@ __all__ = [
     "resolve_upserts",
     "result_type",
     "rewrite_part",
+    "rewrite_target",
     "schema_from_arrow",
     "scratch_name",
     "shaped_rows",

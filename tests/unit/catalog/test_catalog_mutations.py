@@ -12,18 +12,18 @@ from tests.oracle import Row, oracle
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.catalog import (
     BadMergeError,
-    DropPartition,
+    HidePartition,
     InsertPart,
     MutationEndedError,
     MutationNotFoundError,
     PartsGoneError,
     ReplaceParts,
+    RestorePartition,
     RewritePart,
     SchemaChangedError,
     SchemaIs,
     StartMutation,
     TableNotFoundError,
-    UndropPartition,
     WrongEngineError,
     visibility,
 )
@@ -197,7 +197,7 @@ def test_what_a_rewrite_needs(world: World) -> None:
         world.rewrite(mutation, first)
     with pytest.raises(PartsGoneError):
         world.rewrite(mutation, new)
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     with pytest.raises(PartsGoneError):
         world.rewrite(mutation, second)
     assert world.names() == []
@@ -362,11 +362,11 @@ def test_an_entry_that_an_older_program_began_is_not_counted(world: World) -> No
 
 def test_a_done_entry_that_is_due_again_counts_on(world: World) -> None:
     [part] = world.insert("a")
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     mutation = world.alter()
     [_] = world.insert("b")
     assert world.catalog.mutations.finish(world.t, mutation.id)
-    world.commit(UndropPartition(table=world.t, partition="a"))
+    world.commit(RestorePartition(table=world.t, partition="a"))
     due = world.catalog.mutations.get(world.t, mutation.id)
     assert (due.state, due.parts_done, due.parts_left) == (MutationState.PENDING, 0, -1)
     assert world.mutate_all(due)
@@ -411,7 +411,7 @@ def accept(world: World, mutation: Mutation, part: Part) -> None:
 
 
 def drop(world: World, _: Mutation, part: Part) -> object:
-    return world.commit(DropPartition(table=world.t, partition=part.name.partition))
+    return world.commit(HidePartition(table=world.t, partition=part.name.partition))
 
 
 @pytest.mark.parametrize(

@@ -24,17 +24,17 @@ from tilth.catalog.rules.requirements import NoRowsSince, Requirement, check_fen
 from tilth.catalog.rules.updates import (
     AcceptMutation,
     AddDelta,
-    DropPartition,
     ExpirePartition,
+    HideEverything,
+    HidePartition,
     InsertLabel,
     InsertPart,
     ReplaceDeltas,
+    RestorePartition,
     RewritePart,
     StartMutation,
     SubscriptionUpdate,
     TableUpdate,
-    TruncateTable,
-    UndropPartition,
     Update,
     kafka_tables_of,
     partitions_looked_into,
@@ -176,12 +176,12 @@ def _load_table(
     changed = {update.written.partition for update in updates if isinstance(update, AddDelta)}
     others = [update for update in updates if not isinstance(update, AddDelta)]
     needed: set[str] = set().union(*(partitions_looked_into(update) for update in others))
-    if any(isinstance(update, TruncateTable) for update in updates):
+    if any(isinstance(update, HideEverything) for update in updates):
         needed.update(each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
     counted = needed.union(*(partitions_written(update) for update in updates))
     # Whoever changes rows or requires something only asks what is visible.
     asked = (changed | _asked(view, table, version, requirements)) - needed
-    undropped = {update.partition for update in updates if isinstance(update, UndropPartition)}
+    undropped = {update.partition for update in updates if isinstance(update, RestorePartition)}
     compacted = {update.partition for update in updates if isinstance(update, ReplaceDeltas)}
     sources = {name for update in updates if isinstance(update, ReplaceDeltas) for name in update.sources}
     everything = sorted(needed | counted | asked)
@@ -306,14 +306,14 @@ def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[
         | InsertLabel
         | AddDelta
         | ReplaceDeltas
-        | DropPartition
+        | HidePartition
         | ExpirePartition
-        | TruncateTable
+        | HideEverything
         | StartMutation
     )
     if all(isinstance(update, without) for update in updates):
         return ()
-    is_undrop = any(isinstance(update, UndropPartition) for update in updates)
+    is_undrop = any(isinstance(update, RestorePartition) for update in updates)
     relied = {update.mutation for update in updates if isinstance(update, RewritePart | AcceptMutation)}
     mutations: list[Mutation] = []
     for key, found in view.scan(*span(Space.MUTATION, table)):

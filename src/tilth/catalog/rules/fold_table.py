@@ -38,17 +38,17 @@ from tilth.catalog.rules.requirements import check_planned, check_visible
 from tilth.catalog.rules.updates import (
     AcceptMutation,
     AddDelta,
-    DropPartition,
     ExpirePartition,
+    HideEverything,
+    HidePartition,
     InsertLabel,
     InsertPart,
     ReplaceDeltas,
     ReplaceParts,
+    RestorePartition,
     RewritePart,
     StartMutation,
     TableUpdate,
-    TruncateTable,
-    UndropPartition,
 )
 from tilth.catalog.rules.visibility import lasting
 from tilth.model.delta import Delta, Seen
@@ -103,17 +103,17 @@ class TableFold:
                 self._compact(update)
             case ReplaceParts():
                 self._replace(update)
-            case DropPartition(partition=partition):
+            case HidePartition(partition=partition):
                 self._drop(partition)
             case ExpirePartition():
                 self._expire(update)
-            case TruncateTable():
+            case HideEverything():
                 added = {entry.name.partition for entry in self.change.added}
                 for partition in sorted(added.union(self._state.entries)):
                     self._drop(partition)
                 emptied_ts = self._times.commit_ts
                 self.change.version = msgspec.structs.replace(self.change.version, emptied_ts=emptied_ts)
-            case UndropPartition(partition=partition):
+            case RestorePartition(partition=partition):
                 self._undrop(partition)
             case StartMutation():
                 self._start(update)

@@ -81,7 +81,7 @@ class ReplaceParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropPartition:
+class HidePartition:
     """Hides what is visible in the partition now."""
 
     table: str
@@ -101,14 +101,14 @@ class ExpirePartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateTable:
+class HideEverything:
     """Hides all that is visible now."""
 
     table: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndropPartition:
+class RestorePartition:
     """Brings back what the newest drop of the partition hid, whether it is still in the table or in the trash."""
 
     table: str
@@ -246,10 +246,10 @@ TableUpdate = (
     | AddDelta
     | ReplaceDeltas
     | ReplaceParts
-    | DropPartition
+    | HidePartition
     | ExpirePartition
-    | TruncateTable
-    | UndropPartition
+    | HideEverything
+    | RestorePartition
     | StartMutation
     | RewritePart
     | AcceptMutation
@@ -296,12 +296,12 @@ def partitions_looked_into(update: TableUpdate) -> set[str]:
             return {written.partition}
         case (
             ReplaceDeltas(partition=partition)
-            | DropPartition(partition=partition)
+            | HidePartition(partition=partition)
             | ExpirePartition(partition=partition)
-            | UndropPartition(partition=partition)
+            | RestorePartition(partition=partition)
         ):
             return {partition}
-        case InsertPart() | InsertLabel() | StartMutation() | TruncateTable():
+        case InsertPart() | InsertLabel() | StartMutation() | HideEverything():
             return set()
         case _:
             assert_never(update)

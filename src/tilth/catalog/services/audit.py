@@ -29,7 +29,7 @@ STATEMENT_LENGTH_MAX = 1_000
 EVENTS = Codec(msgspec.msgpack.Decoder(AuditEvent))
 
 
-class Audit:
+class AuditLog:
     """`catalog.audit`."""
 
     def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue) -> None:

@@ -14,7 +14,7 @@ from tilth.catalog.records.small_commit import Plan, change, read, read_all
 from tilth.model.service import ServiceKind, Switch
 
 
-class Services:
+class ServiceSwitches:
     """`catalog.services`."""
 
     def __init__(self, clock: Clock, kv: KeyValue) -> None:

@@ -14,7 +14,7 @@ from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.parts.parts import Parts
 from tilth.catalog.rules.pressure import InsertDelay, check_counts, pressure_settings, round_delay_ms, worst_delay
 from tilth.catalog.rules.requirements import PartsBelow
-from tilth.catalog.services.services import Services
+from tilth.catalog.services.services import ServiceSwitches
 from tilth.catalog.settings import PressureSettings
 from tilth.catalog.stats import Counters
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
@@ -27,7 +27,7 @@ _LIMITS = frozenset(setting_of(PressureSettings, name).name for name in ("throw"
 class Throttle:
     """`catalog.throttle`."""
 
-    def __init__(self, clock: Clock, parts: Parts, services: Services, counters: Counters) -> None:
+    def __init__(self, clock: Clock, parts: Parts, services: ServiceSwitches, counters: Counters) -> None:
         self._clock = clock
         self._parts = parts
         self._services = services

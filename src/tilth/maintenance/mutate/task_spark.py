@@ -33,8 +33,8 @@ from tilth.storage import (
     can_filter,
     expressions,
     footer_rows,
-    place_of,
     rewrite_part,
+    rewrite_target,
 )
 from tilth.warehouse import Runner, TaskContext, TaskResult, mailbox, run_tasks
 
@@ -232,7 +232,7 @@ def _written(
 ) -> dict[str, WrittenPart]:
     """Rewrite the sources at these places; return by file what was written for it, nothing where no row was left."""
     by_file = {
-        task.sources[place].file.name: place_of(
+        task.sources[place].file.name: rewrite_target(
             task.layout, task.sources[place].source, task.sources[place].values, task=place
         )
         for place in places

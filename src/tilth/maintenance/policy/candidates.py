@@ -82,7 +82,7 @@ class MergeSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class MergeRefusal:
     """The reason why a partition gives no merge in this round."""
 
     partition: str
@@ -122,7 +122,7 @@ class MergeSelection:
     """Disjoint merges, best first, lone parts last; and a refusal for each partition without one."""
 
     specs: tuple[MergeSpec, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[MergeRefusal, ...] = ()
 
 
 def by_partition(parts: Sequence[CandidatePart]) -> dict[str, list[CandidatePart]]:

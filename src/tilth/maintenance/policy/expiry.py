@@ -47,7 +47,7 @@ class TableTtl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEnd:
+class ExpiryBound:
     """End of the last row of a partition."""
 
     #: The largest value of the TTL's column that a row can have; none: it is not known.
@@ -66,24 +66,24 @@ def ttl_of(definition: TableDef) -> TableTtl | None:
     return TableTtl(text=definition.ttl, ttl=ttl, column=column, definition=definition)
 
 
-def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> PartitionEnd:
+def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> ExpiryBound:
     """Return the end by the partition's key where it bounds the column, else by the visible parts of the partition."""
     if not parts:
-        return PartitionEnd(last=None, reason="it has no visible part")
+        return ExpiryBound(last=None, reason="it has no visible part")
     by_key = last_of_key(table, parts[0].values)
     if by_key is not None:
-        return PartitionEnd(last=by_key, reason="by its key")
+        return ExpiryBound(last=by_key, reason="by its key")
     if not settings.partition_ttl_fallback:
         reason = "its key does not bound the column, and enable_partition_ttl_fallback is off"
-        return PartitionEnd(last=None, reason=reason)
+        return ExpiryBound(last=None, reason=reason)
     known = [last for last in (_last_of_part(table, part) for part in parts) if last is not None]
     if len(known) < len(parts):
         reason = f"{len(parts) - len(known)} of {len(parts)} parts do not record the newest {table.column.name}"
-        return PartitionEnd(last=None, reason=reason)
-    return PartitionEnd(last=max(known), reason=f"by its {len(parts)} parts")
+        return ExpiryBound(last=None, reason=reason)
+    return ExpiryBound(last=max(known), reason=f"by its {len(parts)} parts")
 
 
-def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: int) -> Verdict:
+def judge_expiry(partition: str, end: ExpiryBound, table: TableTtl, *, now_ms: int) -> Verdict:
     """Return the verdict whether a whole partition has expired."""
     if end.last is None:
         return Verdict(partition, False, end.reason)

@@ -1,4 +1,4 @@
-"""Which moment of a table AS OF means, and whether it can still be read, and read again with the same answer.
+"""Moments of a table that AS OF means, and checks that they can still be read, and read again with the same answer.
 
 Covers: versions and times as hybrid times, the ancient history mark, times that are not over yet. Does not cover:
 leases (held.py), what is kept for how long (maintenance).
@@ -20,7 +20,7 @@ from tilth.maintenance import GcSettings, gc_settings
 from tilth.model.history import SnapshotTooOldError, ancient_mark, check_readable
 from tilth.model.table import TableDef, full_name
 from tilth.sql.errors import UnknownVersionError
-from tilth.sql.query.protocol import AsOf, AtTime, AtVersion
+from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
 
 #: How far clocks may be apart: a time that is so little in the future is waited for.
 SKEW_MS = 500
@@ -48,9 +48,9 @@ def moment_of(catalog: Catalog, clock: Clock, table: TableDef, as_of: AsOf) -> M
     Raises SnapshotTooOldError, SnapshotInFutureError, UnknownVersionError.
     """
     match as_of:
-        case AtVersion(version=version):
+        case AsOfVersion(version=version):
             moment = _at_version(catalog, clock, table, version)
-        case AtTime(micros=micros):
+        case AsOfTime(micros=micros):
             moment = Moment(ts=pack(micros // 1000, COUNTER_MAX))
             _wait_over(catalog, clock, table, moment.ts)
         case _:
@@ -87,7 +87,7 @@ def check_kept(catalog: Catalog, clock: Clock, table: TableDef, moment: Moment) 
 
 
 def _forgotten_before(catalog: Catalog, table: TableDef, ts: int) -> int | None:
-    """The oldest version that is known, if the table's versions up to a time are forgotten, as HISTORY_GC does it."""
+    """Oldest version that is known, if the table's versions up to a time are forgotten, as HISTORY_GC does it."""
     version = catalog.parts.version(table.uuid)
     if version.last_commit_ts <= ts or catalog.history.version_at(table.uuid, ts) is not None:
         return None
@@ -103,7 +103,7 @@ def mark_of(table: TableDef, clock: Clock) -> int | None:
 
 
 def history_seconds(table: TableDef) -> float:
-    """How far back reads of the table are promised; negative: not at all."""
+    """Seconds of the past that the table promises to readers; negative: none."""
     return gc_settings(table.settings).history
 
 
@@ -146,7 +146,7 @@ def _unknown(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> N
 
 
 def _wait_over(catalog: Catalog, clock: Clock, table: TableDef, ts: int) -> None:
-    """Until no commit can come any more at or before this time; raises SnapshotInFutureError if that is far away."""
+    """Wait until no commit at or before this time can come any more; raises SnapshotInFutureError if it is far away."""
     last = catalog.parts.version(table.uuid).last_commit_ts
     if ts <= last:
         return

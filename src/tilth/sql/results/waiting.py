@@ -33,7 +33,7 @@ class ResultNotReadError(ConflictError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultLimits:
-    """What results may use. 0: no limit."""
+    """Limits of what results may use. 0: no limit."""
 
     #: Of all results together, on the disk.
     bytes_max: int = BYTES_MAX
@@ -74,14 +74,14 @@ class OpenResults:
             self._results.pop(query_id, None)
 
     def followed(self, result: OpenResult, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; whoever is given one and asks for no other is taken for a client that does not read."""
+        """Yield the batches; a client that was given one and asks for no other counts as one that does not read."""
         for batch in batches:
             result.waiting_since = self._clock.monotonic()
             yield batch
             result.waiting_since = None
 
     def state(self, query_id: str) -> str:
-        """Where the rows of a query are; empty: it has no large result."""
+        """State of a query's large result; empty: it has none."""
         with self._lock:
             result = self._results.get(query_id)
         if result is None:

@@ -34,7 +34,7 @@ from tilth.sql.statements.mutation_entry import mutation_outcome, start_mutation
 def alter_rows(
     services: Services, call: Call, table: TableDef, operation: MutateUpdate | MutateDelete, *, is_waiting: bool
 ) -> Outcome:
-    """UPDATE or DELETE of the rows that the condition is true for, in every part that is there now."""
+    """Start an UPDATE or DELETE of the rows for which the condition is true, in every part that is there now."""
     if call.zone_name not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
         raise BadSettingError(

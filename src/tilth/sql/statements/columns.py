@@ -1,4 +1,4 @@
-"""What ADD, DROP, MODIFY and RENAME COLUMN make of a table's columns. Pure.
+"""Columns of a table after ADD, DROP, MODIFY and RENAME COLUMN. Pure.
 
 Covers: the new columns, and why an operation is refused. Does not cover: reading defaults (inserts/defaults.py),
 the parts that are there (tilth.storage shapes them while they are read, maintenance rewrites them).
@@ -43,7 +43,7 @@ _WIDENING_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class NewColumns:
-    """What the operations make."""
+    """Columns that the operations make."""
 
     schema: Schema
     next_column_id: int
@@ -82,7 +82,7 @@ def changed(
 
 
 def protected_columns(table: TableDef) -> dict[int, str]:
-    """The columns that files are laid out by, by id, and by which clause."""
+    """Columns that files are laid out by, by id, and by which clause."""
     found: dict[int, str] = {}
     named = [(table.order_by, "ORDER BY"), (table.unique_key, "UNIQUE KEY")]
     named.append((tuple(each.column for each in table.partition_by), "PARTITION BY"))
@@ -109,7 +109,7 @@ def check_unprotected(table: TableDef, column: Column, what: str) -> None:
 
 
 def find_in(schema: Schema, name: str) -> Column:
-    """The column of that name; raises UnknownColumnError that tells those there are."""
+    """Return the column of that name; raises UnknownColumnError that lists those there are."""
     column = schema.find(name)
     if column is None:
         raise UnknownColumnError(column=name, hint=f"the columns are: {', '.join(schema.names)}")
@@ -117,7 +117,7 @@ def find_in(schema: Schema, name: str) -> Column:
 
 
 def is_widening(old: DataType, new: DataType) -> bool:
-    """Whether every value of the old type is a value of the new one, wherever and whenever it is read."""
+    """True if every value of the old type is a value of the new one, wherever and whenever it is read."""
     if old == new:
         return True
     match old, new:
@@ -159,7 +159,7 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
 
 
 def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
-    """With the new column where the operation wants it; it has a name that is free."""
+    """Add the new column, which has a free name, where the operation wants it."""
     columns = list(now.schema.columns)
     position = len(columns)
     if operation.first:
@@ -171,7 +171,7 @@ def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
 
 
 def column_of(spec: ColumnSpec, identity: int) -> Column:
-    """The column as a definition keeps it, but for its default (inserts/defaults.py). Raises BadDefinitionError."""
+    """Return the column of a definition, without its default (inserts/defaults.py). Raises BadDefinitionError."""
     for _, zone in spec.zones:
         _check_zone(spec.name, zone)
     return Column(
@@ -213,7 +213,7 @@ def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColu
 def _modified(
     table: TableDef, now: NewColumns, operation: ModifyColumn, busy: Mapping[str, Mutation], versions: Collection[int]
 ) -> NewColumns:
-    """Type and NULL are as written; DEFAULT and COMMENT stay where they are not."""
+    """Change type and NULL to what is written; DEFAULT and COMMENT stay unless they are written, too."""
     spec = operation.column
     if operation.if_exists and now.schema.find(spec.name) is None:
         return now
@@ -257,7 +257,7 @@ def _modified(
 
 
 def with_default(column: Column, other: Column) -> Column:
-    """The column with the default of the other one."""
+    """Return the column with the default of the other one."""
     return msgspec.structs.replace(
         column,
         default=other.default,
@@ -279,7 +279,7 @@ def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, vers
 
 
 def described(column: Column, operation: DescribeColumn) -> Column:
-    """The column with the operation's DEFAULT and COMMENT; what it does not say stays."""
+    """Return the column with the operation's DEFAULT and COMMENT; one that is not written stays."""
     if operation.no_default or operation.default is not None:
         text = operation.default
         column = msgspec.structs.replace(column, default=text, written_default=text, is_default_computed=None)
@@ -318,7 +318,6 @@ def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewCo
 
 
 def replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
-    """With one column in the place of another."""
     columns = tuple(new if each is old else each for each in now.schema.columns)
     return replace(now, schema=Schema(columns=columns))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.base.settings import Scope
-from tilth.base.sources import Source
+from tilth.base.sources import SettingSource
 from tilth.model.task import TaskInfo, TaskState
 from tilth.sql.context.services import Services
 from tilth.sql.control.running import Running
@@ -106,7 +106,7 @@ QUERY_LOG = SystemTable(
     name="query_log",
     doc="One row for each of the last statements of this server, oldest first; empty after a restart.",
     columns=(
-        ColumnDoc("query_id", TEXT, "The statement's id; the log tells of it under this cause_id."),
+        ColumnDoc("query_id", TEXT, "The statement's id; the log names it as cause_id."),
         ColumnDoc("kind", TEXT, "`Query`, `CreateTable`, `InsertValues`, ..."),
         ColumnDoc(
             "text", TEXT, "What was sent, without secrets; of more than 4,000 characters the beginning and the end."
@@ -167,7 +167,7 @@ def _rows_of_settings(services: Services) -> Iterator[Row]:
             default_value=setting.default_text,
             is_set=text is not None,
             aliases=list(setting.aliases),
-            source=(Source.DEFAULT if text is None else given.source(setting.name)).value,
+            source=(SettingSource.DEFAULT if text is None else given.source(setting.name)).value,
         )
 
 

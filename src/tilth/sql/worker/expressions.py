@@ -1,4 +1,4 @@
-"""What an ALTER computes, checked by Spark's analysis before anything is made.
+"""Expressions of an ALTER, checked by Spark's analysis before anything is made.
 
 Covers: assignments and predicates of mutations, defaults of new columns. Does not cover: computing them (maintenance).
 Always holds: what passes gives the same for a row whenever and in whichever order the parts are rewritten: no
@@ -77,7 +77,7 @@ class ExpressionChecker:
         self.sent = ""
 
     def original(self, place: int) -> int:
-        """The place in the expression for one in what Spark got."""
+        """Map a place in Spark's text to one in the expression."""
         return max(0, place - len(_HEAD)) if self.sent.startswith(_HEAD) else place
 
     def check(self) -> CheckedExpressions:
@@ -132,8 +132,8 @@ class ExpressionChecker:
         others = [found for found in map(self._task.schema.find, named) if found is not None]
         if others:
             hint = "it stands for itself; UPDATE the column once it is there, or compute it where rows are inserted"
-            told = "a DEFAULT cannot name other columns"
-            raise BadMutationError(told, column=column.name, default=self.text, names=others[0].name, hint=hint)
+            message = "a DEFAULT cannot name other columns"
+            raise BadMutationError(message, column=column.name, default=self.text, names=others[0].name, hint=hint)
         # Without columns: a default stands for itself.
         rows = self._session.range(1).select()
         analysed = self._analysed(rows, self.text, column=column.name)
@@ -161,7 +161,7 @@ class ExpressionChecker:
         return column
 
     def _fixed(self, text: str, **facts: str) -> str:
-        """The text with one instant for now() and its kin, closed so that anything may stand behind it."""
+        """Return the text with one instant for now() and its kin, closed so that anything may stand behind it."""
         if self._has_time_literal(self._parse(text, **facts)):
             raise self._depends_on_time(**facts)
         self.sent = _HEAD + text
@@ -191,7 +191,7 @@ class ExpressionChecker:
             raise BadMutationError("a time has microseconds at most", expression=self.text, **facts)
 
     def _has_time_literal(self, parsed: Plan) -> bool:
-        """Whether it says `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
+        """True if it contains `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
         return any(_TIME_LITERAL.search(self.text, node.start, node.end) for node in _time_literals(parsed))
 
     def _depends_on_time(self, **facts: str) -> BadMutationError:
@@ -201,7 +201,7 @@ class ExpressionChecker:
     def _check_texts(self, expression: Plan, **facts: str) -> None:
         """Raises BadMutationError where Spark makes numbers of texts by itself: the first that is none would end it."""
         if _CAST_CALLS.search(self.text):
-            # Such a call cannot be told from what Spark does by itself.
+            # Such a call looks the same as what Spark does by itself.
             return
         for node in expression.nodes:
             if node.kind != "Cast" or node.text("isUserSpecified"):
@@ -209,11 +209,11 @@ class ExpressionChecker:
             text = node.children[0]
             if text.type == "string" and text.kind != "Literal" and _NUMBER.match(node.type):
                 hint = "put the number in quotes, as in s = '7', or say with CAST or TRY_CAST what is wanted"
-                told = "a text would be taken for a number"
-                raise BadMutationError(told, expression=self.text, hint=hint, **facts)
+                message = "a text would be taken for a number"
+                raise BadMutationError(message, expression=self.text, hint=hint, **facts)
 
     def _constant(self, rows: Java, text: str, **facts: str) -> Java:
-        """The field that the expression makes; raises BadMutationError where it is another one later."""
+        """Field that the expression makes; raises BadMutationError where its value changes with the time."""
         analysed = self._analysed(rows, text, **facts)
         if not analysed.is_deterministic:
             hint = "another try of the same part must give the same rows"
@@ -240,12 +240,11 @@ class ExpressionChecker:
 
 
 def _time_literals(parsed: Plan) -> list[Node]:
-    """The literals of dates and times."""
     return [node for node in parsed.nodes if node.kind == "Literal" and node.type in _TIME_TYPES]
 
 
 def _is_time(node: Node) -> bool:
-    """Whether its value is another one later."""
+    """True if its value changes with the time."""
     if node.kind not in _TIME_READERS:
         return node.kind in _TIMES
     if node.type not in _TIME_TYPES:

@@ -1,7 +1,7 @@
-"""What a query reads and where in its text that stands, by Spark's own parser; the text with other names there.
+"""Relations of a query and their places in its text, by Spark's own parser; the text with other names there.
 
-Covers: relations with their places and AS OF, references that name a database, functions that tell the time, rewriting.
-Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/desk.py,
+Covers: relations with their places and AS OF, references that name a database, functions of the time, rewriting.
+Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/snapshots.py,
 query/past.py).
 Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's; everything between the
 replaced places reaches Spark as it was written.
@@ -41,7 +41,7 @@ QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "Lat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What `VERSION AS OF` or `TIMESTAMP AS OF` behind a table's name says."""
+    """Moment that `VERSION AS OF` or `TIMESTAMP AS OF` behind a table's name gives."""
 
     #: Offsets of the whole clause in the text; the end is not included.
     start: int
@@ -67,7 +67,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """What was found in one text."""
+    """Relations that were found in one text."""
 
     text: str
     relations: list[Relation]
@@ -195,7 +195,7 @@ def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
 
 
 def has_fine_times(found: Relations) -> bool:
-    """Whether a literal of a time has digits that Spark cuts."""
+    """True if a literal of a time has digits that Spark cuts."""
     if not FINE_TIME.search(found.text):
         return False
     literals = (node for node in found.nodes if node.kind == "Literal")
@@ -231,7 +231,7 @@ class Rewritten:
     anchors: tuple[tuple[int, int], ...]
 
     def original(self, place: int) -> int:
-        """Where a place of the new text was in the old one; inside a replacement: where the replaced text began."""
+        """Map a place of the new text to one in the old; inside a replacement: to where the replaced text began."""
         index = bisect_right([anchor for anchor, _ in self.anchors], place) - 1
         new, old = self.anchors[index]
         following = self.anchors[index + 1][1] if index + 1 < len(self.anchors) else None
@@ -240,7 +240,7 @@ class Rewritten:
 
 
 def rewrite(text: str, edits: list[Edit]) -> Rewritten:
-    """Applies edits that do not overlap."""
+    """Apply edits that do not overlap."""
     pieces: list[str] = []
     anchors = [(0, 0)]
     at, length = 0, 0

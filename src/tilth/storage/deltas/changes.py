@@ -51,7 +51,7 @@ class Patch:
     values: pa.Array
 
 
-class Changes:
+class PartChanges:
     """All that has changed in a part, for those columns that it was loaded for."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Changes:
         return _replaced(values, patch.rows[start:end] - first_row, patch.values.slice(start, end - start))
 
 
-def load_changes(folder: str, source: PartSource, columns: Collection[int] | None = None) -> Changes:
+def load_changes(folder: str, source: PartSource, columns: Collection[int] | None = None) -> PartChanges:
     """All that the part's deltas change, new values only of the columns with these ids; None: of all.
 
     Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
@@ -186,10 +186,10 @@ class _Loading:
             case DeltaKind.COLUMN if columns:
                 self._add_columns(delta, columns)
 
-    def result(self) -> Changes:
+    def result(self) -> PartChanges:
         deleted = _all_of(self._deletes, self._source.rows)
         patches = {column: _joined(patches) for column, patches in self._patches.items()}
-        return Changes(deleted=deleted, patches=patches, columns=self._columns)
+        return PartChanges(deleted=deleted, patches=patches, columns=self._columns)
 
     def _add_deletes(self, delta: Delta, rows: RowIndexes) -> None:
         self._check_rows(delta, rows)

@@ -30,7 +30,7 @@ from tilth.storage.parts.segments import OP_COLUMN, OP_DELETE, read_segment
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.cache import HELD
 from tilth.storage.upsert.fill import filled_rows
-from tilth.storage.upsert.key_lookup import Found, find_keys, in_threads, wanted_keys
+from tilth.storage.upsert.key_lookup import FoundRows, find_keys, in_threads, wanted_keys
 from tilth.storage.upsert.nouns import Existing, Fresh, Groups, Judged, change_tables
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.order import ranks_of
@@ -201,7 +201,7 @@ def _strength(fresh: Fresh) -> tuple[Rows, Mask]:
 # --- the rows that are there -----------------------------------------------------------------------------------------
 
 
-def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[Found]) -> Existing:
+def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[FoundRows]) -> Existing:
     """The rows that were found, without those that are deleted."""
     deleted = _deleted(layout.folder, [sources[number] for number in sorted({each.source for each in found})])
     version = None if layout.version_column is None else layout.schema.find(layout.version_column)
