@@ -53,7 +53,7 @@ class BadSettingError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[T]):
-    """How the text of a setting becomes a value, and what the value must satisfy, also in words."""
+    """Parser and check of a setting's value, and the check in words."""
 
     #: Raises ValueError when the text is no such value.
     parse: Callable[[str], T]
@@ -64,14 +64,14 @@ class Check(Generic[T]):
 
 
 def within(parse: Callable[[str], Number], low: float, high: float | None = None, words: str = "") -> Check[Number]:
-    """A number with a lower, and perhaps an upper bound, both included."""
+    """Check a number against a lower, and perhaps an upper bound, both included."""
     if high is None:
         return Check(parse, words or f"{low} or more", lambda value: value >= low)
     return Check(parse, words or f"{low} to {high}", lambda value: low <= value <= high)
 
 
 def parse_bool(text: str) -> bool:
-    """`1`, `true`, `on`, `yes` and their opposites."""
+    """Read `1`, `true`, `on`, `yes` and their opposites."""
     match text.strip().lower():
         case "1" | "true" | "on" | "yes":
             return True
@@ -86,7 +86,7 @@ TEXT = Check(str.strip)
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """What a setting is called, how it is read and what it does."""
+    """Declaration of a setting."""
 
     name: str
     scope: Scope
@@ -102,11 +102,11 @@ class Setting(Generic[T]):
 
     @property
     def has_secrets(self) -> bool:
-        """Whether its text is a secret or contains one."""
+        """True if its text is a secret or contains one."""
         return self.shown is not str
 
     def read(self, text: str) -> T:
-        """The value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
+        """Return the value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
         shown, cause = self.shown(text), None
         try:
             value = self.check.parse(text)
@@ -126,7 +126,7 @@ class Setting(Generic[T]):
 
     @property
     def allowed(self) -> str:
-        """What its value may be, in words."""
+        """Description of the allowed values."""
         return self.check.allowed or type(self.default).__name__
 
 
@@ -151,7 +151,7 @@ class _Declare:
         aliases: tuple[str, ...] = (),
         shown: Callable[[str], str] = str,
     ) -> T:
-        """A field with this default; typed as its value, as `dataclasses.field` is."""
+        """Declare a field with this default; typed as its value, as `dataclasses.field` is."""
         declared = Setting(name, self.scope, default, check, doc, unit, aliases, shown)
         return field(default=default, repr=not declared.has_secrets, metadata={_SETTING: declared})
 
@@ -164,7 +164,7 @@ serve_setting = _Declare(Scope.SERVE)
 
 
 def contained(kind: type[T]) -> T:
-    """A field that holds another dataclass of settings."""
+    """Declare a field that holds another dataclass of settings."""
     return field(default_factory=kind, metadata={_CONTAINED: kind})
 
 
@@ -192,7 +192,6 @@ def settings_of(*kinds: type) -> tuple[Setting[Any], ...]:
 
 # Any: as above.
 def setting_of(kind: type, field_name: str) -> Setting[Any]:
-    """Return the setting that a field declares."""
     return _by_field(kind)[field_name]
 
 

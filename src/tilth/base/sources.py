@@ -65,7 +65,6 @@ class GivenSettings:
         return self.sources.get(name, SettingSource.FLAG if name in self.texts else SettingSource.DEFAULT)
 
     def among(self, group: SettingGroup) -> GivenSettings:
-        """The values of one group."""
         names = {setting.name for setting in group.all}
         return GivenSettings(
             {name: text for name, text in self.texts.items() if name in names},
@@ -114,7 +113,7 @@ def _checked(group: SettingGroup, given: Mapping[str, str], **where: str) -> dic
 
 
 def _of_environment(group: SettingGroup, environment: Mapping[str, str]) -> dict[str, str]:
-    """An empty variable counts as not given, as programs that start containers leave them."""
+    """Read the environment. An empty variable counts as not given, as programs that start containers leave them."""
     known = {variable_of(name): name for setting in group.all for name in (setting.name, *setting.aliases)}
     found: dict[str, str] = {}
     for variable, text in environment.items():
@@ -156,7 +155,7 @@ def _content(file: Path) -> dict[str, object]:
 
 
 def _flat(content: Mapping[str, object], section: str = "") -> Iterator[tuple[str, object]]:
-    """Settings by name: `query-slots` of the section `warehouse` is `warehouse.query-slots`."""
+    """Flatten settings to names: `query-slots` of the section `warehouse` is `warehouse.query-slots`."""
     for name, value in content.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{section}{name}.")
@@ -165,7 +164,7 @@ def _flat(content: Mapping[str, object], section: str = "") -> Iterator[tuple[st
 
 
 def _text(group: SettingGroup, name: str, value: object, file: Path) -> str:
-    """The value as the text that a flag would have."""
+    """Return the value as the text that a flag would have."""
     if not group.has(name):
         last = name.rpartition(".")[2]
         if group.has(last):

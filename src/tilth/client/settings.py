@@ -11,7 +11,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """What `tilth serve` needs to start a node."""
+    """Settings that `tilth serve` needs to start a node."""
 
     data: str = serve_setting("data", "", TEXT, "The node's folder; made if it is not there. Required.")
     listen: str = serve_setting(

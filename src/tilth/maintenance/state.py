@@ -77,7 +77,6 @@ def failed_again(before: Failure | None, error: Exception, *, now_ms: int, about
 
 
 def newest(failures: Iterable[Failure]) -> Failure | None:
-    """The one that happened last."""
     return max(failures, key=lambda failure: failure.at_ms, default=None)
 
 
@@ -127,7 +126,7 @@ def service_status(
 
 
 def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:
-    """The state of a service: the first of these that holds."""
+    """Return the first of these states that holds."""
     if not is_switched_on:
         return ServiceState.STOPPED
     if running:

@@ -113,7 +113,7 @@ class Snapshots(Protocol):
         version: int | None = None,
         client: str = "",
     ) -> tuple[Snapshot, ReaderLease, str]:
-        """A snapshot, the lease that keeps its files, and the root below which they are."""
+        """Pin a snapshot; return it, the lease that keeps its files, and the root below which they are."""
 
     def renew(self, lease_id: str) -> None: ...
 
@@ -366,7 +366,7 @@ class _Api:
         return await anyio.to_thread.run_sync(act, limiter=self._short_calls)
 
     async def _body(self, request: Request, share: MemoryShare) -> bytes:
-        """The body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
+        """Read the body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
         limit = self._doors.settings.body_bytes_max
         length = request.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > limit:
@@ -406,7 +406,7 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
 
 
 def _answered(answer: Answer, form: ResponseFormat, origin: Origin) -> Response:
-    """The first piece is made here, so that an error in it still becomes an answer of its own."""
+    """Make the first piece here, so that an error in it still becomes an answer of its own."""
     stream = answer.stream
     summary = answer.summary()
     if stream is not None:
@@ -434,7 +434,7 @@ def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _header(summary: Summary) -> str:
-    """JSON in ASCII, which is all that every header can carry."""
+    """Encode as JSON in ASCII, which is all that every header can carry."""
     fields = msgspec.structs.asdict(summary)
     if len(summary.message) > HEADER_MESSAGE_CHARACTERS_MAX:
         fields["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"

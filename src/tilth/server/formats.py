@@ -52,7 +52,7 @@ _json = msgspec.json.Encoder()
 
 
 def named_format(name: str) -> ResponseFormat:
-    """The format that a statement's FORMAT names; raises UnknownFormatError."""
+    """Raises UnknownFormatError."""
     found = NAMES.get(name.lower())
     if found is None:
         raise UnknownFormatError(format=name, hint="use one of JSON, JSONEachRow, CSV, Arrow")
@@ -60,7 +60,7 @@ def named_format(name: str) -> ResponseFormat:
 
 
 def accepted_format(accept: str) -> ResponseFormat:
-    """The first format of an Accept header that is known; JSON when the header names none of them."""
+    """Return the first format of an Accept header that is known; JSON when the header names none of them."""
     for item in accept.split(","):
         media_type, *parameters = (part.strip().lower() for part in item.split(";"))
         if media_type == ResponseFormat.CSV and "header=absent" in parameters:
@@ -82,7 +82,7 @@ def encode_batches(
     summary: Callable[[], Summary],
     form: ResponseFormat,
 ) -> Iterator[bytes]:
-    """The same of rows that come batch by batch. `summary` is asked when all rows have been written."""
+    """Encode rows that come batch by batch. `summary` is called when all rows have been written."""
     pieces = (batch.slice(at, ROWS_PER_PIECE) for batch in batches for at in range(0, batch.num_rows, ROWS_PER_PIECE))
     match form:
         case ResponseFormat.JSON:
@@ -141,7 +141,6 @@ def _as_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def _taken(sink: io.BytesIO) -> bytes:
-    """Return the bytes written since the last call."""
     piece = sink.getvalue()
     sink.seek(0)
     sink.truncate()
@@ -149,7 +148,7 @@ def _taken(sink: io.BytesIO) -> bytes:
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns as CSV's writer takes them: numbers, booleans and strings."""
+    """Return the columns as CSV's writer takes them: numbers, booleans and strings."""
     columns = []
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):

@@ -129,7 +129,7 @@ def ledgers_into(catalog: Catalog, table: TableDef) -> dict[str, list[LedgerEntr
 
 
 def feeding(catalog: Catalog, table: TableDef) -> list[KafkaDef]:
-    """The Kafka tables that write to a table: by a view, or as its dead letters."""
+    """Kafka tables that write to a table: by a view, or as its dead letters."""
     sources = {view.source for view in catalog.tables.views_into(table.uuid)}
     kafkas = [each for each in catalog.tables.list() if isinstance(each, KafkaDef)]
     return [kafka for kafka in kafkas if kafka.uuid in sources or _is_dead_letters_of(table, kafka)]

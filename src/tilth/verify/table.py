@@ -17,7 +17,7 @@ from tilth.verify.report import TRIES_MAX, CheckResult, VerifyReport
 
 
 def verify(catalog: Catalog, root: str, relation: TableDef | KafkaDef) -> VerifyReport:
-    """A table of rows: its counts, its files, and the ledgers of all that feeds it. A Kafka table: its ledger."""
+    """Verify the counts and files of a table of rows and the ledgers that feed it, or the ledger of a Kafka table."""
     if isinstance(relation, KafkaDef):
         return VerifyReport(table=full_name(relation), checks=tuple(check_ledger(catalog, relation)))
     ledgers = ledgers_into(catalog, relation)

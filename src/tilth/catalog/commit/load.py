@@ -105,7 +105,6 @@ def load_state(
 
 
 def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, StoredOffset]:
-    """The stored offsets of a Kafka table: the next to read of each topic partition."""
     start, end = span(Space.OFFSET, kafka_table)
     offsets: dict[TopicPartition, StoredOffset] = {}
     for key, found in view.scan(start, end):
@@ -152,7 +151,7 @@ def count_parts(view: ReadView, table: str, record: PartitionRecord) -> int:
 
 
 def count_all_parts(view: ReadView, table: str) -> dict[str, int]:
-    """The visible parts of each partition that has a record."""
+    """Count the visible parts of each partition that has a record."""
     records = read_all(view, codec.PARTITIONS, Space.PARTITION, table)
     return {record.partition: count_parts(view, table, record) for record in records}
 
@@ -209,7 +208,6 @@ def _load_table(
 
 
 def _asked(view: ReadView, table: str, version: TableVersion, requirements: Iterable[Requirement]) -> set[str]:
-    """The partitions that the requirements look into."""
     asked: set[str] = set()
     for requirement in requirements:
         if isinstance(requirement, NoRowsSince) and requirement.table == table:
@@ -285,7 +283,7 @@ def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_
 
 
 def _load_partitions(view: ReadView, batch: Batch, table: str, partitions: Iterable[str]) -> dict[str, PartitionRecord]:
-    """Counted. Pinned, for GC removes the records of empty ones."""
+    """Load and count them. Pinned, because GC removes the records of empty ones."""
     records: dict[str, PartitionRecord] = {}
     for partition in sorted(partitions):
         key = pack(Space.PARTITION, table, partition)

@@ -43,7 +43,6 @@ class OpenDeltas:
         return max((delta.change_ts for delta in self.changing(part)), default=0)
 
     def newest_before(self, partition: str, file: str) -> int:
-        """Return the same as `newest`, without the changes of this commit."""
         old = self._old.get(partition)
         if old is None:
             self._old[partition] = old = by_file(self._before.get(partition, ()))
@@ -78,7 +77,6 @@ class OpenDeltas:
 
 
 def delta_of(written: WrittenDelta, *, commit_ts: int, txn: int) -> Delta:
-    """Return the delta that a commit makes of a written one."""
     check_written(written)
     if written.change_ts > commit_ts:
         raise InvalidInputError("a delta is older than its changes", file=written.file.name, change=written.change_ts)

@@ -81,7 +81,6 @@ class TableFold:
         events: list[PartEvent],
         parts: list[tuple[str, Part]],
     ) -> None:
-        """Block ids are drawn from the commit's, events and new parts are added to the commit's."""
         self._now = TableNow(uuid, state, times, events=events, parts=parts)
         self.change = self._now.change
         self._uuid = uuid
@@ -536,7 +535,6 @@ class TableFold:
 
 
 def _mutated_ts(part: Part, mutation: Mutation) -> int:
-    """Return the timestamp of the newest UPDATE or DELETE that the part has after this mutation."""
     return part.mutation_ts if mutation.kind is MutationKind.COLUMNS else max(part.mutation_ts, mutation.commit_ts)
 
 

@@ -54,7 +54,6 @@ Requirement = SchemaIs | PartsBelow | NoRowsSince
 
 
 def required_tables(requirements: Iterable[Requirement]) -> set[str]:
-    """The uuids of the tables that the requirements look at."""
     return {each.table for each in requirements}
 
 
@@ -82,7 +81,6 @@ def check_planned(definition: TableDef, from_version: int) -> None:
 
 
 def check_fences(leases: dict[str, Lease | None], fences: Iterable[Fence]) -> None:
-    """Raises FencedError for the first fence that is not held."""
     for fence in fences:
         check_fence(leases.get(fence.name), fence)
 

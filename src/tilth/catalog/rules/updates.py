@@ -274,17 +274,15 @@ def kafka_of(update: KafkaUpdate) -> str:
 
 
 def tables_of(updates: Iterable[Update]) -> set[str]:
-    """The uuids of the tables whose parts change."""
     return {update.table for update in updates if isinstance(update, TableUpdate)}
 
 
 def kafka_tables_of(updates: Iterable[Update]) -> set[str]:
-    """The uuids of the Kafka tables whose offsets, ledger or gaps change."""
     return {kafka_of(update) for update in updates if not isinstance(update, TableUpdate)}
 
 
 def partitions_looked_into(update: TableUpdate) -> set[str]:
-    """The partitions whose entries the fold looks into. Inserts need none; a TRUNCATE needs all."""
+    """Partitions whose entries the fold looks into. Inserts need none; a TRUNCATE needs all."""
     match update:
         case ReplaceParts(sources=sources):
             return {source.partition for source in sources}
@@ -308,7 +306,6 @@ def partitions_looked_into(update: TableUpdate) -> set[str]:
 
 
 def partitions_written(update: TableUpdate) -> set[str]:
-    """The partitions that get a part."""
     if isinstance(update, InsertPart | ReplaceParts | RewritePart) and update.written is not None:
         return {update.written.partition}
     return set()
@@ -329,5 +326,4 @@ def files_of(updates: Iterable[Update]) -> Iterator[str]:
 
 
 def inserts_of(updates: Iterable[Update]) -> int:
-    """Count the block ids that the commit draws."""
     return sum(isinstance(update, InsertPart) for update in updates)

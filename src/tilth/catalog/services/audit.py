@@ -49,7 +49,6 @@ class AuditLog:
         self._recorded += 1
 
     def recent(self, limit: int) -> list[AuditEvent]:
-        """The newest lines, newest first."""
         with self._kv.view() as view:
             return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
 

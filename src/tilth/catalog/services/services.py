@@ -32,7 +32,6 @@ class ServiceSwitches:
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
 
     def all(self) -> list[Switch]:
-        """Return all switches, by table and service."""
         return list(read_all(self._kv, codec.SWITCHES, Space.SWITCH))
 
 

@@ -97,7 +97,6 @@ def undrop(kv: KeyValue, clock: Clock, database: str, name: str) -> Relation:
 
 
 def all_dropped(kv: KeyValue) -> list[DroppedTable]:
-    """Longest dropped first."""
     with kv.view() as view:
         return sorted(read_all(view, codec.DROPPED, Space.DROPPED), key=lambda each: each.dropped_ms)
 

@@ -147,7 +147,6 @@ class Tables:
         return read(self._kv, pack(Space.RELATION, uuid), codec.RELATIONS)
 
     def list(self, database: str | None = None) -> builtins.list[Relation]:
-        """Return the relations, by database and name."""
         fields = () if database is None else (database,)
         with self._kv.view() as view:
             return [relation_of(view, uuid) for uuid in read_all(view, codec.TEXTS, Space.NAME, *fields)]
@@ -167,12 +166,10 @@ class Tables:
         return [relation for _, relation in found.values()]
 
     def views_of(self, kafka_uuid: str) -> builtins.list[ViewDef]:
-        """The views that read a Kafka table, by uuid."""
         with self._kv.view() as view:
             return views_on(view, Space.VIEW_OF, kafka_uuid)
 
     def views_into(self, table_uuid: str) -> builtins.list[ViewDef]:
-        """The views that write into a table, by uuid."""
         with self._kv.view() as view:
             return views_on(view, Space.VIEW_INTO, table_uuid)
 

@@ -25,7 +25,6 @@ _GO_AROUND = (OpKind.MERGE, OpKind.MUTATE, OpKind.FLUSH, OpKind.FLUSH_DELTAS, Op
 
 
 def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
-    """Return the op's row, with its last observation."""
     return OpRow(
         name=op.name,
         kind=op.kind,

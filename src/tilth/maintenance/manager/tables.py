@@ -50,7 +50,7 @@ class TableOps:
     commands: TableCommands | None = None
 
     def op(self, kind: type[OpT]) -> OpT:
-        """The op of this class. Every table has one of each."""
+        """Return the op of this class. Every table has one of each."""
         return next(op for op in self.ops if isinstance(op, kind))
 
     def command(self) -> TableCommands:
@@ -58,20 +58,18 @@ class TableOps:
         return self.commands
 
     def by_service(self) -> list[list[Op]]:
-        """The ops, those of one service together."""
         found: dict[ServiceKind, list[Op]] = {}
         for op in self.ops:
             found.setdefault(op.service, []).append(op)
         return list(found.values())
 
     def gc_now(self, partition: str | None, *, is_forced: bool) -> GcReport:
-        """A round of each kind of collecting; `is_forced` takes the lifetimes for 0."""
+        """Run a round of each kind of collecting; `is_forced` takes the lifetimes for 0."""
         found = {op.kind: op for op in self.ops if isinstance(op, GcOp | PartGcOp)}
         return joined(found[kind].run_now(partition, is_forced=is_forced) for kind in _GC_ORDER if kind in found)
 
 
 def ops_of(context: TableContext) -> TableOps:
-    """All ops of one table."""
     merges, mutations, flushes = MergeCommands(context), MutateCommands(context), FlushCommands(context)
     return TableOps(
         context.watch,

@@ -171,7 +171,7 @@ class MergeChooser(Chooser[Merge]):
         return moment.looked_ms + LOOK_BUSY_MS if moment.has_news else self.next_look_ms
 
     def look(self, moment: OpMoment, busy: Busy) -> None:
-        """One round of selection; what it finds waits in order."""
+        """Do one round of selection; what it finds waits in order."""
         now_ms = moment.now_ms
         # Older choices give way: with more parts there are better ranges.
         self._waiting = []
@@ -264,7 +264,7 @@ class MergeChooser(Chooser[Merge]):
         return {name: each.since + wait for name, each in self._postponed.items()}
 
     def _heard(self, at_ms: int) -> bool:
-        """Parts of the table came or went, or what may be done with them has changed, at that time or now."""
+        """Note that parts of the table came or went, or what may be done with them has changed, at that time or now."""
         self._seen.clear()
         self._news_ms = max(self._news_ms, at_ms)
         return True
@@ -276,7 +276,7 @@ class MergeChooser(Chooser[Merge]):
     def _read(
         self, partitions: Sequence[str], now_ms: int
     ) -> tuple[list[Part], dict[str, tuple[Delta, ...]], list[MergeRefusal]]:
-        """The parts of these partitions and what changes them, but of those that expire; by one look at the catalog."""
+        """Read the parts of partitions that do not expire, and their deltas, by one look at the catalog."""
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[MergeRefusal] = []

@@ -36,7 +36,7 @@ class TableTtl:
     definition: TableDef
 
     def below(self, now_ms: int) -> int:
-        """Values of the column below this have expired."""
+        """Return the value of the column below which values have expired."""
         return expired_below(self.ttl, now_ms, self.column.type)
 
     def column_of(self, part: Part) -> Column | None:
@@ -94,7 +94,7 @@ def judge_expiry(partition: str, end: ExpiryBound, table: TableTtl, *, now_ms: i
 
 
 def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
-    """Say what the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
+    """Describe the TTL's effect on rows of a part, which go with its next merge; empty where nothing is known."""
     known = _range_of(table, part)
     if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
         return ""
@@ -119,7 +119,7 @@ def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
 
 
 def last_of_key(table: TableTtl, values: Sequence[Bound]) -> int | None:
-    """The largest value of the TTL's column that rows of a partition with these values can have; none: not bounded."""
+    """Largest value of the TTL's column that rows of a partition with these values can have; none: not bounded."""
     is_date = table.column.type == Simple(Kind.DATE)
     found = [
         _last_of_value(transform, value, is_date=is_date)
@@ -163,7 +163,7 @@ def _is_in_calendar(day: int) -> bool:
 
 
 def _last_of_date(year: int, month: int, day: int | None, *, is_date: bool) -> int | None:
-    """None for a year that the calendar does not have."""
+    """Return none for a year that the calendar does not have."""
     try:
         date = datetime.date(year, month, day or calendar.monthrange(year, month)[1])
     except ValueError:

@@ -529,5 +529,4 @@ def _merge_settings(read: MergeSettings) -> MergeSettings:
 
 
 def _smaller(one: int, other: int) -> int:
-    """The smaller limit, where 0 is none."""
     return min(one, other) if one and other else one or other

@@ -45,7 +45,7 @@ class RewriteTarget:
 
 
 def rewrite_target(layout: TableLayout, source: PartSource, values: tuple[Bound, ...], *, task: int) -> RewriteTarget:
-    """Target of a part in the partition with these values; raises what `read_part` raises."""
+    """Raises what `read_part` raises."""
     misjudged = NOTHING
     if not source.is_segment:
         misjudged = misjudged_in_file(layout.schema, source, footer_of(layout.folder, source.file))

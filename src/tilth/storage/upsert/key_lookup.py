@@ -113,7 +113,6 @@ class WantedKeys:
         return every_row[order], every_number[order]
 
     def only(self, kept: Mask) -> WantedKeys:
-        """Return those of the keys that are marked."""
         rows = np.flatnonzero(kept)
         values = tuple(
             each.take(pa.array(rows)) if isinstance(each, pa.Array) else None if each is None else each[rows]
@@ -136,7 +135,7 @@ class WantedKeys:
 
 
 def wanted_keys(layout: TableLayout, table: pa.Table) -> WantedKeys:
-    """The keys of these rows, which must be different."""
+    """Prepare the keys of these rows, which must be different."""
     types = key_types(layout)
     columns = [table.column(name) for name in key_names(layout)]
     values = tuple(_comparable(column, kind) for column, kind in zip(columns, types, strict=True))
@@ -156,7 +155,7 @@ def find_keys(layout: TableLayout, wanted: WantedKeys, sources: Sequence[PartSou
 
 
 def _bundles(lookups: Iterable[_Lookup]) -> list[list[_Lookup]]:
-    """Small pieces of work put together: a thread is not worth one of them."""
+    """Join small pieces of work: a thread is not worth one of them."""
     bundles: list[list[_Lookup]] = []
     held = 0
     for lookup in lookups:
@@ -299,7 +298,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _lookups(layout: TableLayout, wanted: WantedKeys, number: int, source: PartSource) -> list[_Lookup]:
-    """The pieces of work that one source is."""
+    """Split one source into pieces of work."""
     if source.is_segment:
         return [_Lookup(layout=layout, wanted=wanted, number=number, source=source)]
     if len(wanted) * FILTER_ROWS_PER_KEY <= source.rows:
@@ -318,7 +317,7 @@ def _lookups(layout: TableLayout, wanted: WantedKeys, number: int, source: PartS
 def _groups(
     layout: TableLayout, wanted: WantedKeys, source: PartSource, metadata: pq.FileMetaData
 ) -> Iterator[tuple[int, int, int]]:
-    """The row groups that may have wanted keys: number, first row, rows."""
+    """Yield the row groups that may have wanted keys: number, first row, rows."""
     names = stored_names(layout, source, key_names(layout))
     kinds = [arrow_type(column.type) for name in names if (column := source.schema.find(name)) is not None]
     first = 0
@@ -349,7 +348,7 @@ def _may_be_in(wanted: WantedKeys, column: int, statistics: pq.Statistics | None
 
 
 def _runs(groups: Iterable[tuple[int, int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Row groups, as many together as make a piece of work."""
+    """Yield row groups, as many together as make a piece of work."""
     run: list[tuple[int, int]] = []
     held = 0
     for number, first, rows in groups:

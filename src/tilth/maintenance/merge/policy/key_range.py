@@ -91,7 +91,7 @@ class KeyRangePolicy:
     def explain(
         self, parts: Sequence[CandidatePart], *, being_merged: Collection[str], settings: MergeSettings
     ) -> tuple[MergeCandidate, ...]:
-        """Every group of every partition with its set, or why it has none."""
+        """Return every group of every partition with its set, or why it has none."""
         rows: list[MergeCandidate] = []
         for members in by_partition(parts).values():
             for group in mergeable_groups(members, being_merged=being_merged):

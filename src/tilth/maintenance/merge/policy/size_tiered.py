@@ -177,7 +177,7 @@ def _one(scored: Sequence[_ScoredRun]) -> tuple[MergeSpec, ...]:
 
 
 def _several(scored: Sequence[_ScoredRun], found: Pace) -> tuple[MergeSpec, ...]:
-    """The best range, then the best ones left and right of it, until the quota of each run and the pace are used up."""
+    """Pick the best range, then the best left and right of it, until the quota of each run and the pace are used up."""
     remaining = inf if found.reduction_max is None else found.reduction_max
     quota = [(len(one.scores) - 1) // RUN_PARTS_PER_RANGE + RUN_RANGES_MORE for one in scored]
     #: Score, index of the run, begin; then the range and the stretch it was found in.
