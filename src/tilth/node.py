@@ -379,7 +379,7 @@ def _prepared(folder: Path) -> Path:
             with suppress(PermissionError):
                 sync_folder(str(each))
     except OSError as error:
-        hint = "choose a folder that can be made and written"
+        hint = "choose a folder that can be created and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
     return folder.resolve()
 

@@ -121,7 +121,11 @@ def _of_environment(group: SettingGroup, environment: Mapping[str, str]) -> dict
             continue
         if variable not in known:
             near = ", ".join(get_close_matches(variable, known, n=3))
-            hint = f"did you mean: {near}?" if near else f"no setting has this variable; {PREFIX} begins those of Tilth"
+            hint = (
+                f"did you mean: {near}?"
+                if near
+                else f"no setting has this variable; names of Tilth's variables begin with {PREFIX}"
+            )
             raise UnknownSettingError(variable=variable, hint=hint)
         found |= _checked(group, {known[variable]: text}, variable=variable)
     return found
@@ -144,7 +148,7 @@ def _content(file: Path) -> dict[str, object]:
             raise ConfigFileError(file=file, reason=f"it has more than {CONFIG_BYTES_MAX} bytes")
         return tomllib.loads(content.decode())
     except OSError as error:
-        hint = "give the path of a file that the node can read with --config"
+        hint = "give --config the path of a file that the node can read"
         raise ConfigFileError(file=file, reason=error.strerror, hint=hint) from error
     except UnicodeDecodeError as error:
         raise ConfigFileError(file=file, reason="it is not text in UTF-8", hint="write it in TOML") from error

@@ -24,7 +24,7 @@ def arrow_table(rows: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInputError("these rows cannot be sent as Arrow", reason=_first_line(error), hint=_HINT) from error
     if found is None:
-        raise InvalidInputError("these are no rows", given=_type_name(rows), hint=_HINT)
+        raise InvalidInputError("these are not rows", given=_type_name(rows), hint=_HINT)
     return found
 
 

@@ -358,10 +358,10 @@ class Connection:
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.PoolTimeout) as error:
             raise ServerUnreachableError(url=self.url, reason=error, hint=CHECK_HINT) from error
         except httpx.TimeoutException as error:
-            hint = "look at the table, or at system.query_log, before you send it again"
+            hint = "check the table, or system.query_log, before you send it again"
             raise AnswerLostError("the Tilth server took too long to answer", url=self.url, hint=hint) from error
         except httpx.HTTPError as error:
-            hint = "look at the table, or at system.query_log, before you send it again"
+            hint = "check the table, or system.query_log, before you send it again"
             raise AnswerLostError(url=self.url, reason=error, hint=hint) from error
 
 

@@ -460,7 +460,7 @@ def _input_format(content_type: str) -> str | None:
         case ResponseFormat.CSV:
             return "CSVWithNames" if "header=present" in parameters else "CSV"
     raise BadBodyError(
-        "rows of this content type are not read",
+        "rows of this content type are not supported",
         content_type=media_type,
         hint=f"send {ResponseFormat.NDJSON.value}, {ResponseFormat.CSV.value} or {ResponseFormat.ARROW.value}",
     )
@@ -473,5 +473,5 @@ def _arrow(body: bytes) -> pa.Table:
         # Lengths and offsets come from outside; kernels trust them.
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
-        raise BadBodyError("the body is no Arrow stream", reason=error) from error
+        raise BadBodyError("the body is not an Arrow stream", reason=error) from error
     return table

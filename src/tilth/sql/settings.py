@@ -309,7 +309,7 @@ def check_typed(given: Mapping[str, str]) -> None:
     for name, text in given.items():
         if HIDDEN in text and KAFKA_TABLE_SETTINGS.find(name).has_secrets:
             hint = "write the secret itself; SHOW CREATE and system tables do not show it"
-            raise BadSettingError(f"{HIDDEN} is not a secret but stands for one", setting=name, hint=hint)
+            raise BadSettingError(f"{HIDDEN} is the sign for a hidden secret, not a secret", setting=name, hint=hint)
 
 
 def check_together(settings: Mapping[str, str]) -> None:

@@ -65,7 +65,7 @@ def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(tmp_path:
             with pytest.raises(ServerError) as refused:
                 read_on(batches)
     assert refused.value.code == "RESULT_NOT_READ"
-    assert "has read nothing for" in refused.value.message
+    assert "has not read for" in refused.value.message
 
 
 def test_results_on_the_disk_have_a_bound(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_reset_of_offsets(text: str, target: ResetToMark | ResetToTimestamp | Re
         ('SYSTEM RESET CONSUME OFFSET t {"offset_value":5}', 'not an "offset_value": 5', 31, "-2 begin"),
         ('SYSTEM RESET CONSUME OFFSET t {"offset_value":-1', "this is not JSON", 31, "offset_values"),
         ('SYSTEM RESET CONSUME OFFSET t {"timestamp":"x"}', '"timestamp" is not a whole number', 31, ""),
-        ("SYSTEM RESET CONSUME OFFSET t {}", "does not say where to", 31, ""),
+        ("SYSTEM RESET CONSUME OFFSET t {}", "does not name a position", 31, ""),
         ("SYSTEM RESET CONSUME OFFSET t '[]'", "not an object", 31, ""),
         ('SYSTEM RESET CONSUME OFFSET t {"table_name":"u","timestamp":1}', "names another table: u", 31, ""),
         ('SYSTEM RESET CONSUME OFFSET t {"table_name":5,"timestamp":1}', '"table_name" is not a text', 31, ""),

@@ -181,7 +181,7 @@ def test_unknown_versions_name_those_there_are(world: SqlWorld) -> None:
     with pytest.raises(TilthError) as caught:
         moment_of(world.catalog, world.clock, empty, AsOfVersion(version=0))
     assert caught.value.facts["newest"] == "0"
-    with pytest.raises(TilthError, match="not there yet"):
+    with pytest.raises(TilthError, match="did not exist yet"):
         moment_of(world.catalog, world.clock, empty, at_ms(world.clock.now_ms() - 60_000))
 
 

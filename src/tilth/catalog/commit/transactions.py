@@ -123,7 +123,7 @@ class Transactions:
         if isinstance(outcome, Conflicted):
             raise outcome.error
         error = UnknownOutcomeError(
-            txn=txn_id, reason=outcome.reason, hint="ask transactions.resolve before anything is deleted"
+            txn=txn_id, reason=outcome.reason, hint="call transactions.resolve before anything is deleted"
         )
         try:
             with self._kv.view() as view:

@@ -65,7 +65,7 @@ def check_schema(definition: TableDef, requirement: SchemaIs) -> None:
             table=full_name(definition),
             written_with=requirement.schema_version,
             now=definition.schema_version,
-            hint="read the table's definition again and write anew",
+            hint="read the table's definition again, and retry the write",
         )
 
 
@@ -119,7 +119,7 @@ def check_no_rows_since(
     if files:
         listed = ", ".join(sorted(files)[:_NAMES_LISTED_MAX])
         raise PartsChangedError(
-            "rows have come in since the table was looked through",
+            "rows were inserted since the table was read",
             table=full_name(definition),
             files=listed,
             count=len(files),

@@ -80,7 +80,7 @@ def no_database(view: ReadView, name: str) -> DatabaseNotFoundError:
     near = get_close_matches(name, [*known, DEFAULT_DATABASE], n=_NEAR_NAMES_MAX)
     hint = f"did you mean {', '.join(near)}?" if near else "CREATE DATABASE makes it"
     if name.lower() in _FILE_FORMATS:
-        hint = "queries read no files by path: load the rows over HTTP, with `tilth sql` or from Kafka"
+        hint = "queries cannot read files by path: load the rows over HTTP, with `tilth sql` or from Kafka"
     return DatabaseNotFoundError(database=name, hint=hint)
 
 

@@ -78,7 +78,7 @@ class Tables:
             if name == DEFAULT_DATABASE or found is not None:
                 if if_not_exists:
                     return Plan(result=None)
-                raise DatabaseExistsError(database=name, hint="CREATE DATABASE IF NOT EXISTS passes over it")
+                raise DatabaseExistsError(database=name, hint="CREATE DATABASE IF NOT EXISTS skips it")
             return Plan(result=None, preconditions=[unchanged(key, None)], puts={key: value})
 
         change(self._kv, self._clock, plan)
@@ -87,7 +87,7 @@ class Tables:
         """Raises DatabaseNotFoundError, DatabaseNotEmptyError or ReservedNameError."""
         check_not_system(name)
         if name == DEFAULT_DATABASE:
-            raise ReservedNameError(database=name, hint="the default database is always there")
+            raise ReservedNameError(database=name, hint="the default database always exists")
         key = pack(Space.DATABASE, name)
 
         def plan(view: ReadView) -> Plan[None]:
@@ -122,7 +122,7 @@ class Tables:
                 # The very same: an earlier try whose answer was lost.
                 if if_not_exists or existing == new:
                     return Plan(result=existing)
-                raise TableExistsError(table=full_name(new), hint="CREATE .. IF NOT EXISTS passes over it")
+                raise TableExistsError(table=full_name(new), hint="CREATE .. IF NOT EXISTS skips it")
             puts, preconditions = added_relation(view, new)
             kept, _, pinned = changed_secrets(view, new.uuid, secrets)
             return Plan(result=new, preconditions=[*preconditions, *pinned], puts={**puts, **kept})

@@ -64,7 +64,9 @@ class Registry:
             raise TableNotFoundError("no such table of rows", uuid=uuid)
         table = self._add(relation)
         if table is None:
-            raise TableNotFoundError(table=full_name(relation), hint="it is on its way out, try again in a moment")
+            raise TableNotFoundError(
+                table=full_name(relation), hint="the table is being dropped: try again in a moment"
+            )
         self._look_at(table)
         return table
 

@@ -255,7 +255,7 @@ class InsertGroups(Generic[T]):
                 if self._withdraw(table, ticket):
                     raise_if_cancelled()
                 if not self._clock.wait(ticket.answered, SETTLE_SECONDS):
-                    hint = "look whether the rows are there before you send them again; with an insertion_label, "
+                    hint = "check whether the rows are there before you send them again; with an insertion_label, "
                     why = self._why_cancelled()
                     raise InsertUnderWayError(reason=why, hint=f"{hint}sending them again is always safe")
             elif ticket.is_leading and not ticket.is_taken:
@@ -306,7 +306,7 @@ class InsertGroups(Generic[T]):
 
     def _work(self, table: str, group: Sequence[_Ticket[T]]) -> None:
         error: TilthError | None = UnknownOutcomeError(
-            "the work of this group of inserts was broken off", hint="look whether the rows are there"
+            "the work of this group of inserts was broken off", hint="check whether the rows are there"
         )
         try:
             error = self._stored(group)

@@ -72,7 +72,7 @@ class Origin:
 
     def cancel(self, by: str, **facts: str) -> None:
         """End the statement; `by` says who wanted it."""
-        hint = "nothing of it was applied; send it again if it is still wanted"
+        hint = "nothing was applied; send it again if it is still needed"
         self.cancellation.cancel(QueryCancelledError(**facts, by=by, hint=hint))
 
     @property

@@ -163,7 +163,7 @@ def _bytes(cursor: Cursor) -> bytes:
         # An odd number of digits has a zero before it, as in Spark.
         return binascii.unhexlify(text.rjust(len(text) + len(text) % 2, "0"))
     except ValueError as error:
-        raise cursor.error("these are no hexadecimal digits", at=token, hint="write bytes as in X'00ff'") from error
+        raise cursor.error("these are not hexadecimal digits", at=token, hint="write bytes as in X'00ff'") from error
 
 
 def _called(cursor: Cursor, hint: str, depth: int) -> Value:

@@ -109,7 +109,7 @@ def parse_noticed(text: str) -> tuple[Statement, tuple[str, ...]]:
 
 def _statement(cursor: Cursor) -> Statement:
     if cursor.at("EXIT") or cursor.at("QUIT"):
-        raise cursor.refused("EXIT is a word of the shell", hint="in `tilth sql`, exit, quit and \\q leave")
+        raise cursor.refused("EXIT is a command of the shell", hint="in `tilth sql`, exit, quit and \\q leave")
     word = cursor.peek().text.upper() if cursor.peek().kind is TokenKind.WORD else ""
     if word in _QUERY_WORDS or cursor.is_symbol("("):
         return _query(cursor)

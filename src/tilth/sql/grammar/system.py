@@ -289,7 +289,7 @@ def _json_target(cursor: Cursor, given: dict[str, Any], token: Token) -> ResetTa
         return ResetToTimestamp(_json_integer(cursor, given, "timestamp", token))
     topic, values = given.get("topic_name"), given.get("offset_values")
     if not (isinstance(topic, str) and topic and isinstance(values, list) and values):
-        raise cursor.error("the JSON does not say where to", at=token, hint=_JSON_HINT)
+        raise cursor.error("the JSON does not name a position", at=token, hint=_JSON_HINT)
     offsets: list[PartitionOffset] = []
     for item in values:
         pair = _json_object(cursor, item, token)

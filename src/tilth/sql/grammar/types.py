@@ -188,7 +188,7 @@ def _decimal_of(digits: int) -> Callable[[Cursor], WrittenType]:
         token = cursor.peek()
         scale = cursor.integer("the digits behind the point")
         if scale > digits:
-            raise cursor.refused(f"a decimal of {digits} digits has no {scale} behind the point", at=token)
+            raise cursor.refused(f"a decimal of {digits} digits cannot have {scale} behind the point", at=token)
         cursor.expect_symbol(")")
         return WrittenType(Decimal(digits, scale))
 
@@ -209,7 +209,7 @@ def _datetime64(cursor: Cursor) -> WrittenType:
         token = cursor.peek()
         digits = cursor.integer("the digits of the second")
         if digits > SECOND_DIGITS_MAX:
-            hint = f"times are kept in microseconds: use DateTime64({SECOND_DIGITS_MAX})"
+            hint = f"times have microseconds at most: use DateTime64({SECOND_DIGITS_MAX})"
             raise cursor.refused(f"DateTime64({digits}) is not supported", at=token, hint=hint)
         if cursor.take_symbol(","):
             zone = cursor.string("a time zone")

@@ -122,7 +122,9 @@ def read_rows(
     """
     reader = _READERS.get(form.lower())
     if reader is None:
-        raise BadValueError("rows of this format are not read", format=form, hint=f"use one of {', '.join(_NAMES)}")
+        raise BadValueError(
+            "rows of this format are not supported", format=form, hint=f"use one of {', '.join(_NAMES)}"
+        )
     given = reader(target, target_columns(target, columns), text)
     return _in_table(target, given, reading=replace(reading, is_base64=True), compute=compute)
 

@@ -211,8 +211,8 @@ def check_reads_all(settings: SessionSettings) -> None:
     if settings.skip_damaged_parts:
         raise DamagedPartsNotSkippedError(
             setting=_SKIP,
-            hint=f"set {_SKIP} = 0 for this statement; what the damaged parts hold would be missing "
-            "for good, and nothing would say so",
+            hint=f"set {_SKIP} = 0 for this statement; the rows of the damaged parts would be missing for good, "
+            "without a notice",
         )
 
 

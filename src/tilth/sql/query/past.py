@@ -68,21 +68,21 @@ def check_kept(catalog: Catalog, clock: Clock, table: TableDef, moment: Moment) 
     now = max(pack(clock.now_ms()), last, moment.ts)
     check_readable(moment.ts, ahm=mark_of(table, clock), now=now, table=full_name(table))
     if milliseconds(moment.ts) < table.created_ms:
-        raise SnapshotTooOldError("the table was not there yet", table=full_name(table), hint="read a later time")
+        raise SnapshotTooOldError("the table did not exist yet", table=full_name(table), hint="read a later time")
     for dropped, undone in catalog.parts.version(table.uuid).undone:
         if dropped <= moment.ts < undone:
             raise SnapshotTooOldError(
-                "rows that a drop hid then have come back: what the table showed is not known any more",
+                "rows that a drop hid at that time were restored: what the table contained is not known any more",
                 table=full_name(table),
                 hint="read a time before the drop or after the UNDROP",
             )
     oldest = _forgotten_before(catalog, table, moment.ts)
     if oldest is not None:
         raise SnapshotTooOldError(
-            "what the table was then has been collected",
+            "garbage collection has removed what the table contained at that time",
             table=full_name(table),
             oldest_version=oldest,
-            hint="it was collected by a shorter tablet_history_max_age_sec than the table has now",
+            hint="tablet_history_max_age_sec was shorter then than it is now",
         )
 
 

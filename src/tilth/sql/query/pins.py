@@ -86,7 +86,7 @@ class Pins:
         """Raises NotFoundError for a lease that was closed, FencedError for one that has run out."""
         lease = self._find(lease_id)
         if lease is None:
-            raise NotFoundError("this snapshot is not held any more", reader=lease_id, hint="read the table again")
+            raise NotFoundError("this snapshot was released", reader=lease_id, hint="read the table again")
         renewed = self._catalog.readers.renew(lease, PIN_MS)
         with self._lock:
             self._held[lease_id] = renewed

@@ -205,7 +205,7 @@ class SnapshotService:
         with self._lock:
             query = self._open.get(query_id)
         if query is None:
-            raise NotFoundError("this query is not running any more", query_id=query_id)
+            raise NotFoundError("this query has ended", query_id=query_id)
         return query
 
     def _readable(self, database: str, name: str) -> TableDef:
@@ -314,7 +314,7 @@ def narrowed(snapshot: Snapshot, keep: Keep) -> Snapshot:
 def qualified(name: tuple[str, ...], database: str) -> tuple[str, str]:
     """Database and table of a name as a query writes it; raises BadQueryError for longer ones."""
     if len(name) > 2:
-        raise BadQueryError("a name of a table has two parts at most, database and table", table=".".join(name))
+        raise BadQueryError("a table's name has at most two parts, database and table", table=".".join(name))
     return (name[0], name[1]) if len(name) == 2 else (database, name[0])
 
 

@@ -101,7 +101,7 @@ class OpenResults:
             waited = 0.0 if result.waiting_since is None else now - result.waiting_since
             if limits.read_seconds_max and waited > limits.read_seconds_max:
                 hint = "read the rows as they come; the node's setting server.result-read-timeout is the limit"
-                reason = f"its client has read nothing for {waited:.0f} s"
+                reason = f"its client has not read for {waited:.0f} s"
                 result.cancellation.cancel(ResultNotReadError(query_id=result.query_id, reason=reason, hint=hint))
         self._make_room(results)
 

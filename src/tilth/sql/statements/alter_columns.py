@@ -75,7 +75,7 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
     for kafka in services.catalog.tables.list(table.database):
         if isinstance(kafka, KafkaDef) and has_dead_letters_in(kafka, table):
             raise TableInUseError(
-                "dead letters go into this table: its columns stay as they are",
+                "dead letters go into this table: its columns cannot be changed",
                 table=full_name(table),
                 kafka_table=full_name(kafka),
                 hint="name another table by kafka_dead_letter_table first",

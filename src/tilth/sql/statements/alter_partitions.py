@@ -39,9 +39,9 @@ def drop_partition(services: Services, table: TableDef, partition: Partition) ->
 def undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
     if table.unique_key and not storage_settings(table).partition_level_unique_keys:
         raise BadAlterError(
-            "UNDROP PARTITION is not for tables whose keys are unique in the whole table",
+            "UNDROP PARTITION cannot be used for tables whose keys are unique in the whole table",
             table=full_name(table),
-            hint="other partitions may have got rows with the same keys since: insert what is missing anew",
+            hint="other partitions may have rows with the same keys by now: insert missing rows again",
         )
     if isinstance(partition, PartitionId):
         name = partition.id
@@ -50,7 +50,7 @@ def undrop_partition(services: Services, table: TableDef, partition: Partition) 
     update = RestorePartition(table=table.uuid, partition=name)
     services.catalog.transactions.apply(f"undrop partition {full_name(table)} {name}", [update])
     services.maintenance.wake(table.uuid)
-    return done(f"partition back again: {name} of {full_name(table)}")
+    return done(f"partition restored: {name} of {full_name(table)}")
 
 
 def partition_named(services: Services, table: TableDef, partition: Partition) -> str:
@@ -61,7 +61,7 @@ def partition_named(services: Services, table: TableDef, partition: Partition) -
         raise PartitionNotFoundError(
             partition=wanted,
             table=full_name(table),
-            hint="system.partitions lists them; PARTITION ID 'x' takes an id as it stands there",
+            hint="system.partitions lists them; PARTITION ID 'x' takes an id from there",
         )
     return wanted
 

@@ -38,7 +38,7 @@ def alter_rows(
     if call.zone_name not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
         raise BadSettingError(
-            "a mutation computes times in UTC only", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint
+            "a mutation computes times only in UTC", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint
         )
     assignments = operation.assignments if isinstance(operation, MutateUpdate) else ()
     named = []
@@ -74,7 +74,7 @@ def check_mutable(table: TableDef, operation: MutateUpdate | MutateDelete) -> No
             ("UPDATE", "UPDATE t SET ..") if isinstance(operation, MutateUpdate) else ("DELETE", "DELETE FROM t")
         )
         raise BadAlterError(
-            f"ALTER TABLE .. {verb} is not for tables with a UNIQUE KEY",
+            f"ALTER TABLE .. {verb} cannot be used for tables with a UNIQUE KEY",
             table=full_name(table),
             hint=f"write {instead} WHERE ..: it changes the rows at once",
         )

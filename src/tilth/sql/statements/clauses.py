@@ -42,7 +42,7 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
     key = [_found(schema, name, "UNIQUE KEY") for name in statement.unique_key]
     for column in key:
         if not can_be_key(column.type):
-            raise _refused("rows have no key in a column of this type", column)
+            raise _refused("a column of this type cannot be a key", column)
     needed = list(key)
     if statement.version_column is not None:
         version = _found(schema, statement.version_column, "the version of ENGINE = MergeTree(..)")
@@ -50,7 +50,7 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
             raise _refused("the version orders rows of one key: it cannot be a column of the key", version)
         if not _can_be_version(version.type):
             hint = "a version is a whole number, a date or a timestamp"
-            raise _refused("a column of this type is no version", version, hint=hint)
+            raise _refused("a column of this type cannot be a version", version, hint=hint)
         needed.append(version)
     said = {spec.name for spec in statement.columns if spec.says_null}
     for column in needed:
@@ -85,11 +85,11 @@ def check_scope_stays(table: TableDef, changes: Mapping[str, str], reset: Iterab
     settings = {name: text for name, text in table.settings.items() if name not in set(reset)} | dict(changes)
     if _scope(settings) != now:
         raise BadAlterError(
-            "the scope of a unique key stays as it is",
+            "the scope of a unique key cannot be changed",
             table=full_name(table),
             setting=_SCOPE,
             value=str(now).lower(),
-            hint="make a table with the other scope, INSERT .. SELECT",
+            hint="create a table with the other scope, then INSERT .. SELECT",
         )
 
 
@@ -118,7 +118,7 @@ def check_ttl(text: str, schema: Schema, now_ms: int) -> None:
     today = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).date()
     years, days = ttl.months / 12, ttl.seconds / _DAY_SECONDS
     if today.year + years > datetime.MAXYEAR or days > (datetime.date.max - today).days:
-        hint = "leave the TTL out, and rows stay for ever"
+        hint = "leave the TTL out to keep rows for ever"
         raise InvalidInputError("this TTL leaves the range of times, which ends with year 9999", ttl=text, hint=hint)
 
 

@@ -102,9 +102,13 @@ def check_unprotected(table: TableDef, column: Column, what: str) -> None:
     """Raises BadAlterError for a column that files are laid out by."""
     clause = protected_columns(table).get(column.id)
     if clause is not None:
-        hint = "MODIFY TTL or REMOVE TTL first" if clause == "TTL" else "make a table with other keys, INSERT .. SELECT"
+        hint = (
+            "MODIFY TTL or REMOVE TTL first"
+            if clause == "TTL"
+            else "create a table with other keys, then INSERT .. SELECT"
+        )
         raise BadAlterError(
-            f"{what} cannot be done to a column of {clause}", table=full_name(table), column=column.name, hint=hint
+            f"{what} cannot be used for a column of {clause}", table=full_name(table), column=column.name, hint=hint
         )
 
 
@@ -146,14 +150,14 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
     if now.schema.find(spec.name) is not None:
         if operation.if_not_exists:
             return now
-        hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
+        hint = "ADD COLUMN IF NOT EXISTS keeps the column as it is"
         raise BadAlterError("the column exists already", table=full_name(table), column=spec.name, hint=hint)
     if not spec.nullable and _is_nothing(spec.default):
         raise BadAlterError(
             "a new column that is NOT NULL needs a default",
             table=full_name(table),
             column=spec.name,
-            hint="rows that are there already get it",
+            hint="existing rows get it",
         )
     return placed(now, operation)
 
@@ -231,7 +235,7 @@ def _modified(
             hint=_WIDENING_HINT,
         )
     if old.nullable and not spec.nullable:
-        hint = "leave NOT NULL out: rows that are there may hold NULL"
+        hint = "leave NOT NULL out: existing rows may have NULL"
         raise BadAlterError("a column cannot become NOT NULL", table=full_name(table), column=old.name, hint=hint)
     stricter = first_stricter(spec.checks, old.checks)
     if stricter is not None:

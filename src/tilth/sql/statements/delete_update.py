@@ -112,7 +112,7 @@ def _check_zone(call: Call) -> None:
     if zone not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
         raise BadSettingError(
-            "DELETE and UPDATE compute times in UTC only", setting=ZONE, value=zone, allowed="UTC", hint=hint
+            "DELETE and UPDATE compute times only in UTC", setting=ZONE, value=zone, allowed="UTC", hint=hint
         )
 
 
@@ -122,7 +122,7 @@ def _assignments(table: TableDef, statement: UpdateRows) -> list[tuple[str, str]
     for name, text in statement.assignments:
         column = find_in(table.schema, name)
         if column.name in table.unique_key:
-            hint = "DELETE the row and INSERT it with the other key"
+            hint = "DELETE the row, and INSERT it with the new key"
             raise KeyColumnUpdateError(table=full_name(table), column=column.name, hint=hint)
         check_unprotected(table, column, "UPDATE")
         found.append((column.name, text))
@@ -145,7 +145,7 @@ def _wait_for_mutations(services: Services, call: Call, table: TableDef) -> None
                 table=full_name(table),
                 mutation=pending[0].id,
                 command=pending[0].command,
-                hint=f"nothing was updated: try again when system.mutations shows it as done, or KILL MUTATION "
+                hint=f"nothing was updated: try again when system.mutations shows the ALTER as done, or KILL MUTATION "
                 f"'{pending[0].id}'",
             )
         pause(services.clock, _POLL_SECONDS)
@@ -322,8 +322,8 @@ def check_no_ranges(snapshot: Snapshot, names: Iterable[str]) -> None:
                     table=full_name(table),
                     column=assigned[column.id],
                     part=part.name,
-                    hint="OPTIMIZE TABLE .. FINAL writes them anew, if there are several in a partition; or DELETE the "
-                    "rows and INSERT them as they should be",
+                    hint="OPTIMIZE TABLE .. FINAL rewrites them, if there are several in a partition; or DELETE the "
+                    "rows and INSERT them with the right values",
                 )
 
 

@@ -64,7 +64,7 @@ def alter_kafka_columns(
     views = [_checked(services, view, kafka, wanted) for view in services.catalog.tables.views_of(kafka.uuid)]
     services.catalog.tables.alter_kafka(kafka, schema, next_column_id=new.next_column_id, views=views)
     services.consume.wake(kafka.uuid)
-    return done(f"columns changed: {full_name(kafka)}; messages that come from now on are read by them")
+    return done(f"columns changed: {full_name(kafka)}; new messages are read with them")
 
 
 def changed_columns(kafka: KafkaDef, operations: Sequence[ColumnOperation]) -> NewColumns | None:
@@ -93,7 +93,7 @@ def _added(kafka: KafkaDef, now: NewColumns, operation: AddColumn) -> NewColumns
     if now.schema.find(spec.name) is not None:
         if operation.if_not_exists:
             return now
-        hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
+        hint = "ADD COLUMN IF NOT EXISTS keeps the column as it is"
         raise BadAlterError("the column exists already", table=full_name(kafka), column=spec.name, hint=hint)
     return placed(now, operation)
 

@@ -136,7 +136,7 @@ def _kill(services: Services, call: Call, entry: Mutation, name: str) -> Mutatio
     reason = f"KILL MUTATION by query {call.query_id}"
     with audited(services, call, verb="KILL MUTATION", table=name):
         if entry.state is MutationState.PENDING and services.catalog.tables.by_id(entry.table) is None:
-            hint = "nobody works on it; UNDROP TABLE brings it back with its table"
+            hint = "nobody works on it; UNDROP TABLE restores it with its table"
             raise TableNotFoundError("the table was dropped", table=name, mutation=entry.id, hint=hint)
         ended = services.catalog.mutations.kill(entry.table, entry.id, reason)
         if entry.state is not MutationState.PENDING or ended.reason != reason:

@@ -88,8 +88,7 @@ def _check_sound(table: TableDef, entry: int, progress: list[MutationProgress]) 
             parts_done=max(0, mine.parts_done),
             parts_to_do=mine.parts_to_do,
             why=mine.lasting_failure,
-            hint=f"KILL MUTATION '{entry}' ends it; until then it is tried again and again, and later mutations of the "
-            "table wait for it",
+            hint=f"KILL MUTATION '{entry}' ends it; until then it is retried, and later mutations of the table wait",
         )
 
 
@@ -136,7 +135,7 @@ def _not_done(table: TableDef, entry: int, progress: list[MutationProgress]) -> 
         why = f"part {mine.latest_failed_part}: {mine.latest_fail_reason}"
     elif first.id != entry and first.lasting_failure:
         why = f"mutation {first.id} comes first and fails: {first.lasting_failure}"
-        hint = f"KILL MUTATION '{first.id}' ends the one that comes first; {hint}"
+        hint = f"KILL MUTATION '{first.id}' ends the first one; {hint}"
     return MutationNotDoneError(
         table=full_name(table), mutation=entry, parts_to_do=mine.parts_to_do, why=why, hint=hint
     )

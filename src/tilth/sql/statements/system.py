@@ -114,7 +114,7 @@ def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
         report = apart(
             lambda: services.maintenance.flush_now(table.uuid, partition),
             name="flush",
-            hint="what was flushed stays; say it again to go on",
+            hint="flushed rows stay in parts; run the statement again to continue",
         )
         size, took = show_bytes(report.bytes), f"{report.seconds:.2f} s"
         result = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {took}"
@@ -132,7 +132,7 @@ def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
         report = apart(
             lambda: services.maintenance.gc_now(table.uuid, partition, is_forced=forced),
             name="collect",
-            hint="what was collected stays so; what has begun goes on",
+            hint="collected files stay removed; rounds under way continue",
         )
         result = _collected(report)
         audit.outcome = f"done: {result}"
@@ -198,7 +198,7 @@ def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcom
         report = apart(
             lambda: services.maintenance.optimize(table.uuid, partition, final),
             name="optimize",
-            hint="merges that are done stay; say it again to go on",
+            hint="finished merges stay; run the statement again to continue",
         )
     note = f"; {report.note}" if report.note else ""
     return done(f"optimized {full_name(table)}: {_optimized(report)}{note}")

@@ -201,7 +201,7 @@ def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outc
     with audited(services, call, verb="UNDROP TABLE", table=f"{database}.{name}"):
         relation = _undropped(services, database, name)
     _wake_after(services, relation)
-    return done(f"back again: {full_name(relation)}")
+    return done(f"restored: {full_name(relation)}")
 
 
 def _undropped(services: Services, database: str, name: str) -> Relation:
@@ -211,8 +211,8 @@ def _undropped(services: Services, database: str, name: str) -> Relation:
         if (each.relation.database, each.relation.name) == (database, name) and not each.is_going
     ]
     if not kept:
-        hint = "system.dropped_tables lists what can be brought back"
-        raise TableNotFoundError("no dropped table of that name is kept", table=f"{database}.{name}", hint=hint)
+        hint = "system.dropped_tables lists the tables that can be restored"
+        raise TableNotFoundError("there is no dropped table of that name", table=f"{database}.{name}", hint=hint)
     newest = max(kept, key=lambda each: each.dropped_ms).relation
     if isinstance(newest, KafkaDef):
         check_group(newest, services.catalog.tables.list())

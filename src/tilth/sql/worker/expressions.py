@@ -131,7 +131,7 @@ class ExpressionChecker:
         named = [node.text("nameParts")[0] for node in parsed.nodes if node.kind == "UnresolvedAttribute"]
         others = [found for found in map(self._task.schema.find, named) if found is not None]
         if others:
-            hint = "it stands for itself; UPDATE the column once it is there, or compute it where rows are inserted"
+            hint = "UPDATE the column once it is there, or compute it where rows are inserted"
             message = "a DEFAULT cannot name other columns"
             raise BadMutationError(message, column=column.name, default=self.text, names=others[0].name, hint=hint)
         # Without columns: a default stands for itself.
@@ -180,7 +180,9 @@ class ExpressionChecker:
             raise BadMutationError("an expression here cannot have a name (AS ..)", expression=text, **facts)
         self._check_digits(parsed, **facts)
         if not QUERIES.isdisjoint(parsed.kinds):
-            hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
+            hint = (
+                "a change can use only values of the row itself; join in a SELECT, INSERT the result into a new table"
+            )
             raise BadMutationError("subqueries are not possible here", expression=text, hint=hint, **facts)
         check_plan(parsed)
         return parsed
@@ -216,7 +218,7 @@ class ExpressionChecker:
         """Field that the expression makes; raises BadMutationError where its value changes with the time."""
         analysed = self._analysed(rows, text, **facts)
         if not analysed.is_deterministic:
-            hint = "another try of the same part must give the same rows"
+            hint = "a retry of the same part must give the same rows"
             raise BadMutationError(
                 "this expression gives another result each time", expression=self.text, hint=hint, **facts
             )
@@ -231,7 +233,7 @@ class ExpressionChecker:
             raise BadMutationError("this is not one expression", expression=self.text, **facts)
         below = rows._jdf.queryExecution().analyzed()
         if _class(project) != "Project" or _class(project.child()) != _class(below):
-            hint = "no aggregates, window functions, explode: a row is changed by what it holds itself"
+            hint = "no aggregates, window functions, explode: a change can use only values of the row itself"
             raise BadMutationError("this cannot be computed row by row", expression=self.text, hint=hint, **facts)
         expression = project.projectList().apply(0)
         analysed = read_plan(self._session, expression)

@@ -109,7 +109,7 @@ def find_relations(plan: Plan, text: str) -> Relations:
                     found.relations.append(_relation(name, node, text, past))
                 continue
         if past is not None:
-            raise BadQueryError("only a table has a past", at=text[past.start : past.end])
+            raise BadQueryError("AS OF works for tables only", at=text[past.start : past.end])
         stack.extend(reversed(list(_scopes(node, hidden))))
     return found
 

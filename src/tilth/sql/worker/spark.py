@@ -167,7 +167,7 @@ def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     except (PySparkException, Py4JError) as error:
         raise from_spark(error, text, lambda place: place, text) from error
     if any(relation.past is not None for relation in relations):
-        raise BadQueryError("a view reads what comes in: AS OF has no meaning there")
+        raise BadQueryError("a view reads new rows only: AS OF has no meaning there")
     return [relation.name for relation in relations]
 
 

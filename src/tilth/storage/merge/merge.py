@@ -163,7 +163,7 @@ def merge_parts(
 def _past(schema: Schema, expired: Expiry) -> Callable[[pa.Table], pa.ChunkedArray]:
     column = schema.find(expired.column)
     if column is None or column.type not in _TIMES:
-        raise BadColumnError("rows can not expire by this column", column=expired.column)
+        raise BadColumnError("rows cannot expire by this column", column=expired.column)
     name, number = column.name, pa.int32() if column.type == _TIMES[0] else pa.int64()
 
     def is_past(rows: pa.Table) -> pa.ChunkedArray:
@@ -439,7 +439,7 @@ def _default_of(column: Column) -> pa.Scalar:
             "a part lacks the column, and its default is more than a literal",
             column=column.name,
             default=default,
-            hint="the part is merged once it has been brought into the table's present columns",
+            hint="the part can be merged when a mutation has given it the table's present columns",
         )
     text = found["string"] if found["string"] is not None else found["bare"]
     if found["bare"] is not None and text.lower() == "null":

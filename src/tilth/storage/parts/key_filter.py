@@ -130,7 +130,7 @@ def _damage(content: bytes, start: int) -> str:
         return "not a key filter"
     *_, words = _HEADER.unpack_from(content)
     if len(content) != start + 8 * words or not words:
-        return "not as long as it says"
+        return "its length is not the one in its header"
     (expected,) = _CHECKSUM.unpack_from(content, _HEADER.size)
     found = zlib.crc32(memoryview(content)[start:], zlib.crc32(content[: _HEADER.size]))
     return "" if found == expected else "its checksum differs"

@@ -160,4 +160,4 @@ def missing(
     facts = {"because": because} if because else {}
     if os.path.isdir(os.path.dirname(path.removeprefix("file:"))):
         return DeltaFileNotFoundError(file=path, **facts) if is_delta else PartFileNotFoundError(file=path, **facts)
-    return StoreAwayError(file=path, **facts, hint="see whether the store is mounted; the same is tried again")
+    return StoreAwayError(file=path, **facts, hint="check that the store is mounted; the operation is tried again")

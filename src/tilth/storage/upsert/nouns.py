@@ -49,7 +49,7 @@ class Fresh:
     codes: Rows
 
     def by_source(self, rows: Rows) -> Iterator[tuple[PartSource, slice, Rows]]:
-        """Yield the sources of these rows, which are in order, each with its slice of `rows` and its rows in the source."""
+        """Yield the sources of these rows, which are in order, each with its slice of `rows` and its row numbers."""
         ends = np.append(self.firsts[1:], len(self.codes))
         for source, first, end in zip(self.sources, self.firsts.tolist(), ends.tolist(), strict=True):
             start, stop = np.searchsorted(rows, [first, end]).tolist()

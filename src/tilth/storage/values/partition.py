@@ -252,7 +252,8 @@ def _encode(values: pa.ChunkedArray) -> tuple[list[Bound], np.ndarray[Any, np.dt
 
 def _not_text() -> BadPartitionError:
     return BadPartitionError(
-        "a string that is not UTF-8 names no partition", hint="keep bytes in a BINARY column, or leave such rows out"
+        "a string that is not UTF-8 cannot name a partition",
+        hint="keep bytes in a BINARY column, or leave such rows out",
     )
 
 
