@@ -39,8 +39,8 @@ from tilth.server.formats import NAMES, ResponseFormat
 from tilth.sql.language.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
 from tilth.warehouse import allow_list
-from tilth.warehouse.clickhouse import TABLE_FUNCTIONS
-from tilth.warehouse.clickhouse import functions as clickhouse_functions
+from tilth.warehouse.allowed.clickhouse import TABLE_FUNCTIONS
+from tilth.warehouse.allowed.clickhouse import functions as clickhouse_functions
 
 _EXPRESSION_SHOWN_MAX = 160
 

@@ -269,7 +269,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="late-begin",
         breaks="a consumer that was replaced begins, and its successor's round ends",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old="self._check_columns(self._current(call.consumer, call.fence))",
         new="self._check_columns(self._of(call.consumer))",
         tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_begin_leaves_the_round_of_its_successor_alone",),
@@ -277,7 +277,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="late-commit",
         breaks="a consumer that was replaced is let through to the catalog",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old="        known = self._current(call.consumer, call.fence)\n        work",
         new="        known = self._of(call.consumer)\n        work",
         tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",),
@@ -285,7 +285,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="late-look",
         breaks="a consumer that was replaced looks for rows",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old="        self._current(call.consumer, call.fence)\n        snapshots",
         new="        snapshots",
         tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
@@ -293,7 +293,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="late-news",
         breaks="a consumer that was replaced says how far topics reach",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old="        known = self._current(call.consumer, call.fence)\n        with self._lock:\n            ends",
         new="        known = self._of(call.consumer)\n        with self._lock:\n            ends",
         tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
@@ -301,7 +301,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="rounds-without-a-fence",
         breaks="rounds begin and commit without their consumer's epoch",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old="            fences=[call.fence],\n",
         new="",
         tests=(
@@ -312,7 +312,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="round-of-a-replaced-consumer",
         breaks="the round of a replaced consumer stays open",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old='        self.settle(index, "its consumer was replaced")\n',
         new="",
         tests=("tests/unit/ingest/test_late_consumers.py::test_the_round_of_a_replaced_consumer_is_settled_at_once",),
@@ -320,7 +320,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="round-begun-again",
         breaks="a round that is begun again leaves the one before open",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old='        self.settle(call.consumer, "its round is done again in another way")\n',
         new="",
         tests=("tests/unit/ingest/test_late_consumers.py::test_a_round_that_is_begun_again_settles_the_one_before",),
@@ -328,7 +328,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="round-begun-while-replaced",
         breaks="a round stays open whose consumer is replaced while it begins",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old='            work.settle("its consumer was replaced")\n',
         new="",
         tests=(
@@ -370,7 +370,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="answers-of-cut-off-rows",
         breaks="a task whose rows broke off answers as if they had ended there",
-        path="src/tilth/warehouse/spark.py",
+        path="src/tilth/warehouse/session/spark.py",
         old="            if is_waiting:\n",
         new="            if False:\n",
         tests=("tests/unit/warehouse/test_run_tasks.py::test_what_fails_before_the_function_is_for_spark_to_tell",),
@@ -378,7 +378,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="round-of-nobody",
         breaks="a round that a replaced consumer began counts as its successor's",
-        path="src/tilth/ingest/consumers.py",
+        path="src/tilth/ingest/service/consumers.py",
         old="            is_current = known.fence == call.fence\n",
         new="            is_current = True\n",
         tests=(

@@ -15,12 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.catalog_world import World
 from tests.unit.ingest.offsets_world import FakeBroker, Log, Reader
+from tilth.ingest.consumer.standing import Standing
 from tilth.ingest.errors import BrokerUnavailableError, LeaderChangedError, OffsetGapError, ResetError
-from tilth.ingest.gaps import DELETED
-from tilth.ingest.kafka import Holds
-from tilth.ingest.reach import PartitionEnd
-from tilth.ingest.reset import OffsetMark, ToMark, ToOffsets
-from tilth.ingest.standing import Standing
+from tilth.ingest.kafka.broker import Holds
+from tilth.ingest.kafka.gaps import DELETED
+from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.offsets.reset import OffsetMark, ToMark, ToOffsets
 from tilth.model.offset import TopicPartition
 from tilth.verify.ledgers import follow_ledger
 

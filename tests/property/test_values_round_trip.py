@@ -14,8 +14,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilth.model.literals import spark_literal
 from tilth.model.table import Column, Schema
+from tilth.model.text.literals import spark_literal
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.model.wire import Summary
 from tilth.server.formats import ResponseFormat, encode

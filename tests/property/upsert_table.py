@@ -10,8 +10,7 @@ from msgspec.structs import asdict
 
 from tilth.model.delta import Delta, PartSource, WrittenDelta, by_file
 from tilth.model.part import PartName, WrittenPart
-from tilth.model.row_op import OP_COLUMN
-from tilth.model.table import Column, Schema, Transform, TransformKind
+from tilth.model.table import OP_COLUMN, Column, Schema, Transform, TransformKind
 from tilth.model.types import DataType, Kind, Simple
 from tilth.storage import (
     TableLayout,

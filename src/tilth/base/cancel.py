@@ -1,8 +1,8 @@
 """Ending work that somebody waits for, from another thread.
 
 Covers: the request to end, its reason, who is asked to end. Does not cover: who decides (sql/control/running.py), how a
-Spark job ends (warehouse/worker.py). Always holds: the first reason stays; work that begins after the request is asked
-to end at once; nobody is called under the lock.
+Spark job ends (warehouse/worker/worker.py). Always holds: the first reason stays; work that begins after the request is
+asked to end at once; nobody is called under the lock.
 """
 
 from __future__ import annotations

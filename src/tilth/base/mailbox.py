@@ -1,7 +1,7 @@
 """Answers of tasks that run in other processes: a value, or an error with its type, code, facts and hint.
 
 Covers: answers as bytes; a mailbox for tasks whose rows go elsewhere, so that they cannot return an answer. Does not
-cover: running tasks (warehouse/spark.py).
+cover: running tasks (warehouse/session/spark.py).
 Always holds: an answer counts once, however often its task was tried; an error of one try is not forgotten.
 """
 

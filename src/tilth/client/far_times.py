@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.model.times import DAY_US, FIRST_DAY, LAST_DAY, date_text, is_known_to_python, time_text
+from tilth.model.text.times import DAY_US, FIRST_DAY, LAST_DAY, date_text, is_known_to_python, time_text
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 

@@ -1,6 +1,6 @@
 """Kafka positions: which offsets went into which transaction.
 
-Covers: ranges, the ledger, gaps, subscriptions. Does not cover: talking to a broker (ingest/kafka.py).
+Covers: ranges, the ledger, gaps, subscriptions. Does not cover: talking to a broker (ingest/kafka/broker.py).
 Always holds: `start` is included, `end` is not; a stored offset is the next one to read. An offset means something only
 within one topic, and a topic that is deleted and made again has another topic id.
 """

@@ -1,4 +1,6 @@
-"""Background services of a table, their persisted switches and their lines in `system.bg_threads`."""
+"""Background services of a table: their persisted switches, their lines in `system.bg_threads`, the audit log of the
+verbs that users give them.
+"""
 
 from __future__ import annotations
 
@@ -90,3 +92,21 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     next_wakeup_ms: int = 0
     #: When what failed is tried again; 0: nothing waits for that.
     next_attempt_ms: int = 0
+
+
+class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `system.audit_log`."""
+
+    at_ms: int
+    #: `SYSTEM STOP MERGES`, `KILL MUTATION`, `ALTER .. DROP PARTITION`: the verb without names.
+    verb: str
+    #: `database.table`; empty: no single one.
+    table: str
+    #: The statement as written, cut to 1,000 characters.
+    statement: str
+    #: How long it holds, in milliseconds; 0: until it is changed.
+    duration_ms: int = 0
+    because: str = ""
+    query_id: str = ""
+    #: What came of it, or the error that refused it.
+    outcome: str = ""

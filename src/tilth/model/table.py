@@ -1,7 +1,9 @@
 """Tables, Kafka tables and materialized views, as the catalog keeps them.
 
-Covers: definitions. Does not cover: rows and files (part.py), offsets (offset.py).
-Always holds: a column's id is never used again, so that a rename keeps its data and a new column never finds old data.
+Covers: definitions, the secrets of a relation, the words for what a row does to a table with a UNIQUE KEY. Does not
+cover: rows and files (part.py), offsets (offset.py), the form of these words in files (storage/parts/segments.py).
+Always holds: a column's id is never used again, so that a rename keeps its data and a new column never finds old data;
+`repr` of secrets shows names only, so that no message, log line or traceback shows a value.
 """
 
 from __future__ import annotations
@@ -11,8 +13,44 @@ from enum import StrEnum
 import msgspec
 
 from tilth.model.checks import Check, Path
-from tilth.model.old_defaults import readable_default
+from tilth.model.text.old_defaults import readable_default
 from tilth.model.types import DataType, quoted, spark_name
+
+
+class Secrets(msgspec.Struct, frozen=True, kw_only=True):
+    """The secrets of one relation; its definition holds the redacted texts."""
+
+    #: Full texts of settings, by canonical name.
+    settings: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(sorted(self.settings))})"
+
+
+#: A hidden column of what is inserted: what each row does.
+OP_COLUMN = "_op"
+#: The same as a flag: 1 deletes. ByteHouse's name.
+DELETE_FLAG_COLUMN = "_delete_flag_"
+OP_UPSERT = 0
+OP_DELETE = 1
+#: Words and numbers that users and change streams write, in lower case.
+UPSERT_WORDS = ("0", "false", "c", "r", "u", "i", "insert", "update", "upsert")
+DELETE_WORDS = ("1", "true", "d", "delete")
+
+_OPS = dict.fromkeys(UPSERT_WORDS, OP_UPSERT) | dict.fromkeys(DELETE_WORDS, OP_DELETE)
+
+
+def is_op_name(name: str) -> bool:
+    """True if a column of this name holds operations of rows."""
+    return name.lower() in (OP_COLUMN, DELETE_FLAG_COLUMN)
+
+
+def op_of(value: object) -> int:
+    """OP_UPSERT or OP_DELETE; raises ValueError that says what was expected."""
+    found = _OPS.get(str(value).lower())
+    if found is None:
+        raise ValueError("expected 0, c, r, u, i, insert, update or upsert; or 1, d or delete")
+    return found
 
 
 class Engine(StrEnum):

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.model.times import FIRST_DAY, LAST_DAY, date_text, time_text
+from tilth.model.text.times import FIRST_DAY, LAST_DAY, date_text, time_text
 
 #: A value that msgspec's JSON encoder takes as it is.
 Cell = Any  # Any: a cell is whatever JSON can hold

@@ -8,6 +8,7 @@ the transaction, so what did not land is removed without listing a folder.
 See also: docs/glossary.md (part, partition), tilth.model.part.
 """
 
+from tilth.model.table import OP_COLUMN, OP_DELETE, OP_UPSERT
 from tilth.storage.deltas.changes import PartChanges, load_changes
 from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.deltas.deltas import (
@@ -46,9 +47,6 @@ from tilth.storage.parts.key_filter import write_filter
 from tilth.storage.parts.parts import PartWriter, check_file, footer_rows, read_part, write_parts
 from tilth.storage.parts.rowmap import remove_row_map
 from tilth.storage.parts.segments import (
-    OP_COLUMN,
-    OP_DELETE,
-    OP_UPSERT,
     read_segment,
     shaped_rows,
     write_segments,

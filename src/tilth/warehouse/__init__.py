@@ -7,8 +7,8 @@ and the Python workers end with this process.
 See also: docs/operate for tuning, tilth.model.task for the nouns.
 """
 
-from tilth.warehouse.allowed import AllowList, allow_list, check_plan
-from tilth.warehouse.dispatch import Dispatcher, Handle
+from tilth.warehouse.allowed.allow_list import AllowList, allow_list, check_plan
+from tilth.warehouse.allowed.plans import Node, Plan, make_active, parse_expression, parse_plan, read_needs, read_plan
 from tilth.warehouse.errors import (
     NotAllowedError,
     SessionTakenError,
@@ -26,12 +26,9 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WrongJavaError,
 )
-from tilth.warehouse.folders import make_result_folder, remove_result_folder
-from tilth.warehouse.losses import memory_loss_in
-from tilth.warehouse.plans import Node, Plan, make_active, parse_expression, parse_plan, read_needs, read_plan
-from tilth.warehouse.progress import ProgressWatch, TaskProgress
-from tilth.warehouse.result import TaskResult
-from tilth.warehouse.sessions import WorkerSession
+from tilth.warehouse.session.folders import make_result_folder, remove_result_folder
+from tilth.warehouse.session.session import WorkerSession
+from tilth.warehouse.session.spark import OverRows, mailbox, run_in_task, run_tasks
 from tilth.warehouse.settings import (
     QUERY_WAREHOUSE,
     SETTINGS,
@@ -39,10 +36,13 @@ from tilth.warehouse.settings import (
     WarehouseSettings,
     warehouse_settings,
 )
-from tilth.warehouse.spark import OverRows, mailbox, run_in_task, run_tasks
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
-from tilth.warehouse.tasks import Runner, TaskContext, Worker, WorkerReports
-from tilth.warehouse.worker import EmbeddedWorker
+from tilth.warehouse.tasks.contract import Runner, TaskContext, Worker, WorkerReports
+from tilth.warehouse.tasks.dispatch import Dispatcher, Handle
+from tilth.warehouse.tasks.state import TaskResult
+from tilth.warehouse.worker.losses import memory_loss_in
+from tilth.warehouse.worker.progress import ProgressWatch, TaskProgress
+from tilth.warehouse.worker.worker import EmbeddedWorker
 
 __all__ = [
     "QUERY_WAREHOUSE",

@@ -18,15 +18,15 @@ from tests.integration.ingest.ingest_world import schema_of
 from tilth.base.clock import Clock, SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
-from tilth.ingest.calls import ORDER_DECODER
-from tilth.ingest.consumers import Consumers
-from tilth.ingest.definitions import read_definitions
-from tilth.ingest.kafka import Fetched
-from tilth.ingest.reach import Offset, PartitionEnd
-from tilth.ingest.reporter import Reporter
+from tilth.ingest.consumer.calls import ORDER_DECODER
+from tilth.ingest.consumer.task import ResidentConsumer
+from tilth.ingest.kafka.broker import Fetched
+from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.service.consumers import Consumers
+from tilth.ingest.service.definitions import read_definitions
+from tilth.ingest.service.reporter import Reporter
+from tilth.ingest.service.stats import EventLog
 from tilth.ingest.settings import KafkaConfig
-from tilth.ingest.stats import EventLog
-from tilth.ingest.task import ResidentConsumer
 from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, ViewDef
 from tilth.model.task import Cost, TaskKind, TaskSpec

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from tilth.base.clock import SystemClock
 from tilth.ingest import BrokerUnavailableError, OffsetGapError
-from tilth.ingest import kafka as kafka_client
-from tilth.ingest.kafka import BrokerClient, Holds, fetch
+from tilth.ingest.kafka import broker as kafka_client
+from tilth.ingest.kafka.broker import BrokerClient, Holds, fetch
 from tilth.ingest.settings import KafkaConfig, read_config
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, Schema

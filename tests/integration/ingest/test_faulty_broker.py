@@ -23,7 +23,7 @@ import pytest
 from tests.integration.ingest.ingest_world import EVENTS, WAIT_SECONDS_MAX, IngestWorld, events
 from tilth.base.errors import UnavailableError
 from tilth.ingest import BrokerUnavailableError, OffsetMark, ToMark, ToTime
-from tilth.ingest import kafka as kafka_client
+from tilth.ingest.kafka import broker as kafka_client
 from tilth.model.offset import TopicPartition
 from tilth.model.table import KafkaDef, TableDef
 from tilth.warehouse import WorkerSession, warehouse_settings

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, events
 from tilth.base.errors import FencedError
 from tilth.ingest import OffsetMark, ResetError, ToMark, ToOffsets, ToTime
-from tilth.ingest.calls import BeginRound
+from tilth.ingest.consumer.calls import BeginRound
 from tilth.model.lease import Fence
 from tilth.model.offset import TopicPartition
 from tilth.model.service import SwitchState

@@ -23,14 +23,14 @@ from tests.integration.ingest.round_world import FileMessage
 from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock
 from tilth.ingest import dead_letter_table, read_config
-from tilth.ingest.kafka import Fetched
-from tilth.ingest.keep import NO_NUMBERS, Kept
+from tilth.ingest.kafka.broker import Fetched
 from tilth.ingest.policy.care import Care
-from tilth.ingest.refusals import RowCheck, Wanted
-from tilth.ingest.rounds import DeadLetters, RoundFacts, RoundJob, Verdict
+from tilth.ingest.rounds.keep import NO_NUMBERS, Kept
+from tilth.ingest.rounds.round import DeadLetters, RoundFacts, RoundJob, Verdict
+from tilth.ingest.rounds.source import SourceTask, write_condemned
 from tilth.ingest.settings import KafkaConfig
-from tilth.ingest.source import SourceTask, write_condemned
-from tilth.ingest.view_plans import FusedPlan, Picked, SqlPlan, ViewPlan
+from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan, ViewPlan
+from tilth.ingest.views.refusals import RowCheck, Wanted
 from tilth.model.offset import OffsetRange
 from tilth.model.table import TableDef
 from tilth.model.types import Kind

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, event
 from tilth.catalog import InsertPart
-from tilth.ingest.calls import LookAtTables, TablesNow
+from tilth.ingest.consumer.calls import LookAtTables, TablesNow
 from tilth.model.table import KafkaDef, TableDef, Transform, TransformKind
 from tilth.model.txn import TxnOutput
 from tilth.model.types import Kind

@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark_world import SparkWorld
 from tilth.catalog import StartMutation
-from tilth.ingest.views import constant_defaults
+from tilth.ingest.views.views import constant_defaults
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, KafkaDef, Schema, TableDef
 from tilth.model.types import Array, Kind, Simple

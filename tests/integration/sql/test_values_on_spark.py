@@ -12,8 +12,8 @@ import pytest
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
 from tilth.ingest import ViewError, check_view
-from tilth.model.literals import spark_literal
 from tilth.model.table import KafkaDef, TableDef
+from tilth.model.text.literals import spark_literal
 from tilth.model.wire import Summary
 from tilth.server.formats import ResponseFormat, encode
 

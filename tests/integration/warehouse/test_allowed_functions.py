@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from tilth.warehouse import WorkerSession
-from tilth.warehouse.allowed import allow_list
+from tilth.warehouse.allowed.allow_list import allow_list
 
 pytestmark = pytest.mark.integration
 

@@ -34,7 +34,7 @@ from tilth.warehouse import (
     WrongJavaError,
     run_in_task,
 )
-from tilth.warehouse.java import find_java
+from tilth.warehouse.session.java import find_java
 
 pytestmark = pytest.mark.integration
 SETTINGS = WarehouseSettings(master="local[2]", driver_memory="1g")

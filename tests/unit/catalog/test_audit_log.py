@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.catalog_world import World
-from tilth.model.audit import AuditEvent
-from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, newer_since_ms, switches_in_force
+from tilth.model.service import (
+    ALL_TABLES,
+    AuditEvent,
+    ServiceKind,
+    Switch,
+    SwitchState,
+    newer_since_ms,
+    switches_in_force,
+)
 
 
 def line(world: World, verb: str, **facts: str) -> AuditEvent:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.catalog_world import SCHEMA, World
 from tilth.catalog.records.keys import Space, pack, span
-from tilth.model.audit import AuditEvent
+from tilth.model.service import AuditEvent
 from tilth.model.table import KafkaDef
 
 SECRET = "hunter2-hunter2"

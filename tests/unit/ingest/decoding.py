@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilth.ingest import read_config
-from tilth.ingest.decode import Decoded, Decoder
+from tilth.ingest.messages.decode import Decoded, Decoder
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import DataType, Kind, Simple
 

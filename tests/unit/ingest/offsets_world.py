@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from tests.catalog_world import SCHEMA, World
 from tilth.catalog import AddLedger, AdvanceOffsets
-from tilth.ingest.kafka import Holds
-from tilth.ingest.positions import Positions
-from tilth.ingest.reach import Offset, PartitionEnd, Topics
-from tilth.ingest.reset import OffsetReset
+from tilth.ingest.kafka.broker import Holds
+from tilth.ingest.kafka.reach import Offset, PartitionEnd, Topics
+from tilth.ingest.offsets.positions import Positions
+from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.settings import KafkaConfig, read_config
 from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef

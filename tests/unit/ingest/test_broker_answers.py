@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tilth.ingest.errors import BrokerUnavailableError, UnknownTopicError
-from tilth.ingest.kafka import BrokerClient
+from tilth.ingest.kafka.broker import BrokerClient
 from tilth.ingest.settings import read_config
 from tilth.model.offset import TopicPartition
 from tilth.model.table import KafkaDef, Schema

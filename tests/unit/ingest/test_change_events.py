@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.ingest.decoding import FakeMessage, decode, decoder
 from tilth.ingest import FormatError
-from tilth.ingest.ops import bad_ops, ops_of
-from tilth.ingest.refusals import Refused, RowCheck, Wanted, by_message, failed_checks, without
+from tilth.ingest.views.ops import bad_ops, ops_of
+from tilth.ingest.views.refusals import Refused, RowCheck, Wanted, by_message, failed_checks, without
 from tilth.model.types import Kind
 from tilth.storage import BadColumnError
 

@@ -14,17 +14,17 @@ from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
 from tilth.ingest import IngestSettings
-from tilth.ingest.calls import BeginRound, Heard, RoundDone, SchemaVersion
-from tilth.ingest.consumers import Consumers, Ended
-from tilth.ingest.definitions import Definitions
-from tilth.ingest.manager import ConsumeManager
-from tilth.ingest.reach import HeardEnd, Offset, PartitionEnd
-from tilth.ingest.reporter import Reporter
-from tilth.ingest.rounds import RoundFacts, WrittenTo
-from tilth.ingest.service import _end_kind
+from tilth.ingest.consumer.calls import BeginRound, Heard, RoundDone, SchemaVersion
+from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
+from tilth.ingest.rounds.round import RoundFacts, WrittenTo
+from tilth.ingest.service.consumers import Consumers, Ended
+from tilth.ingest.service.definitions import Definitions
+from tilth.ingest.service.manager import ConsumeManager
+from tilth.ingest.service.reporter import Reporter
+from tilth.ingest.service.service import _end_kind
+from tilth.ingest.service.state import ConsumerState, EndKind, Look, ServiceLifecycle, Start
+from tilth.ingest.service.stats import EventLog
 from tilth.ingest.settings import read_config
-from tilth.ingest.state import ConsumerState, EndKind, Look, ServiceLifecycle, Start
-from tilth.ingest.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceStats, SwitchState

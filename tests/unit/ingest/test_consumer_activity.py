@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilth.ingest.activity import Activity, Kind, describe
-from tilth.ingest.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.service.activity import Activity, Kind, describe
 from tilth.model.offset import OffsetRange, TopicPartition
 
 A = TopicPartition("a", 0)

@@ -10,9 +10,9 @@ from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock
 from tilth.catalog import Catalog, SchemaChangedError
 from tilth.ingest import DEAD_LETTER_SCHEMA, DependencyMissingError, dead_letter_table, read_config, takes_dead_letters
-from tilth.ingest.dead import dead_letter_rows, with_view_column
-from tilth.ingest.decode import Broken
-from tilth.ingest.definitions import read_definitions
+from tilth.ingest.messages.dead import dead_letter_rows, with_view_column
+from tilth.ingest.messages.decode import Broken
+from tilth.ingest.service.definitions import read_definitions
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.types import Kind, Simple
 

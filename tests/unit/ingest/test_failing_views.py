@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from tests.unit.ingest.decoding import kafka_of
 from tilth.ingest import ViewError, read_config
-from tilth.ingest.careful import run_carefully
 from tilth.ingest.errors import ViewFailedError
-from tilth.ingest.keep import NO_NUMBERS, Numbers
 from tilth.ingest.policy.care import CLEAN_ROUNDS_MIN, Care, FailingViews
-from tilth.ingest.rounds import Culprit, RoundJob
-from tilth.ingest.search import TRIALS_MAX, search
-from tilth.ingest.view_plans import SqlPlan
-from tilth.ingest.write import Written
+from tilth.ingest.rounds.careful import TRIALS_MAX, run_carefully, search
+from tilth.ingest.rounds.keep import NO_NUMBERS, Numbers
+from tilth.ingest.rounds.round import Culprit, RoundJob
+from tilth.ingest.rounds.write import Written
+from tilth.ingest.views.plans import SqlPlan
 from tilth.model.offset import OffsetRange
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple

@@ -10,8 +10,8 @@ from tests.unit.ingest.offsets_world import A0, A1, FakeBroker, Reader
 from tilth.catalog import SubscriptionMovedError
 from tilth.catalog.records.keys import Space, pack
 from tilth.ingest.errors import GroupInUseError
+from tilth.ingest.offsets.reset import OffsetMark, ToMark
 from tilth.ingest.policy.groups import addresses, check_group, pinned_group, reads_elsewhere
-from tilth.ingest.reset import OffsetMark, ToMark
 from tilth.model.offset import StoredOffset
 from tilth.model.table import KafkaDef
 from tilth.verify.ledgers import follow_ledger

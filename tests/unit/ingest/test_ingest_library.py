@@ -12,14 +12,13 @@ from tests.catalog_world import World
 from tilth.base.errors import TilthError
 from tilth.base.settings import BadSettingError, read_settings
 from tilth.ingest import KAFKA_SETTINGS, IngestSettings, check_library, read_config
-from tilth.ingest.calls import ENCODER, ORDER_DECODER, ConsumeOrder
-from tilth.ingest.definitions import Definitions, read_definitions
+from tilth.ingest.consumer.calls import ENCODER, ORDER_DECODER, ConsumeOrder
 from tilth.ingest.library import ALLOWED, FILES, SECRETS, shown_pairs
-from tilth.ingest.service import KafkaService
-from tilth.ingest.stats import EventLog
+from tilth.ingest.service.definitions import Definitions, read_definitions
+from tilth.ingest.service.service import KafkaService
+from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
-from tilth.model.secret import Secrets
-from tilth.model.table import KafkaDef, Schema
+from tilth.model.table import KafkaDef, Schema, Secrets
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.warehouse import Dispatcher
 

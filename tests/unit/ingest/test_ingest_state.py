@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.oracle import Row, oracle
-from tilth.ingest.state import (
+from tilth.ingest.service.state import (
     ConsumerState,
     EndKind,
     Look,

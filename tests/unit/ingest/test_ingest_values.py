@@ -6,11 +6,11 @@ import pytest
 
 from tilth.base.settings import BadSettingError, UnknownSettingError
 from tilth.ingest import MissingSettingError, OffsetMark, ResetError, read_config
-from tilth.ingest.reach import Offset, PartitionEnd
-from tilth.ingest.reset import MOVED, check_offsets, moved
-from tilth.ingest.rounds import joined_ranges
+from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.offsets.reset import MOVED, check_offsets, moved
+from tilth.ingest.rounds.round import joined_ranges
 from tilth.ingest.settings import ErrorMode, Format, OffsetStart
-from tilth.ingest.views import fits
+from tilth.ingest.views.views import fits
 from tilth.model.offset import LedgerEntry, LedgerRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, Schema
 from tilth.model.types import Array, DataType, Decimal, Kind, Simple

@@ -10,8 +10,8 @@ from tests.unit.ingest.offsets_world import A0, A1, A2, FakeBroker, Reader
 from tilth.catalog import AddGap, OffsetsMovedError, SetOffsets
 from tilth.catalog.records.keys import Space, pack
 from tilth.ingest.errors import BrokerUnavailableError, ResetError
-from tilth.ingest.gaps import CLOSED, DELETED, RECREATED, REPLACED, TRUNCATED, gap_at
-from tilth.ingest.reset import OffsetMark, ToMark, ToOffsets, ToTime
+from tilth.ingest.kafka.gaps import CLOSED, DELETED, RECREATED, REPLACED, TRUNCATED, gap_at
+from tilth.ingest.offsets.reset import OffsetMark, ToMark, ToOffsets, ToTime
 from tilth.model.offset import StoredOffset
 from tilth.verify.ledgers import follow_ledger
 

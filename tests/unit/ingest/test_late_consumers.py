@@ -13,10 +13,10 @@ import pytest
 from tests.unit.ingest.test_consume_control import PLACE, Server
 from tilth.base.errors import FencedError
 from tilth.catalog import TxnNotFoundError
-from tilth.ingest.calls import BeginRound, Heard, LookAtTables, RoundDone, SchemaVersion
-from tilth.ingest.definitions import Definitions
-from tilth.ingest.reach import HeardEnd, Offset, PartitionEnd
-from tilth.ingest.rounds import RoundFacts, Scope, WrittenTo
+from tilth.ingest.consumer.calls import BeginRound, Heard, LookAtTables, RoundDone, SchemaVersion
+from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
+from tilth.ingest.rounds.round import RoundFacts, Scope, WrittenTo
+from tilth.ingest.service.definitions import Definitions
 from tilth.ingest.settings import read_config
 from tilth.model.lease import Fence
 from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tilth.ingest.consumer.standing import Standing
 from tilth.ingest.errors import BrokerUnavailableError, LeaderChangedError, OffsetGapError
-from tilth.ingest.gaps import DELETED, RECREATED, TRUNCATED, Closing, Observed, closing, find_gaps
-from tilth.ingest.reach import Offset, PartitionEnd, offset_of, offset_or_none, topic_id_of
-from tilth.ingest.standing import Standing
+from tilth.ingest.kafka.gaps import DELETED, RECREATED, TRUNCATED, Closing, Observed, closing, find_gaps
+from tilth.ingest.kafka.reach import Offset, PartitionEnd, offset_of, offset_or_none, topic_id_of
 from tilth.model.offset import IngestGap, OffsetRange, StoredOffset, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.unit.ingest.decoding import FakeMessage
-from tilth.ingest.decode import Decoded, Decoder
+from tilth.ingest.messages.decode import Decoded, Decoder
 from tilth.ingest.settings import read_config
 from tilth.model.table import KafkaDef, Schema
 from tilth.sql.grammar import CreateTable, parse

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilth.ingest.refusals import by_message, misfits, without
-from tilth.model.row_op import OP_COLUMN
-from tilth.model.table import Column, Schema
+from tilth.ingest.views.refusals import by_message, misfits, without
+from tilth.model.table import OP_COLUMN, Column, Schema
 from tilth.model.types import Decimal, Kind, Simple
 from tilth.storage import BadColumnError, TableLayout
 

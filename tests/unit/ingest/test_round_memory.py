@@ -9,9 +9,9 @@ import pytest
 from tests.catalog_world import SCHEMA, World
 from tilth.base.errors import TilthError
 from tilth.base.pressure import MemoryReading
-from tilth.ingest.calls import BeginGranted, BeginRound
-from tilth.ingest.service import MEMORY_WAIT_SECONDS_MAX, KafkaService
-from tilth.ingest.stats import EventLog
+from tilth.ingest.consumer.calls import BeginGranted, BeginRound
+from tilth.ingest.service.service import MEMORY_WAIT_SECONDS_MAX, KafkaService
+from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.table import KafkaDef
 from tilth.warehouse import Dispatcher

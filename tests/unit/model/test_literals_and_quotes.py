@@ -7,9 +7,9 @@ from decimal import Decimal as Number
 import msgspec
 import pytest
 
-from tilth.model.literals import spark_literal
-from tilth.model.quotes import double_quoted, with_backticks, with_single_quotes
 from tilth.model.table import Column
+from tilth.model.text.literals import spark_literal
+from tilth.model.text.quotes import double_quoted, with_backticks, with_single_quotes
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 
 INT, TEXT = Simple(Kind.INT32), Simple(Kind.STRING)

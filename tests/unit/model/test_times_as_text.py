@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilth.model.times import date_text, in_zone, read_date, read_time, time_text
+from tilth.model.text.times import date_text, in_zone, read_date, read_time, time_text
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tests.sql_world import SqlWorld, refused
 from tilth.base import logs
 from tilth.base.errors import TilthError
 from tilth.catalog.records.keys import Space, span
-from tilth.ingest.definitions import broker_config
-from tilth.model.audit import AuditEvent
+from tilth.ingest.service.definitions import broker_config
+from tilth.model.service import AuditEvent
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import Kind, Simple
 from tilth.node import move_secrets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from tilth.ingest.reset import MOVED
+from tilth.ingest.offsets.reset import MOVED
 from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange
 from tilth.verify.twice import Twice, read_twice
 

@@ -6,7 +6,7 @@ import pytest
 
 from tilth.base.errors import TilthError
 from tilth.warehouse import Node, NotAllowedError, Plan, UnknownFunctionError, check_plan
-from tilth.warehouse.allowed import allow_list
+from tilth.warehouse.allowed.allow_list import allow_list
 
 
 def node(kind: str, holder: Node | None = None, **texts: str) -> Node:

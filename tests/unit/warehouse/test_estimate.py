@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.model.task import Cost, TaskKind
-from tilth.warehouse.estimate import Estimator
+from tilth.warehouse.tasks.estimate import Estimator
 
 
 def test_measured_speed_moves_the_estimate_towards_it() -> None:

@@ -6,8 +6,8 @@ import threading
 
 from tilth.testing import ManualClock
 from tilth.warehouse import SparkStartError, WarehouseSettings
-from tilth.warehouse.heartbeat import Heartbeat
-from tilth.warehouse.sessions import Beat, Outage
+from tilth.warehouse.session.session import Beat, Outage
+from tilth.warehouse.worker.heartbeat import Heartbeat
 
 
 class FakeSpark:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.warehouse.pulse import CALLS_PER_JOB, Look, Pulse, Question, Verdict
-from tilth.warehouse.stall_rule import JobProgress, Processes, StallWatch
+from tilth.warehouse.session.session import JobProgress, Processes
+from tilth.warehouse.worker.pulse import CALLS_PER_JOB, Look, Pulse, Question, Verdict
+from tilth.warehouse.worker.stalls import StallWatch
 
 IDLE = Look(seconds=1.0, cpu_seconds=0.0)
 BUSY = Look(seconds=1.0, cpu_seconds=1.5)

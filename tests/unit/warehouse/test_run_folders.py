@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from tilth.warehouse import WarehouseSettings
-from tilth.warehouse.conf import java_options, spark_conf
-from tilth.warehouse.folders import (
+from tilth.warehouse.session.conf import java_options, spark_conf
+from tilth.warehouse.session.folders import (
     make_result_folder,
     make_run_folder,
     make_socket_folder,

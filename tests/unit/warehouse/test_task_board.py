@@ -7,8 +7,7 @@ import pytest
 from tilth.base.errors import UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseNotFoundError
-from tilth.warehouse.result import TaskResult
-from tilth.warehouse.state import ENDED_MAX, MISSES_MAX, Assign, Ended, Place, Stop, TaskBoard
+from tilth.warehouse.tasks.state import ENDED_MAX, MISSES_MAX, Assign, Ended, Place, Stop, TaskBoard, TaskResult
 
 
 def place(worker: str = "w", warehouse: str = "write", slots: int = 2, memory_bytes: int = 1000) -> Place:

@@ -25,11 +25,10 @@ from tilth.warehouse import (
     WarehouseSettings,
     WorkerBusyError,
 )
-from tilth.warehouse.estimate import Estimator
-from tilth.warehouse.sessions import Beat
-from tilth.warehouse.stall_rule import JobProgress, Processes
-from tilth.warehouse.state import Assign, Ended, Place, Stop, TaskBoard
-from tilth.warehouse.worker import UNTOUCHED_SECONDS_MAX
+from tilth.warehouse.session.session import Beat, JobProgress, Processes
+from tilth.warehouse.tasks.estimate import Estimator
+from tilth.warehouse.tasks.state import Assign, Ended, Place, Stop, TaskBoard
+from tilth.warehouse.worker.worker import UNTOUCHED_SECONDS_MAX
 
 HEARTBEATS_MS = (5_000, 10_000, 15_000, 20_000, 25_000)
 

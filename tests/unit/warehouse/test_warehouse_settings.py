@@ -6,7 +6,7 @@ import pytest
 
 from tilth.base.settings import BadSettingError
 from tilth.warehouse import SETTINGS, WarehouseSettings, warehouse_settings
-from tilth.warehouse.conf import cores_of, spark_conf
+from tilth.warehouse.session.conf import cores_of, spark_conf
 
 
 def test_defaults_are_read() -> None:

@@ -28,9 +28,8 @@ from tilth.model.lease import Lease, ReaderLease
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription
 from tilth.model.part import Entry, PartEvent, TrashItem
-from tilth.model.secret import Secrets
 from tilth.model.service import Switch
-from tilth.model.table import Relation
+from tilth.model.table import Relation, Secrets
 from tilth.model.txn import Txn
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.codec import Codec
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change
-from tilth.model.audit import AuditEvent
+from tilth.model.service import AuditEvent
 
 #: Lines that are kept.
 KEPT_MAX = 10_000

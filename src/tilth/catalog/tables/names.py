@@ -20,8 +20,7 @@ from tilth.catalog.kv import Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span, unpack
 from tilth.catalog.records.small_commit import read, read_all, unchanged
-from tilth.model.secret import Secrets
-from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
+from tilth.model.table import KafkaDef, Relation, Secrets, TableDef, ViewDef, full_name
 
 #: Always there.
 DEFAULT_DATABASE = "default"

@@ -20,8 +20,7 @@ from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.nouns import DroppedTable
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.tables.names import changed_secrets
-from tilth.model.secret import Secrets
-from tilth.model.table import KafkaDef, Relation, full_name
+from tilth.model.table import KafkaDef, Relation, Secrets, full_name
 
 #: Splits settings into redacted texts and secrets.
 Part = Callable[[Mapping[str, str]], tuple[dict[str, str], dict[str, str]]]

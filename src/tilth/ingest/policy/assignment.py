@@ -1,6 +1,6 @@
 """Partitions to consumers. Pure: the same topics and settings always give the same assignment.
 
-Covers: how many consumers there are and what each reads. Does not cover: starting them (manager.py).
+Covers: how many consumers there are and what each reads. Does not cover: starting them (service/manager.py).
 Always holds: every partition has exactly one consumer. See also: docs/policies/consumers.md#assignment.
 """
 

@@ -9,7 +9,7 @@ where each row of the view is made of one message, a row that cannot be computed
 other views as SEARCHED. SEARCHED: the view is computed without writing first; where it fails, the messages that it
 fails on are searched for.
 
-Covers: these states, and the size of rounds. Does not cover: finding messages (careful.py, probe.py, search.py).
+Covers: these states, and the size of rounds. Does not cover: finding messages (rounds/careful.py, views/probe.py).
 Always holds: a round that was given up is done again in another way, until there is one message and no other way.
 """
 

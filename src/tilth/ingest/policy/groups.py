@@ -1,6 +1,7 @@
 """Consumer groups: two Kafka tables that would read one topic for one group, as far as their settings show. Pure.
 
-Covers: what can be known without a broker. Does not cover: subscriptions, by which brokers prove it (subscriptions.py).
+Covers: what can be known without a broker. Does not cover: subscriptions, by which brokers prove it
+(offsets/subscriptions.py).
 Always holds: tables of other brokers, topics or groups are never taken for rivals.
 """
 

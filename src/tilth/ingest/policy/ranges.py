@@ -1,6 +1,6 @@
 """Ranges that one round reads, and their distribution to its Spark tasks. Pure.
 
-Covers: cutting a backlog into explicit ranges. Does not cover: the ends of a topic (kafka.py).
+Covers: cutting a backlog into explicit ranges. Does not cover: the ends of a topic (kafka/broker.py).
 Always holds: the ranges of a partition are contiguous and start at its stored offset, so that a retry reads the same.
 See also: docs/policies/consumers.md#rounds.
 """

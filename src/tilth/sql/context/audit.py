@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tilth.base.errors import TilthError
 from tilth.base.secrets import without_secrets
-from tilth.model.audit import AuditEvent
+from tilth.model.service import AuditEvent
 from tilth.sql.context.services import Call, Services
 
 

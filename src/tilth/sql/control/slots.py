@@ -1,8 +1,8 @@
 """Slots and queues of statements. Pure: statements arrive and leave, and it names those that run next.
 
 Covers: queues with slots of their own, turns among clients. Does not cover: waiting (running.py), Spark's slots
-(warehouse/state.py). Always holds: a queue never has more statements than slots; a slot is free only where nobody waits
-for it; a client gets its second turn after every other client that waited has had its first one.
+(warehouse/tasks/state.py). Always holds: a queue never has more statements than slots; a slot is free only where nobody
+waits for it; a client gets its second turn after every other client that waited has had its first one.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import math
 from datetime import date, datetime
 from decimal import Decimal
 
-from tilth.model.times import read_time
+from tilth.model.text.times import read_time
 from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.sql.grammar.statements import Partition, PartitionId, PartitionValues, SettingTexts

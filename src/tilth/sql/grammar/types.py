@@ -24,7 +24,7 @@ from tilth.model.checks import (
     SecondDigits,
     UuidText,
 )
-from tilth.model.times import SECOND_DIGITS_MAX
+from tilth.model.text.times import SECOND_DIGITS_MAX
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.sql.grammar.cursor import Cursor, nearest
 from tilth.sql.grammar.tokens import Token, next_token

@@ -15,8 +15,7 @@ import pyarrow as pa
 from tilth.base.cancel import raise_if_cancelled
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
 from tilth.model.part import WrittenPart
-from tilth.model.row_op import OP_COLUMN, OP_UPSERT
-from tilth.model.table import TableDef
+from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
 from tilth.model.txn import TxnOutput
 from tilth.sql.context.services import Services
 from tilth.sql.control.insert_groups import PreparedInsert

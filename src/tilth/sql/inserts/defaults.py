@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from tilth.ingest import BadDefaultError
 from tilth.model.checks import SecondDigits
-from tilth.model.literals import spark_literal
 from tilth.model.table import Column, Schema
-from tilth.model.times import SECOND_DIGITS_MAX
+from tilth.model.text.literals import spark_literal
+from tilth.model.text.times import SECOND_DIGITS_MAX
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
 from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadValueError

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tilth.model.row_op import OP_COLUMN, OP_UPSERT, is_op_name
-from tilth.model.table import Column, Schema, TableDef
+from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema, TableDef, is_op_name
 from tilth.model.types import Kind, Simple
 from tilth.sql.errors import BadValueError, UnknownColumnError
 from tilth.sql.inserts.csv_texts import csv_texts, texts_array

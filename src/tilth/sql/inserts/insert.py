@@ -21,8 +21,7 @@ from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
 from tilth.model.part import WrittenPart
-from tilth.model.row_op import OP_COLUMN, op_of
-from tilth.model.table import Column, TableDef, full_name
+from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
 from tilth.model.task import TaskKind
 from tilth.sql.context.names import table_of
 from tilth.sql.context.services import Call, Services

@@ -1,7 +1,7 @@
 """Reads SELECTs in ClickHouse's dialect and writes them for Spark, where `dialect = 'clickhouse'` is set.
 
 Covers: what sqlglot carries over, and what it would carry over wrongly or leave as it is. Does not cover: functions
-that keep their names (warehouse/clickhouse.py), statements that are not SELECTs.
+that keep their names (warehouse/allowed/clickhouse.py), statements that are not SELECTs.
 Always holds: a clause that has no counterpart is refused by name; none is left out silently. Pure.
 """
 

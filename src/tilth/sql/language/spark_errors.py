@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import takewhile
 
 from tilth.base.errors import TilthError
-from tilth.model.quotes import double_quoted
+from tilth.model.text.quotes import double_quoted
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError, place
 from tilth.sql.language.dialect import refusal_of

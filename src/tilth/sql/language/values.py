@@ -25,9 +25,8 @@ import pyarrow as pa
 
 from tilth.model.checks import ELEMENT, KEY, VALUE, Path
 from tilth.model.part import Bound
-from tilth.model.row_op import OP_COLUMN, op_of
-from tilth.model.table import Column
-from tilth.model.times import DAY_US, in_zone, micros_of, read_date, read_time
+from tilth.model.table import OP_COLUMN, Column, op_of
+from tilth.model.text.times import DAY_US, in_zone, micros_of, read_date, read_time
 from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct
 from tilth.model.types import Decimal as DecimalType
 from tilth.sql.errors import BadValueError

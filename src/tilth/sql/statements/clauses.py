@@ -16,8 +16,7 @@ from tilth.base.errors import InvalidInputError
 from tilth.base.settings import read_settings
 from tilth.base.units import show_time
 from tilth.maintenance import gc_settings, is_expired, ttl_of
-from tilth.model.row_op import is_op_name
-from tilth.model.table import Column, Schema, TableDef, full_name
+from tilth.model.table import Column, Schema, TableDef, full_name, is_op_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
 from tilth.sql.context.lifetimes import trash_lifetime_ms

@@ -14,7 +14,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from tilth.model.quotes import with_backticks
+from tilth.model.text.quotes import with_backticks
 from tilth.sql.errors import BadQueryError, UnknownColumnError
 from tilth.sql.system_tables.lane_child import SYSTEM_DATABASE, Build, SystemTables, planned
 from tilth.sql.system_tables.lane_process import answered_apart, may_take_long

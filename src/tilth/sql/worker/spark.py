@@ -28,10 +28,9 @@ from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
-from tilth.model.quotes import double_quoted
-from tilth.model.row_op import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
-from tilth.model.table import KafkaDef, TableDef
+from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS, KafkaDef, TableDef
 from tilth.model.task import Cost
+from tilth.model.text.quotes import double_quoted
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.sql.errors import BadDefinitionError, BadQueryError, BadValueError
 from tilth.sql.language.coerce import is_assignable, is_rounded

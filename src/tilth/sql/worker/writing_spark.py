@@ -1,6 +1,6 @@
 """Writes the rows of a DataFrame to files in the tasks of one Spark job.
 
-Covers: holding rows up to a bound. Does not cover: the files, how facts come back (warehouse/spark.py).
+Covers: holding rows up to a bound. Does not cover: the files, how facts come back (warehouse/session/spark.py).
 Always holds: what a task holds in memory is bounded; files are written, nothing is committed here.
 """
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from tilth.model.delta import Delta, PartSource, by_file, source_of
 from tilth.model.part import Part
-from tilth.model.table import TableDef
+from tilth.model.table import OP_COLUMN, TableDef
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.parts.parts import damaged, opened, read_part
-from tilth.storage.parts.segments import OP_COLUMN, as_wanted, read_segment, wanted_schema
+from tilth.storage.parts.segments import as_wanted, read_segment, wanted_schema
 from tilth.storage.store.files import corrupt
 from tilth.storage.values.shapes import stored_schema
 

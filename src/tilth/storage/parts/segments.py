@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.model import row_op
 from tilth.model.part import Bound, DataFile, WrittenPart
-from tilth.model.table import Column, Schema
+from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.parts.parts import damaged, exact, ranged_columns
 from tilth.storage.store.files import SummingFile, make_folder, mapped, sync_folder
@@ -26,8 +25,6 @@ from tilth.storage.values.arrow import arrow_schema, conform, nullable
 from tilth.storage.values.bounds import range_of
 from tilth.storage.values.partition import partition_ids
 
-#: Of rows that come into a table with a unique key: what they do. It is no column of the table.
-OP_COLUMN, OP_UPSERT, OP_DELETE = row_op.OP_COLUMN, row_op.OP_UPSERT, row_op.OP_DELETE
 #: Of a record batch, before compression; a batch is the least that a reader decodes.
 BATCH_BYTES_MAX = 16 << 20
 #: What is held back of small buffers, so that a wide row of them is one write.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilth.model.part import WrittenPart
-from tilth.model.row_op import OP_COLUMN, OP_DELETE
+from tilth.model.table import OP_COLUMN, OP_DELETE
 from tilth.storage.parts.key_filter import key_names, key_types
 from tilth.storage.parts.parts import write_parts
 from tilth.storage.parts.segments import shaped_rows, write_segments

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 
 from tilth.model.delta import Delta, DeltaKind, PartSource, WrittenDelta
 from tilth.model.part import ColumnRange, Part, PartName, WrittenPart
-from tilth.model.table import Schema, TableDef
+from tilth.model.table import OP_COLUMN, OP_DELETE, Schema, TableDef
 from tilth.model.types import Decimal
 from tilth.storage.deltas.deltas import CHANGE_DELETE, read_changes, read_deletes, write_changes
 from tilth.storage.errors import UniqueKeyNullError
 from tilth.storage.parts.key_filter import key_names, key_types
-from tilth.storage.parts.segments import OP_COLUMN, OP_DELETE, read_segment
+from tilth.storage.parts.segments import read_segment
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.cache import HELD
 from tilth.storage.upsert.fill import filled_rows

@@ -31,7 +31,7 @@ from tilth.model.checks import (
     told_rule,
 )
 from tilth.model.table import Column
-from tilth.model.times import SECOND_DIGITS_MAX, time_text
+from tilth.model.text.times import SECOND_DIGITS_MAX, time_text
 from tilth.storage.errors import BadColumnError
 
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"

@@ -1,0 +1,140 @@
+"""Calls between a consumer on a worker and the manager on the server.
+
+Covers: the order a consumer gets, its calls and their answers. Does not cover: how they travel (in embedded mode by a
+function call). Always holds: every call carries the consumer's fence; an error with kind FENCED or CONFLICT means,
+unless the call says otherwise: drop what you hold and end.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from tilth.ingest.kafka.reach import HeardEnd
+from tilth.ingest.rounds.round import RoundFacts, Scope, TableChanges
+from tilth.model.lease import Fence
+from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import KafkaDef, Secrets, TableDef, ViewDef
+
+
+class Position(msgspec.Struct, frozen=True):
+    place: TopicPartition
+    #: The next offset to read.
+    stored: StoredOffset
+
+
+class ViewOrder(msgspec.Struct, frozen=True, kw_only=True):
+    view: ViewDef
+    target: TableDef
+
+
+class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a consumer needs; the payload of a CONSUME task."""
+
+    kafka: KafkaDef
+    views: tuple[ViewOrder, ...]
+    #: None unless broken messages go to a table.
+    dead_letters: TableDef | None
+    #: Its number among the consumers of the Kafka table.
+    consumer: int
+    fence: Fence
+    positions: tuple[Position, ...]
+    #: The folder of all tables.
+    root: str
+    #: Of the Kafka table.
+    secrets: Secrets = Secrets()
+
+
+class BeginRound(msgspec.Struct, frozen=True, kw_only=True):
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    #: Task numbers that the files' names may carry.
+    tasks: int
+    #: Tables that the round may write to.
+    tables: tuple[str, ...]
+    ranges: tuple[OffsetRange, ...]
+
+
+class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
+    txn: int
+    #: How long the consumer waits before it reads: its tables have many parts.
+    wait_ms: float = 0.0
+
+
+class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns with which files were written."""
+
+    table: str
+    version: int
+
+
+class LookAtTables(msgspec.Struct, frozen=True, kw_only=True):
+    """A round has rows for tables with unique keys, and must know what is there."""
+
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    #: The round's transaction: as long as it runs no file goes that is visible now.
+    txn: int
+    scopes: tuple[Scope, ...]
+
+
+class TablesNow(msgspec.Struct, frozen=True, kw_only=True):
+    #: One for each scope.
+    snapshots: tuple[Snapshot, ...]
+
+
+class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    txn: int
+    facts: RoundFacts
+    schemas: tuple[SchemaVersion, ...]
+    seconds: float
+    #: Of tables with unique keys: what the new rows replace.
+    changes: tuple[TableChanges, ...] = ()
+
+
+class RoundCommitted(msgspec.Struct, frozen=True, kw_only=True):
+    commit_ts: int
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of a consumer between two rounds: the ends of its partitions."""
+
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    ends: tuple[HeardEnd, ...]
+    #: Messages that make a round of the largest size, by what they weighed so far.
+    messages_max: int = 0
+    #: What bounds it: the name of a setting.
+    bounded_by: str = ""
+
+
+class ConsumerCalls(Protocol):
+    """The server, as a consumer sees it."""
+
+    def begin(self, call: BeginRound) -> BeginGranted:
+        """A transaction for a round. Raises FencedError when the consumer has been replaced."""
+
+    def look(self, call: LookAtTables) -> TablesNow:
+        """Return the present content of tables with unique keys."""
+
+    def commit(self, call: RoundDone) -> RoundCommitted:
+        """Make the round true, all of it or nothing.
+
+        Raises PartsChangedError and PartsGoneError where the tables are not any more as they were looked at: then
+        nothing is true, and the same transaction may commit again.
+        """
+
+    def heard(self, call: Heard) -> None:
+        """Report the ends of the partitions."""
+
+
+ORDER_DECODER = msgspec.msgpack.Decoder(ConsumeOrder)
+ENCODER = msgspec.msgpack.Encoder()

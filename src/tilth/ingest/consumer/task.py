@@ -1,0 +1,307 @@
+"""The resident consumer: round after round, until it is asked to end or has to.
+
+Covers: the worker's side of CONSUME. Does not cover: dispatch and commits (service/manager.py), the Spark jobs
+(rounds/spark.py).
+Always holds: its positions are those of its last committed round; whatever goes wrong ends it, and a new one starts
+from what the catalog says. See also: docs/policies/consumers.md#rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.failpoints import hit
+from tilth.base.logs import Log
+from tilth.catalog import TooManyConflictsError, rebase
+from tilth.ingest.consumer.calls import (
+    ORDER_DECODER,
+    BeginRound,
+    ConsumeOrder,
+    ConsumerCalls,
+    Heard,
+    LookAtTables,
+    RoundDone,
+    SchemaVersion,
+)
+from tilth.ingest.consumer.standing import Standing
+from tilth.ingest.errors import BrokenMessageError, UnreadRangesError, ViewError, ViewFailedError
+from tilth.ingest.kafka.broker import BrokerClient, fetch
+from tilth.ingest.kafka.reach import HeardEnd, PartitionEnd
+from tilth.ingest.policy.care import FailingViews
+from tilth.ingest.policy.ranges import backlog, message_budget, split, task_count
+from tilth.ingest.rounds.round import DeadLetters, Fetch, RoundFacts, RoundJob, TableChanges, tasks_reserved
+from tilth.ingest.rounds.spark import run_round
+from tilth.ingest.rounds.upserts import Lookups, lookups_of, resolved, scopes_of
+from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
+from tilth.ingest.views.plans import ViewPlan
+from tilth.ingest.views.views import check_view, constant_defaults
+from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.model.table import TableDef, full_name
+from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, layout_of
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
+
+#: What a message is taken to weigh before any was seen.
+FIRST_MESSAGE_BYTES = 1024.0
+_POLLS_OF_INTERVAL = 5
+_POLL_SECONDS_MIN = 0.02
+
+_log = Log("ingest")
+
+
+def consume_runner(clock: Clock, calls: ConsumerCalls) -> Runner:
+    """Return the runner of tasks of the kind CONSUME."""
+
+    def run(context: TaskContext) -> TaskResult:
+        order = ORDER_DECODER.decode(context.spec.payload)
+        ResidentConsumer(clock, calls, context, order).run()
+        return TaskResult()
+
+    return run
+
+
+class ResidentConsumer:
+    """One consumer; lives for one task."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        calls: ConsumerCalls,
+        context: TaskContext,
+        order: ConsumeOrder,
+        *,
+        connect: Callable[[KafkaConfig], BrokerClient] = BrokerClient,
+        fetch: Fetch = fetch,
+    ) -> None:
+        """`connect` asks the brokers, `fetch` brings the messages, inside of Spark's tasks."""
+        self._clock = clock
+        self._calls = calls
+        self._context = context
+        self._order = order
+        self._connect = connect
+        self._fetch = fetch
+        self._failing = FailingViews()
+        self._config = read_config(order.kafka, order.secrets.settings)
+        self._standing = Standing(full_name(order.kafka), {each.place: each.stored for each in order.positions})
+        self._message_bytes = FIRST_MESSAGE_BYTES
+        #: Since when messages wait; None: none do.
+        self._waiting_since: float | None = None
+        #: The last round could not take all that was there: what it left has waited long enough.
+        self._is_behind = False
+
+    def run(self) -> None:
+        """Return when the task is cancelled; raises when it cannot go on."""
+        plans = self._plan_views()
+        defaults = constant_defaults(self._context.session, self._order.kafka)
+        broker = self._connect(self._config)
+        try:
+            while not self._context.is_cancelled():
+                looked = self._clock.monotonic()
+                ranges = self._due(broker.ends(self._standing.offsets))
+                if ranges:
+                    try:
+                        self._round(broker, ranges, plans, defaults)
+                    except ViewFailedError as error:
+                        self._note_failed(error, ranges)
+                        continue
+                    broker.commit(self._standing.offsets)
+                    # What the round left has come since, and waits since then at the earliest.
+                    self._waiting_since = looked
+                else:
+                    self._clock.wait(self._context.cancelled, self._wait_seconds())
+        finally:
+            broker.close()
+
+    def _plan_views(self) -> tuple[ViewPlan, ...]:
+        return tuple(
+            check_view(
+                self._context.session,
+                self._order.kafka,
+                each.target,
+                each.view.select,
+                view=full_name(each.view),
+                target_columns=each.view.target_columns,
+                quotes_names=each.view.quotes_names,
+            )
+            for each in self._order.views
+        )
+
+    def _due(self, ends: Mapping[TopicPartition, PartitionEnd]) -> tuple[OffsetRange, ...]:
+        """The next round's ranges, if it is time for one."""
+        self._standing.check_ends(ends)
+        self._report_ends(ends)
+        stable = {place: end.stable for place, end in ends.items()}
+        waiting = backlog(positions=self._standing.offsets, ends=stable)
+        if waiting == 0:
+            self._waiting_since, self._is_behind = None, False
+            return ()
+        now = self._clock.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        budget = self._failing.bounded(
+            message_budget(
+                rows_max=self._config.block_rows, bytes_max=self._config.block_bytes, message_bytes=self._message_bytes
+            )
+        )
+        is_old = (now - self._waiting_since) * 1000 >= self._config.flush_interval_ms
+        if waiting < budget and not is_old and not self._is_behind:
+            return ()
+        self._is_behind = waiting > budget
+        return self._standing.plan(ends, messages_max=budget)
+
+    def _round(
+        self,
+        broker: BrokerClient,
+        ranges: tuple[OffsetRange, ...],
+        plans: tuple[ViewPlan, ...],
+        defaults: dict[str, object],
+    ) -> None:
+        started = self._clock.monotonic()
+        order = self._order
+        cores = self._config.round_tasks_max or self._context.session.sparkContext.defaultParallelism
+        groups = split(ranges, tasks=task_count(ranges, tasks_max=cores))
+        tables = self._tables()
+        # Each try to find what new rows replace has a task number of its own, behind those of the round's jobs.
+        tasks = tasks_reserved(len(groups), plans)
+        granted = self._calls.begin(
+            BeginRound(
+                kafka_table=order.kafka.uuid,
+                consumer=order.consumer,
+                fence=order.fence,
+                tasks=tasks + UPSERT_TRIES_MAX * any(table.unique_key for table in tables.values()),
+                tables=tuple(tables),
+                ranges=ranges,
+            )
+        )
+        if granted.wait_ms:
+            self._clock.wait(self._context.cancelled, granted.wait_ms / 1000)
+            self._context.raise_if_cancelled()
+        dead = order.dead_letters
+        job = RoundJob(
+            config=self._config,
+            schema=order.kafka.schema,
+            name=order.kafka.name,
+            defaults=defaults,
+            plans=plans,
+            layouts={uuid: layout_of(table, order.root) for uuid, table in tables.items()},
+            dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layout_of(dead, order.root)),
+            txn=granted.txn,
+            groups=groups,
+            care=self._failing.care,
+            fetch=self._fetch,
+        )
+        hit("round.before_files")
+        facts = run_round(self._context.session, job, check_cancelled=self._context.raise_if_cancelled)
+        hit("round.after_files")
+        self._check_read(ranges, facts)
+        read = {TopicPartition(each.topic, each.partition) for each in ranges}
+        self._standing.check_same(ranges, ids=broker.topic_ids(), ends=broker.ends(read))
+        self._check_broken(facts)
+        # A cancelled consumer commits nothing more: somebody may wait for its end to move the offsets.
+        self._context.raise_if_cancelled()
+        done = RoundDone(
+            kafka_table=order.kafka.uuid,
+            consumer=order.consumer,
+            fence=order.fence,
+            txn=granted.txn,
+            facts=facts,
+            schemas=tuple(SchemaVersion(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
+            seconds=self._clock.monotonic() - started,
+        )
+        self._commit(done, tables, first_task=tasks)
+        hit("round.after_commit")
+        self._failing.committed(refusing=facts.refusing)
+        self._standing.advance(ranges)
+        if facts.messages:
+            self._message_bytes = facts.bytes / facts.messages
+
+    def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], *, first_task: int) -> None:
+        """Commit the round; of tables with unique keys with what its rows replace, found anew as often as others
+        change the same tables between.
+        """
+        scopes = scopes_of(tables.values(), done.facts.parts)
+        if not scopes:
+            hit("round.before_commit")
+            self._calls.commit(done)
+            return
+        order = self._order
+        look = LookAtTables(
+            kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, txn=done.txn, scopes=scopes
+        )
+
+        def attempt(number: int) -> None:
+            self._context.raise_if_cancelled()
+            lookups = lookups_of(
+                tables,
+                done.facts.parts,
+                scopes,
+                self._calls.look(look).snapshots,
+                root=order.root,
+                txn=done.txn,
+                task=first_task + number,
+            )
+            changes = self._resolved(lookups)
+            hit("round.before_commit")
+            self._calls.commit(msgspec.structs.replace(done, changes=changes))
+
+        hint = "others write to the same rows all the time; the round is tried again by itself"
+        busy = TooManyConflictsError(table=self._config.table, txn=done.txn, tries=UPSERT_TRIES_MAX, hint=hint)
+        rebase(done.txn, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
+
+    def _resolved(self, lookups: Lookups) -> tuple[TableChanges, ...]:
+        """Right here where there is little to read, else in a Spark task."""
+        if sum(each.bytes for each in lookups.values()) <= UPSERT_HERE_BYTES_MAX:
+            return resolved(lookups, attempt=0)
+        return run_in_task(self._context.session, partial(resolved, lookups))
+
+    def _tables(self) -> dict[str, TableDef]:
+        """The tables that rounds write to, by uuid."""
+        tables = {each.target.uuid: each.target for each in self._order.views}
+        dead = self._order.dead_letters
+        return tables if dead is None else tables | {dead.uuid: dead}
+
+    def _note_failed(self, error: ViewFailedError, ranges: tuple[OffsetRange, ...]) -> None:
+        """The same offsets are read again, and done in another way; raises ViewError where there is none.
+
+        The round's transaction is aborted when the next one begins, so that no file of it is ever named.
+        """
+        messages = sum(each.end - each.start for each in ranges)
+        for view, why in error.facts.items():
+            _log.info("view_failed", table=self._config.table, view=view, messages=messages, reason=why)
+            if not self._failing.failed(view, messages=messages):
+                hint = "DROP VIEW it, and create it again with a SELECT that can be computed; offsets are kept"
+                raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint) from error
+
+    def _check_read(self, ranges: tuple[OffsetRange, ...], facts: RoundFacts) -> None:
+        """Check that the round has read all of the ranges that are committed as read, and nothing else."""
+        asked = {(each.topic, each.partition, each.start, each.end) for each in ranges}
+        if {(each.topic, each.partition, each.start, each.end) for each in facts.ranges} != asked:
+            views = ", ".join(full_name(each.view) for each in self._order.views)
+            raise UnreadRangesError(table=self._config.table, views=views)
+
+    def _check_broken(self, facts: RoundFacts) -> None:
+        count = facts.dead + facts.refused
+        if self._config.error_mode is ErrorMode.THROW and count > self._config.skip_broken:
+            raise BrokenMessageError(
+                table=self._config.table,
+                broken=count,
+                allowed=self._config.skip_broken,
+                first=facts.broken,
+                hint="set kafka_handle_error_mode = 'dead_letter', or raise kafka_skip_broken_messages",
+            )
+
+    def _report_ends(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
+        heard = tuple(HeardEnd(position=place, end=end) for place, end in ends.items())
+        order = self._order
+        self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=heard))
+
+    def _wait_seconds(self) -> float:
+        """Often enough for the flush interval to mean something; until the next round is due if messages wait."""
+        wanted = min(self._config.poll_interval_ms, self._config.flush_interval_ms / _POLLS_OF_INTERVAL) / 1000
+        if self._waiting_since is not None:
+            due = self._waiting_since + self._config.flush_interval_ms / 1000
+            wanted = min(wanted, due - self._clock.monotonic())
+        return max(_POLL_SECONDS_MIN, wanted)

@@ -1,0 +1,144 @@
+"""Python values to Arrow columns; a value that its type cannot hold is an error, never another value.
+
+Covers: decimals with exponents for which Arrow reads beyond its tables, the zones that a column declares for times
+without one, times that leave the years 1 to 9999 when they are brought to UTC, what the declared type promises. Does
+not cover: reading messages (formats.py), columns of stored tables (tilth.storage).
+Always holds: what `array_of` returns reads back equal to what it was given, to the nearest float for FLOAT.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tilth.ingest.messages.formats import is_nested, leaves_of
+from tilth.model.checks import KEY, Path
+from tilth.model.table import Column
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
+from tilth.storage import array_of as stored_array
+from tilth.storage import misfits
+
+# A decoded value of any type.
+Value = Any
+
+
+def in_zones(values: Sequence[Value], column: Column) -> Sequence[Value]:
+    """The values, with the zones that the column declares for times without one."""
+    for path, zone in column.zones:
+        values = [_in_zone(value, column.type, path, ZoneInfo(zone)) for value in values]
+    return values
+
+
+def _in_zone(value: Value, data_type: DataType, path: Path, zone: ZoneInfo) -> Value:
+    if value is None:
+        return None
+    match data_type:
+        case Array(element=element):
+            return [_in_zone(item, element, path[1:], zone) for item in value]
+        case Map(key=key, value=of):
+            is_key = path[0] == KEY
+            return {
+                _in_zone(one, key, path[1:], zone) if is_key else one: item
+                if is_key
+                else _in_zone(item, of, path[1:], zone)
+                for one, item in value.items()
+            }
+        case Struct(fields=fields):
+            inner = next(field.type for field in fields if field.name == path[0])
+            return {**value, path[0]: _in_zone(value.get(path[0]), inner, path[1:], zone)}
+    return value.replace(tzinfo=zone) if value.tzinfo is None else value
+
+
+#: What `array_of` raises for a value that does not fit.
+MISFITS = (pa.ArrowException, ArithmeticError, ValueError, TypeError)
+
+_FLOAT = Simple(Kind.FLOAT32)
+_TIMES = (Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
+#: In microseconds, the first moment of the year 1 and the last of 9999.
+FIRST_TIME, LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+
+class BrokenCheckError(ValueError):
+    """a value that the declared type does not have"""
+
+
+def column_array(values: Sequence[Any], column: Column) -> pa.Array:
+    """The values as the column; raises one of MISFITS where one does not fit, BrokenCheckError among them."""
+    array = array_of(in_zones(values, column), column.type)
+    for wrong in misfits(array, column)[:1] if column.checks else ():
+        raise BrokenCheckError(f"{wrong.value}, but {wrong.why}")
+    return array
+
+
+def array_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
+    """The values as a column; raises one of MISFITS where one does not fit."""
+    leaves = list(leaves_of(data_type))
+    if any(isinstance(leaf, Decimal) for leaf in leaves):
+        fitted = _fitting(data_type)
+        values = [None if value is None else fitted(value) for value in values]
+    array = stored_array(values, data_type)
+    if any(leaf in _TIMES for leaf in leaves):
+        for each in _times(array):
+            _check_years(each)
+    return array
+
+
+def may_misfit(column: Column) -> bool:
+    """True if a value that was decoded as the column's type may still not fit it."""
+    kind = column.type
+    return bool(column.checks) or isinstance(kind, Decimal) or is_nested(kind) or kind in (_FLOAT, *_TIMES)
+
+
+def _fitting(data_type: DataType) -> Callable[[Any], Any]:
+    """Bring the decimals of a value to the scale of their type; raises ArithmeticError for one that would change.
+
+    For very small exponents Arrow reads beyond the end of a table, and takes the process down.
+    """
+    match data_type:
+        case Decimal(precision=precision, scale=scale):
+            traps = [decimal.Inexact, decimal.InvalidOperation]
+            context = decimal.Context(prec=precision, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=traps)
+            unit = decimal.Decimal((0, (1,), -scale))
+            return lambda value: context.quantize(value, unit)
+        case Array(element=element):
+            inner = _optional(element)
+            return lambda value: [inner(each) for each in value]
+        case Map(key=key, value=item):
+            inner_key, inner_item = _optional(key), _optional(item)
+            return lambda value: {inner_key(name): inner_item(each) for name, each in value.items()}
+        case Struct(fields=fields):
+            inners = {field.name: _optional(field.type) for field in fields}
+            return lambda value: {name: inners[name](each) for name, each in value.items()}
+    return lambda value: value
+
+
+def _optional(data_type: DataType) -> Callable[[Any], Any]:
+    fitted = _fitting(data_type)
+    return lambda value: None if value is None else fitted(value)
+
+
+def _times(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays of timestamps in it, or itself."""
+    if pa.types.is_timestamp(array.type):
+        yield array
+    elif pa.types.is_map(array.type):
+        yield from _times(array.keys)
+        yield from _times(array.items)
+    elif pa.types.is_struct(array.type):
+        for field in array.flatten():
+            yield from _times(field)
+    elif pa.types.is_list(array.type):
+        yield from _times(array.flatten())
+
+
+def _check_years(times: pa.Array) -> None:
+    """Raises OverflowError for a time that is in no year that calendars and Python know."""
+    found = pc.min_max(times.view(pa.int64()))
+    first, last = found["min"].as_py(), found["max"].as_py()
+    if first is not None and (first < FIRST_TIME or last > LAST_TIME):
+        raise OverflowError(first, last)

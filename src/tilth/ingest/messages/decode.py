@@ -1,0 +1,305 @@
+"""Blocks of messages to Arrow.
+
+Covers: decoding, virtual columns, and exactly which messages are broken and why. Does not cover: reading one message
+(formats.py), fetching (kafka/broker.py), what views make of rows (rounds/source.py).
+Always holds: each message is decoded by itself, so that a broken one never touches its neighbours; a message gives all
+of its rows or none, and each row knows its message. See also: docs/design/0006-measured.md#kernels.
+"""
+
+from __future__ import annotations
+
+import csv
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tilth.ingest.messages.arrays import LAST_TIME, MISFITS, BrokenCheckError, array_of, column_array, may_misfit
+from tilth.ingest.messages.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS
+from tilth.ingest.messages.formats import MessageReader, Record, check_format, reason_of
+from tilth.ingest.settings import ErrorMode, KafkaConfig
+from tilth.model.table import Column, Schema
+from tilth.model.types import DataType, Kind, Map, Simple, spark_name
+from tilth.storage import arrow_type
+
+_STRING = Simple(Kind.STRING)
+
+#: What a view may select beside the columns of the Kafka table; `*` does not stand for them.
+VIRTUAL_COLUMNS: Mapping[str, DataType] = {
+    "_topic": _STRING,
+    "_partition": Simple(Kind.INT32),
+    "_offset": Simple(Kind.INT64),
+    "_timestamp": Simple(Kind.TIMESTAMP),
+    "_timestamp_ms": Simple(Kind.TIMESTAMP),
+    "_key": _STRING,
+    "_headers": Map(_STRING, _STRING),
+    "_content": _STRING,
+}
+#: Those of kafka_handle_error_mode = stream.
+ERROR_COLUMNS: Mapping[str, DataType] = {"_error": _STRING, "_raw_message": _STRING}
+
+#: For each row the place of its message among those that were decoded; None: every message is one row.
+Owners = np.ndarray[Any, np.dtype[np.int64]] | None
+
+_value_of = operator.methodcaller("value")
+
+
+class Message(Protocol):
+    """Message of the Kafka client, as far as decoding needs it."""
+
+    def value(self) -> bytes | None: ...
+    def key(self) -> bytes | None: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A message that cannot be decoded, or that a view cannot take: a row of the dead-letter table."""
+
+    topic: str
+    partition: int
+    offset: int
+    #: In microseconds; None: not known.
+    timestamp: int | None
+    key: bytes | None
+    #: `database.view`; None: it cannot be decoded.
+    view: str | None = None
+    reason: str
+    raw: bytes | None
+
+    @property
+    def reason_text(self) -> str:
+        """The reason, with the view in front."""
+        return self.reason if self.view is None else f"view {self.view}: {self.reason}"
+
+    @property
+    def text(self) -> str:
+        """Text for people: `topic/partition@offset: why`."""
+        return f"{self.topic}/{self.partition}@{self.offset}: {self.reason_text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """Rows and broken messages of one topic partition."""
+
+    #: The columns that were asked for, in that order.
+    rows: pa.RecordBatch
+    owners: Owners
+    messages: int
+    broken: tuple[Broken, ...]
+
+
+class Decoder:
+    """Decodes messages of one Kafka table."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        config: KafkaConfig,
+        *,
+        columns: Sequence[str],
+        defaults: Mapping[str, object],
+    ) -> None:
+        """`columns`: what to return, virtual columns among them; at least one. `defaults`: values of columns that have
+        one. Raises FormatError when the format cannot fill such columns.
+        """
+        check_format(schema, config)
+        # A batch without columns has no rows either.
+        assert columns
+        self._schema = schema
+        self._reader = MessageReader(schema, config, defaults)
+        self._is_streaming = config.error_mode is ErrorMode.STREAM
+        self._columns = tuple(columns)
+        self._defaults = defaults
+        by_name = {column.name: (f"c{i}", column) for i, column in enumerate(schema.columns)}
+        self._places = {column.name: i for i, column in enumerate(schema.columns)}
+        # Those that may misfit are converted even when nobody wants them: whether a message is broken must not depend
+        # on what the views select.
+        wanted = {*self._columns}
+        self._converted = [pair for pair in by_name.values() if pair[1].name in wanted or may_misfit(pair[1])]
+        self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
+
+    def decode(self, topic: str, partition: int, messages: Sequence[Message]) -> Decoded:
+        """The rows of these messages, in order, and the broken ones."""
+        records, counts, reasons = self._read_all(messages)
+        try:
+            arrays = self._arrays(records)
+        except MISFITS:
+            records, counts, reasons = self._without_misfits(messages)
+            arrays = self._arrays(records)
+        sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
+        for name in self._columns:
+            if name not in arrays and name in ENVELOPE_FIELDS:
+                values = list(map(operator.attrgetter(ENVELOPE_FIELDS[name]), records))
+                arrays[name] = array_of(values, ENVELOPE_COLUMNS[name])
+            elif name not in arrays:
+                arrays[name] = _virtual(name, topic, partition, sources, reasons, messages)
+        return Decoded(
+            rows=pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], schema=self.arrow_schema),
+            owners=None if counts is None else np.repeat(np.arange(len(counts)), counts),
+            messages=len(messages),
+            broken=tuple(broken(topic, partition, messages[i], reason) for i, reason in reasons.items()),
+        )
+
+    def _read_all(self, messages: Sequence[Message]) -> tuple[list[Record], list[int] | None, dict[int, str]]:
+        """Records, rows by message (None: one each) and reasons by index of a broken message."""
+        values = list(map(_value_of, messages))
+        decode_one = self._reader.decode_one
+        if decode_one is not None:
+            try:
+                # Nearly always every message is one object: the whole list in C.
+                records = list(map(decode_one, values))
+            except (ValueError, TypeError, RecursionError):
+                records = None
+            if records is not None and not self._has_fine_times(values):
+                return records, None, {}
+        return self._read_each(values, messages)
+
+    def _has_fine_times(self, values: Sequence[bytes | None]) -> bool:
+        # Looked for in all messages at once, which costs next to nothing.
+        return self._reader.has_times and self._reader.may_be_too_fine(b"".join(filter(None, values)))
+
+    def _read_each(
+        self, values: Sequence[bytes | None], messages: Sequence[Message]
+    ) -> tuple[list[Record], list[int], dict[int, str]]:
+        records: list[Record] = []
+        counts: list[int] = []
+        reasons: dict[int, str] = {}
+        for index, value in enumerate(values):
+            try:
+                # A message without a value is Kafka's tombstone: no rows, and nothing wrong with it.
+                found = self._reader.read(value, messages[index].key()) if value else []
+            except (ValueError, TypeError, RecursionError, csv.Error) as error:
+                reasons[index] = reason_of(error, self._schema)
+                found = [self._reader.empty] if self._is_streaming else []
+            records.extend(found)
+            counts.append(len(found))
+        return records, counts, reasons
+
+    def _without_misfits(self, messages: Sequence[Message]) -> tuple[list[Record], list[int], dict[int, str]]:
+        """Read like `_read_each`; messages whose values the column types cannot hold are broken (rare, slow)."""
+        records, counts, reasons = self._read_each(list(map(_value_of, messages)), messages)
+        kept: list[Record] = []
+        start = 0
+        for index, count in enumerate(counts):
+            mine = records[start : start + count]
+            start += count
+            reason = None if index in reasons else self._misfit(mine)
+            if reason is not None:
+                reasons[index] = reason
+                mine = [self._reader.empty] if self._is_streaming else []
+                counts[index] = len(mine)
+            kept.extend(mine)
+        return kept, counts, dict(sorted(reasons.items()))
+
+    def _misfit(self, records: Sequence[Record]) -> str | None:
+        for field, column in self._converted:
+            for record in records:
+                value = getattr(record, field)
+                try:
+                    column_array([value], column)
+                except BrokenCheckError as error:
+                    return f"column `{column.name}`: {error}"
+                except MISFITS:
+                    return f"column `{column.name}`: {_shown(value)} does not fit {spark_name(column.type)}"
+        return None
+
+    def _arrays(self, records: Sequence[Record]) -> dict[str, pa.Array]:
+        """The columns of the table that were asked for."""
+        arrays = {}
+        for column, values in self._values(records):
+            array = column_array(values, column)
+            default = self._defaults.get(column.name)
+            if default is not None and not column.nullable and array.null_count:
+                array = array.fill_null(pa.scalar(default, array.type))
+            arrays[column.name] = array
+        return arrays
+
+    def _values(self, records: Sequence[Record]) -> Iterable[tuple[Column, Sequence[Any]]]:
+        """The values of each column that is converted."""
+        if not records or 2 * len(self._converted) < len(self._schema.columns):
+            return [(column, list(map(operator.attrgetter(field), records))) for field, column in self._converted]
+        # All records to tuples and those to columns: faster than asking each record for most of its fields.
+        columns = list(zip(*map(msgspec.structs.astuple, records), strict=True))
+        return [(column, columns[self._places[column.name]]) for _, column in self._converted]
+
+
+def column_type(schema: Schema, name: str) -> DataType:
+    """The type of a column or virtual column."""
+    column = schema.find(name)
+    if column is not None:
+        return column.type
+    return VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS.get(name) or ENVELOPE_COLUMNS[name]
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def broken(topic: str, partition: int, message: Message, reason: str, *, view: str | None = None) -> Broken:
+    """The message with what is wrong with it."""
+    return Broken(
+        topic=topic,
+        partition=partition,
+        offset=message.offset(),
+        timestamp=micros_of(message, 1000),
+        key=message.key(),
+        view=view,
+        reason=reason,
+        raw=message.value(),
+    )
+
+
+def _virtual(
+    name: str,
+    topic: str,
+    partition: int,
+    sources: Sequence[Message],
+    reasons: Mapping[int, str],
+    messages: Sequence[Message],
+) -> pa.Array:
+    """A virtual column: one value for each row, from the message that the row came with."""
+    type_ = arrow_type(VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS[name])
+    match name:
+        case "_topic":
+            return pa.repeat(pa.scalar(topic, type_), len(sources))
+        case "_partition":
+            return pa.repeat(pa.scalar(partition, type_), len(sources))
+        case "_offset":
+            values: Iterable[Any] = (message.offset() for message in sources)
+        case "_timestamp":
+            values = (micros_of(message, 1_000_000) for message in sources)
+        case "_timestamp_ms":
+            values = (micros_of(message, 1000) for message in sources)
+        case "_key":
+            values = (_text(message.key()) for message in sources)
+        case "_headers":
+            values = ([(key, _text(value)) for key, value in message.headers() or []] for message in sources)
+        case "_content":
+            values = (_text(message.value()) for message in sources)
+        case "_error":
+            found = {id(messages[index]): reason for index, reason in reasons.items()}
+            values = (found.get(id(message)) for message in sources)
+        case _:
+            broken = {id(messages[index]) for index in reasons}
+            values = (_text(message.value()) if id(message) in broken else None for message in sources)
+    return pa.array(list(values), type_)
+
+
+def micros_of(message: Message, unit: int) -> int | None:
+    """Return the message's time in microseconds, cut to the unit; None if the producer gave no valid time."""
+    micros = message.timestamp()[1] * 1000
+    return micros // unit * unit if 0 <= micros <= LAST_TIME else None
+
+
+def _text(value: bytes | None) -> str | None:
+    """Decode as text; bytes that are no UTF-8 are shown as \\xNN."""
+    return None if value is None else value.decode(errors="backslashreplace")

@@ -1,0 +1,143 @@
+"""Positions to which SYSTEM RESET CONSUME OFFSET moves a Kafka table, and the report of the move. Pure.
+
+Covers: the forms (docs/policies/consumers.md#offset-reset) and checking them. Does not cover: stopping consumers,
+the commit (service/service.py).
+Always holds: a move is remembered in the ledger, from the old to the new offset, so that VERIFY can
+distinguish a decision from a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tilth.ingest.errors import ResetError
+from tilth.ingest.kafka.gaps import Observed
+from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.model.offset import LedgerEntry, LedgerRange, StoredOffset, TopicPartition
+
+#: The consumer of a ledger entry whose ranges were not read but passed over, forward or back.
+MOVED = -1
+#: Where such a range ends if the topic partition is gone.
+GONE = -1
+
+
+class OffsetMark(IntEnum):
+    """The named positions; the values are those of the Kafka client library."""
+
+    #: The first message that is still there.
+    BEGIN = -2
+    #: Behind the last message.
+    END = -1
+    #: Where the catalog says it stands: open gaps are taken as decided, if the topic holds the offsets.
+    STORED = -1000
+    #: Where kafka_auto_offset_reset would start.
+    INVALID = -1001
+
+
+@dataclass(frozen=True, slots=True)
+class ToMark:
+    """Every partition to a named position."""
+
+    mark: OffsetMark
+
+
+@dataclass(frozen=True, slots=True)
+class ToTime:
+    """Every partition to its first message at or after a time, in milliseconds since 1970."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffsets:
+    """These partitions to these offsets; marks BEGIN and END may stand for an offset."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+OffsetReset = ToMark | ToTime | ToOffsets
+
+
+def check_offsets(
+    wanted: Mapping[TopicPartition, int],
+    *,
+    earliest: Mapping[TopicPartition, Offset],
+    ends: Mapping[TopicPartition, PartitionEnd],
+    table: str,
+) -> dict[TopicPartition, int]:
+    """The offsets with marks filled in. Raises ResetError naming the partition that does not exist or reach so far."""
+    filled: dict[TopicPartition, int] = {}
+    for place, offset in wanted.items():
+        if place not in ends:
+            known = ", ".join(sorted({f"{each.topic}/{each.partition}" for each in ends}))
+            raise ResetError(
+                "no such partition",
+                table=table,
+                topic=place.topic,
+                partition=place.partition,
+                hint=f"there are: {known}",
+            )
+        low, end = earliest[place], ends[place]
+        match offset:
+            case OffsetMark.BEGIN:
+                filled[place] = low
+            case OffsetMark.END:
+                filled[place] = end.stable
+            case _:
+                filled[place] = offset
+        if not low <= filled[place] <= end.high:
+            hint = f"the partition holds {low} to {end.high}"
+            raise ResetError(table=table, topic=place.topic, partition=place.partition, offset=offset, hint=hint)
+    return filled
+
+
+def kept(
+    stored: Mapping[TopicPartition, StoredOffset],
+    *,
+    gaps: Collection[TopicPartition],
+    observed: Observed,
+    table: str,
+) -> dict[TopicPartition, StoredOffset]:
+    """The stored offsets; those with an open gap are taken as offsets of the logs that are there now.
+
+    Raises ResetError naming the partition that does not reach its stored offset.
+    """
+    known = {place: each for place, each in stored.items() if place in observed.ends}
+    wanted = {place: each.offset for place, each in known.items()}
+    check_offsets(wanted, earliest=observed.earliest, ends=observed.ends, table=table)
+    return {place: stored_at(place, each.offset, observed) if place in gaps else each for place, each in known.items()}
+
+
+def stored_at(place: TopicPartition, offset: int, observed: Observed) -> StoredOffset:
+    """The offset, which the topic partition holds, as it is stored."""
+    return StoredOffset(offset, observed.ids[place.topic], observed.ends[place].epoch)
+
+
+def moved(
+    kafka_table: str,
+    *,
+    stored: Mapping[TopicPartition, StoredOffset],
+    wanted: Mapping[TopicPartition, StoredOffset],
+    gone: Iterable[TopicPartition] = (),
+) -> LedgerEntry | None:
+    """The ledger's line of a move; None if nothing moves. `gone`: topic partitions that have no offset any more."""
+    ends = {place: (each.offset, each.topic_id) for place, each in wanted.items()} | dict.fromkeys(gone, (GONE, ""))
+    ranges = tuple(
+        LedgerRange(
+            topic=place.topic,
+            partition=place.partition,
+            start=stored[place].offset,
+            end=offset,
+            messages=0,
+            rows=0,
+            dead=0,
+            topic_id=topic_id,
+        )
+        for place, (offset, topic_id) in sorted(ends.items())
+        if place in stored and (stored[place].offset, stored[place].topic_id) != (offset, topic_id)
+    )
+    if not ranges:
+        return None
+    return LedgerEntry(txn=0, kafka_table=kafka_table, consumer=MOVED, ranges=ranges, stored={})

@@ -1,0 +1,153 @@
+"""Careful rounds, for a computed view that has failed lately: find the messages that the view cannot take, and write
+the rows of the others.
+
+Covers: the order of trials, the reasons of the messages that are found, and the search by halves for views whose rows
+are made of several messages. Does not cover: the trials (spark.py), views whose rows are made of one message each
+(views/probe.py).
+Always holds: what is written is the view's rows of all messages but those that are named; a message is named only
+where the view fails on it alone, or its own row cannot be computed or stored; the number of trials of a search and
+their time are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from tilth.base.clock import Clock
+from tilth.ingest.errors import ViewError, ViewFailedError
+from tilth.ingest.policy.care import Care
+from tilth.ingest.rounds.keep import NO_NUMBERS, Numbers
+from tilth.ingest.rounds.round import Culprit, RoundJob
+from tilth.ingest.rounds.write import CULPRITS_MAX, Written, too_many
+from tilth.ingest.views.plans import SqlPlan
+
+#: Trials of one search; a Spark job each. One message among a million takes forty.
+TRIALS_MAX = 128
+SEARCH_SECONDS_MAX = 30.0
+
+
+def search(clock: Clock, fails: Callable[[int, int], str | None], *, total: int, why: str) -> dict[int, str] | None:
+    """The numbers of the messages, below `total`, that make the view fail alone, with the reasons.
+
+    `fails(start, end)` says why the view fails on the messages with these numbers; None: it does not. On all of them it
+    is known to fail, and `why`. None is returned where they make it fail only together, or are too many to be found.
+    """
+    deadline = clock.monotonic() + SEARCH_SECONDS_MAX
+    found: dict[int, str] = {}
+    trials = 0
+    waiting = [(0, total, why)]
+    while waiting:
+        start, end, reason = waiting.pop()
+        if end - start == 1:
+            found[start] = reason
+            continue
+        trials += 2
+        if trials > TRIALS_MAX or clock.monotonic() > deadline:
+            return None
+        middle = (start + end) // 2
+        halves = [(first, last, fails(first, last)) for first, last in ((start, middle), (middle, end))]
+        failing = [(first, last, reason) for first, last, reason in halves if reason is not None]
+        if not failing:
+            return None
+        waiting += failing
+    return dict(sorted(found.items()))
+
+
+class Trials(Protocol):
+    """One view over the rows that the round has kept. `excluded`: numbers of messages that are left out."""
+
+    def failing(self) -> list[Culprit]:
+        """The messages of which something cannot be computed that the view needs before its rows are made, as far as
+        that is seen.
+        """
+
+    def check(self, *, numbers: range | None = None, excluded: Numbers = NO_NUMBERS) -> str | None:
+        """Return why the view fails on the messages with these numbers (None: on all); None: it does not."""
+
+    def reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
+        """Return by number the reason why rows of these messages cannot be computed; only some of them, if they are
+        many.
+        """
+
+    def write_guarded(self, *, excluded: Numbers) -> Written | None:
+        """Write what can be written; None: the view's rows are not made of one message each.
+
+        Raises ViewFailedError.
+        """
+
+    def write(self, *, excluded: Numbers) -> Written:
+        """Raises ViewFailedError."""
+
+
+def run_carefully(clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan) -> Written:
+    """Write the view's rows; return what was written, and the messages that the view cannot take, with reasons.
+
+    Raises ViewFailedError if the round must be done in another way, ViewError if no message is to blame.
+    """
+    found = trials.failing()
+    _check_many(plan, found)
+    if job.care[plan.view] is Care.GUARDED:
+        guarded = trials.write_guarded(excluded=_numbers(found))
+        if guarded is not None:
+            return replace(guarded, culprits=_explained(trials, job, plan, [*found, *guarded.culprits]))
+    why = trials.check(excluded=_numbers(found))
+    if why is not None:
+        found = [*found, *_searched(clock, trials, job, plan, found, why)]
+        why = trials.check(excluded=_numbers(found))
+        if why is not None:
+            raise ViewFailedError.of({plan.view: why})
+    _check_many(plan, found)
+    return replace(trials.write(excluded=_numbers(found)), culprits=_explained(trials, job, plan, found))
+
+
+def _searched(
+    clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan, known: Sequence[Culprit], why: str
+) -> list[Culprit]:
+    nothing = trials.check(numbers=range(0))
+    if nothing is not None:
+        hint = "DROP VIEW it, and create it again with a SELECT that can be computed; offsets are kept"
+        raise ViewError("the view fails whatever the messages say", view=plan.view, why=nothing, hint=hint)
+    excluded = _numbers(known)
+
+    def fails(start: int, end: int) -> str | None:
+        return trials.check(numbers=range(start, end), excluded=excluded)
+
+    found = search(clock, fails, total=job.numbers.total, why=why)
+    if found is None:
+        raise ViewFailedError.of({plan.view: why})
+    return [Culprit(number=number, reason=reason) for number, reason in found.items()]
+
+
+def _explained(trials: Trials, job: RoundJob, plan: SqlPlan, found: Sequence[Culprit]) -> tuple[Culprit, ...]:
+    """Add a reason to each culprit, in which the column stands first if it is known."""
+    columns = job.layouts[plan.target].schema.names
+    reasons = trials.reasons([each for each in found if not each.reason])
+    #: By step a message of which it is known, for those of which it is not.
+    examples: dict[int, Culprit] = {}
+    for each in found:
+        if each.number in reasons:
+            examples.setdefault(each.step, each)
+    explained = []
+    for each in found:
+        why = each.reason or reasons.get(each.number, "")
+        example = examples.get(each.step)
+        if not why and example is not None:
+            topic, partition, offset = job.numbers.place(example.number)
+            why = f"it cannot be computed, like that of {topic}/{partition}@{offset}: {reasons[example.number]}"
+        name = f"column `{columns[each.step - 1]}`: " if 0 < each.step <= len(columns) else ""
+        explained.append(msgspec.structs.replace(each, reason=f"{name}{why or 'it cannot be computed'}"))
+    return tuple(explained)
+
+
+def _numbers(found: Sequence[Culprit]) -> Numbers:
+    return np.array(sorted(each.number for each in found), np.int64)
+
+
+def _check_many(plan: SqlPlan, found: Sequence[Culprit]) -> None:
+    if len(found) > CULPRITS_MAX:
+        raise too_many(plan, found)

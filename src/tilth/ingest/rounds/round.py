@@ -1,0 +1,251 @@
+"""Orders and reports of a round. Values only; they travel to Spark tasks and over calls.
+
+Covers: the job of a round, the numbers of its messages and tasks, its facts. Does not cover: doing it (spark.py),
+deciding on it (consumer/task.py).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.ingest.kafka.broker import Fetched, fetch
+from tilth.ingest.policy.care import Care
+from tilth.ingest.settings import KafkaConfig
+from tilth.ingest.views.plans import FusedPlan, SqlPlan, ViewPlan
+from tilth.model.delta import Seen, WrittenDelta
+from tilth.model.offset import LedgerRange, OffsetRange
+from tilth.model.part import WrittenPart
+from tilth.model.table import Schema
+from tilth.storage import TableLayout
+
+#: What brings the messages of ranges; raises as kafka.fetch does.
+Fetch = Callable[[Clock, KafkaConfig, Iterable[OffsetRange]], Iterator[Fetched]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetters:
+    """Destination of messages that cannot be decoded, or that a view cannot take."""
+
+    #: The table's uuid.
+    table: str
+    layout: TableLayout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundJob:
+    """All that the Spark jobs of one round must know."""
+
+    config: KafkaConfig
+    #: Of the Kafka table.
+    schema: Schema
+    #: Its name, which is the temporary view's.
+    name: str
+    defaults: dict[str, object]
+    plans: tuple[ViewPlan, ...]
+    #: By target's uuid.
+    layouts: dict[str, TableLayout]
+    #: None: they are counted, and stored nowhere.
+    dead_letters: DeadLetters | None
+    txn: int
+    #: By Spark task; a long range may be cut into several tasks.
+    groups: tuple[tuple[OffsetRange, ...], ...]
+    #: By view, how its rows are looked at; those that are trusted are not in it.
+    care: Mapping[str, Care] = field(default_factory=dict)
+    fetch: Fetch = fetch
+
+    @property
+    def fused(self) -> tuple[FusedPlan, ...]:
+        return tuple(plan for plan in self.plans if isinstance(plan, FusedPlan))
+
+    @property
+    def computed(self) -> tuple[SqlPlan, ...]:
+        return tuple(plan for plan in self.plans if isinstance(plan, SqlPlan))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to decode: all that any view reads or checks."""
+        return tuple(dict.fromkeys(name for plan in self.plans for name in plan.decoded))
+
+    @property
+    def numbers(self) -> MessageNumbers:
+        return MessageNumbers(self.groups)
+
+    @property
+    def keeps_messages(self) -> bool:
+        """True if messages may become dead letters later than when they are read."""
+        return self.dead_letters is not None and any(plan.view in self.care for plan in self.computed)
+
+    # Task numbers, of which each step of the round has as many as there are groups: first those that read, then those
+    # that write for each computed view, then the rows that are kept for the time of the round, then dead letters.
+
+    def task_of_view(self, place: int) -> int:
+        """The first task number of a computed view, counted from 0."""
+        return (1 + place) * len(self.groups)
+
+    @property
+    def task_of_kept(self) -> int:
+        return (1 + len(self.computed)) * len(self.groups)
+
+    @property
+    def task_of_dead(self) -> int:
+        return (2 + len(self.computed)) * len(self.groups)
+
+
+def tasks_reserved(job_tasks: int, plans: tuple[ViewPlan, ...]) -> int:
+    """Return how many task numbers the jobs of a round may use in each table's file names."""
+    computed = sum(isinstance(plan, SqlPlan) for plan in plans)
+    return job_tasks * (3 + computed if computed else 1)
+
+
+class MessageNumbers:
+    """Numbers the messages of a round: from 0, on through its ranges; where a message is missing a number is free."""
+
+    def __init__(self, groups: tuple[tuple[OffsetRange, ...], ...]) -> None:
+        self._ranges = [each for group in groups for each in group]
+        self._starts = list(accumulate((each.end - each.start for each in self._ranges), initial=0))
+        self._firsts = list(accumulate(map(len, groups), initial=0))
+
+    @property
+    def total(self) -> int:
+        return self._starts[-1]
+
+    def shifts(self, group: int) -> dict[tuple[str, int], int]:
+        """Return by topic partition of a group what is added to an offset; in a group each has one range."""
+        places = range(self._firsts[group], self._firsts[group + 1])
+        ranges = ((self._ranges[place], self._starts[place]) for place in places)
+        return {(each.topic, each.partition): start - each.start for each, start in ranges}
+
+    def place(self, number: int) -> tuple[str, int, int]:
+        """Topic, partition and offset."""
+        place = bisect_right(self._starts, number) - 1
+        each = self._ranges[place]
+        return each.topic, each.partition, each.start + number - self._starts[place]
+
+
+class WrittenTo(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that a round wrote."""
+
+    #: The table's uuid.
+    table: str
+    part: WrittenPart
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions in which the rows of unique keys are looked up."""
+
+    #: The table's uuid.
+    table: str
+    #: None: in all of them.
+    partitions: tuple[str, ...] | None
+
+
+class TableChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes of older rows by the rows that a round wrote to a table with a unique key, as of one snapshot."""
+
+    scope: Scope
+    #: Hybrid time of the snapshot that was looked at.
+    ts: int
+    deltas: tuple[WrittenDelta, ...]
+    seen: Seen
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a computed view cannot take."""
+
+    #: Its number in the round.
+    number: int
+    #: Empty: a row of it could not be computed, and nobody has asked why yet.
+    reason: str = ""
+    #: Where that was: above 0 the target's column, counted from 1; see views/probe.py.
+    step: int = 0
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A view cannot take a message."""
+
+    #: The message's number in the round.
+    number: int
+    #: `database.view`.
+    view: str
+    reason: str
+
+
+class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of one task, or of all tasks of a round."""
+
+    ranges: tuple[LedgerRange, ...] = ()
+    parts: tuple[WrittenTo, ...] = ()
+    #: Of the messages' values.
+    bytes: int = 0
+    #: The first message that is broken, or refused by a view, in words; empty if there is none.
+    broken: str = ""
+    #: The views that have refused a message, by name.
+    refusing: tuple[str, ...] = ()
+    #: Of one task: which try it was.
+    attempt: int = 0
+    #: Of one task whose rows stream on: how long it read and decoded.
+    reading_seconds: float = 0.0
+    #: Of a round: by view that Spark SQL computes, how long its SQL and the writing of its rows took.
+    view_seconds: dict[str, float] = {}
+
+    @property
+    def messages(self) -> int:
+        return sum(each.messages for each in self.ranges)
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.ranges)
+
+    @property
+    def dead(self) -> int:
+        return sum(each.dead for each in self.ranges)
+
+    @property
+    def refused(self) -> int:
+        return sum(each.refused for each in self.ranges)
+
+
+def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
+    known = list(answers)
+    return RoundFacts(
+        ranges=tuple(each for facts in known for each in facts.ranges),
+        parts=tuple(each for facts in known for each in facts.parts),
+        bytes=sum(facts.bytes for facts in known),
+        broken=next((facts.broken for facts in known if facts.broken), ""),
+        refusing=tuple(dict.fromkeys(view for facts in known for view in facts.refusing)),
+    )
+
+
+def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[Verdict]) -> RoundFacts:
+    """Add the messages that computed views have refused, of which there is one at least."""
+    places = [job.numbers.place(each.number) for each in verdicts]
+    counts = Counter((topic, partition) for topic, partition, _ in places)
+    ranges = (
+        msgspec.structs.replace(each, refused=each.refused + counts[each.topic, each.partition])
+        for each in joined_ranges(facts.ranges)
+    )
+    topic, partition, offset = places[0]
+    first = f"{topic}/{partition}@{offset}: view {verdicts[0].view}: {verdicts[0].reason}"
+    return msgspec.structs.replace(
+        facts,
+        ranges=tuple(ranges),
+        broken=facts.broken or first,
+        refusing=tuple(dict.fromkeys((*facts.refusing, *(each.view for each in verdicts)))),
+    )
+
+
+def joined_ranges(ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:
+    """One range for each partition, out of the contiguous ones of several tasks."""
+    joined: dict[tuple[str, int], LedgerRange] = {}
+    for each in sorted(ranges, key=lambda r: (r.topic, r.partition, r.start)):
+        before = joined.get((each.topic, each.partition))
+        assert before is None or before.end == each.start, (before, each)
+        joined[each.topic, each.partition] = each if before is None else before.joined(each)
+    return tuple(joined.values())

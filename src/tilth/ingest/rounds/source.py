@@ -1,0 +1,234 @@
+"""Task that reads the topic: it fetches its ranges, decodes each message once, and serves all views from that.
+
+Covers: rows and refused messages of views that pick columns, dead letters, rows for views that Spark SQL computes, what
+is kept for the round, the counts of the ledger. Does not cover: decoding (messages/decode.py), what is kept (keep.py),
+the Spark jobs (spark.py).
+Always holds: which rows a task writes follows from its ranges alone; a message that a view refuses is refused with all
+of its rows, and the other views get it as usual.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from tilth.base.clock import SystemClock
+from tilth.ingest.kafka.broker import Fetched
+from tilth.ingest.messages.dead import dead_letter_rows
+from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, broken
+from tilth.ingest.rounds.keep import Keeper, Kept
+from tilth.ingest.rounds.round import RoundFacts, RoundJob
+from tilth.ingest.rounds.write import HELD_BYTES_MAX, PartWriter
+from tilth.ingest.settings import ErrorMode
+from tilth.ingest.views.ops import ops_of
+from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan
+from tilth.ingest.views.refusals import Refused, by_message, failed_checks, misfits, without
+from tilth.model.offset import LedgerRange
+from tilth.model.table import OP_COLUMN
+from tilth.storage import TableLayout, arrow_schema
+
+#: Dead letters that a task holds before it writes them.
+HELD_BROKEN_MAX = 20_000
+
+
+class SourceTask:
+    """One task's way through its ranges: iterate once, then ask for the facts."""
+
+    def __init__(self, job: RoundJob, group: int, *, attempt: int) -> None:
+        self._job = job
+        self._group = group
+        self._attempt = attempt
+        self._ranges = job.groups[group]
+        self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults)
+        self._writer = PartWriter(txn=job.txn, task=group, attempt=attempt)
+        self._picking = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
+        self._held_bytes = 0
+        self._counts = {(each.topic, each.partition): _Counts() for each in self._ranges}
+        self._dead: list[Broken] = []
+        self._bytes = 0
+        self._first_broken = ""
+        self._refusing: dict[str, None] = {}
+
+    def run(self) -> RoundFacts:
+        for _ in self._decoded():
+            pass
+        return self.facts()
+
+    def keep(self) -> RoundFacts:
+        """All of it, with the rows kept for the views that Spark SQL computes."""
+        with Keeper(self._job, self._group, self._decoder.arrow_schema, attempt=self._attempt) as keeper:
+            for fetched, decoded in self._decoded():
+                keeper.keep(fetched.topic, fetched.partition, decoded, fetched.messages)
+                for plan in self._job.computed:
+                    self._checked(plan, fetched, decoded)
+        return self.facts()
+
+    def stream(self, plan: SqlPlan) -> Iterator[pa.RecordBatch]:
+        """All of it, and the rows for the one view that Spark SQL computes."""
+        for fetched, decoded in self._decoded():
+            refused = self._checked(plan, fetched, decoded)
+            rows, _ = without(decoded.rows.select(list(plan.needed)), decoded.owners, refused)
+            if rows.num_rows:
+                yield rows
+
+    def facts(self) -> RoundFacts:
+        """Return the counts of what was read and written."""
+        return RoundFacts(
+            ranges=tuple(
+                self._counts[each.topic, each.partition].of(each.topic, each.partition, each.start, each.end)
+                for each in self._ranges
+            ),
+            parts=tuple(self._writer.written),
+            bytes=self._bytes,
+            broken=self._first_broken,
+            refusing=tuple(self._refusing),
+            attempt=self._attempt,
+        )
+
+    def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
+        """Yield each batch of messages, decoded once; views that pick columns and dead letters have it already."""
+        # What is decoded is many small objects and no cycles: looking for cycles is a tenth of the time.
+        gc.disable()
+        try:
+            for fetched in self._job.fetch(SystemClock(), self._job.config, self._ranges):
+                decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
+                size = sum(map(len, fetched.messages))
+                self._count(fetched, decoded, size)
+                for view in self._picking:
+                    self._refuse(view.plan.view, view.take(decoded), fetched)
+                self._flush_if_full(size)
+                yield fetched, decoded
+            self._flush()
+        finally:
+            gc.enable()
+
+    def _checked(self, plan: SqlPlan, fetched: Fetched, decoded: Decoded) -> Refused:
+        """The messages that the view's checks refuse."""
+        refused = by_message(failed_checks(decoded.rows, plan.checks), decoded.owners)
+        self._refuse(plan.view, refused, fetched)
+        return refused
+
+    def _count(self, fetched: Fetched, decoded: Decoded, size: int) -> None:
+        counts = self._counts[fetched.topic, fetched.partition]
+        counts.messages += decoded.messages
+        counts.rows += decoded.rows.num_rows
+        self._bytes += size
+        if self._job.config.error_mode is not ErrorMode.STREAM:
+            # In stream mode they are rows.
+            counts.dead += len(decoded.broken)
+            self._condemn(decoded.broken)
+        elif decoded.broken and not self._first_broken:
+            self._first_broken = decoded.broken[0].text
+
+    def _refuse(self, view: str, refused: Mapping[int, str], fetched: Fetched) -> None:
+        if not refused:
+            return
+        self._counts[fetched.topic, fetched.partition].refused += len(refused)
+        self._refusing[view] = None
+        messages: Sequence[Message] = fetched.messages
+        self._condemn(
+            [
+                broken(fetched.topic, fetched.partition, messages[place], reason, view=view)
+                for place, reason in refused.items()
+            ]
+        )
+
+    def _condemn(self, found: Sequence[Broken]) -> None:
+        if found and not self._first_broken:
+            self._first_broken = found[0].text
+        if self._job.dead_letters is not None:
+            self._dead.extend(found)
+
+    def _flush_if_full(self, size: int) -> None:
+        self._held_bytes += size
+        if self._held_bytes >= HELD_BYTES_MAX or len(self._dead) >= HELD_BROKEN_MAX:
+            self._flush()
+
+    def _flush(self) -> None:
+        for view in self._picking:
+            view.flush(self._writer)
+        self._held_bytes = 0
+        write_dead_letters(self._job, self._writer, self._dead)
+        self._dead.clear()
+
+
+def write_condemned(kept: Kept, group: int, *, attempt: int) -> RoundFacts:
+    """Write the kept messages that computed views have refused to the dead-letter table."""
+    job = kept.job
+    writer = PartWriter(txn=job.txn, task=job.task_of_dead + group, attempt=attempt)
+    held: list[Broken] = []
+    held_bytes = 0
+    for each in kept.condemned(group):
+        held.append(each)
+        held_bytes += len(each.raw or b"")
+        if len(held) >= HELD_BROKEN_MAX or held_bytes >= HELD_BYTES_MAX:
+            write_dead_letters(job, writer, held)
+            held, held_bytes = [], 0
+    write_dead_letters(job, writer, held)
+    return RoundFacts(parts=tuple(writer.written))
+
+
+def write_dead_letters(job: RoundJob, writer: PartWriter, found: Sequence[Broken]) -> None:
+    """Write messages to the round's dead-letter table, where it has one."""
+    if found and job.dead_letters is not None:
+        layout = job.dead_letters.layout
+        writer.write(job.dead_letters.table, layout, dead_letter_rows(found, layout.schema))
+
+
+class _Counts:
+    """Counts of one topic partition."""
+
+    def __init__(self) -> None:
+        self.messages = self.rows = self.dead = self.refused = 0
+
+    def of(self, topic: str, partition: int, start: int, end: int) -> LedgerRange:
+        return LedgerRange(
+            topic=topic,
+            partition=partition,
+            start=start,
+            end=end,
+            messages=self.messages,
+            rows=self.rows,
+            dead=self.dead,
+            refused=self.refused,
+        )
+
+
+class _PickingView:
+    """A view that picks columns, in one task."""
+
+    def __init__(self, plan: FusedPlan, layout: TableLayout) -> None:
+        self.plan = plan
+        self._layout = layout
+        self._types = arrow_schema(layout.schema, field_ids=False)
+        self._held: list[pa.Table] = []
+
+    def take(self, decoded: Decoded) -> Refused:
+        """Buffer the rows that the target takes; return the messages that it does not take."""
+        refused = by_message(failed_checks(decoded.rows, self.plan.checks), decoded.owners)
+        rows, owners = without(decoded.rows, decoded.owners, refused)
+        picked = self._picked(rows)
+        unfit = by_message(misfits(self._layout, picked), owners)
+        self._held.append(without(picked, owners, unfit)[0])
+        return refused | unfit
+
+    def flush(self, writer: PartWriter) -> None:
+        """Write what it holds; raises ViewFailedError."""
+        if self._held:
+            writer.write_view(self.plan, self._layout, pa.concat_tables(self._held))
+        self._held.clear()
+
+    def _picked(self, rows: pa.RecordBatch) -> pa.Table:
+        arrays = [self._column(rows, each) for each in self.plan.columns]
+        names = [each.target for each in self.plan.columns]
+        if self.plan.op is not None:
+            arrays.append(ops_of(pa.chunked_array([rows.column(self.plan.op)])))
+            names.append(OP_COLUMN)
+        return pa.table(arrays, names=names)
+
+    def _column(self, rows: pa.RecordBatch, picked: Picked) -> pa.Array:
+        if picked.source is None:
+            return pa.repeat(pa.scalar(picked.constant, self._types.field(picked.target).type), rows.num_rows)
+        return rows.column(picked.source)

@@ -1,0 +1,62 @@
+"""Rounds into tables with unique keys: with the new rows, in the same commit, the older rows of their keys go.
+
+Covers: where a round's keys are looked for, the work that finds them. Does not cover: which rows go
+(storage/upsert/upsert.py), committing and trying again (consumer/task.py).
+Always holds: what is committed was found against all rows of the keys' scope; the files of a try are numbered through
+within a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilth.ingest.rounds.round import Scope, TableChanges, WrittenTo
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import TableDef
+from tilth.storage import UpsertLookup, key_scope, resolve_all, upsert_lookup
+
+#: By table.
+Lookups = Mapping[str, UpsertLookup]
+
+
+def scopes_of(tables: Iterable[TableDef], parts: Sequence[WrittenTo]) -> tuple[Scope, ...]:
+    """Return where to look up the keys of the rows that a round wrote; none for tables without a unique key."""
+    scopes = []
+    for table in tables:
+        written = [each.part for each in parts if each.table == table.uuid]
+        if table.unique_key and written:
+            scopes.append(Scope(table=table.uuid, partitions=key_scope(table, written)))
+    return tuple(scopes)
+
+
+def lookups_of(
+    tables: Mapping[str, TableDef],
+    parts: Sequence[WrittenTo],
+    scopes: Sequence[Scope],
+    snapshots: Sequence[Snapshot],
+    *,
+    root: str,
+    txn: int,
+    task: int,
+) -> Lookups:
+    """The work of one try; raises PartShapeUnknownError."""
+    found = {}
+    for scope, snapshot in zip(scopes, snapshots, strict=True):
+        written = [each.part for each in parts if each.table == scope.table]
+        found[scope.table] = upsert_lookup(tables[scope.table], written, snapshot, root=root, txn=txn, task=task)
+    return found
+
+
+def resolved(lookups: Lookups, *, task: int = 0, attempt: int) -> tuple[TableChanges, ...]:
+    """Compute for each table the changes of the rows that its new rows replace, and write their files. `task` is
+    Spark's number, not the files'.
+    """
+    return tuple(
+        TableChanges(
+            scope=Scope(table=table, partitions=lookup.partitions),
+            ts=lookup.ts,
+            deltas=resolve_all(lookup.requests, attempt=attempt),
+            seen=lookup.seen,
+        )
+        for table, lookup in lookups.items()
+    )

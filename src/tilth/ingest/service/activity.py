@@ -1,0 +1,192 @@
+"""Activity of consumers: the reason they wait for, the time since when, the rate of reading. Pure: reports in, words
+out.
+
+Covers: one consumer's activity, and the words for several together. Does not cover: whether consumers run (state.py).
+Always holds: numbers are those that consumers reported and rounds that were committed; nothing is asked of a broker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from tilth.base.units import show_count, show_time
+from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.model.offset import OffsetRange, TopicPartition
+
+#: From here on it is said how long a round has been under way.
+LONG_ROUND_SECONDS = 10.0
+#: Rounds that a rate is computed from, and how old the first of them may be.
+RATE_ROUNDS_MAX = 32
+RATE_MS_MAX = 60_000
+
+
+class Kind(IntEnum):
+    """Activity of a consumer; of several consumers the first of these is shown."""
+
+    READING = 0
+    #: Messages are there, and wait until there are more or until the flush interval is over.
+    FLUSH_INTERVAL = 1
+    #: The next messages are in a transaction that is not committed yet.
+    OPEN_TRANSACTION = 2
+    IDLE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """Activity of a consumer at one moment."""
+
+    kind: Kind
+    since_ms: int
+    #: Messages that could be read and are not.
+    behind: int = 0
+    #: Messages in transactions that are not committed yet.
+    uncommitted: int = 0
+    #: Messages a second; 0: not known yet.
+    rate: float = 0.0
+    #: The setting that the last round's size was bounded by; empty: it took all that was there.
+    bounded_by: str = ""
+    #: When it last asked the broker how far its topic partitions reach; 0: not yet.
+    heard_ms: int = 0
+    #: For how long its present round has been under way; 0: between two rounds.
+    round_seconds: float = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time to read the messages behind at this rate; None: not known, or the consumer does not read."""
+        return self.behind / self.rate if self.kind is Kind.READING and self.rate else None
+
+
+@dataclass(slots=True)
+class Activity:
+    """One consumer since it was started."""
+
+    offsets: dict[TopicPartition, int]
+    #: Since when it runs.
+    since_ms: int
+    _ends: Mapping[TopicPartition, PartitionEnd] = field(default_factory=dict)
+    #: When it last saw or read a message; 0: never.
+    _message_ms: int = 0
+    #: Since when messages wait that no round reads, and since when the next message is in an open transaction.
+    _waiting_ms: int = 0
+    _blocked_ms: int = 0
+    _heard_ms: int = 0
+    _is_in_round: bool = False
+    _bounded_by: str = ""
+    #: Beginning, end and messages of rounds that followed each other.
+    _rounds: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=RATE_ROUNDS_MAX))
+    _began_ms: int = 0
+
+    def heard(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:
+        """It has looked how far its topic partitions reach."""
+        self._ends = dict(ends)
+        self._heard_ms = now_ms
+        self._is_in_round = False
+        behind, uncommitted = self._behind()
+        if behind:
+            self._message_ms = now_ms
+            self._waiting_ms = self._waiting_ms or now_ms
+        else:
+            self._waiting_ms = 0
+            self._rounds.clear()
+        self._blocked_ms = (self._blocked_ms or now_ms) if uncommitted and not behind else 0
+
+    def began(self, ranges: Iterable[OffsetRange], *, rows_max: int, now_ms: int) -> None:
+        """A round begins."""
+        messages = sum(each.end - each.start for each in ranges)
+        behind, _ = self._behind()
+        self._bounded_by = ""
+        if messages < behind or messages >= rows_max:
+            self._bounded_by = "kafka_max_block_size" if messages >= rows_max else "kafka_max_block_bytes"
+        self._is_in_round, self._began_ms, self._waiting_ms = True, now_ms, 0
+
+    def committed(self, ranges: Iterable[OffsetRange], *, now_ms: int) -> None:
+        """The round was committed."""
+        messages = 0
+        for each in ranges:
+            self.offsets[TopicPartition(each.topic, each.partition)] = each.end
+            messages += each.end - each.start
+        self._rounds.append((self._began_ms, now_ms, messages))
+        self._message_ms = now_ms
+
+    def doing(self, *, now_ms: int) -> Doing:
+        seconds = max(0.0, (now_ms - self._began_ms) / 1000) if self._is_in_round else 0.0
+        return replace(self._kind_of_doing(now_ms), heard_ms=self._heard_ms, round_seconds=seconds)
+
+    def _kind_of_doing(self, now_ms: int) -> Doing:
+        behind, uncommitted = self._behind()
+        if self._is_in_round or (behind and self._rounds and self._bounded_by):
+            return Doing(
+                kind=Kind.READING,
+                since_ms=self._began_ms,
+                behind=behind,
+                uncommitted=uncommitted,
+                rate=self._rate(now_ms),
+                bounded_by=self._bounded_by,
+            )
+        if behind:
+            return Doing(kind=Kind.FLUSH_INTERVAL, since_ms=self._waiting_ms, behind=behind, uncommitted=uncommitted)
+        if uncommitted:
+            return Doing(kind=Kind.OPEN_TRANSACTION, since_ms=self._blocked_ms, uncommitted=uncommitted)
+        return Doing(kind=Kind.IDLE, since_ms=self._message_ms or self.since_ms)
+
+    def _behind(self) -> tuple[int, int]:
+        """Messages that can be read, and messages in open transactions."""
+        behind = uncommitted = 0
+        for position, offset in self.offsets.items():
+            end = self._ends.get(position)
+            if end is not None:
+                behind += max(0, end.stable - offset)
+                uncommitted += max(0, end.high - max(end.stable, offset))
+        return behind, uncommitted
+
+    def _rate(self, now_ms: int) -> float:
+        recent = [each for each in self._rounds if now_ms - each[0] <= RATE_MS_MAX] or list(self._rounds)[-1:]
+        if not recent:
+            return 0.0
+        # Up to the end of the last round: the one that is under way has brought nothing yet.
+        seconds = (recent[-1][1] - recent[0][0]) / 1000
+        return sum(messages for *_, messages in recent) / max(seconds, 0.001)
+
+
+def describe(doings: Sequence[Doing], *, flush_interval_ms: int) -> str:
+    """Describe the activity of consumers in one sentence; empty if there are none."""
+    if not doings:
+        return ""
+    kind = min(each.kind for each in doings)
+    same = [each for each in doings if each.kind is kind]
+    since_ms = max(each.since_ms for each in same) if kind is Kind.IDLE else min(each.since_ms for each in same)
+    behind = sum(each.behind for each in doings)
+    uncommitted = sum(each.uncommitted for each in doings)
+    match kind:
+        case Kind.READING:
+            return _reading(same, behind)
+        case Kind.FLUSH_INTERVAL:
+            return f"waiting for the flush interval ({flush_interval_ms / 1000:g} s), {show_count(behind)} messages"
+        case Kind.OPEN_TRANSACTION:
+            return f"behind an open transaction since {show_time(since_ms)}, {show_count(uncommitted)} messages"
+        case Kind.IDLE:
+            return f"idle: no message since {show_time(since_ms)}"
+
+
+def _reading(doings: Sequence[Doing], behind: int) -> str:
+    rate = sum(each.rate for each in doings)
+    parts = [f"{show_count(round(rate))} messages/s"] if rate else []
+    parts.append(f"{show_count(behind)} behind")
+    if rate and behind:
+        parts.append(f"about {_duration(behind / rate)} left")
+    bounds = sorted({each.bounded_by for each in doings if each.bounded_by})
+    if bounds:
+        parts.append(f"bounded by {' and '.join(bounds)}")
+    seconds = max(each.round_seconds for each in doings)
+    if seconds >= LONG_ROUND_SECONDS:
+        parts.append(f"its round has been under way for {_duration(seconds)}")
+    return "reading: " + ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

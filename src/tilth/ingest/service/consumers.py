@@ -1,0 +1,445 @@
+"""The consumers of one Kafka table as the server knows them: dispatched, fenced, their rounds begun and committed.
+
+Covers: identities, orders, the server's side of a consumer's calls, counters. Does not cover: when consumers start and
+stop (state.py), what they do (consumer/task.py).
+Always holds: only the identity that was handed out last for an index begins and commits; a round that was begun either
+commits or is aborted before its index is handed out again. See also:
+docs/policies/consumers.md#when-consumers-start-and-stop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tilth.base.clock import Clock
+from tilth.base.errors import FencedError, TilthError
+from tilth.base.logs import Log
+from tilth.base.units import show_count
+from tilth.catalog import (
+    AddDelta,
+    AddLedger,
+    AdvanceOffsets,
+    Catalog,
+    InsertDelay,
+    InsertPart,
+    NoRowsSince,
+    Requirement,
+    SchemaChangedError,
+    SchemaIs,
+    TxnNotFoundError,
+    Update,
+    Work,
+)
+from tilth.ingest.consumer.calls import (
+    ENCODER,
+    BeginGranted,
+    BeginRound,
+    ConsumeOrder,
+    Heard,
+    LookAtTables,
+    Position,
+    RoundCommitted,
+    RoundDone,
+    TablesNow,
+)
+from tilth.ingest.rounds.round import RoundFacts
+from tilth.ingest.service.activity import Activity, Doing, Kind
+from tilth.ingest.service.definitions import Definitions
+from tilth.ingest.service.reporter import Reporter, error_text
+from tilth.ingest.service.state import ConsumerState
+from tilth.ingest.service.stats import ConsumeEventKind, ConsumerStats, PartitionStats
+from tilth.model.lease import Fence
+from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPartition
+from tilth.model.table import KafkaDef, TableDef, full_name
+from tilth.model.task import TaskKind
+from tilth.model.txn import TxnOutput
+from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle
+
+#: The lease is an epoch, not a right that runs out; the time only shows who is alive.
+LEASE_MS = 24 * 3600 * 1000
+
+_log = Log("ingest")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """State of one consumer index on the server."""
+
+    fence: Fence = field(default_factory=lambda: Fence("", 0))
+    handle: Handle | None = None
+    #: The round that it began last; None: none yet.
+    work: Work | None = None
+    #: Of that round.
+    ranges: tuple[OffsetRange, ...] = ()
+    #: The Kafka table as the consumer knows it; None: it was never dispatched.
+    kafka: KafkaDef | None = None
+    rows_max: int = 0
+    activity: Activity = field(default_factory=lambda: Activity({}, 0))
+    rounds: int = 0
+    messages: int = 0
+    rows: int = 0
+    dead: int = 0
+    refused: int = 0
+    bytes: int = 0
+    last_commit_ms: int = 0
+    last_exception: str = ""
+    last_exception_ms: int = 0
+    #: By table: the partitions that its last round wrote to, or tried to.
+    partitions: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: Why its rounds wait before they write; empty: they do not.
+    slowed: str = ""
+    #: What views have refused in its last round; empty: nothing.
+    refusing: str = ""
+    #: Of its last round, by view; see RoundFacts.
+    view_seconds: Mapping[str, float] = field(default_factory=dict)
+    round_seconds: float = 0.0
+    #: The last message that was broken or refused, in words.
+    last_broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A consumer's task is over; without an error when it was asked to end."""
+
+    index: int
+    error: TilthError | None
+
+
+class Consumers:
+    """Consumers of one Kafka table. Calls of consumers come on their own threads."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        dispatcher: Dispatcher,
+        reporter: Reporter,
+        kafka: KafkaDef,
+        *,
+        server: str,
+    ) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._dispatcher = dispatcher
+        self._reporter = reporter
+        self._kafka = kafka
+        self._server = server
+        self._lock = threading.Lock()
+        self._known: dict[int, _Known] = {}
+
+    # --- for the service ---------------------------------------------------------------------------------------------
+
+    def dispatch(
+        self,
+        index: int,
+        definitions: Definitions,
+        positions: Mapping[TopicPartition, StoredOffset],
+        *,
+        root: str,
+        when_ended: Callable[[Ended], None],
+    ) -> None:
+        """Send a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
+        known = self._of(index)
+        self.settle(index, "its consumer was replaced")
+        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._server, LEASE_MS)
+        order = ConsumeOrder(
+            kafka=definitions.kafka,
+            views=definitions.views,
+            dead_letters=definitions.dead_letters,
+            consumer=index,
+            fence=lease.fence,
+            positions=tuple(Position(place, stored) for place, stored in positions.items()),
+            root=root,
+            secrets=definitions.secrets,
+        )
+        name = full_name(definitions.kafka)
+        payload = ENCODER.encode(order)
+        spec = self._dispatcher.new_spec(TaskKind.CONSUME, warehouse=WRITE_WAREHOUSE, table=name, payload=payload)
+        with self._lock:
+            known.fence, known.kafka, known.rows_max = lease.fence, definitions.kafka, definitions.config.block_rows
+            offsets = {place: stored.offset for place, stored in positions.items()}
+            known.activity = Activity(offsets, self._clock.now_ms())
+        handle = self._dispatcher.submit(spec)
+        with self._lock:
+            known.handle = handle
+        _log.info(
+            "consumer_started",
+            cause_id=spec.id,
+            table=name,
+            consumer=index,
+            epoch=lease.epoch,
+            partitions=len(positions),
+        )
+        thread = threading.Thread(
+            target=_watch, args=(index, handle, when_ended), name=f"tilth-watch-{spec.id[:8]}", daemon=True
+        )
+        thread.start()
+
+    def cancel(self, index: int, reason: str) -> None:
+        handle = self._of(index).handle
+        if handle is not None:
+            _log.info("consumer_stopping", cause_id=handle.id, table=handle.spec.table, consumer=index, reason=reason)
+            handle.cancel()
+
+    def settle(self, index: int, reason: str) -> None:
+        """A round that did not commit never will; its files are then removed by the cleaner.
+
+        Raises what the catalog says when it cannot be asked; the round is then settled by a later call.
+        """
+        work = self._of(index).work
+        if work is not None:
+            work.settle(reason)
+
+    def over(self, ended: Ended, *, is_failure: bool) -> None:
+        known = self._of(ended.index)
+        with self._lock:
+            known.handle = None
+            if is_failure:
+                known.last_exception, known.last_exception_ms = error_text(ended.error), self._clock.now_ms()
+
+    def doing(self, index: int) -> Doing:
+        """Return the activity of a consumer that runs."""
+        known = self._of(index)
+        with self._lock:
+            return known.activity.doing(now_ms=self._clock.now_ms())
+
+    def broken(self, indexes: Collection[int] | None = None) -> str:
+        """Describe how many messages became dead letters since the server started; empty: none."""
+        with self._lock:
+            every = [known for index, known in self._known.items() if indexes is None or index in indexes]
+            dead, messages = sum(known.dead for known in every), sum(known.messages for known in every)
+            last = next((known.last_broken for known in every if known.last_broken), "")
+        if not dead:
+            return ""
+        text = f"broken messages, now dead letters: {show_count(dead)}"
+        return f"{text}, all that were read; the last: {last}" if dead == messages else text
+
+    def stats(
+        self,
+        index: int,
+        partitions: Iterable[PartitionStats],
+        *,
+        state: ConsumerState,
+        reason: str = "",
+        next_attempt_ms: int = 0,
+    ) -> ConsumerStats:
+        known = self._of(index)
+        with self._lock:
+            is_running = state is ConsumerState.RUNNING
+            return ConsumerStats(
+                database=self._kafka.database,
+                table=self._kafka.name,
+                uuid=self._kafka.uuid,
+                consumer=index,
+                state=state.value,
+                task="" if known.handle is None else known.handle.id,
+                partitions=tuple(partitions),
+                rounds=known.rounds,
+                messages=known.messages,
+                rows=known.rows,
+                dead=known.dead,
+                refused=known.refused,
+                bytes=known.bytes,
+                last_commit_ms=known.last_commit_ms,
+                last_exception=known.last_exception,
+                last_exception_ms=known.last_exception_ms,
+                slowed=known.slowed,
+                reason=reason,
+                doing=known.activity.doing(now_ms=self._clock.now_ms()) if is_running else None,
+                round_seconds=known.round_seconds,
+                view_seconds=known.view_seconds,
+                last_broken=known.last_broken,
+                next_attempt_ms=next_attempt_ms,
+            )
+
+    def slowed(self) -> str:
+        """Describe why rounds wait before they write; empty: none does."""
+        with self._lock:
+            return next((known.slowed for known in self._known.values() if known.slowed), "")
+
+    def refusing(self) -> str:
+        """Describe what views have refused lately; empty: nothing."""
+        with self._lock:
+            return next((known.refusing for known in self._known.values() if known.refusing), "")
+
+    # --- for the consumers -------------------------------------------------------------------------------------------
+
+    def begin(self, call: BeginRound) -> BeginGranted:
+        """Raises FencedError when the consumer is not the one that was dispatched last, and SchemaChangedError when the
+        Kafka table has other columns by now: from the ALTER on no message is read by the old ones.
+        """
+        self._check_columns(self._current(call.consumer, call.fence))
+        self.settle(call.consumer, "its round is done again in another way")
+        work = self._catalog.transactions.work(
+            f"consume {full_name(self._kafka)} {call.consumer}",
+            outputs=[TxnOutput(table=table, tasks=call.tasks) for table in call.tables],
+            fences=[call.fence],
+        )
+        known = self._of(call.consumer)
+        with self._lock:
+            is_current = known.fence == call.fence
+            if is_current:
+                known.work, known.ranges = work, call.ranges
+                known.activity.began(call.ranges, rows_max=known.rows_max, now_ms=self._clock.now_ms())
+        if not is_current:
+            # Replaced while the transaction was made: nobody else would settle it.
+            work.settle("its consumer was replaced")
+            self._current(call.consumer, call.fence)
+        offsets = sum(each.end - each.start for each in call.ranges)
+        self._reporter.event(ConsumeEventKind.POLL, call.consumer, txn=work.id, messages=offsets)
+        return BeginGranted(txn=work.id, wait_ms=self._slow(known, call.tables))
+
+    def _slow(self, known: _Known, tables: Iterable[str]) -> float:
+        """Return how long the round waits, by the partitions that the last one wrote to: the partitions of the next
+        rows are not known before they are read. Writes that are over the limit are refused by the commit.
+        """
+        worst: InsertDelay | None = None
+        for uuid in tables:
+            table, partitions = self._catalog.tables.by_id(uuid), known.partitions.get(uuid)
+            if not partitions or not isinstance(table, TableDef):
+                continue
+            delay = self._catalog.throttle.round_delay(table, partitions)
+            if delay is not None and (worst is None or delay.milliseconds > worst.milliseconds):
+                worst = delay
+        with self._lock:
+            known.slowed = "" if worst is None else f"slowed: {worst.reason}"
+        return 0.0 if worst is None else worst.milliseconds
+
+    def look(self, call: LookAtTables) -> TablesNow:
+        """Return snapshots of tables. Their files stay on the disk until the round is over, because a transaction that
+        runs has seen them.
+        """
+        self._current(call.consumer, call.fence)
+        snapshots = (self._catalog.parts.snapshot(each.table, partitions=each.partitions) for each in call.scopes)
+        return TablesNow(snapshots=tuple(snapshots))
+
+    def commit(self, call: RoundDone) -> RoundCommitted:
+        """Commit rows, the changes of rows that they replace, offsets and the ledger's line in one transaction."""
+        known = self._current(call.consumer, call.fence)
+        work = known.work
+        if work is None or work.id != call.txn:
+            raise TxnNotFoundError(txn=call.txn, hint="the consumer has begun another round since")
+        requirements = self._requirements(call)
+        with self._lock:
+            known.partitions = _partitions(call)
+            task = "" if known.handle is None else known.handle.id
+            updates = self._updates(call, known.ranges)
+        self._dispatcher.committing(task)
+        committed = work.commit(updates, requirements)
+        facts = call.facts
+        with self._lock:
+            known.rounds += 1
+            known.messages += facts.messages
+            known.rows += facts.rows
+            known.dead += facts.dead
+            known.refused += facts.refused
+            known.refusing = _refusing(facts)
+            known.bytes += facts.bytes
+            known.round_seconds, known.view_seconds = call.seconds, facts.view_seconds
+            known.last_broken = facts.broken or known.last_broken
+            known.last_commit_ms = self._clock.now_ms()
+            known.activity.committed(known.ranges, now_ms=known.last_commit_ms)
+        self._reporter.committed(call)
+        return RoundCommitted(commit_ts=committed.commit_ts)
+
+    def heard(self, call: Heard) -> None:
+        known = self._current(call.consumer, call.fence)
+        with self._lock:
+            ends = {each.position: each.end for each in call.ends}
+            known.activity.heard(ends, now_ms=self._clock.now_ms())
+            has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is Kind.IDLE
+        if has_all:
+            # It reached the broker and has read everything: there is no round whose commit would say so.
+            self._reporter.succeeded(call.consumer)
+
+    def _requirements(self, call: RoundDone) -> list[Requirement]:
+        """The columns are those that were written, and the partitions take another part."""
+        requirements: list[Requirement] = []
+        written = {each.table for each in call.facts.parts}
+        for each in call.schemas:
+            requirements.append(SchemaIs(table=each.table, schema_version=each.version))
+            table = self._catalog.tables.by_id(each.table)
+            if each.table in written and isinstance(table, TableDef):
+                requirements.append(self._catalog.throttle.requirement(table))
+        for change in call.changes:
+            scope = change.scope
+            requirements.append(NoRowsSince(table=scope.table, ts=change.ts, partitions=scope.partitions))
+        return requirements
+
+    def _updates(self, call: RoundDone, begun: Iterable[OffsetRange]) -> list[Update]:
+        """`begun`: the ranges that the round was begun with."""
+        facts = call.facts
+        stored: dict[str, int] = {}
+        for written in facts.parts:
+            stored[written.table] = stored.get(written.table, 0) + written.part.rows
+        epochs = {TopicPartition(each.topic, each.partition): each.end_epoch for each in begun}
+        ranges = tuple(
+            OffsetRange(
+                topic=each.topic,
+                partition=each.partition,
+                start=each.start,
+                end=each.end,
+                end_epoch=epochs.get(TopicPartition(each.topic, each.partition), -1),
+            )
+            for each in facts.ranges
+        )
+        entry = LedgerEntry(
+            txn=call.txn,
+            kafka_table=self._kafka.uuid,
+            consumer=call.consumer,
+            ranges=facts.ranges,
+            stored=stored,
+            targets=tuple(each.table for each in call.schemas),
+        )
+        return [
+            *(InsertPart(table=written.table, written=written.part) for written in facts.parts),
+            *(
+                AddDelta(table=change.scope.table, written=delta, seen=change.seen)
+                for change in call.changes
+                for delta in change.deltas
+            ),
+            AdvanceOffsets(kafka_table=self._kafka.uuid, ranges=ranges),
+            AddLedger(entry=entry),
+        ]
+
+    def _check_columns(self, known: _Known) -> None:
+        now = self._catalog.tables.by_id(self._kafka.uuid)
+        if isinstance(now, KafkaDef) and known.kafka is not None and now.schema != known.kafka.schema:
+            hint = "a consumer that knows them takes over by itself"
+            raise SchemaChangedError("the Kafka table's columns have changed", table=full_name(now), hint=hint)
+
+    def _current(self, index: int, fence: Fence) -> _Known:
+        known = self._of(index)
+        if known.fence != fence:
+            raise FencedError(
+                table=full_name(self._kafka), consumer=index, epoch=fence.epoch, now_epoch=known.fence.epoch
+            )
+        return known
+
+    def _of(self, index: int) -> _Known:
+        with self._lock:
+            return self._known.setdefault(index, _Known())
+
+
+def _partitions(call: RoundDone) -> dict[str, frozenset[str]]:
+    """Return by table the partitions that the round wrote to."""
+    found: dict[str, set[str]] = {}
+    for each in call.facts.parts:
+        found.setdefault(each.table, set()).add(each.part.partition)
+    return {table: frozenset(partitions) for table, partitions in found.items()}
+
+
+def _refusing(facts: RoundFacts) -> str:
+    views = ", ".join(facts.refusing)
+    return f"messages of the last round that a view cannot take: {facts.refused}, by {views}" if facts.refused else ""
+
+
+def _watch(index: int, handle: Handle, when_ended: Callable[[Ended], None]) -> None:
+    error: TilthError | None = None
+    try:
+        handle.wait()
+    except TilthError as raised:
+        error = raised
+    when_ended(Ended(index, error))

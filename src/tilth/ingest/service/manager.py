@@ -1,0 +1,249 @@
+"""Ingestion on one server: a service for each Kafka table.
+
+Covers: finding Kafka tables, starting and ending their services, the user's verbs, what system tables show, and the
+server's side of the consumers' calls. Does not cover: one table's consumers (service.py).
+Always holds: switches are persisted before they act. See also: docs/policies/consumers.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tilth.base.clock import Clock
+from tilth.base.errors import FencedError, InvalidInputError
+from tilth.base.ids import IdSource
+from tilth.base.logs import Log
+from tilth.base.pressure import MemoryReading
+from tilth.catalog import Catalog
+from tilth.ingest.consumer.calls import (
+    BeginGranted,
+    BeginRound,
+    Heard,
+    LookAtTables,
+    RoundCommitted,
+    RoundDone,
+    TablesNow,
+)
+from tilth.ingest.offsets.reset import OffsetReset
+from tilth.ingest.service.service import KafkaService
+from tilth.ingest.service.stats import ConsumeEvent, ConsumerStats, EventLog
+from tilth.ingest.settings import IngestSettings
+from tilth.model.offset import TopicPartition
+from tilth.model.service import (
+    ALL_TABLES,
+    ServiceKind,
+    ServiceStats,
+    Switch,
+    SwitchState,
+    newer_since_ms,
+)
+from tilth.model.table import KafkaDef
+from tilth.warehouse import Dispatcher
+
+_log = Log("ingest")
+
+
+class ConsumeManager:
+    """The CONSUME services of one server, and the other end of their consumers' calls (ConsumerCalls)."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        dispatcher: Dispatcher,
+        ids: IdSource,
+        settings: IngestSettings,
+        *,
+        root: str,
+        server: str,
+        memory: Callable[[], MemoryReading] = MemoryReading,
+    ) -> None:
+        """`root`: the folder of all tables; `memory` reads the memory in use, by which rounds wait. Register
+        `consume_runner(clock, manager)` with the workers."""
+        self._clock = clock
+        self._catalog = catalog
+        self._dispatcher = dispatcher
+        self._ids = ids
+        self._settings = settings
+        self._root = root
+        self._server = server
+        self._memory = memory
+        self._events = EventLog(events_max=settings.log_events_max)
+        self._lock = threading.Lock()
+        self._services: dict[str, KafkaService] = {}
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tilth-ingest", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look for Kafka tables; their consumers start by themselves."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all consumers; what they had not committed is read again at the next start."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        with self._lock:
+            services = list(self._services.values())
+            self._services.clear()
+        enders = [threading.Thread(target=service.stop, daemon=True) for service in services]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join()
+
+    def wake(self, kafka_uuid: str | None = None) -> None:
+        """Check at once: one Kafka table, or all. Call it after every change of a definition."""
+        with self._lock:
+            known = list(self._services.values()) if kafka_uuid is None else [self._services.get(kafka_uuid)]
+        for service in known:
+            if service is not None:
+                service.wake()
+        self._wake.set()
+
+    # --- the user's verbs --------------------------------------------------------------------------------------------
+
+    def start_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+        """SYSTEM START CONSUME of one table, or of all with ALL_TABLES."""
+        self._switch(kafka_uuid, SwitchState.RUNNING, because=because, until_ms=until_ms, query_id=query_id)
+        self.wake(kafka_uuid or None)
+
+    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+        """SYSTEM STOP CONSUME of one table, or of all with ALL_TABLES; returns when no consumer runs any more."""
+        self._switch(kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id)
+        services = self._all() if kafka_uuid == ALL_TABLES else [self._find(kafka_uuid)]
+        for service in services:
+            if service is not None:
+                service.wake()
+        for service in services:
+            if service is not None:
+                service.wait_stopped()
+
+    def restart(self, kafka_uuid: str) -> None:
+        """SYSTEM RESTART CONSUME: ends the consumers; new ones start unless the table is stopped."""
+        self._service(kafka_uuid).restart()
+
+    def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]:
+        """SYSTEM RESET CONSUME OFFSET: returns the new offsets. Raises ResetError or what the broker says.
+
+        Consumers end first, and start again if they ran, whatever comes of it.
+        """
+        return self._service(kafka_uuid).move(reset)
+
+    # --- what it shows -----------------------------------------------------------------------------------------------
+
+    def stats(self) -> list[ServiceStats]:
+        """Rows of `system.bg_threads`."""
+        return [service.stats() for service in self._all()]
+
+    def kafka_tables(self) -> list[ConsumerStats]:
+        """Rows of `system.kafka_tables`, one for each consumer."""
+        return [row for service in self._all() for row in service.consumers()]
+
+    def log(self) -> list[ConsumeEvent]:
+        """Rows of `system.kafka_log`, oldest first."""
+        return self._events.events()
+
+    # --- the consumers' calls ----------------------------------------------------------------------------------------
+
+    def begin(self, call: BeginRound) -> BeginGranted:
+        return self._for_call(call.kafka_table).begin(call)
+
+    def look(self, call: LookAtTables) -> TablesNow:
+        return self._for_call(call.kafka_table).look(call)
+
+    def commit(self, call: RoundDone) -> RoundCommitted:
+        return self._for_call(call.kafka_table).commit(call)
+
+    def heard(self, call: Heard) -> None:
+        self._for_call(call.kafka_table).heard(call)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                self._reconcile()
+            # The outermost loop of the room: it goes on whatever happened.
+            except Exception as error:
+                _log.error("reconcile_failed", error=error)
+            self._clock.wait(self._wake, self._settings.manager_interval)
+
+    def _reconcile(self) -> None:
+        """A service for each Kafka table that exists, and none for those that are gone."""
+        wanted = {each.uuid: each for each in self._catalog.tables.list() if isinstance(each, KafkaDef)}
+        with self._lock:
+            gone = [self._services.pop(uuid) for uuid in list(self._services) if uuid not in wanted]
+            new = [self._add(kafka) for uuid, kafka in wanted.items() if uuid not in self._services]
+        # Ending waits for consumers; nobody else should.
+        for service in new:
+            service.start()
+        for service in gone:
+            service.stop()
+
+    def _add(self, kafka: KafkaDef) -> KafkaService:
+        service = KafkaService(
+            self._clock,
+            self._catalog,
+            self._dispatcher,
+            self._ids,
+            self._events,
+            kafka,
+            root=self._root,
+            server=self._server,
+            interval_seconds=self._settings.manager_interval,
+            memory=self._memory,
+            certificates_folder=self._settings.certificates_folder,
+        )
+        self._services[kafka.uuid] = service
+        return service
+
+    def _switch(self, kafka_uuid: str, state: SwitchState, *, because: str, until_ms: int, query_id: str) -> None:
+        if kafka_uuid != ALL_TABLES:
+            self._kafka(kafka_uuid)
+        others = [each for each in self._catalog.services.all() if each.service is ServiceKind.CONSUME]
+        self._catalog.services.set(
+            Switch(
+                table=kafka_uuid,
+                service=ServiceKind.CONSUME,
+                state=state,
+                since_ms=newer_since_ms(others, now_ms=self._clock.now_ms()),
+                until_ms=until_ms,
+                because=because,
+                query_id=query_id,
+            )
+        )
+
+    def _kafka(self, kafka_uuid: str) -> KafkaDef:
+        relation = self._catalog.tables.by_id(kafka_uuid)
+        if not isinstance(relation, KafkaDef):
+            raise InvalidInputError("not a Kafka table", uuid=kafka_uuid, hint="name a table with ENGINE = Kafka")
+        return relation
+
+    def _service(self, kafka_uuid: str) -> KafkaService:
+        """The service, made at once if the loop has not come to it yet."""
+        kafka = self._kafka(kafka_uuid)
+        with self._lock:
+            found = self._services.get(kafka_uuid)
+            service = found or self._add(kafka)
+        if found is None:
+            service.start()
+        return service
+
+    def _find(self, kafka_uuid: str) -> KafkaService | None:
+        with self._lock:
+            return self._services.get(kafka_uuid)
+
+    def _for_call(self, kafka_uuid: str) -> KafkaService:
+        service = self._find(kafka_uuid)
+        if service is None:
+            raise FencedError("this server does not host the Kafka table", uuid=kafka_uuid)
+        return service
+
+    def _all(self) -> list[KafkaService]:
+        with self._lock:
+            return list(self._services.values())

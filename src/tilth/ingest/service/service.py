@@ -1,0 +1,536 @@
+"""One Kafka table on the server: its consumers, kept as the definition and the user's switch want them.
+
+Covers: the thread of one CONSUME service: looking around, starting, stopping, replacing; moving offsets.
+Does not cover: what to do when (state.py), the consumers' rounds (consumers.py), stored offsets (offsets/positions.py).
+Always holds: the state machine is used by one thread at a time; nothing starts while offsets are moved.
+See also: docs/policies/consumers.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import assert_never
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import RetryError, TilthError, UnavailableError
+from tilth.base.ids import IdSource
+from tilth.base.pressure import MemoryPressureError, MemoryReading, reject_chance
+from tilth.base.retry import Retry, retry_rule
+from tilth.catalog import Catalog, SchemaChangedError
+from tilth.ingest.consumer.calls import (
+    BeginGranted,
+    BeginRound,
+    Heard,
+    LookAtTables,
+    RoundCommitted,
+    RoundDone,
+    TablesNow,
+)
+from tilth.ingest.errors import (
+    BrokerUnavailableError,
+    GroupInUseError,
+    LeaderChangedError,
+    OffsetGapError,
+    UnknownTopicError,
+)
+from tilth.ingest.kafka.broker import BrokerClient
+from tilth.ingest.kafka.gaps import is_other_topic
+from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.offsets.positions import Positions
+from tilth.ingest.offsets.reset import OffsetReset
+from tilth.ingest.service.activity import describe
+from tilth.ingest.service.consumers import Consumers, Ended
+from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
+from tilth.ingest.service.reporter import Reporter, error_text
+from tilth.ingest.service.state import (
+    ConsumerState,
+    EndKind,
+    Instruction,
+    Look,
+    ServiceLifecycle,
+    ServiceState,
+    Start,
+    Stop,
+    missing_in,
+)
+from tilth.ingest.service.stats import ConsumerStats, EventLog, PartitionStats
+from tilth.ingest.settings import KafkaConfig
+from tilth.model.offset import StoredOffset, TopicPartition
+from tilth.model.service import (
+    ALL_TABLES,
+    ServiceKind,
+    ServiceStats,
+    Switch,
+    SwitchState,
+    switches_in_force,
+)
+from tilth.model.table import KafkaDef, full_name
+from tilth.warehouse import Dispatcher, TaskCancelledError
+
+#: How often the world is looked at while something is wrong.
+TROUBLE_SECONDS = 1.0
+#: A cancelled consumer has this long to end before a caller gives up waiting for it.
+STOP_SECONDS_MAX = 30.0
+#: What a round waits before it writes where memory is just below its hard limit.
+MEMORY_WAIT_MS_MAX = 1000.0
+#: So long a round waits for memory before its consumer is dispatched anew, after a back-off.
+MEMORY_WAIT_SECONDS_MAX = 10.0
+_MEMORY_LOOK_SECONDS = 0.25
+_WAIT_SECONDS_MIN = 0.01
+#: Later than any time.
+_FAR_MS = 1 << 62
+
+
+class KafkaService:
+    """The CONSUME service of one Kafka table."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        dispatcher: Dispatcher,
+        ids: IdSource,
+        events: EventLog,
+        kafka: KafkaDef,
+        *,
+        root: str,
+        server: str,
+        interval_seconds: float,
+        memory: Callable[[], MemoryReading] = MemoryReading,
+        certificates_folder: str = "",
+    ) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._ids = ids
+        self._kafka = kafka
+        self._root = root
+        self._server = server
+        self._interval_seconds = interval_seconds
+        self._memory = memory
+        self._certificates_folder = certificates_folder
+        #: Why rounds wait for memory; empty: they do not.
+        self._pressed = ""
+        self._reporter = Reporter(clock, events, kafka)
+        self._positions = Positions(clock, catalog, kafka.uuid, note=self._reporter.note)
+        self._consumers = Consumers(clock, catalog, dispatcher, self._reporter, kafka, server=server)
+        #: Guards the state machine; whoever waits for consumers to end waits on the condition.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._lifecycle = ServiceLifecycle()
+        self._definitions: Definitions | None = None
+        self._broker: BrokerClient | None = None
+        self._broker_config: KafkaConfig | None = None
+        self._ends: deque[Ended] = deque()
+        #: How far the topics reach, and their ids, as heard last.
+        self._reaches: dict[TopicPartition, PartitionEnd] = {}
+        self._topic_ids: Mapping[str, str] = {}
+        #: Topic partitions where a consumer did not find its offset, since the last look.
+        self._suspects: set[TopicPartition] = set()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._is_look_due = True
+        #: When a switch is over and the next look is due.
+        self._switch_over_ms = _FAR_MS
+        #: How many callers want nothing to start: offsets are being moved.
+        self._holds = 0
+        self._wakeups = 0
+        self._last_wakeup_ms = 0
+        self._next_wakeup_ms = 0
+        self._thread = threading.Thread(target=self._run, name=f"tilth-consume-{kafka.name}", daemon=True)
+
+    # --- for the manager ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(2 * STOP_SECONDS_MAX)
+
+    def wake(self) -> None:
+        self._is_look_due = True
+        self._wake.set()
+
+    def wait_stopped(self) -> None:
+        """Wait until the service has seen the switch and no consumer runs.
+
+        Raises UnavailableError if one does not end.
+        """
+        with self._changed:
+            is_over = self._changed.wait_for(self._is_stopped, STOP_SECONDS_MAX)
+        if not is_over:
+            raise UnavailableError("a consumer does not end", table=full_name(self._kafka), seconds=STOP_SECONDS_MAX)
+
+    def restart(self) -> None:
+        """End all consumers and let them be dispatched anew."""
+        with self._held():
+            return
+
+    def move(self, reset: OffsetReset) -> dict[TopicPartition, int]:
+        """Move the offsets while no consumer runs; those that ran run again afterwards, whatever came of it."""
+        kafka = kafka_definition(self._catalog, self._kafka.uuid)
+        config = broker_config(self._catalog, kafka, self._certificates_folder)
+        with self._held():
+            broker = BrokerClient(config)
+            try:
+                return self._positions.move(kafka, config, broker, reset, broker.topics())
+            finally:
+                broker.close()
+
+    def stats(self) -> ServiceStats:
+        """The row of `system.bg_threads`."""
+        switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)
+        failures = self._reporter.failures(list(self._lifecycle.consumers))
+        reason = self._reason()
+        with self._lock:
+            running = sum(each.state is ConsumerState.RUNNING for each in self._lifecycle.consumers.values())
+            return ServiceStats(
+                database=self._kafka.database,
+                table=self._kafka.name,
+                uuid=self._kafka.uuid,
+                service=ServiceKind.CONSUME,
+                switch=SwitchState.RUNNING if switch is None else switch.state,
+                because="" if switch is None else switch.because,
+                until_ms=0 if switch is None else switch.until_ms,
+                asked_by="" if switch is None else switch.query_id,
+                state=self._lifecycle.state.value,
+                reason=reason,
+                wakeups=self._wakeups,
+                last_wakeup_ms=self._last_wakeup_ms,
+                running_tasks=running,
+                failures=failures.count,
+                last_exception=failures.last,
+                last_exception_ms=failures.last_ms,
+                server=self._server,
+                next_wakeup_ms=self._next_wakeup_ms,
+                next_attempt_ms=self._next_attempt_ms(),
+            )
+
+    def consumers(self) -> list[ConsumerStats]:
+        """The rows of `system.kafka_tables`."""
+        stored, gaps = self._catalog.offsets.stored(self._kafka.uuid), self._positions.open_gaps()
+        with self._lock:
+            known = list(map(replace, self._lifecycle.consumers.values()))
+            next_attempt_ms = self._next_attempt_ms()
+        return [
+            self._consumers.stats(
+                each.index,
+                [self._partition(place, stored.get(place)) for place in each.places],
+                state=each.state,
+                reason=self._reason_of(each.index, each.state, gaps.intersection(each.places)),
+                next_attempt_ms=next_attempt_ms if each.state is ConsumerState.FAILED else 0,
+            )
+            for each in known
+        ]
+
+    def _next_attempt_ms(self) -> int:
+        """Return the time of the next attempt after a failure; 0: no attempt is due."""
+        if self._lifecycle.state is not ServiceState.FAILED:
+            return 0
+        # A broker that does not answer is asked at each look.
+        retry_ms = self._next_wakeup_ms if self._lifecycle.is_without_broker else self._lifecycle.next_retry_ms()
+        return retry_ms or 0
+
+    def _partition(self, place: TopicPartition, stored: StoredOffset | None) -> PartitionStats:
+        topic_id = self._topic_ids.get(place.topic, "")
+        return PartitionStats(
+            place=place,
+            offset=-1 if stored is None else stored.offset,
+            end=self._reaches.get(place),
+            is_of_other_topic=stored is not None and bool(topic_id) and is_other_topic(stored, topic_id),
+        )
+
+    def _reason(self) -> str:
+        """Describe why the service is in its state, what its consumers wait for, and what else a user should know."""
+        with self._lock:
+            said = self._lifecycle.reason
+            running = [each.index for each in self._lifecycle.consumers.values() if each.state is ConsumerState.RUNNING]
+        doing = self._described(running) if self._lifecycle.state is ServiceState.RUNNING else ""
+        broken = self._consumers.broken()
+        going_on = f"{said}, {doing}" if doing else said
+        parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
+        return "; ".join(filter(None, (*parts, self._reporter.noted())))
+
+    def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
+        """Return the reason why one consumer waits, or the activity of one that runs."""
+        if state is ConsumerState.RUNNING:
+            return "; ".join(filter(None, (self._described([index]), self._consumers.broken([index]))))
+        if gaps:
+            return missing_in(min(gaps))
+        with self._lock:
+            return self._lifecycle.reason
+
+    def _described(self, running: Iterable[int]) -> str:
+        seen = self._definitions
+        interval_ms = 0 if seen is None else seen.config.flush_interval_ms
+        return describe([self._consumers.doing(index) for index in running], flush_interval_ms=interval_ms)
+
+    # --- for the consumers -------------------------------------------------------------------------------------------
+
+    def begin(self, call: BeginRound) -> BeginGranted:
+        """Wait while memory is at its limit, and let the round wait a little where it comes near.
+
+        Raises MemoryPressureError if that lasts.
+        """
+        chance = self._wait_for_memory()
+        granted = self._consumers.begin(call)
+        return msgspec.structs.replace(granted, wait_ms=max(granted.wait_ms, chance * MEMORY_WAIT_MS_MAX))
+
+    def look(self, call: LookAtTables) -> TablesNow:
+        return self._consumers.look(call)
+
+    def commit(self, call: RoundDone) -> RoundCommitted:
+        committed = self._consumers.commit(call)
+        with self._lock:
+            self._lifecycle.committed(call.consumer)
+        return committed
+
+    def heard(self, call: Heard) -> None:
+        self._consumers.heard(call)
+        self._reaches.update({each.position: each.end for each in call.ends})
+
+    def _wait_for_memory(self) -> float:
+        """Wait while memory is over its hard limit, and return the chance that other writers are refused now:
+        docs/policies/throttling.md#memory.
+        """
+        until = self._clock.monotonic() + MEMORY_WAIT_SECONDS_MAX
+        while True:
+            reading = self._memory()
+            chance = reject_chance(reading)
+            self._pressed = f"slowed: memory is at {reading.percent:.0f} % of its limit" if chance else ""
+            if chance < 1:
+                return chance
+            if self._stopping.is_set() or self._clock.monotonic() >= until:
+                raise MemoryPressureError(
+                    "the round waits for memory", table=full_name(self._kafka), percent=f"{reading.percent:.0f}"
+                )
+            self._clock.wait(self._stopping, _MEMORY_LOOK_SECONDS)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        looked = self._clock.monotonic() - self._interval_seconds
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                self._take_ends()
+                is_over = self._clock.monotonic() - looked >= self._pause_seconds()
+                is_switching = self._clock.now_ms() >= self._switch_over_ms
+                if (self._is_look_due or is_over or is_switching) and not self._holds:
+                    self._is_look_due = False
+                    looked = self._clock.monotonic()
+                    self._looked(self._look())
+                else:
+                    self._tick()
+            # The outermost loop of a service: it goes on whatever happened.
+            except Exception as error:
+                self._reporter.failed(error)
+                self._clock.wait(self._stopping, TROUBLE_SECONDS)
+            seconds = self._wait_seconds(looked)
+            self._next_wakeup_ms = self._clock.now_ms() + round(seconds * 1000)
+            self._clock.wait(self._wake, seconds)
+        self._end()
+
+    def _looked(self, look: Look) -> None:
+        with self._changed:
+            if self._holds:
+                # Somebody began to move offsets while we looked: what we saw is old by now.
+                self._is_look_due = True
+                return
+            self._wakeups += 1
+            self._last_wakeup_ms = self._clock.now_ms()
+            instructions = self._lifecycle.looked(look, now_ms=self._last_wakeup_ms)
+            self._changed.notify_all()
+        self._perform(instructions)
+
+    def _tick(self) -> None:
+        with self._lock:
+            instructions = [] if self._holds else self._lifecycle.tick(now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def _end(self) -> None:
+        with self._lock:
+            instructions = self._lifecycle.stop_all("the node is stopping")
+        self._perform(instructions)
+        deadline = self._clock.monotonic() + STOP_SECONDS_MAX
+        while not self._lifecycle.is_quiet() and self._clock.monotonic() < deadline:
+            self._clock.wait(self._wake, TROUBLE_SECONDS)
+            self._wake.clear()
+            self._take_ends()
+        self._close_broker()
+
+    def _pause_seconds(self) -> float:
+        is_well = self._lifecycle.state in (ServiceState.RUNNING, ServiceState.STOPPED)
+        return self._interval_seconds if is_well else min(TROUBLE_SECONDS, self._interval_seconds)
+
+    def _wait_seconds(self, looked: float) -> float:
+        seconds = looked + self._pause_seconds() - self._clock.monotonic()
+        with self._lock:
+            retry_ms = self._lifecycle.next_retry_ms()
+        next_ms = self._switch_over_ms if retry_ms is None else min(retry_ms, self._switch_over_ms)
+        seconds = min(seconds, (next_ms - self._clock.now_ms()) / 1000)
+        return max(_WAIT_SECONDS_MIN, seconds)
+
+    def _look(self) -> Look:
+        """Ask the catalog and the broker."""
+        switches, now_ms = self._switches(), self._clock.now_ms()
+        self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
+        switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)
+        if switch is not None and switch.state is not SwitchState.RUNNING:
+            self._close_broker()
+            return Look(is_wanted=False, because=switch.because)
+        try:
+            folder = self._certificates_folder
+            seen = read_definitions(self._clock, self._catalog, self._ids, self._kafka.uuid, certificates_folder=folder)
+        except TilthError as error:
+            self._close_broker()
+            return Look(is_wanted=True, missing=str(error))
+        self._definitions, self._kafka = seen, seen.kafka
+        suspects, self._suspects = self._suspects, set()
+        try:
+            broker = self._broker_for(seen.config)
+            topics = broker.topics()
+            # All at once, before any consumer starts: the first offsets of a topic are found for all its partitions.
+            self._positions.settle(seen.kafka, seen.config, broker, topics)
+            ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
+        except GroupInUseError as error:
+            return Look(is_wanted=True, missing=error_text(error))
+        except (BrokerUnavailableError, UnknownTopicError) as error:
+            self._suspects |= suspects
+            self._reporter.failed(error)
+            return Look(is_wanted=True, trouble=str(error))
+        self._reporter.succeeded()
+        self._reaches, self._topic_ids = ends, topics.ids
+        return Look(
+            is_wanted=True,
+            definition=seen.fingerprint(),
+            consumers=seen.config.consumers,
+            partitions=topics.partitions,
+            gaps=self._positions.open_gaps(),
+        )
+
+    def _switches(self) -> list[Switch]:
+        """Return the switches of this table and of all tables."""
+        found = [self._catalog.services.switch(table, ServiceKind.CONSUME) for table in (self._kafka.uuid, ALL_TABLES)]
+        return [switch for switch in found if switch is not None]
+
+    def _broker_for(self, config: KafkaConfig) -> BrokerClient:
+        if self._broker is None or self._broker_config != config:
+            self._close_broker()
+            self._broker, self._broker_config = BrokerClient(config), config
+        return self._broker
+
+    def _close_broker(self) -> None:
+        """Nobody asks it for a while: its threads would go on trying to reach brokers."""
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
+
+    # --- consumers' lives --------------------------------------------------------------------------------------------
+
+    def _perform(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Start():
+                    self._start_consumer(instruction)
+                case Stop(index=index, reason=reason):
+                    self._consumers.cancel(index, reason)
+                case _:
+                    assert_never(instruction)
+
+    def _start_consumer(self, start: Start) -> None:
+        seen = self._definitions
+        assert seen is not None, "nothing starts before a look"
+        try:
+            positions = self._positions.of(start.places)
+            if len(positions) < len(start.places):
+                raise RetryError("offsets of a topic partition are not known yet", table=full_name(self._kafka))
+            self._consumers.dispatch(start.index, seen, positions, root=self._root, when_ended=self._ended)
+        except TilthError as error:
+            self._ended(Ended(start.index, error))
+            return
+        # A defect here must not leave a consumer that is taken to run and does not.
+        except Exception as error:
+            self._ended(Ended(start.index, TilthError(f"a defect of Tilth: {error!r}")))
+            raise
+        with self._lock:
+            is_wanted = self._lifecycle.consumers[start.index].state is ConsumerState.RUNNING
+        if not is_wanted:
+            self._consumers.cancel(start.index, "asked to end while it was dispatched")
+
+    def _ended(self, ended: Ended) -> None:
+        self._ends.append(ended)
+        self._wake.set()
+
+    def _take_ends(self) -> None:
+        while self._ends:
+            ended = self._ends.popleft()
+            kind = _end_kind(ended.error)
+            self._settle(ended)
+            is_failure = ended.error is not None and kind not in (EndKind.ASKED, EndKind.ALTERED)
+            self._consumers.over(ended, is_failure=is_failure)
+            if ended.error is not None and is_failure:
+                self._reporter.failed(ended.error, consumer=ended.index)
+            if isinstance(ended.error, OffsetGapError):
+                self._suspects.add(_place_in(ended.error))
+            if kind in (EndKind.STALE, EndKind.ALTERED) or isinstance(ended.error, OffsetGapError):
+                # What it was ordered with is not so any more.
+                self._is_look_due = True
+            with self._changed:
+                self._lifecycle.ended(ended.index, kind, error_text(ended.error), now_ms=self._clock.now_ms())
+                self._changed.notify_all()
+
+    def _settle(self, ended: Ended) -> None:
+        try:
+            self._consumers.settle(ended.index, str(ended.error or "its consumer ended"))
+        except TilthError as error:
+            # The end of the consumer must be noted all the same; the next dispatch settles the round.
+            self._reporter.failed(error, consumer=ended.index)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """While it lasts no consumer runs and none starts."""
+        with self._lock:
+            self._holds += 1
+            instructions = self._lifecycle.stop_all("offsets are being moved, or consumers restarted")
+        try:
+            self._perform(instructions)
+            self._wake.set()
+            self.wait_stopped()
+            yield
+        finally:
+            with self._lock:
+                self._holds -= 1
+            self.wake()
+
+    def _is_stopped(self) -> bool:
+        return self._lifecycle.state is ServiceState.STOPPED and self._lifecycle.is_quiet()
+
+
+def _place_in(error: OffsetGapError) -> TopicPartition:
+    return TopicPartition(error.facts["topic"], int(error.facts["partition"]))
+
+
+def _end_kind(error: TilthError | None) -> EndKind:
+    match error:
+        case None | TaskCancelledError():
+            return EndKind.ASKED
+        case BrokerUnavailableError() | UnknownTopicError():
+            return EndKind.BROKER
+        case OffsetGapError():
+            return EndKind.FAILURE
+        case SchemaChangedError():
+            return EndKind.ALTERED
+        case LeaderChangedError():
+            return EndKind.STALE
+        case _ if retry_rule(error.kind) in (Retry.STOP, Retry.CHOOSE_ANEW):
+            return EndKind.STALE
+        case _:
+            return EndKind.FAILURE

@@ -1,0 +1,148 @@
+"""Statistics of the room: consumers, and the log of what they did. Frozen snapshots and a ring."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from tilth.base.metrics import counter
+from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.service.activity import Doing
+from tilth.model.offset import TopicPartition
+
+
+class ConsumeEventKind(IntEnum):
+    """The events of `system.kafka_log`; the numbers up to 7 are ByConity's."""
+
+    EMPTY = 0
+    POLL = 1
+    PARSE_ERROR = 2
+    WRITE = 3
+    EXCEPTION = 4
+    EMPTY_MESSAGE = 5
+    FILTER = 6
+    COMMIT = 7
+    #: Offsets that no round moved: taken over from a group, missing, there again.
+    OFFSETS = 8
+
+
+#: Labels of the metrics of one consumer.
+CONSUMER = ("database", "table", "consumer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeEvent:
+    """A line of `system.kafka_log`."""
+
+    kind: ConsumeEventKind
+    at_ms: int
+    database: str
+    table: str
+    uuid: str
+    #: -1: the service itself.
+    consumer: int
+    txn: int = 0
+    messages: int = 0
+    rows: int = 0
+    bytes: int = 0
+    duration_ms: int = 0
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStats:
+    """One partition of a consumer: where it stands and where the topic ends."""
+
+    place: TopicPartition
+    #: The next one to read; -1: nothing stored yet.
+    offset: int
+    #: None: not heard yet.
+    end: PartitionEnd | None
+    #: Whether the offset is one of an earlier topic of the same name: nothing of this one has been read.
+    is_of_other_topic: bool = False
+
+    @property
+    def lag(self) -> int:
+        """Messages that were not read, those of open transactions and those behind a gap among them."""
+        if self.end is None or self.offset < 0:
+            return 0
+        return max(0, self.end.high - (0 if self.is_of_other_topic else self.offset))
+
+    @property
+    def uncommitted(self) -> int:
+        """Messages of the lag that are in transactions which are still open."""
+        return 0 if self.end is None else self.end.high - self.end.stable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStats:
+    """A row of `system.kafka_tables`."""
+
+    database: str
+    table: str
+    uuid: str
+    consumer: int
+    state: str
+    #: The task that runs it; empty if none does.
+    task: str
+    partitions: tuple[PartitionStats, ...]
+    rounds: int = counter("tilth_ingest_rounds_total", "Rounds that were committed.", labels=CONSUMER)
+    messages: int = counter("tilth_ingest_messages_total", "Messages that were read and committed.", labels=CONSUMER)
+    rows: int = counter("tilth_ingest_rows_total", "Rows that were stored.", labels=CONSUMER)
+    bytes: int = counter("tilth_ingest_bytes_total", "Bytes of the messages.", labels=CONSUMER)
+    dead: int = counter("tilth_ingest_dead_letters_total", "Messages that could not be decoded.", labels=CONSUMER)
+    refused: int = counter(
+        "tilth_ingest_refused_total", "Messages that a view could not take, once for each such view.", labels=CONSUMER
+    )
+    last_commit_ms: int
+    last_exception: str
+    last_exception_ms: int
+    #: Why its rounds wait before they write, as in `1,200 parts in partition 20240101`; empty: they do not.
+    slowed: str = ""
+    #: What it waits for, since when, how fast it reads.
+    reason: str = ""
+    #: What it is doing; None: it does not run.
+    doing: Doing | None = None
+    #: How long its last round took, and of that each view that Spark SQL computes, without reading the messages.
+    round_seconds: float = 0.0
+    view_seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Its last message that was broken or refused, with the reason; empty: there was none.
+    last_broken: str = ""
+    #: When it is started again after a failure; 0: it does not wait for that.
+    next_attempt_ms: int = 0
+
+    @property
+    def slowest_view(self) -> tuple[str, float] | None:
+        """The computed view that took longest in the last round, and its share of the round's time; None: none."""
+        if not self.view_seconds or not self.round_seconds:
+            return None
+        view = max(self.view_seconds, key=lambda name: self.view_seconds[name])
+        return view, min(1.0, self.view_seconds[view] / self.round_seconds)
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.partitions)
+
+    @property
+    def uncommitted(self) -> int:
+        return sum(each.uncommitted for each in self.partitions)
+
+
+class EventLog:
+    """The last events of all Kafka tables."""
+
+    def __init__(self, *, events_max: int) -> None:
+        self._events: deque[ConsumeEvent] = deque(maxlen=events_max)
+        self._lock = threading.Lock()
+
+    def add(self, event: ConsumeEvent) -> None:
+        with self._lock:
+            self._events.append(event)
+
+    def events(self) -> list[ConsumeEvent]:
+        """Oldest first."""
+        with self._lock:
+            return list(self._events)

@@ -1,0 +1,78 @@
+"""Plans by which rounds run a materialized view: picking columns, or Spark SQL. Values only; they travel to Spark
+tasks.
+
+Covers: both kinds of plans. Does not cover: choosing one (views.py), running it (rounds/source.py, rounds/spark.py).
+Always holds: a plan fills every column of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tilth.ingest.views.refusals import RowCheck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    """A column of the target that is a column of the Kafka table, or a constant."""
+
+    target: str
+    #: None: the constant for all rows.
+    source: str | None
+    #: What msgspec and Arrow know as a value of the type; None is null.
+    constant: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedPlan:
+    """The view picks and renames: done in the Arrow pass that decodes."""
+
+    #: `database.view`.
+    view: str
+    #: The target's uuid.
+    target: str
+    columns: tuple[Picked, ...]
+    #: The names of the view's columns with the ids of the target's columns that they fill.
+    outputs: tuple[tuple[str, int], ...] = ()
+    #: The column of the Kafka table with the operations of rows; None: all become the row of their key.
+    op: str | None = None
+    #: What a message must have so that its rows can be stored.
+    checks: tuple[RowCheck, ...] = ()
+
+    @property
+    def decoded(self) -> tuple[str, ...]:
+        """The columns of the Kafka table that it reads or looks at."""
+        sources = (*(each.source for each in self.columns), self.op, *_looked_at(self.checks))
+        return tuple(dict.fromkeys(source for source in sources if source is not None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlPlan:
+    """The view computes: run by Spark SQL over the decoded rows."""
+
+    view: str
+    target: str
+    #: Spark SQL over a temporary view of the Kafka table's name.
+    text: str
+    #: Spark SQL for each column of the target, over the columns o0, o1, ... of the text; behind them perhaps `_op`.
+    projection: tuple[str, ...]
+    #: The columns of the Kafka table that it reads.
+    needed: tuple[str, ...]
+    #: Whether each row is read once and in passing, so that rows need not be kept for it.
+    is_streamable: bool = False
+    #: As in FusedPlan.
+    outputs: tuple[tuple[str, int], ...] = ()
+    checks: tuple[RowCheck, ...] = ()
+
+    @property
+    def decoded(self) -> tuple[str, ...]:
+        """Columns to decode, as in FusedPlan."""
+        return tuple(dict.fromkeys((*self.needed, *_looked_at(self.checks))))
+
+
+ViewPlan = FusedPlan | SqlPlan
+
+
+def _looked_at(checks: Iterable[RowCheck]) -> list[str]:
+    return [name for check in checks for name in check.columns]

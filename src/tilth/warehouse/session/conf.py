@@ -1,0 +1,150 @@
+"""The Spark properties of a worker: low latency for tiny jobs, quiet, loopback only. Pure.
+
+Measured (docs/design/0006-measured.md#rounds): a tiny job is mostly planning and py4j, so what saves planning
+saves most.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tilth.base.settings import LogSettings
+from tilth.warehouse.settings import MASTER_AUTO, QUERY_WAREHOUSE, WRITE_WAREHOUSE, WarehouseSettings
+
+_LOCAL = re.compile(r"local\[(\d+|\*)(?:,\d+)?\]")
+
+#: Queries get twice the share of imports and merges when both want the cores.
+FAIR_SCHEDULER = f"""<?xml version="1.0"?>
+<allocations>
+  <pool name="{QUERY_WAREHOUSE}"><schedulingMode>FAIR</schedulingMode><weight>2</weight><minShare>1</minShare></pool>
+  <pool name="{WRITE_WAREHOUSE}"><schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>1</minShare></pool>
+</allocations>
+"""
+
+_LOG = """rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss,SSS}} %p %c{{1}} %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = {size}
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = {others}
+logger.hadoop.name = org.apache.hadoop.util.NativeCodeLoader
+logger.hadoop.level = error
+logger.processes.name = org.apache.spark.executor.ProcfsMetricsGetter
+logger.processes.level = error
+logger.truncated.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
+logger.truncated.level = error
+"""
+
+
+def cores_of(master: str, *, machine_cores: int) -> int:
+    """Return the number of cores of the master; the machine's for clusters, whose size only Spark knows."""
+    found = _LOCAL.fullmatch(master)
+    if found is not None and found[1] != "*":
+        return int(found[1])
+    return 1 if master == "local" else machine_cores
+
+
+def slots_of(master: str, *, machine_cores: int) -> int:
+    """Return the number of tasks that run at once; 1 for clusters, whose size is not known here."""
+    if master == MASTER_AUTO:
+        return 2 * machine_cores
+    return cores_of(master, machine_cores=machine_cores) if master.startswith("local") else 1
+
+
+def log_properties(path: str, bounds: LogSettings) -> str:
+    """The text of log4j2.properties: warnings to a file of bounded size."""
+    return _LOG.format(path=path, size=bounds.size_max, others=bounds.files_max - 1)
+
+
+def java_options(*, temporary_folder: str, log_folder: str) -> str:
+    """Return the options of the JVM, each in quotes that its launcher removes."""
+    options = (
+        # Short tasks on few cores: throughput collectors beat concurrent ones, and fewer threads start faster.
+        "-XX:+UseParallelGC",
+        "-XX:-UsePerfData",
+        # For libraries that unpack files, and for Spark; in /tmp the files would stay when the JVM is killed.
+        f"-Djava.io.tmpdir={temporary_folder}",
+        # The default is a new file for each crash in the folder where the node was started.
+        *([f"-XX:ErrorFile={log_folder}/jvm-crash.log"] if log_folder else []),
+    )
+    quoted = (option.replace("\\", "\\\\").replace('"', '\\"') for option in options)
+    return " ".join(f'"{option}"' for option in quoted)
+
+
+def spark_conf(
+    settings: WarehouseSettings, *, folder: str, socket_folder: str, package_folder: str, log_folder: str = ""
+) -> dict[str, str]:
+    """Spark's properties; `folder` has its configuration and temporary files, `package_folder` is where tilth can be
+    imported from. Without `log_folder`, reports of crashes are written to the folder where the process was started.
+    """
+    machine_cores = os.cpu_count() or 1
+    cores = str(cores_of(settings.master, machine_cores=machine_cores))
+    master = (
+        f"local[{slots_of(MASTER_AUTO, machine_cores=machine_cores)}]"
+        if settings.master == MASTER_AUTO
+        else settings.master
+    )
+    conf = {
+        "spark.app.name": "tilth",
+        "spark.master": master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java_options(temporary_folder=f"{folder}/tmp", log_folder=log_folder),
+        "spark.sql.warehouse.dir": f"file://{folder}/unused",
+        "spark.ui.enabled": "false",
+        # Tasks carry passwords of Kafka tables, which must not be written to a log.
+        "spark.eventLog.enabled": "false",
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|[.]pem",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "1000",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": f"file://{folder}/conf/fairscheduler.xml",
+        "spark.locality.wait": "0s",
+        "spark.default.parallelism": cores,
+        "spark.sql.shuffle.partitions": cores,
+        "spark.sql.files.minPartitionNum": cores,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        # For texts that did not pass the allow list (allowed.toml): no programs, no Java classes, no files by path, no
+        # classes named in a schema, no scripts.
+        "spark.sql.restrictedMode.enabled": "true",
+        "spark.sql.runSQLOnFiles": "false",
+        "spark.sql.udt.allowCreatingUDTFromString": "false",
+        "spark.sql.scripting.enabled": "false",
+        # `${env:..}` would read the node's environment, and move the places of everything behind it.
+        "spark.sql.variable.substitute": "false",
+        # Without, flipped bits are values like any others. Costs 2 % of a scan, up to 7 % where values are random.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # A failed Python task kills nothing else; a cancelled one is gone half a second later.
+        "spark.python.worker.reuse": "true",
+        # Over TCP each task waits 40 ms for a delayed acknowledgement.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": socket_folder,
+        "spark.python.task.killTimeout": "500ms",
+        "spark.python.daemon.module": "tilth.warehouse.session.daemon",
+        # Retries would hide errors; whoever submitted the task decides.
+        "spark.task.maxFailures": "1",
+        "spark.cleaner.periodicGC.interval": "10min",
+        "spark.executorEnv.PYTHONPATH": package_folder,
+        # One kernel, one core: Spark runs as many tasks as there are cores.
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        "spark.executorEnv.OMP_NUM_THREADS": "1",
+        "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+    }
+    # Behind what the node's settings say: in each text that a node has kept, double quotes mean one thing.
+    return conf | dict(settings.spark_conf) | {"spark.sql.ansi.doubleQuotedIdentifiers": "true"}

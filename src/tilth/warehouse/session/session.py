@@ -1,0 +1,506 @@
+"""A worker's Spark: one JVM and one SparkContext in a process, started, watched, restarted, stopped.
+
+Covers: the session's life, sessions, job tags, pools, its temporary files and logs. Does not cover: properties
+(conf.py), tasks (worker/worker.py).
+Always holds: the JVM ends when this process ends, however it ends: it reads end-of-file on its standard input, and the
+Python workers end with the JVM in the same way. Temporary files of Spark are in one folder for each run, which is
+removed when the run ends, or at the next start. A process has one WorkerSession at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+import tilth.base
+from tilth.base.logs import Log, rotate_appended
+from tilth.base.units import show_time
+from tilth.warehouse.allowed.registry import USER, register_functions, remove_refused_functions, user_of_thread
+from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
+from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
+from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
+from tilth.warehouse.session.java import find_java
+from tilth.warehouse.session.spark import warm
+from tilth.warehouse.settings import QUERY_WAREHOUSE, WarehouseSettings
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_END_SECONDS_MAX = 10
+#: A start of Spark that takes longer has failed. It takes 3 to 10 s, and ten times that on a crowded machine.
+_LAUNCH_SECONDS_MAX = 300
+_OUTPUT = "spark.out"
+#: The system's lowest priority.
+_NICE_MAX = 19
+#: Spark refuses a longer folder for sockets: the system allows a socket's path 107 characters, and Spark adds a name.
+_SOCKET_FOLDER_MAX = 60
+
+_log = Log("warehouse")
+#: Guards the process's one place for a session, and the environment while the JVM is started.
+_process_lock = threading.RLock()
+_owner: WorkerSession | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Reason why there is no Spark, or why it may be gone soon."""
+
+    reason: str
+    #: Milliseconds since 1970.
+    since_ms: int
+
+    def __str__(self) -> str:
+        return f"since {show_time(self.since_ms)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """The Spark jobs of one task."""
+
+    #: Spark tasks that run now; without one, the job waits for a slot.
+    active: int
+    #: Counts of tasks, rows and bytes. They change when there is progress.
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """The JVM and the Python workers."""
+
+    #: Processor seconds since they started, all together.
+    cpu_seconds: float
+    #: Python workers that were stopped by a signal.
+    stopped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """Report of the JVM about itself."""
+
+    #: Spark has ended inside of it.
+    has_ended: bool
+    #: Every task slot is taken.
+    is_full: bool
+    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel.
+    stuck_share: float = 0.0
+
+
+class WorkerSession:
+    """The Spark of this process; `start` before use, `stop` at the end."""
+
+    def __init__(self, settings: WarehouseSettings, *, folder: str, log_folder: str) -> None:
+        """`folder`: Spark's temporary files and configuration; `log_folder`: its log."""
+        self._settings = settings
+        self._folder = Path(folder).absolute()
+        self._log_folder = Path(log_folder).absolute()
+        #: Of the present run: Spark's files, and the sockets of its Python workers.
+        self._run_folder = self._folder
+        self._socket_folder = self._folder
+        self._runs = 0
+        self._session: SparkSession | None = None
+        # Any: pyspark ships no types for the handle of the JVM's process.
+        self._jvm_process: Any = None
+        # Any: a handle of the JVM.
+        self._user: Any = None
+        self._outage: Outage | None = None
+        self._is_ending = False
+        self._slots = slots_of(settings.master, machine_cores=os.cpu_count() or 1)
+        self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
+
+    def start(self) -> None:
+        """Start Java and Spark. Raises WrongJavaError, SessionTakenError, SparkStartError."""
+        global _owner
+        with _process_lock:
+            if _owner is not None:
+                raise SessionTakenError(
+                    folder=str(_owner._folder), hint="one process runs one node: close the other one first"
+                )
+            self._is_ending = False
+            self._launch()
+            _owner = self
+
+    def stop(self) -> None:
+        """Stop Spark and the JVM; return when the JVM is gone. Does nothing if it is not running."""
+        global _owner
+        if not _process_lock.acquire(timeout=_END_SECONDS_MAX):
+            # It is being started, by a JVM that may hang.
+            self._kill_launched()
+            _process_lock.acquire()
+        try:
+            if _owner is not self:
+                return
+            self._end()
+            _owner = None
+        finally:
+            _process_lock.release()
+
+    @property
+    def folder(self) -> str:
+        """Below which Spark's temporary files are."""
+        return str(self._folder)
+
+    @property
+    def settings(self) -> WarehouseSettings:
+        return self._settings
+
+    def is_alive(self) -> bool:
+        """False once the JVM has gone without being asked to."""
+        return self._session is not None and self._jvm_process.poll() is None
+
+    @property
+    def run(self) -> int:
+        """The number of the JVM: a task that began in an earlier one is lost."""
+        return self._runs
+
+    @property
+    def outage(self) -> Outage | None:
+        """Outage of a JVM that is gone, or does not answer; None: it is well."""
+        return self._outage
+
+    def note_outage(self, outage: Outage | None) -> None:
+        """Set the outage that users see of the JVM, until the next call."""
+        self._outage = outage
+
+    def exit_reason(self) -> str:
+        code = None if self._jvm_process is None else self._jvm_process.returncode
+        if code is not None and code < 0:
+            with suppress(ValueError):
+                return f"the JVM was ended by {signal.Signals(-code).name}"
+        return f"the JVM ended with exit code {code}"
+
+    def kill(self) -> None:
+        """End the JVM at once; stopped processes too. Calls that wait for it fail."""
+        _log.error("jvm_killed", pid=self.jvm_pid, reason=self._outage)
+        self._jvm_process.kill()
+
+    def keep_ended(self) -> None:
+        """Start no JVM again that ends: the node ends."""
+        self._is_ending = True
+
+    def kill_if_alive(self) -> None:
+        if self.is_alive():
+            self.kill()
+
+    def restart_if_gone(self) -> bool:
+        """Start Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
+        with _process_lock:
+            if _owner is not self or self.is_alive() or self._is_ending:
+                return False
+            _log.error("spark_gone", reason=self.exit_reason(), log=self._log_folder)
+            self._end()
+            self._launch()
+            return True
+
+    def beat(self) -> Beat:
+        """Ask the JVM how it is. Waits as long as the JVM is silent; fails when it ends."""
+        spark = self._started().sparkContext._jsc.sc()
+        tracker, store = spark.statusTracker(), spark.statusStore()
+        # Asked before the jobs: a job that begins in between hides a stuck task, and makes none.
+        executors = tracker.getExecutorInfos()
+        running = sum(executors[index].numRunningTasks() for index in range(len(executors)))
+        jobs = tracker.getActiveJobIds()
+        wanted = sum(store.job(jobs[index]).numActiveTasks() for index in range(len(jobs)))
+        stuck_share = min(1.0, max(0, running - wanted) / self._slots)
+        return Beat(has_ended=bool(spark.isStopped()), is_full=running >= self._slots, stuck_share=stuck_share)
+
+    def run_small_job(self) -> bool:
+        """Run one job of one task inside of the JVM. Waits as long as Spark does not run it; fails when it ends."""
+        context = self._started().sparkContext
+        context.setLocalProperty("spark.scheduler.pool", QUERY_WAREHOUSE)
+        # Any: pyspark ships no types for objects of the JVM.
+        jvm: Any = context._jvm
+        rows = jvm.java.util.ArrayList()
+        rows.add(1)
+        return int(context._jsc.parallelize(rows, 1).count()) == 1
+
+    def progress(self, tags: Collection[str]) -> dict[str, JobProgress]:
+        """Return the progress of the running jobs with these tags. Waits as long as the JVM is silent."""
+        spark = self._started().sparkContext._jsc.sc()
+        store, active = spark.statusStore(), spark.statusTracker().getActiveJobIds()
+        found: dict[str, JobProgress] = {}
+        for index in range(len(active)):
+            job = store.job(active[index])
+            tag = next((tag for tag in job.jobTags().mkString("\n").split("\n") if tag in tags), None)
+            if tag is not None:
+                found[tag] = _added(found.get(tag), _progress(store, job))
+        return found
+
+    def processes(self) -> Processes:
+        """Return the processor time of the JVM and its Python workers, and how many of these workers are stopped."""
+        cpu_seconds, stopped = self.jvm_usage()[0], 0
+        for child in psutil.Process(self.jvm_pid).children(recursive=True):
+            with suppress(psutil.Error):
+                times = child.cpu_times()
+                cpu_seconds += times.user + times.system
+                stopped += child.status() == psutil.STATUS_STOPPED
+        return Processes(cpu_seconds=cpu_seconds, stopped=stopped)
+
+    def jvm_usage(self) -> tuple[float, bool]:
+        """Processor seconds that the JVM has used since its start, and whether its process is stopped."""
+        process = psutil.Process(self.jvm_pid)
+        times = process.cpu_times()
+        return times.user + times.system, process.status() == psutil.STATUS_STOPPED
+
+    def tend_logs(self) -> None:
+        """Rotate the output of Java itself; log4j rotates its own file."""
+        rotate_appended(self._log_folder / _OUTPUT, self._settings.logs)
+
+    @property
+    def session(self) -> SparkSession:
+        """The root session. Raises SparkRestartingError."""
+        if self._session is None or not self.is_alive():
+            since = "" if self._outage is None else show_time(self._outage.since_ms)
+            reason = self.exit_reason() if self._outage is None else self._outage.reason
+            hint = f"retry the statement: Spark is started again by itself; its log is in {self._log_folder}"
+            raise SparkRestartingError(reason=reason, **({"since": since} if since else {}), hint=hint)
+        return self._started()
+
+    def _started(self) -> SparkSession:
+        session = self._session
+        if session is None:
+            raise SparkRestartingError(hint=f"its log is in {self._log_folder}")
+        return session
+
+    @property
+    def context(self) -> SparkContext:
+        """Raises SparkRestartingError."""
+        return self.session.sparkContext
+
+    @property
+    def jvm_pid(self) -> int:
+        return int(self._jvm_process.pid)
+
+    def new_session(self, *, pool: str) -> SparkSession:
+        """A session with its own views and settings; jobs of this thread run in the pool from now on."""
+        context = self.context
+        context.setLocalProperty("spark.scheduler.pool", pool)
+        # A cancelled job ends its tasks where they wait and sleep, too.
+        context.setLocalProperty("spark.job.interruptOnCancel", "true")
+        self._user.set(USER)
+        return self.session.newSession()
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        """Tag the jobs that this thread starts inside."""
+        context, run = self.context, self._runs
+        context.addJobTag(tag)
+        try:
+            yield
+        finally:
+            if self.is_alive() and self._runs == run:
+                # The JVM may end right now; what failed because of it is the better reason.
+                with suppress(Exception):
+                    context.removeJobTag(tag)
+
+    def cancel_jobs(self, tag: str) -> None:
+        self.context.cancelJobsWithTag(tag)
+
+    def warm(self) -> int:
+        """Start the Python workers, one for each core, and import what tasks need; return how many there are."""
+        return warm(self.new_session(pool=QUERY_WAREHOUSE), tasks=self.cores)
+
+    def run_first_query(self) -> None:
+        """Run a query, which loads what queries need."""
+        self.new_session(pool=QUERY_WAREHOUSE).sql("SELECT 1").toArrow()
+
+    def _launch(self) -> None:
+        java = find_java(self._settings.java_home, os.environ)
+        self._prepare_folders()
+        from pyspark import SparkConf, SparkContext, __version__
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+            raise SessionTakenError(
+                "this process already runs a Spark of its own",
+                hint="stop it first, or run the node as a process of its own: tilth serve",
+            )
+        conf = SparkConf(loadDefaults=False)
+        properties = spark_conf(
+            self._settings,
+            folder=str(self._run_folder),
+            socket_folder=str(self._socket_folder),
+            package_folder=str(Path(tilth.base.__file__).parents[2]),
+            log_folder=str(self._log_folder),
+        )
+        for key, value in properties.items():
+            conf.set(key, value)
+        too_long = threading.Timer(_LAUNCH_SECONDS_MAX, self._kill_launched)
+        too_long.daemon = True
+        too_long.start()
+        with _environment(self._environment(java.home)), self._open_log() as log:
+            try:
+                # pyspark leaves this function untyped.
+                gateway = _called_nicely(
+                    lambda: launch_gateway(conf, {"stdout": log, "stderr": log}),  # type: ignore[no-untyped-call]
+                    self._settings.nice,
+                )
+                self._jvm_process = gateway.proc
+                context = SparkContext(conf=conf, gateway=gateway)
+                remove_refused_functions(context)
+                register_functions(context)
+                self._user = user_of_thread(context)
+                self._session = SparkSession(context)
+            # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
+            except Exception as error:
+                self._end()
+                raise SparkStartError(
+                    reason=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
+                    hint=f"see {self._log_folder}/{_OUTPUT}",
+                ) from error
+            finally:
+                too_long.cancel()
+        # Again: the JVM of a killed node may have ended only now.
+        remove_left_behind(self._folder, but=self._run_folder)
+        _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
+
+    def _end(self) -> None:
+        """Leave pyspark as it was before the start, so that a later start launches a new JVM."""
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        context, gateway, process = SparkContext._active_spark_context, SparkContext._gateway, self._jvm_process
+
+        def farewell() -> None:
+            # Once for the JVM, which may be dead, and once for what pyspark itself keeps open. What either says about
+            # the end changes nothing: the process is ended below.
+            for _ in range(2):
+                with suppress(Exception):
+                    if context is not None:
+                        context.stop()
+            with suppress(Exception):
+                if gateway is not None:
+                    gateway.shutdown()
+
+        leaving = threading.Thread(target=farewell, name="tilth-spark-end", daemon=True)
+        leaving.start()
+        leaving.join(_END_SECONDS_MAX)
+        if process is not None:
+            if leaving.is_alive():
+                # The JVM hangs. Without it, the calls that wait for it fail.
+                process.kill()
+            process.stdin.close()
+            try:
+                process.wait(_END_SECONDS_MAX)
+            except Exception:
+                process.kill()
+                process.wait()
+        leaving.join(_END_SECONDS_MAX)
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None
+        self._session = None
+        for folder in {self._run_folder, self._socket_folder} - {self._folder}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _kill_launched(self) -> None:
+        """End a JVM that is being started; until it has answered, nobody but the system knows its process."""
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):
+                if any(str(self._run_folder) in argument for argument in child.cmdline()):
+                    _log.error("jvm_start_killed", pid=child.pid)
+                    child.kill()
+
+    def _prepare_folders(self) -> None:
+        remove_left_behind(self._folder, but=self._folder)
+        self._runs += 1
+        self._run_folder = self._socket_folder = make_run_folder(self._folder, self._runs)
+        if len(str(self._socket_folder)) > _SOCKET_FOLDER_MAX:
+            self._socket_folder = make_socket_folder()
+        for name in ("local", "tmp", "conf"):
+            (self._run_folder / name).mkdir()
+        self._log_folder.mkdir(parents=True, exist_ok=True)
+        (self._run_folder / "conf" / "fairscheduler.xml").write_text(FAIR_SCHEDULER)
+        properties = log_properties(str(self._log_folder / "spark.log"), self._settings.logs)
+        (self._run_folder / "conf" / "log4j2.properties").write_text(properties)
+
+    def _environment(self, java_home: str) -> dict[str, str]:
+        """Return the environment of the launch scripts and pyspark; the user's own Spark set-up must not leak in."""
+        import pyspark
+
+        return {
+            "JAVA_HOME": java_home,
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_CONF_DIR": str(self._run_folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(self._run_folder / "local"),
+            # For the Python workers.
+            "TMPDIR": str(self._run_folder / "tmp"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_PIN_THREAD": "true",
+            "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
+        }
+
+    def _open_log(self) -> Any:
+        # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.
+        return open(self._log_folder / _OUTPUT, "ab")
+
+
+# Any: pyspark ships no types for objects of the JVM.
+def _progress(store: Any, job: Any) -> JobProgress:
+    """The counts of a job and of its stages that run."""
+    counts = [job.numCompletedTasks(), job.numFailedTasks(), job.numActiveTasks()]
+    stages = job.stageIds().mkString(" ").split()
+    running = store.activeStages()
+    for index in range(running.size()):
+        stage = running.apply(index)
+        if str(stage.stageId()) in stages:
+            counts += [
+                stage.inputBytes(),
+                stage.inputRecords(),
+                stage.outputBytes(),
+                stage.outputRecords(),
+                stage.shuffleReadBytes(),
+                stage.shuffleWriteBytes(),
+            ]
+    return JobProgress(active=job.numActiveTasks(), counts=tuple(counts))
+
+
+def _added(one: JobProgress | None, other: JobProgress) -> JobProgress:
+    if one is None:
+        return other
+    return JobProgress(active=one.active + other.active, counts=one.counts + other.counts)
+
+
+# Any: what pyspark gives.
+def _called_nicely(act: Callable[[], Any], nice: int) -> Any:
+    """Call it on a thread of lower priority, which the processes that it starts inherit."""
+
+    def run() -> Any:
+        # On Linux, of this thread alone.
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, min(_NICE_MAX, os.getpriority(os.PRIO_PROCESS, thread) + nice))
+        return act()
+
+    with ThreadPoolExecutor(1, "tilth-spark-start") as pool:
+        return pool.submit(run).result()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """These variables in this process's environment while the JVM starts: pyspark takes them from nowhere else."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

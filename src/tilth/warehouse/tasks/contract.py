@@ -1,0 +1,80 @@
+"""Contract between the worker and the rooms whose work it runs.
+
+Covers: context, runner, the worker's protocol. Does not cover: threads (worker/worker.py), choice (state.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tilth.base.errors import TilthError
+from tilth.model.task import TaskSpec
+from tilth.warehouse.errors import TaskCancelledError
+from tilth.warehouse.tasks.state import TaskResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """Context of a runner: a thread of its own, a Spark session of its own, the pool of its warehouse.
+
+    Spark jobs of this thread end when the task is cancelled. A runner that starts threads which use Spark takes
+    pyspark's InheritableThread for them.
+    """
+
+    spec: TaskSpec
+    session: SparkSession
+    #: Set when the task is to end.
+    cancelled: threading.Event
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled.is_set()
+
+    def raise_if_cancelled(self) -> None:
+        """Raises TaskCancelledError."""
+        if self.cancelled.is_set():
+            raise TaskCancelledError(task=self.spec.id, table=self.spec.table)
+
+
+#: Does the work of one kind of task; raises when it cannot.
+Runner = Callable[[TaskContext], TaskResult]
+
+
+class WorkerReports(Protocol):
+    """Reports of a worker to its server. Both calls are for tasks that were assigned; a second call is ignored."""
+
+    def finished(self, task_id: str, result: TaskResult) -> None: ...
+
+    def failed(self, task_id: str, error: TilthError) -> None: ...
+
+
+class Worker(Protocol):
+    """A worker as its server sees it. Each call may raise UnavailableError; then nothing is known of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that its tasks may use together, by their estimates."""
+
+    def attach(self, reports: WorkerReports) -> None:
+        """Set the receiver of the worker's reports."""
+
+    def trouble(self) -> str:
+        """Return why the worker can run nothing that needs Spark now, and since when; empty: it can."""
+
+    def assign(self, spec: TaskSpec) -> None:
+        """Start the task and return at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError
+        while its Spark is away."""
+
+    def touch(self, task_ids: Collection[str]) -> set[str]:
+        """The heartbeat: the server names the tasks it believes to be there; the answer is those that are."""
+
+    def cancel(self, task_id: str) -> None:
+        """Ask the task to end; the report of its end follows. Does nothing if the task is not there."""

@@ -1,0 +1,392 @@
+"""Sends tasks to workers and hands their ends to those who wait.
+
+Covers: the server's side of tasks: submit, wait, cancel, heartbeat. Does not cover: which worker (state.py), the work.
+Always holds: workers are called outside the lock; every submitted task ends in exactly one result or error.
+See also: worker/worker.py for the other side.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
+
+import msgspec
+
+from tilth.base.cancel import Cancellation, current
+from tilth.base.clock import Clock
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.ids import IdSource
+from tilth.base.logs import Log
+from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.warehouse.errors import SparkRestartingError, TaskCancelledError, TaskStillRunningError, WorkerBusyError
+from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse.tasks.contract import Worker
+from tilth.warehouse.tasks.estimate import Estimator
+from tilth.warehouse.tasks.state import (
+    RESIDENT,
+    Assign,
+    Ended,
+    Instruction,
+    Place,
+    Stop,
+    TaskBoard,
+    TaskResult,
+    state_of,
+)
+
+HEARTBEAT_SECONDS = 5.0
+_STOP_SECONDS_MAX = 10.0
+
+_log = Log("warehouse")
+
+
+class Handle:
+    """A submitted task."""
+
+    def __init__(self, clock: Clock, dispatcher: Dispatcher, spec: TaskSpec) -> None:
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._ended = threading.Event()
+        self._outcome: TaskResult | TilthError | None = None
+        self._lock = threading.Lock()
+        self._acts: list[Callable[[], None]] = []
+        self.spec = spec
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    def is_done(self) -> bool:
+        """True once it has ended, well or not."""
+        return self._ended.is_set()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for the end; True once it has ended, well or not."""
+        return self._clock.wait(self._ended, seconds)
+
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Call it once the task has ended, on whatever thread."""
+        with self._lock:
+            if not self._ended.is_set():
+                self._acts.append(act)
+                return
+        act()
+
+    def wait(self, timeout: float | None = None) -> TaskResult:
+        """The result. Raises the error that the task ended with, and TaskStillRunningError after `timeout` seconds."""
+        has_ended = self._ended.wait() if timeout is None else self._clock.wait(self._ended, timeout)
+        if not has_ended:
+            raise TaskStillRunningError(task=self.id, table=self.spec.table, seconds=timeout)
+        outcome = self._outcome
+        assert outcome is not None
+        if isinstance(outcome, TilthError):
+            raise outcome
+        return outcome
+
+    def cancel(self) -> None:
+        """Ask the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
+        self._dispatcher.cancel(self.id)
+
+    def abandon(self) -> None:
+        """Let whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
+        it, which nothing interrupts. Does nothing for a task that may be writing files of a transaction."""
+        if self.spec.txn:
+            return
+        self._dispatcher.abandon(self.id)
+        self._end(TaskCancelledError("the task does not end", task=self.id, table=self.spec.table))
+
+    def _end(self, outcome: TaskResult | TilthError) -> None:
+        with self._lock:
+            if self._outcome is None:
+                self._outcome = outcome
+            self._ended.set()
+            acts, self._acts = self._acts, []
+        for act in acts:
+            act()
+
+
+class Dispatcher:
+    """The tasks of one server and the workers of its warehouses."""
+
+    def __init__(
+        self, clock: Clock, ids: IdSource, workers: Mapping[str, Sequence[Worker]], *, slots: Mapping[str, int]
+    ) -> None:
+        """`workers` by warehouse, one may serve several; `slots` by warehouse: tasks at once on each of its workers."""
+        self._clock = clock
+        self._ids = ids
+        self._workers: dict[str, Worker] = {}
+        places: list[Place] = []
+        for warehouse, members in workers.items():
+            for worker in members:
+                assert self._workers.setdefault(worker.name, worker) is worker, worker.name
+                place = Place(
+                    warehouse=warehouse,
+                    worker=worker.name,
+                    slots=slots[warehouse],
+                    memory_bytes=worker.memory_bytes,
+                )
+                places.append(place)
+        self._lock = threading.Lock()
+        self._board = TaskBoard(places)
+        self._handles: dict[str, Handle] = {}
+        self._estimator = Estimator()
+        self._counts = dict.fromkeys((TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED, TaskState.LOST), 0)
+        self._answered_ms: dict[str, int] = {}
+        self._silent_why: dict[str, str] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        for worker in self._workers.values():
+            worker.attach(self)
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._beat, name="tilth-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cancel every task and end the heartbeats."""
+        self._stopping.set()
+        with self._lock:
+            live = self._board.live_ids()
+            handles = [self._handles[task_id] for task_id in live]
+        for handle in handles:
+            handle.cancel()
+        deadline = self._clock.monotonic() + _STOP_SECONDS_MAX
+        for handle in handles:
+            self._clock.wait(handle._ended, max(0.0, deadline - self._clock.monotonic()))
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS_MAX)
+
+    def estimate(self, kind: TaskKind, input_bytes: int, rows: int = 0) -> Cost:
+        """Estimate the cost of a task from what was measured so far. `rows` counts only if the bytes are not known."""
+        with self._lock:
+            return self._estimator.estimate(kind, input_bytes=input_bytes or rows * _ROW_BYTES)
+
+    def new_spec(
+        self,
+        kind: TaskKind,
+        *,
+        warehouse: str,
+        table: str,
+        payload: bytes,
+        txn: int = 0,
+        input_bytes: int = 0,
+        rows: int = 0,
+    ) -> TaskSpec:
+        """A task with a new id and an estimate, to be submitted."""
+        estimate = self.estimate(kind, input_bytes, rows)
+        return TaskSpec(
+            id=self._ids(), kind=kind, warehouse=warehouse, table=table, txn=txn, estimate=estimate, payload=payload
+        )
+
+    def submit(self, spec: TaskSpec) -> Handle:
+        """Send the task to a worker, or let it wait for one. Raises WarehouseNotFoundError."""
+        if not spec.id:
+            spec = msgspec.structs.replace(spec, id=self._ids())
+        handle = Handle(self._clock, self, spec)
+        with self._lock:
+            instructions = self._board.submit(spec, now_ms=self._clock.now_ms())
+            self._handles[spec.id] = handle
+        self._perform(instructions)
+        return handle
+
+    def run(self, spec: TaskSpec) -> TaskResult:
+        """Submit and wait; raises what the task ended with, or why this thread's statement was cancelled."""
+        cancellation = current.get()
+        if cancellation is None:
+            return self.submit(spec).wait()
+        cancellation.raise_if_cancelled()
+        handle = self.submit(spec)
+        with cancellation.waiting_for(handle):
+            return handle.wait()
+
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
+        """Run like `run`, but return the task itself as soon as `is_enough` says that there is something to be done
+        with it.
+        """
+        cancellation = current.get() or Cancellation()
+        cancellation.raise_if_cancelled()
+        handle = self.submit(spec)
+        with cancellation.waiting_for(handle):
+            while not handle.ends_within(look_seconds):
+                if is_enough():
+                    return handle
+            return handle.wait()
+
+    def cancel(self, task_id: str) -> None:
+        """Ask the task to end; do nothing if it has ended."""
+        with self._lock:
+            instructions = self._board.cancel(task_id, now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def abandon(self, task_id: str) -> None:
+        """Nobody waits for this cancelled task any more: others may have its slot while it goes on."""
+        with self._lock:
+            instructions = self._board.abandon(task_id, now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def finished(self, task_id: str, result: TaskResult) -> None:
+        """A worker's report."""
+        with self._lock:
+            estimated = self._board.estimate_of(task_id)
+            if estimated is not None and estimated[0] not in RESIDENT:
+                kind, cost = estimated
+                self._estimator = self._estimator.learn(kind, estimated=cost, actual=result.actual)
+            instructions = self._board.finished(task_id, result, now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def failed(self, task_id: str, error: TilthError) -> None:
+        """A worker's report."""
+        with self._lock:
+            instructions = self._board.failed(task_id, error, now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def committing(self, task_id: str) -> None:
+        """A commit of what the task has done begins: for ten seconds from now it is not taken for lost."""
+        with self._lock:
+            self._board.committing(task_id, now_ms=self._clock.now_ms())
+
+    def touch_workers(self) -> None:
+        """One heartbeat to every worker; the thread calls it every five seconds."""
+        for worker in self._workers.values():
+            with self._lock:
+                asked = self._board.tasks_of(worker.name)
+            try:
+                known = worker.touch(asked)
+            except TilthError as error:
+                _log.warning("worker_silent", worker=worker.name, reason=error)
+                with self._lock:
+                    self._silent_why[worker.name] = str(error)
+                    instructions = self._board.missed(worker.name, str(error), now_ms=self._clock.now_ms())
+            else:
+                with self._lock:
+                    now_ms = self._clock.now_ms()
+                    self._silent_why.pop(worker.name, None)
+                    self._answered_ms[worker.name] = now_ms
+                    instructions = self._board.touched(worker.name, known, asked=asked, now_ms=now_ms)
+            self._perform(instructions)
+
+    def tasks(self) -> list[TaskInfo]:
+        """Live tasks, then the last thousand that ended, newest first."""
+        with self._lock:
+            return self._board.infos()
+
+    def workers(self) -> list[WorkerInfo]:
+        """One line for each worker."""
+        with self._lock:
+            return [self._worker_info(worker) for worker in self._workers.values()]
+
+    def yielding_places(self, warehouse: str) -> int:
+        """Count the merges, mutations and compactions of deltas that the warehouse's workers run at once, each one at
+        least.
+        """
+        return sum(max(1, place.slots // 2) for place in self._board.places if place.warehouse == warehouse)
+
+    def warehouses(self) -> list[WarehouseInfo]:
+        """One line for each warehouse."""
+        with self._lock:
+            return [self._warehouse_info(name) for name in sorted({p.warehouse for p in self._board.places})]
+
+    def stats(self) -> WarehouseStats:
+        workers, warehouses = tuple(self.workers()), tuple(self.warehouses())
+        with self._lock:
+            return WarehouseStats(
+                done=self._counts[TaskState.DONE],
+                failed=self._counts[TaskState.FAILED],
+                cancelled=self._counts[TaskState.CANCELLED],
+                lost=self._counts[TaskState.LOST],
+                workers=workers,
+                warehouses=warehouses,
+            )
+
+    def _beat(self) -> None:
+        while not self._clock.wait(self._stopping, HEARTBEAT_SECONDS):
+            try:
+                self.touch_workers()
+            except Exception as error:
+                _log.error("heartbeat_failed", error=error)
+
+    def _perform(self, instructions: list[Instruction]) -> None:
+        """Bounded: each turn either sends a task, which a refusal makes wait, or ends one."""
+        while instructions:
+            instruction = instructions.pop(0)
+            match instruction:
+                case Assign(worker=name, spec=spec):
+                    instructions += self._assign(name, spec)
+                case Stop(worker=name, task_id=task_id):
+                    self._stop_task(name, task_id)
+                case Ended(task_id=task_id, outcome=outcome):
+                    self._report(task_id, outcome)
+                case _:
+                    assert_never(instruction)
+
+    def _assign(self, name: str, spec: TaskSpec) -> list[Instruction]:
+        try:
+            self._workers[name].assign(spec)
+        # The outermost shell of a worker, whose JVM fails in its own words: the next instruction is still done.
+        except Exception as error:
+            _log.warning("task_refused", cause_id=spec.id, worker=name, kind=spec.kind, reason=error)
+            is_busy = isinstance(error, WorkerBusyError)
+            without_spark = error if isinstance(error, SparkRestartingError) else None
+            with self._lock:
+                if not is_busy:
+                    self._silent_why[name] = str(error)
+                reason = f"worker {name} refused: {error}"
+                return self._board.refused(
+                    spec.id, reason, is_busy=is_busy, without_spark=without_spark, now_ms=self._clock.now_ms()
+                )
+        _log.debug("task_sent", cause_id=spec.id, worker=name, kind=spec.kind, table=spec.table, txn=spec.txn)
+        return []
+
+    def _stop_task(self, name: str, task_id: str) -> None:
+        try:
+            self._workers[name].cancel(task_id)
+        # As above: those who wait for the end of a task must hear of it.
+        except Exception as error:
+            # The next heartbeat asks again, or finds it lost.
+            _log.warning("cancel_failed", cause_id=task_id, worker=name, reason=error)
+
+    def _report(self, task_id: str, outcome: TaskResult | TilthError) -> None:
+        with self._lock:
+            handle = self._handles.pop(task_id)
+            self._counts[state_of(outcome) if isinstance(outcome, TilthError) else TaskState.DONE] += 1
+        if isinstance(outcome, TilthError):
+            # What is wrong with a statement is its caller's to hear.
+            log = _log.debug if outcome.kind in (ErrorKind.INVALID, ErrorKind.NOT_FOUND) else _log.warning
+            log("task_ended", cause_id=task_id, kind=handle.spec.kind, table=handle.spec.table, reason=outcome)
+        handle._end(outcome)
+
+    def _worker_info(self, worker: Worker) -> WorkerInfo:
+        tasks = [task for task in self._board.infos() if task.worker == worker.name and task.ended_ms == 0]
+        resident = sum(task.kind in RESIDENT for task in tasks)
+        is_silent = worker.name in self._board.silent
+        trouble = worker.trouble()
+        reason = trouble or (self._silent_why.get(worker.name, "") if is_silent else "")
+        return WorkerInfo(
+            name=worker.name,
+            warehouses=tuple(place.warehouse for place in self._board.places if place.worker == worker.name),
+            state="without spark" if trouble else "silent" if is_silent else "alive",
+            reason=reason,
+            last_answer_ms=self._answered_ms.get(worker.name, 0),
+            running=len(tasks) - resident,
+            resident=resident,
+            memory_bytes=worker.memory_bytes,
+        )
+
+    def _warehouse_info(self, name: str) -> WarehouseInfo:
+        places = [place for place in self._board.places if place.warehouse == name]
+        tasks = [task for task in self._board.infos() if task.warehouse == name and task.ended_ms == 0]
+        running = [task for task in tasks if task.state is TaskState.RUNNING]
+        resident = sum(task.kind in RESIDENT for task in running)
+        return WarehouseInfo(
+            name=name,
+            workers=len(places),
+            slots=sum(place.slots for place in places),
+            running=len(running) - resident,
+            waiting=len(tasks) - len(running),
+            resident=resident,
+        )
+
+
+#: What a row is taken for when nothing else is known.
+_ROW_BYTES = 100

@@ -1,0 +1,377 @@
+"""Place and state of each task. Pure: events in, instructions out.
+
+    submit -> PENDING -> RUNNING -> DONE | FAILED | CANCELLED | LOST
+                  ^---------'  the worker did not take it
+                  '-> CANCELLED
+
+PENDING    waits for a place, with the reason (written by `submit`, `refused`)
+RUNNING    was sent to a worker (written by any event that frees or adds a place)
+DONE       the worker reported a result; FAILED, CANCELLED: it reported an error (written by `finished`, `failed`)
+LOST       the worker missed five heartbeats in a row, or did not know the task in five, and no commit of it began in
+           the last ten seconds (written by `touched`, `missed`); or the JVM that it ran in has ended (`failed`)
+
+A worker whose Spark is away takes no task. Tasks of statements end at once then: somebody waits for them, and can send
+the statement again; others wait for the next heartbeat.
+
+Covers: slots, memory, waiting, loss. Does not cover: threads and calls (dispatch.py), the estimates (estimate.py).
+Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot, and abandoned ones none up to
+as many as there are slots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tilth.base.errors import TilthError
+from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.warehouse.errors import (
+    SparkRestartingError,
+    TaskCancelledError,
+    TaskLostError,
+    WarehouseNotFoundError,
+)
+
+#: Heartbeats in a row without a sign of the task, after which it is lost.
+MISSES_MAX = 5
+#: A task whose commit began less than this ago is not taken for lost: its worker may be busy with that.
+COMMIT_GRACE_MS = 10_000
+#: Ended tasks that are remembered.
+ENDED_MAX = 1000
+#: Kinds that stay until they are stopped.
+RESIDENT = frozenset({TaskKind.CONSUME})
+#: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most, all together.
+YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA})
+#: Kinds for which somebody waits, who cannot be kept waiting until Spark is back.
+STATEMENTS = frozenset({TaskKind.QUERY, TaskKind.INSERT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """Result of a task that ended well."""
+
+    #: For whoever submitted it.
+    payload: bytes = b""
+    #: What was measured; the worker fills in the seconds if they are 0.
+    actual: Cost = field(default_factory=Cost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A worker's share in one warehouse."""
+
+    warehouse: str
+    worker: str
+    #: Tasks at once, resident ones not counted.
+    slots: int
+    #: Of the worker, over all its warehouses.
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    worker: str
+    spec: TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ask the worker to end the task."""
+
+    worker: str
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Report of the outcome to whoever waits for the task."""
+
+    task_id: str
+    outcome: TaskResult | TilthError
+
+
+Instruction = Assign | Stop | Ended
+
+
+@dataclass(slots=True, kw_only=True)
+class _Task:
+    spec: TaskSpec
+    state: TaskState
+    reason: str
+    created_ms: int
+    worker: str = ""
+    started_ms: int = 0
+    misses: int = 0
+    is_stopping: bool = False
+    #: It was cancelled, does not end, and nobody waits for it.
+    is_abandoned: bool = False
+    #: Why this worker.
+    placement: str = ""
+    #: When its latest commit began; 0: none did.
+    commit_ms: int = 0
+    #: Workers that are too busy for it; asked again when one of their tasks has ended, or at their next heartbeat.
+    refused_by: set[str] = field(default_factory=set)
+
+    def info(self, *, ended_ms: int = 0, actual: Cost | None = None) -> TaskInfo:
+        return TaskInfo(
+            id=self.spec.id,
+            kind=self.spec.kind,
+            warehouse=self.spec.warehouse,
+            worker=self.worker,
+            table=self.spec.table,
+            txn=self.spec.txn,
+            state=self.state,
+            reason=self.reason,
+            placement_reason=self.placement,
+            created_ms=self.created_ms,
+            started_ms=self.started_ms,
+            ended_ms=ended_ms,
+            estimate=self.spec.estimate,
+            actual=actual or Cost(),
+        )
+
+
+class TaskBoard:
+    """The tasks of one server. Not thread-safe: the dispatcher calls it under its lock."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.places = tuple(places)
+        self._live: dict[str, _Task] = {}
+        self._ended: deque[TaskInfo] = deque(maxlen=ENDED_MAX)
+        #: Workers that did not answer or refused: no new tasks until they answer a heartbeat.
+        self.silent: set[str] = set()
+        #: Of these, those that answer and have no Spark: statements are still sent there, and refused at once.
+        self._without_spark: set[str] = set()
+
+    def submit(self, spec: TaskSpec, *, now_ms: int) -> list[Instruction]:
+        """Raises WarehouseNotFoundError."""
+        if all(place.warehouse != spec.warehouse for place in self.places):
+            known = ", ".join(sorted({place.warehouse for place in self.places}))
+            raise WarehouseNotFoundError(warehouse=spec.warehouse, hint=f"there are: {known}")
+        assert spec.id not in self._live, spec.id
+        self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not yet looked at", created_ms=now_ms)
+        return self._place_pending(now_ms)
+
+    def refused(
+        self,
+        task_id: str,
+        reason: str,
+        *,
+        is_busy: bool = False,
+        without_spark: SparkRestartingError | None = None,
+        now_ms: int,
+    ) -> list[Instruction]:
+        """The worker did not take the task: it waits again, for another worker or for this one's next heartbeat.
+
+        `is_busy`: the worker is well and takes no more of this; others may still send it other tasks.
+        `without_spark`: its Spark is away; a statement ends with this error.
+        """
+        task = self._live.get(task_id)
+        if task is None:
+            return []
+        if task.is_stopping:
+            return self._end(task, TaskState.CANCELLED, TaskCancelledError(task=task_id), now_ms=now_ms)
+        if without_spark is not None:
+            self._without_spark.add(task.worker)
+            if task.spec.kind in STATEMENTS:
+                return self._end(task, TaskState.LOST, without_spark, now_ms=now_ms)
+        if is_busy:
+            task.refused_by.add(task.worker)
+        else:
+            self.silent.add(task.worker)
+        task.state, task.reason, task.worker, task.started_ms = TaskState.PENDING, reason, "", 0
+        task.placement = ""
+        return self._place_pending(now_ms)
+
+    def committing(self, task_id: str, *, now_ms: int) -> None:
+        """A commit of what the task has done begins."""
+        task = self._live.get(task_id)
+        if task is not None:
+            task.commit_ms = now_ms
+
+    def finished(self, task_id: str, result: TaskResult, *, now_ms: int) -> list[Instruction]:
+        task = self._live.get(task_id)
+        return [] if task is None else self._end(task, TaskState.DONE, result, now_ms=now_ms)
+
+    def failed(self, task_id: str, error: TilthError, *, now_ms: int) -> list[Instruction]:
+        task = self._live.get(task_id)
+        if task is None:
+            return []
+        return self._end(task, state_of(error), error, now_ms=now_ms)
+
+    def cancel(self, task_id: str, *, now_ms: int) -> list[Instruction]:
+        """A waiting task ends at once, a running one when its worker says so."""
+        task = self._live.get(task_id)
+        if task is None:
+            return []
+        if task.state is TaskState.PENDING:
+            return self._end(task, TaskState.CANCELLED, TaskCancelledError(task=task_id), now_ms=now_ms)
+        task.is_stopping = True
+        return [Stop(task.worker, task_id)]
+
+    def abandon(self, task_id: str, *, now_ms: int) -> list[Instruction]:
+        """A cancelled task does not end: Spark plans it, which nothing interrupts. It leaves its slot to others."""
+        task = self._live.get(task_id)
+        if task is None or not task.is_stopping:
+            return []
+        task.is_abandoned = True
+        task.reason = "cancelled, and does not end: it runs on beside the slots"
+        return self._place_pending(now_ms)
+
+    def touched(self, worker: str, known: Collection[str], *, asked: Collection[str], now_ms: int) -> list[Instruction]:
+        """The worker answered a heartbeat that asked for these tasks."""
+        self.silent.discard(worker)
+        self._without_spark.discard(worker)
+        self._ask_again(worker)
+        instructions: list[Instruction] = []
+        for task in [self._live[task_id] for task_id in asked if task_id in self._live]:
+            if task.worker != worker:
+                continue
+            if task.spec.id in known:
+                task.misses = 0
+                if task.is_stopping:
+                    instructions.append(Stop(worker, task.spec.id))
+            else:
+                instructions += self._missed_one(task, f"worker {worker} does not know the task", now_ms)
+        return instructions + self._place_pending(now_ms)
+
+    def missed(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
+        """The worker did not answer a heartbeat."""
+        self.silent.add(worker)
+        self._without_spark.discard(worker)
+        instructions: list[Instruction] = []
+        for task in [task for task in self._live.values() if task.worker == worker]:
+            instructions += self._missed_one(task, f"worker {worker} does not answer: {reason}", now_ms)
+        return instructions + self._place_pending(now_ms)
+
+    def tasks_of(self, worker: str) -> list[str]:
+        """Ids of the tasks that it should know."""
+        return [task_id for task_id, task in self._live.items() if task.worker == worker]
+
+    def live_ids(self) -> list[str]:
+        return list(self._live)
+
+    def infos(self) -> list[TaskInfo]:
+        """Live tasks, then ended ones, newest first."""
+        live = [task.info() for task in reversed(self._live.values())]
+        return live + list(reversed(self._ended))
+
+    def estimate_of(self, task_id: str) -> tuple[TaskKind, Cost] | None:
+        task = self._live.get(task_id)
+        return None if task is None else (task.spec.kind, task.spec.estimate)
+
+    def _missed_one(self, task: _Task, why: str, now_ms: int) -> list[Instruction]:
+        task.misses += 1
+        if task.misses < MISSES_MAX or (task.commit_ms and now_ms - task.commit_ms < COMMIT_GRACE_MS):
+            return []
+        return self._end(task, TaskState.LOST, TaskLostError(why, task=task.spec.id, misses=task.misses), now_ms=now_ms)
+
+    def _end(
+        self, task: _Task, state: TaskState, outcome: TaskResult | TilthError, *, now_ms: int
+    ) -> list[Instruction]:
+        del self._live[task.spec.id]
+        self._ask_again(task.worker)
+        task.state = state
+        if isinstance(outcome, TaskResult):
+            self._ended.append(task.info(ended_ms=now_ms, actual=outcome.actual))
+        else:
+            task.reason = str(outcome)
+            self._ended.append(task.info(ended_ms=now_ms))
+        return [Ended(task.spec.id, outcome), *self._place_pending(now_ms)]
+
+    def _ask_again(self, worker: str) -> None:
+        """It may have room now for what it refused."""
+        for task in self._live.values():
+            task.refused_by.discard(worker)
+
+    def _place_pending(self, now_ms: int) -> list[Instruction]:
+        """First come, first served within a warehouse and kind: one that waits holds back those of its kind."""
+        instructions: list[Instruction] = []
+        waiting: dict[tuple[str, TaskKind], str] = {}
+        for task in self._live.values():
+            if task.state is not TaskState.PENDING:
+                continue
+            line = (task.spec.warehouse, task.spec.kind)
+            if line in waiting:
+                task.reason = f"waits behind task {waiting[line]}"
+                continue
+            place, reason = self._choose(task)
+            # Of a worker's refusal its own words say more.
+            task.reason = task.reason if place is None and task.refused_by else reason
+            if place is None:
+                waiting[line] = task.spec.id
+                continue
+            task.state, task.worker, task.started_ms, task.misses = TaskState.RUNNING, place.worker, now_ms, 0
+            task.placement, task.commit_ms = reason, 0
+            instructions.append(Assign(place.worker, task.spec))
+        return instructions
+
+    def _choose(self, task: _Task) -> tuple[Place | None, str]:
+        """The place where it fits and will be done first, and why; or None and why not."""
+        spec = task.spec
+        refusals: list[str] = []
+        fitting: list[tuple[float, str, Place]] = []
+        for place in self.places:
+            if place.warehouse != spec.warehouse:
+                continue
+            refusal = self._refusal(place, task)
+            if refusal:
+                refusals.append(refusal)
+            else:
+                busy = sum(task.spec.estimate.seconds for task in self._on(place))
+                fitting.append((busy / place.slots + spec.estimate.seconds, place.worker, place))
+        if not fitting:
+            return None, "; ".join(refusals)
+        seconds, _, place = min(fitting)
+        return place, f"fits on {place.worker}, done in about {seconds:.1f} s"
+
+    def _refusal(self, place: Place, asked: _Task) -> str:
+        spec = asked.spec
+        is_asked = spec.kind in STATEMENTS and place.worker in self._without_spark
+        if place.worker in self.silent and not is_asked:
+            return f"worker {place.worker} does not answer"
+        if place.worker in asked.refused_by:
+            return f"worker {place.worker} has too many tasks"
+        if spec.kind in RESIDENT:
+            return ""
+        running = list(self._on(place))
+        if len(running) >= place.slots:
+            return f"all {place.slots} slots of {place.warehouse} on {place.worker} are taken"
+        share = max(1, place.slots // 2)
+        if spec.kind in YIELDING and sum(task.spec.kind in YIELDING for task in running) >= share:
+            return f"{share} merges and mutations run on {place.worker}, more would take the slots of others"
+        held = sum(
+            task.spec.estimate.memory_bytes
+            for task in self._live.values()
+            if task.worker == place.worker and not task.is_abandoned
+        )
+        if held and held + spec.estimate.memory_bytes > place.memory_bytes:
+            free = max(0, place.memory_bytes - held)
+            return f"needs {spec.estimate.memory_bytes} bytes of memory, {place.worker} has {free} left"
+        return ""
+
+    def _on(self, place: Place) -> Iterable[_Task]:
+        """Tasks that take a slot of the place. Abandoned ones take one when there are more of them than slots: each
+        has a thread, here and in Spark."""
+        abandoned = 0
+        for task in self._live.values():
+            if (
+                task.worker == place.worker
+                and task.spec.warehouse == place.warehouse
+                and task.spec.kind not in RESIDENT
+            ):
+                abandoned += task.is_abandoned
+                if not task.is_abandoned or abandoned > place.slots:
+                    yield task
+
+
+def state_of(error: TilthError) -> TaskState:
+    """The state of a task that ended with this error."""
+    match error:
+        case TaskCancelledError():
+            return TaskState.CANCELLED
+        case TaskLostError() | SparkRestartingError():
+            return TaskState.LOST
+        case _:
+            return TaskState.FAILED

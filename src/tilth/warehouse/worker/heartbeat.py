@@ -1,0 +1,192 @@
+"""The heartbeat of Spark: asks the JVM whether it answers, kills one that hangs, and starts Spark again.
+
+Covers: the threads that ask, the restart, the outage that users see meanwhile. Does not cover: the rules (pulse.py),
+the JVM's process (session/session.py), tasks (worker.py).
+Always holds: a call into the JVM is made by a thread that can be left behind, because it cannot be interrupted; it ends
+when its JVM does. A JVM that has ended and one that hangs are replaced in the same way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import psutil
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+from tilth.warehouse.session.session import Beat, Outage, WorkerSession
+from tilth.warehouse.worker.pulse import Look, Pulse, Question, Verdict
+
+_LOOK_SECONDS = 1.0
+_STOP_SECONDS_MAX = 2.0
+#: Between two starts of Spark that fail: 1, 2, 4 .. seconds, no more than this.
+_RESTART_WAIT_SECONDS_MAX = 30.0
+
+_log = Log("warehouse")
+
+T = TypeVar("T")
+
+
+class Asker(Generic[T]):
+    """Calls a function when it is asked to, on a thread of its own."""
+
+    def __init__(self, name: str, act: Callable[[], T]) -> None:
+        self._act = act
+        self._wanted = threading.Event()
+        self._is_over = False
+        self._answers: deque[T | Exception] = deque(maxlen=1)
+        threading.Thread(target=self._loop, name=f"tilth-ask-{name}", daemon=True).start()
+
+    def ask(self) -> None:
+        self._wanted.set()
+
+    def take(self) -> T | Exception | None:
+        """The answer, or what the call raised; None: there is none yet."""
+        return self._answers.popleft() if self._answers else None
+
+    def leave(self) -> None:
+        """No more is asked; a call that hangs is left behind."""
+        self._is_over = True
+        self._wanted.set()
+
+    def _loop(self) -> None:
+        while self._wanted.wait() and not self._is_over:
+            self._wanted.clear()
+            try:
+                self._answers.append(self._act())
+            # Whatever Spark and py4j raise is an answer: the one who asked decides.
+            except Exception as error:
+                self._answers.append(error)
+
+
+class Heartbeat:
+    """Watches over the Spark of one worker."""
+
+    def __init__(self, clock: Clock, session: WorkerSession) -> None:
+        self._clock = clock
+        self._session = session
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._restart_wait = 0.0
+        #: Why the JVM before has ended, until there is another one.
+        self._why_gone = ""
+        self._looked = self._cpu_seconds = 0.0
+        self._begin()
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._watch, name="tilth-spark-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A start of Spark that is under way is ended by the session's owner."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS_MAX)
+        self._leave()
+
+    def step(self) -> None:
+        """One look. The thread calls it every second; tests may."""
+        now = self._clock.monotonic()
+        seconds, self._looked = now - self._looked, now
+        if not self._session.is_alive():
+            self._restart(self._why_gone or self._session.exit_reason())
+            return
+        verdict = self._look(seconds)
+        if verdict is Verdict.WELL:
+            self._session.note_outage(None)
+            return
+        outage = self._session.outage
+        # The time when the silence began, and not when it was noticed.
+        since_ms = self._clock.now_ms() - int(self._pulse.late_seconds * 1000) if outage is None else outage.since_ms
+        self._session.note_outage(Outage(reason=f"the JVM does not go on: {self._pulse.why}", since_ms=since_ms))
+        if verdict is Verdict.HUNG:
+            self._session.kill()
+            self._restart(f"the JVM was killed because it hung: {self._pulse.why}")
+
+    def _look(self, seconds: float) -> Verdict:
+        """Take the answers, ask anew, and count the time."""
+        for question, asker in self._askers.items():
+            answer = asker.take()
+            if isinstance(answer, Beat):
+                self._beat = answer
+                if answer.has_ended:
+                    self._pulse.ended("Spark has ended inside of it")
+            if isinstance(answer, Exception):
+                # Not an answer: it is asked again, and the time goes on.
+                _log.warning("heartbeat_failed", question=question, reason=answer)
+                asker.ask()
+            elif answer is not None:
+                self._pulse.answered(question)
+        for question in self._pulse.due():
+            self._askers[question].ask()
+        try:
+            cpu_seconds, is_stopped = self._session.jvm_usage()
+        except psutil.Error:
+            # It is ending right now.
+            return Verdict.WELL
+        used, self._cpu_seconds = cpu_seconds - self._cpu_seconds, cpu_seconds
+        look = Look(
+            seconds=seconds,
+            cpu_seconds=used,
+            is_stopped=is_stopped,
+            is_full=self._beat.is_full,
+            stuck_share=self._beat.stuck_share,
+        )
+        return self._pulse.looked(look)
+
+    def _restart(self, reason: str) -> None:
+        outage = self._session.outage
+        since_ms = self._clock.now_ms() if outage is None else outage.since_ms
+        self._session.note_outage(Outage(reason=f"{reason}; Spark is being started again", since_ms=since_ms))
+        self._why_gone = reason
+        self._leave()
+        try:
+            has_restarted = self._session.restart_if_gone()
+        except TilthError as error:
+            self._session.note_outage(Outage(reason=f"{reason}; Spark does not start: {error}", since_ms=since_ms))
+            _log.error("spark_not_restarted", reason=error)
+            self._restart_wait = min(_RESTART_WAIT_SECONDS_MAX, max(1.0, 2 * self._restart_wait))
+            self._clock.wait(self._stopping, self._restart_wait)
+            return
+        finally:
+            self._begin()
+        self._restart_wait, self._why_gone = 0.0, ""
+        if has_restarted:
+            _log.warning("spark_restarted", reason=reason, seconds=(self._clock.now_ms() - since_ms) / 1000)
+            self._session.note_outage(None)
+            threading.Thread(target=self._warm, name="tilth-warm", daemon=True).start()
+
+    def _begin(self) -> None:
+        """Nothing is known of this JVM yet."""
+        settings, session = self._session.settings, self._session
+        self._pulse = Pulse(interval_seconds=settings.heartbeat_seconds, hang_seconds=settings.hang_seconds)
+        self._askers: dict[Question, Asker[Beat] | Asker[bool]] = {
+            Question.CALL: Asker("call", session.beat),
+            Question.JOB: Asker("job", session.run_small_job),
+        }
+        self._looked = self._clock.monotonic()
+        self._cpu_seconds = 0.0
+        self._beat = Beat(has_ended=False, is_full=False)
+
+    def _leave(self) -> None:
+        for asker in self._askers.values():
+            asker.leave()
+
+    def _warm(self) -> None:
+        try:
+            self._session.warm()
+        except Exception as error:
+            # It only saves time; a real fault shows itself again in the first task.
+            _log.warning("warming_failed", reason=error)
+
+    def _watch(self) -> None:
+        while not self._clock.wait(self._stopping, _LOOK_SECONDS):
+            try:
+                self.step()
+            # The outermost loop of the watch: it goes on whatever happened.
+            except Exception as error:
+                _log.error("heartbeat_failed", error=error)

@@ -1,0 +1,158 @@
+"""Verdict whether a JVM still answers. Pure: observations go in, a verdict comes out.
+
+    WELL --(half of the hang bound)--> LATE --(hang bound)--> HUNG
+      ^----------- answered ------------'
+
+WELL   the last call was answered, or has not waited for long (written by `answered`)
+LATE   a call has waited for half of the hang bound; users see it, nothing is done (written by `looked`)
+HUNG   the JVM is to be killed; final for this JVM (written by `looked` and `ended`)
+
+Two questions are asked: a call, which any thread of the JVM answers, and a job, which needs Spark's scheduler and a
+free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
+long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are taken; of
+time in which this process did not run itself, little counts. Nothing interrupts some code of Java (a regular expression
+that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold.
+
+Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (stalls.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: A JVM that uses the processor may be silent for so many hang bounds.
+BUSY_FACTOR = 4
+#: A job is asked for with every so many calls.
+CALLS_PER_JOB = 6
+#: Share of one core: a JVM that uses more between two observations is busy. On a crowded machine one that works
+#: gets little more; one that hangs uses less.
+BUSY_SHARE = 0.05
+#: Greatest time that counts between two observations: this process was stopped itself, or its machine slept.
+STEP_SECONDS_MAX = 3.0
+
+
+class Question(StrEnum):
+    """Question that the JVM is asked."""
+
+    CALL = "call"
+    JOB = "job"
+
+
+class Verdict(StrEnum):
+    WELL = "well"
+    LATE = "late"
+    HUNG = "hung"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Observations since the look before."""
+
+    #: Since the look before.
+    seconds: float
+    #: Processor time that the JVM has used in it.
+    cpu_seconds: float
+    #: Its process is stopped, as by SIGSTOP.
+    is_stopped: bool = False
+    #: Every task slot of Spark was taken when it answered last.
+    is_full: bool = False
+    #: The share of them that tasks of ended jobs held then.
+    stuck_share: float = 0.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A question that was not answered yet."""
+
+    seconds: float = 0.0
+    #: Of these, those that nothing excuses.
+    idle_seconds: float = 0.0
+
+
+class Pulse:
+    """State of one JVM, as far as it is known. For one thread."""
+
+    def __init__(self, *, interval_seconds: float, hang_seconds: float) -> None:
+        self._interval = interval_seconds
+        self._hang = hang_seconds
+        self._waiting: dict[Question, _Waiting] = {}
+        #: Since the last call was asked.
+        self._since_call = interval_seconds
+        self._calls = 0
+        #: For how long cancelled tasks have held slots, by the share of the slots.
+        self._stuck_seconds = 0.0
+        self._hung_why = ""
+
+    def due(self) -> list[Question]:
+        """Return the questions to ask now; each then counts as asked."""
+        if self._since_call < self._interval or Question.CALL in self._waiting:
+            return []
+        self._since_call = 0.0
+        asked = [Question.CALL]
+        if self._calls % CALLS_PER_JOB == 0 and Question.JOB not in self._waiting:
+            asked.append(Question.JOB)
+        self._calls += 1
+        self._waiting |= {question: _Waiting() for question in asked}
+        return asked
+
+    def answered(self, question: Question) -> None:
+        self._waiting.pop(question, None)
+
+    def ended(self, why: str) -> None:
+        """The JVM runs, and Spark has ended inside of it."""
+        self._hung_why = why
+
+    def looked(self, look: Look) -> Verdict:
+        """Count the time that has passed."""
+        step = min(look.seconds, STEP_SECONDS_MAX)
+        self._since_call += step
+        is_busy = not look.is_stopped and look.cpu_seconds >= BUSY_SHARE * step
+        call, job = self._waiting.get(Question.CALL), self._waiting.get(Question.JOB)
+        if call is not None:
+            self._count(call, step, is_excused=is_busy)
+            if self._is_over(call):
+                self._hung_why = f"it has not answered a call for {call.seconds:.0f} s" + (
+                    "; its process is stopped" if look.is_stopped else ""
+                )
+        elif job is not None and not look.is_full:
+            # While calls are not answered the job says nothing more.
+            self._count(job, step, is_excused=is_busy)
+            if self._is_over(job):
+                self._hung_why = f"it answers calls, and has not run a job of one task for {job.seconds:.0f} s"
+        self._stuck_seconds = self._stuck_seconds + step * look.stuck_share if look.stuck_share else 0.0
+        if self._stuck_seconds >= self._hang:
+            self._hung_why = self._why_stuck
+        if self._hung_why:
+            return Verdict.HUNG
+        return Verdict.LATE if self.late_seconds >= self._hang / 2 else Verdict.WELL
+
+    @property
+    def late_seconds(self) -> float:
+        """Seconds for which the oldest question has been waiting, or cancelled tasks have held slots."""
+        return max(self._silent_seconds, self._stuck_seconds)
+
+    @property
+    def why(self) -> str:
+        if self._hung_why:
+            return self._hung_why
+        if self._stuck_seconds > self._silent_seconds:
+            return self._why_stuck
+        what = "a call" if Question.CALL in self._waiting else "a job of one task"
+        return f"it has not answered {what} for {self._silent_seconds:.0f} s"
+
+    @property
+    def _silent_seconds(self) -> float:
+        return max((each.seconds for each in self._waiting.values()), default=0.0)
+
+    @property
+    def _why_stuck(self) -> str:
+        return f"cancelled tasks that do not end have held its task slots for {self._stuck_seconds:.0f} s"
+
+    def _count(self, waiting: _Waiting, step: float, *, is_excused: bool) -> None:
+        waiting.seconds += step
+        if not is_excused:
+            waiting.idle_seconds += step
+
+    def _is_over(self, waiting: _Waiting) -> bool:
+        return waiting.idle_seconds >= self._hang or waiting.seconds >= BUSY_FACTOR * self._hang

@@ -1,0 +1,106 @@
+"""Tasks that make no progress: the rule for them, and the questions that do not wait for a JVM that may hang.
+
+A task makes progress when a Spark task of its job begins or ends, when rows or bytes are read, written or shuffled, or
+when the JVM and its Python workers compute. Python workers cannot be assigned to tasks: one that hangs while others
+compute is noticed when they are done, or at once if it was stopped by a signal.
+
+Covers: the rule (reports of Spark and the system about tasks go in, stalled tasks come out), asking on a thread of its
+own. Does not cover: how Spark is asked (session/session.py), cancelling (worker.py), JVMs that hang (pulse.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tilth.base.clock import Clock
+from tilth.base.logs import Log
+from tilth.warehouse.session.session import JobProgress, Processes, WorkerSession
+from tilth.warehouse.worker.heartbeat import Asker
+
+#: Share of one core: JVM and Python workers that use more between two observations compute for somebody.
+BUSY_SHARE = 0.1
+#: More than between two observations on a quiet machine, and no more.
+_STEPS_PER_LOOK_MAX = 3
+
+_log = Log("warehouse")
+
+
+@dataclass(slots=True)
+class _Seen:
+    progress: JobProgress
+    #: Seconds without progress.
+    still: float = 0.0
+
+
+class StallWatch:
+    """The rule for the tasks of one worker. Pure; for one thread."""
+
+    def __init__(self, *, bound_seconds: float, step_seconds_max: float) -> None:
+        """`step_seconds_max`: no more counts between two observations, as this process may have been stopped itself."""
+        self._bound = bound_seconds
+        self._step_max = step_seconds_max
+        self._seen: dict[str, _Seen] = {}
+        self._cpu_seconds = 0.0
+
+    def looked(self, tasks: Mapping[str, JobProgress], processes: Processes, *, seconds: float) -> dict[str, float]:
+        """The tasks that have made no progress for the bound, and for how many seconds; `seconds` since the last look.
+
+        Only tasks with running Spark jobs are given.
+        """
+        step = min(seconds, self._step_max)
+        used = processes.cpu_seconds - self._cpu_seconds
+        self._cpu_seconds = processes.cpu_seconds
+        is_busy = used >= BUSY_SHARE * step and not processes.stopped
+        before, self._seen = self._seen, {}
+        for task, progress in tasks.items():
+            seen = before.get(task, _Seen(progress))
+            is_still = task in before and progress.active > 0 and seen.progress == progress and not is_busy
+            self._seen[task] = _Seen(progress, seen.still + step if is_still else 0.0)
+        return {task: seen.still for task, seen in self._seen.items() if seen.still >= self._bound}
+
+
+class StallFinder:
+    """The tasks of one worker. For one thread."""
+
+    def __init__(self, clock: Clock, session: WorkerSession) -> None:
+        settings = session.settings
+        self._clock = clock
+        self._session = session
+        self._seconds = min(settings.heartbeat_seconds, settings.stall_seconds / 4)
+        self._watch = StallWatch(
+            bound_seconds=settings.stall_seconds, step_seconds_max=_STEPS_PER_LOOK_MAX * self._seconds
+        )
+        self._tags: Collection[str] = ()
+        self._asker = Asker("progress", self._ask)
+        self._run = session.run
+        self._is_asked = False
+        self._asked = self._taken = clock.monotonic()
+
+    def look(self, tags: Collection[str]) -> dict[str, float]:
+        """Return those of the tasks with these job tags that have made no progress for the bound, with the seconds of
+        each.
+        """
+        now = self._clock.monotonic()
+        if self._run != self._session.run:
+            # A thread that asked the JVM before may still wait for it.
+            self._asker.leave()
+            self._asker, self._run, self._is_asked = Asker("progress", self._ask), self._session.run, False
+        answer = self._asker.take()
+        if answer is None:
+            if not self._is_asked and tags and now - self._asked >= self._seconds:
+                self._tags, self._is_asked, self._asked = frozenset(tags), True, now
+                self._asker.ask()
+            return {}
+        self._is_asked = False
+        if isinstance(answer, Exception):
+            _log.debug("progress_unknown", reason=answer)
+            return {}
+        seconds, self._taken = now - self._taken, now
+        return self._watch.looked(*answer, seconds=seconds)
+
+    def leave(self) -> None:
+        self._asker.leave()
+
+    def _ask(self) -> tuple[dict[str, JobProgress], Processes]:
+        return self._session.progress(self._tags), self._session.processes()

@@ -1,0 +1,294 @@
+"""The worker inside the server's process: runs each task on a thread of its own.
+
+Covers: assign, cancel, heartbeat, reports, tasks without progress. Does not cover: what tasks do (runners), who gets
+them, Spark's restart (heartbeat.py).
+Always holds: every accepted task is reported exactly once; a task that was not touched for a minute ends itself; what
+fails because its JVM has ended is reported as that, whatever the error was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.full import full_error
+from tilth.base.logs import Log
+from tilth.model.task import TaskKind, TaskSpec
+from tilth.warehouse.errors import (
+    SparkMemoryError,
+    SparkRestartingError,
+    TaskCancelledError,
+    TaskFailedError,
+    TaskStalledError,
+    WorkerBusyError,
+)
+from tilth.warehouse.session.session import WorkerSession
+from tilth.warehouse.tasks.contract import Runner, TaskContext, WorkerReports
+from tilth.warehouse.tasks.state import YIELDING, TaskResult
+from tilth.warehouse.worker.heartbeat import Heartbeat
+from tilth.warehouse.worker.losses import may_be_lost, memory_loss_in
+from tilth.warehouse.worker.stalls import StallFinder
+
+#: A task that its server has not named for so long is nobody's; a consumer too, whose place another may have taken.
+UNTOUCHED_SECONDS_MAX = 60.0
+#: Merges and mutations that it takes for each of its threads (docs/policies/tasks.md#admission).
+BACKGROUND_TASKS_PER_THREAD = 1.5
+_WATCH_SECONDS = 1.0
+_STOP_SECONDS_MAX = 10.0
+#: A process that is ending closes its connections a little before its end can be seen.
+_ENDING_SECONDS_MAX = 2.0
+_ENDING_LOOK_SECONDS = 0.05
+#: What these errors say stays true when the JVM has ended.
+_TRUE_WITHOUT_JVM = (ErrorKind.RETRY, ErrorKind.FENCED, ErrorKind.UNKNOWN_OUTCOME, ErrorKind.CONFLICT)
+
+_log = Log("warehouse")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Running:
+    spec: TaskSpec
+    thread: threading.Thread
+    touched: float
+    #: The JVM that it runs in.
+    run: int
+    #: Why it is cancelled, where its end is no wish of anybody.
+    stalled: str = ""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class EmbeddedWorker:
+    """A worker in this process. Register the runners, then start it."""
+
+    def __init__(self, clock: Clock, session: WorkerSession, *, name: str, memory_bytes: int, threads: int = 0) -> None:
+        """`threads`: merges and mutations are refused beyond one and a half for each; 0: never."""
+        self._background_max = int(threads * BACKGROUND_TASKS_PER_THREAD)
+        self._clock = clock
+        self._session = session
+        self._name = name
+        self._memory_bytes = memory_bytes
+        self._runners: dict[TaskKind, Runner] = {}
+        self._reports: WorkerReports | None = None
+        self._lock = threading.Lock()
+        self._running: dict[str, _Running] = {}
+        self._stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._heartbeat: Heartbeat | None = None
+
+    def live_ids(self) -> set[str]:
+        with self._lock:
+            return set(self._running)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._memory_bytes
+
+    def register(self, kind: TaskKind, runner: Runner) -> None:
+        assert kind not in self._runners, kind
+        self._runners[kind] = runner
+
+    def attach(self, reports: WorkerReports) -> None:
+        self._reports = reports
+
+    def start(self) -> None:
+        """Begin to watch over Spark and the tasks."""
+        self._heartbeat = Heartbeat(self._clock, self._session)
+        self._heartbeat.start()
+        self._watcher = threading.Thread(target=self._watch, name=f"tilth-worker-{self._name}", daemon=True)
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """Cancel the tasks and wait for their threads, for a while; leave the session to its owner."""
+        self._stopping.set()
+        with self._lock:
+            running = list(self._running.values())
+        for task in running:
+            self.cancel(task.spec.id)
+        deadline = self._clock.monotonic() + _STOP_SECONDS_MAX
+        for task in running:
+            task.thread.join(max(0.0, deadline - self._clock.monotonic()))
+        if self._watcher is not None:
+            self._watcher.join(_STOP_SECONDS_MAX)
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+
+    def trouble(self) -> str:
+        outage = self._session.outage
+        return "" if outage is None else f"Spark is away {outage}"
+
+    def assign(self, spec: TaskSpec) -> None:
+        """Raises WorkerBusyError when it is stopping, knows no runner or has too many tasks.
+
+        Raises SparkRestartingError while Spark is away.
+        """
+        if self._stopping.is_set():
+            raise WorkerBusyError("the worker is stopping", worker=self._name)
+        if spec.kind not in self._runners:
+            raise WorkerBusyError("the worker has no runner for the kind", worker=self._name, kind=spec.kind)
+        # Raises while it is away.
+        _ = self._session.session
+        thread = threading.Thread(target=self._run, args=(spec,), name=f"tilth-{spec.kind}-{spec.id[:8]}", daemon=True)
+        with self._lock:
+            if spec.id in self._running:
+                return
+            self._check_room(spec)
+            self._running[spec.id] = _Running(
+                spec=spec, thread=thread, touched=self._clock.monotonic(), run=self._session.run
+            )
+        thread.start()
+
+    def _check_room(self, spec: TaskSpec) -> None:
+        background = sum(task.spec.kind in YIELDING for task in self._running.values())
+        if spec.kind in YIELDING and self._background_max and background >= self._background_max:
+            raise WorkerBusyError("too many tasks", worker=self._name, tasks=background, tasks_max=self._background_max)
+
+    def touch(self, task_ids: Collection[str]) -> set[str]:
+        now = self._clock.monotonic()
+        with self._lock:
+            for task_id in task_ids:
+                if task_id in self._running:
+                    self._running[task_id].touched = now
+            return set(self._running)
+
+    def cancel(self, task_id: str) -> None:
+        with self._lock:
+            task = self._running.get(task_id)
+        if task is None:
+            return
+        task.cancelled.set()
+        # Whoever asks must not hang when Spark does.
+        threading.Thread(target=self._cancel_jobs, args=(task,), name="tilth-cancel", daemon=True).start()
+
+    def _run(self, spec: TaskSpec) -> None:
+        with self._lock:
+            task = self._running[spec.id]
+        started = self._clock.monotonic()
+        outcome: TaskResult | TilthError
+        try:
+            outcome = self._perform(task)
+        except TilthError as error:
+            outcome = error
+        # The outermost loop of a task: Spark and runners may raise anything, and each failure is reported.
+        except Exception as error:
+            outcome = self._failure(task, error)
+        if isinstance(outcome, TilthError):
+            outcome = self._explained(task, outcome)
+        self._report(spec, outcome, seconds=self._clock.monotonic() - started)
+
+    def _perform(self, task: _Running) -> TaskResult:
+        spec = task.spec
+        session = self._session.new_session(pool=spec.warehouse)
+        with self._session.tagged(tag_of(spec.id)):
+            context = TaskContext(spec=spec, session=session, cancelled=task.cancelled)
+            context.raise_if_cancelled()
+            return self._runners[spec.kind](context)
+
+    def _failure(self, task: _Running, error: Exception) -> TilthError:
+        spec, memory_loss = task.spec, memory_loss_in(error)
+        if memory_loss is not None:
+            return memory_loss
+        if not task.cancelled.is_set() and not self._is_lost(task, error):
+            _log.error("task_failed", cause_id=spec.id, kind=spec.kind, table=spec.table, error=error)
+        reason = f"{type(error).__name__}: {error}".strip()
+        of = f" of {spec.table}" if spec.table else ""
+        failed = TaskFailedError(f"a {spec.kind} task{of} failed", task=spec.id, reason=reason[:2000])
+        failed.__cause__ = error
+        return failed
+
+    def _explained(self, task: _Running, error: TilthError) -> TilthError:
+        """Return why the task really ended: it was cancelled, or its JVM has ended; else the error as it is."""
+        spec = task.spec
+        if task.stalled:
+            hint = "its service tries again by itself; a statement has to be sent again"
+            return TaskStalledError(task=spec.id, table=spec.table, reason=task.stalled, hint=hint)
+        if task.cancelled.is_set():
+            return TaskCancelledError(task=spec.id, table=spec.table)
+        if isinstance(error, SparkRestartingError | SparkMemoryError) or error.kind in _TRUE_WITHOUT_JVM:
+            return error
+        if not self._is_lost(task, error):
+            return full_error(error, folder=self._session.folder) or error
+        outage = self._session.outage
+        reason = "the JVM that it ran in has ended" if outage is None else outage.reason
+        hint = "retry the statement: Spark is started again by itself"
+        return SparkRestartingError(
+            "Spark ended while the task ran; nothing was applied", task=spec.id, reason=reason, hint=hint
+        )
+
+    def _is_lost(self, task: _Running, error: BaseException) -> bool:
+        """True when the JVM of the task has ended; of one that is ending now, a moment later."""
+        deadline = self._clock.monotonic() + (_ENDING_SECONDS_MAX if may_be_lost(error) else 0.0)
+        while task.run == self._session.run and self._session.is_alive():
+            if self._clock.monotonic() >= deadline:
+                return False
+            self._clock.sleep(_ENDING_LOOK_SECONDS)
+        return True
+
+    def _report(self, spec: TaskSpec, outcome: TaskResult | TilthError, *, seconds: float) -> None:
+        reports = self._reports
+        assert reports is not None, "attach comes first"
+        # Forgotten before the report: the receiver may look at once.
+        with self._lock:
+            del self._running[spec.id]
+        if isinstance(outcome, TilthError):
+            reports.failed(spec.id, outcome)
+            return
+        actual = outcome.actual
+        if actual.seconds == 0:
+            actual = msgspec.structs.replace(actual, seconds=seconds)
+        reports.finished(spec.id, TaskResult(payload=outcome.payload, actual=actual))
+
+    def _cancel_jobs(self, task: _Running) -> None:
+        try:
+            self._session.cancel_jobs(tag_of(task.spec.id))
+        except Exception as error:
+            if task.run == self._session.run and self._session.is_alive():
+                # Py4j's own errors; the watch tries again.
+                _log.warning("jobs_not_cancelled", cause_id=task.spec.id, reason=error)
+            else:
+                _log.debug("jobs_gone", cause_id=task.spec.id, reason=error)
+
+    def _watch(self) -> None:
+        stalls = StallFinder(self._clock, self._session)
+        while not self._clock.wait(self._stopping, _WATCH_SECONDS):
+            try:
+                self._session.tend_logs()
+                self._end_stalled(stalls)
+                self._end_unwanted()
+            except Exception as error:
+                _log.error("worker_watch_failed", worker=self._name, error=error)
+        stalls.leave()
+
+    def _end_stalled(self, stalls: StallFinder) -> None:
+        with self._lock:
+            tasks = {tag_of(task.spec.id): task for task in self._running.values() if not task.cancelled.is_set()}
+        for tag, seconds in stalls.look(tasks).items():
+            task = tasks.get(tag)
+            if task is not None:
+                task.stalled = f"its Spark job has made no progress for {seconds:.0f} s"
+                spec = task.spec
+                _log.error("task_stalled", cause_id=spec.id, kind=spec.kind, table=spec.table, reason=task.stalled)
+                task.cancelled.set()
+
+    def _end_unwanted(self) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            tasks = list(self._running.values())
+        for task in tasks:
+            if now - task.touched > UNTOUCHED_SECONDS_MAX and not task.cancelled.is_set():
+                _log.warning("task_untouched", cause_id=task.spec.id, kind=task.spec.kind, table=task.spec.table)
+                task.cancelled.set()
+            if task.cancelled.is_set():
+                # A job may have begun after the first call.
+                self._cancel_jobs(task)
+
+
+def tag_of(task_id: str) -> str:
+    return f"tilth-{task_id}"
