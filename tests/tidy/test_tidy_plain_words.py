@@ -25,19 +25,9 @@ _CAPITALIZED = "|".join(word.capitalize() for word in OLD_WORDS.split("|"))
 #: Whole words, also as a part of a name: `is_told`, `ServiceHeart`.
 OLD_WORD = re.compile(rf"(?<![A-Za-z])(?:{OLD_WORDS})(?![a-z])|(?:{_CAPITALIZED})(?![a-z])")
 
-#: Names that rooms which are not done use, or that Python asks for, by file.
+#: Names that Python asks for, by file.
 NAMES_ALLOWED = {
-    "model/checks.py": {"told_rule"},
-    "model/mutation.py": {"told_parts"},
-    "storage/values/checks.py": {"told_rule"},
     "storage/store/files.py": {"tell"},
-    "ingest/service/reporter.py": {"told"},
-    "ingest/service/stats.py": {"told"},
-    "sql/statements/columns.py": {"told_rule"},
-    "sql/statements/kill.py": {"told_parts"},
-    "sql/statements/mutation_entry.py": {"told_parts"},
-    "sql/system_tables/ingest.py": {"told"},
-    "sql/system_tables/maintenance.py": {"told_parts"},
 }
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 
 
-class Scope(StrEnum):
+class SettingScope(StrEnum):
     #: Of the whole node; named with dots and dashes.
     NODE = "node"
     #: Of one MergeTree table.
@@ -52,7 +52,7 @@ class BadSettingError(InvalidInputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Generic[T]):
+class SettingCheck(Generic[T]):
     """Parser and check of a setting's value, and the check in words."""
 
     #: Raises ValueError when the text is no such value.
@@ -63,11 +63,13 @@ class Check(Generic[T]):
     separator: str = ""
 
 
-def within(parse: Callable[[str], Number], low: float, high: float | None = None, words: str = "") -> Check[Number]:
+def within(
+    parse: Callable[[str], Number], low: float, high: float | None = None, words: str = ""
+) -> SettingCheck[Number]:
     """Check a number against a lower, and perhaps an upper bound, both included."""
     if high is None:
-        return Check(parse, words or f"{low} or more", lambda value: value >= low)
-    return Check(parse, words or f"{low} to {high}", lambda value: low <= value <= high)
+        return SettingCheck(parse, words or f"{low} or more", lambda value: value >= low)
+    return SettingCheck(parse, words or f"{low} to {high}", lambda value: low <= value <= high)
 
 
 def parse_bool(text: str) -> bool:
@@ -80,8 +82,8 @@ def parse_bool(text: str) -> bool:
     raise ValueError(text)
 
 
-SWITCH = Check(parse_bool, "true or false")
-TEXT = Check(str.strip)
+SWITCH = SettingCheck(parse_bool, "true or false")
+TEXT = SettingCheck(str.strip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,9 @@ class Setting(Generic[T]):
     """Declaration of a setting."""
 
     name: str
-    scope: Scope
+    scope: SettingScope
     default: T
-    check: Check[T]
+    check: SettingCheck[T]
     #: What gets better and what gets worse in each direction.
     doc: str
     unit: str = ""
@@ -115,7 +117,7 @@ class Setting(Generic[T]):
         except ValueError as error:
             # The parser's own message may quote the text.
             cause = error if shown == text else None
-        described_by = "tilth serve --help" if self.scope is Scope.SERVE else f"SHOW SETTINGS LIKE '{self.name}'"
+        described_by = "tilth serve --help" if self.scope is SettingScope.SERVE else f"SHOW SETTINGS LIKE '{self.name}'"
         raise BadSettingError(
             setting=self.name, value=repr(shown), allowed=self.allowed, hint=f"{described_by} describes it"
         ) from cause
@@ -138,13 +140,13 @@ _SETTING, _CONTAINED = "setting", "contained"
 class _Declare:
     """Declares settings of one scope as fields of dataclasses."""
 
-    scope: Scope
+    scope: SettingScope
 
     def __call__(
         self,
         name: str,
         default: T,
-        check: Check[T],
+        check: SettingCheck[T],
         doc: str,
         *,
         unit: str = "",
@@ -156,11 +158,11 @@ class _Declare:
         return field(default=default, repr=not declared.has_secrets, metadata={_SETTING: declared})
 
 
-node_setting = _Declare(Scope.NODE)
-table_setting = _Declare(Scope.TABLE)
-kafka_setting = _Declare(Scope.KAFKA)
-session_setting = _Declare(Scope.SESSION)
-serve_setting = _Declare(Scope.SERVE)
+node_setting = _Declare(SettingScope.NODE)
+table_setting = _Declare(SettingScope.TABLE)
+kafka_setting = _Declare(SettingScope.KAFKA)
+session_setting = _Declare(SettingScope.SESSION)
+serve_setting = _Declare(SettingScope.SERVE)
 
 
 def contained(kind: type[T]) -> T:

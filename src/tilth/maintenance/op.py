@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from tilth.maintenance.state import Failure, ServiceState
+from tilth.maintenance.state import Failure
 from tilth.model.part import PartEvent
-from tilth.model.service import ServiceKind
+from tilth.model.service import ServiceKind, ServiceState
 
 
 class OpKind(StrEnum):

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import assert_never
 
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.retry import Retry, backoff_ms, retry_rule
-from tilth.model.service import Switch, SwitchState
+from tilth.model.service import ServiceState, Switch, SwitchState
 
 #: Later than any time.
 FAR_MS = 1 << 62
@@ -23,16 +22,6 @@ FAILURE_BACKOFF_BASE_MS = 1000
 FAILURE_BACKOFF_DOUBLINGS_MAX = 8
 #: The least wait where the same would fail again until somebody helps.
 FAILURE_LONG_WAIT_MS = 60_000
-
-
-class ServiceState(StrEnum):
-    """States of `system.bg_threads`."""
-
-    RUNNING = "running"
-    IDLE = "idle"
-    WAITING = "waiting"
-    STOPPED = "stopped"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from tilth.base.settings import (
     SWITCH,
     TEXT,
     BadSettingError,
-    Check,
-    Scope,
     Setting,
+    SettingCheck,
     SettingGroup,
+    SettingScope,
     UnknownSettingError,
     parse_bool,
     read_settings,
@@ -128,7 +128,7 @@ class SessionSettings:
     async_insert: str = session_setting(
         "async_insert",
         AUTO,
-        Check(_parse_async, "auto, 0 or 1"),
+        SettingCheck(_parse_async, "auto, 0 or 1"),
         f"{_ASYNC_DOC} What a statement says counts more than what its table says.",
     )
     async_insert_busy_timeout_ms: int = session_setting(
@@ -159,7 +159,7 @@ class SessionSettings:
     insertion_label: str = session_setting(
         "insertion_label",
         "",
-        Check(
+        SettingCheck(
             str.strip,
             f"a text of at most {INSERT_LABEL_CHARACTERS_MAX} characters",
             lambda label: len(label) <= INSERT_LABEL_CHARACTERS_MAX,
@@ -172,7 +172,9 @@ class SessionSettings:
     dialect: str = session_setting(
         "dialect",
         "spark",
-        Check(lambda text: text.strip().lower(), "spark or clickhouse", lambda name: name in ("spark", "clickhouse")),
+        SettingCheck(
+            lambda text: text.strip().lower(), "spark or clickhouse", lambda name: name in ("spark", "clickhouse")
+        ),
         "clickhouse: a SELECT, also that of an INSERT or of a materialized view, is read in ClickHouse's dialect and "
         "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
         "functions exist in both.",
@@ -185,7 +187,7 @@ class SessionSettings:
 class InsertSettings:
     """Settings of a table for INSERTs into it."""
 
-    async_insert: str = table_setting("async_insert", AUTO, Check(_parse_async, "auto, 0 or 1"), _ASYNC_DOC)
+    async_insert: str = table_setting("async_insert", AUTO, SettingCheck(_parse_async, "auto, 0 or 1"), _ASYNC_DOC)
 
 
 #: Settings of ClickHouse's sessions for which Tilth has no use.
@@ -220,7 +222,7 @@ _SESSION_WITHOUT_EFFECT = (
 SESSION_ACCEPTED = tuple(
     Setting(
         name,
-        Scope.SESSION,
+        SettingScope.SESSION,
         "",
         TEXT,
         "Accepted so that existing statements run; has no effect, which a notice says.",
@@ -230,10 +232,10 @@ SESSION_ACCEPTED = tuple(
 
 #: Whose a setting is, in words.
 _WHOSE = {
-    Scope.NODE: "of the node: `tilth serve` takes it when it starts",
-    Scope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
-    Scope.KAFKA: "of a Kafka table: ALTER TABLE k MODIFY SETTING",
-    Scope.SESSION: "of a statement: .. SETTINGS name = value at its end",
+    SettingScope.NODE: "of the node: `tilth serve` takes it when it starts",
+    SettingScope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
+    SettingScope.KAFKA: "of a Kafka table: ALTER TABLE k MODIFY SETTING",
+    SettingScope.SESSION: "of a statement: .. SETTINGS name = value at its end",
 }
 
 
@@ -280,7 +282,9 @@ _WITHOUT_EFFECT = (
     "allow_nullable_key",
 )
 ACCEPTED = tuple(
-    Setting(name, Scope.TABLE, "", TEXT, "Accepted so that an existing DDL runs; has no effect, which a notice says.")
+    Setting(
+        name, SettingScope.TABLE, "", TEXT, "Accepted so that an existing DDL runs; has no effect, which a notice says."
+    )
     for name in _WITHOUT_EFFECT
 )
 

@@ -342,7 +342,7 @@ def test_an_entry_counts_the_parts_that_it_has_reached(world: World) -> None:
     assert again.get(world.t, mutation.id).parts_done == 3
     killed = again.kill(world.t, mutation.id, "a mistake")
     assert (killed.parts_done, killed.parts_left) == (3, 1)
-    assert killed.told_parts == "3 of 4 parts were done before and stay so"
+    assert killed.parts_summary == "3 of 4 parts were done before and stay so"
     following = world.alter()
     assert world.mutate_all(following)
     done = world.catalog.mutations.get(world.t, following.id)
@@ -357,7 +357,7 @@ def test_an_entry_that_an_older_program_began_is_not_counted(world: World) -> No
     world.rewrite(old, first)
     killed = world.catalog.mutations.kill(world.t, old.id, "no")
     assert (killed.parts_done, killed.parts_left) == (-1, 1)
-    assert killed.told_parts == "parts that were done before stay so"
+    assert killed.parts_summary == "parts that were done before stay so"
 
 
 def test_a_done_entry_that_is_due_again_counts_on(world: World) -> None:

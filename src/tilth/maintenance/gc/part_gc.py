@@ -23,20 +23,11 @@ from tilth.maintenance.gc.move import MovePhase
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.gc.trash import TrashPhase
 from tilth.maintenance.op import IoUsage, NotPrepared, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.state import (
-    FAR_MS,
-    Failure,
-    ServiceState,
-    ServiceWork,
-    failed_again,
-    is_failure,
-    rule_of,
-    service_status,
-)
+from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, failed_again, is_failure, rule_of, service_status
 from tilth.maintenance.stats import GcReport, GcRow
 from tilth.maintenance.work.context import TableContext
 from tilth.model.part import Part, PartEvent
-from tilth.model.service import ServiceKind
+from tilth.model.service import ServiceKind, ServiceState
 
 #: The first look at a table comes at a random time within this, and within so much for each table of the server: a
 #: start does not read everything at once, and what must be weighed in a turn stays little.

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from tilth.model.checks import first_stricter, told_rule
+from tilth.model.checks import first_stricter, rule_text
 from tilth.model.mutation import Mutation
 from tilth.model.table import Column, Schema, TableDef, full_name
 from tilth.model.ttl import read_ttl
@@ -240,7 +240,7 @@ def _modified(
     stricter = first_stricter(spec.checks, old.checks)
     if stricter is not None:
         raise BadAlterError(
-            f"stored values may be other than {told_rule(stricter.rule)}",
+            f"stored values may be other than {rule_text(stricter.rule)}",
             table=full_name(table),
             column=old.name,
             type=old.declared_type,

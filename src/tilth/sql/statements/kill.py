@@ -147,7 +147,7 @@ def _kill(services: Services, call: Call, entry: Mutation, name: str) -> Mutatio
 
 def _left_behind(killed: Mutation) -> str:
     columns = "the new columns stay in force, and " if killed.kind is MutationKind.COLUMNS else ""
-    return columns + killed.told_parts
+    return columns + killed.parts_summary
 
 
 def _chosen_mutations(services: Services, statement: KillMutation) -> list[Mutation]:

@@ -59,7 +59,7 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
                 return
             case MutationState.KILLED:
                 raise MutationKilledError(
-                    table=full_name(table), mutation=entry, why=found.reason, hint=found.told_parts
+                    table=full_name(table), mutation=entry, why=found.reason, hint=found.parts_summary
                 )
             case MutationState.PENDING:
                 if services.catalog.tables.by_id(table.uuid) is None:

@@ -137,7 +137,7 @@ def _rows_of_kafka_log(services: Services) -> Iterator[Row]:
             consumer=event.consumer if event.consumer >= 0 else None,
             event=event.kind.name,
             txn=event.txn or None,
-            detail=event.told,
+            detail=event.detail,
         )
 
 

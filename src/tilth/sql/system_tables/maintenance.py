@@ -219,7 +219,7 @@ def _parts_to_do(entry: Mutation, now: MutationProgress | None) -> int | None:
 
 def _reason(entry: Mutation, now: MutationProgress | None) -> str:
     if entry.state is MutationState.KILLED:
-        return f"{entry.reason}; {entry.told_parts}"
+        return f"{entry.reason}; {entry.parts_summary}"
     if entry.state is MutationState.DONE:
         return entry.reason
     return "nobody works on it yet" if now is None else now.state_reason

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.base.settings import Scope
+from tilth.base.settings import SettingScope
 from tilth.base.sources import SettingSource
 from tilth.model.task import TaskInfo, TaskState
 from tilth.sql.context.services import Services
@@ -160,7 +160,7 @@ AUDIT_LOG = SystemTable(
 def _rows_of_settings(services: Services) -> Iterator[Row]:
     given = services.node_settings
     for setting in all_settings(services.upper_settings):
-        text = given.texts.get(setting.name) if setting.scope is Scope.NODE else None
+        text = given.texts.get(setting.name) if setting.scope is SettingScope.NODE else None
         yield Row(
             setting,
             value=setting.default_text if text is None else setting.shown(text),

@@ -21,7 +21,7 @@ from tilth.sql.language.coerce import is_assignable, is_narrowed
 from tilth.sql.language.values import Reading, column_array, literal
 from tilth.sql.query.protocol import CheckedDefault, CheckedExpressions, ExpressionsTask
 from tilth.sql.worker.relations import FINE_TIME, QUERIES, TIME_WORDS, find_relations, frozen_times, rewrite
-from tilth.warehouse import Node, Plan, check_plan, make_active, parse_expression, parse_plan, read_plan
+from tilth.warehouse import LogicalPlan, PlanNode, check_plan, make_active, parse_expression, parse_plan, read_plan
 
 # A handle of a Java or PySpark object; py4j gives it no type.
 Java = Any
@@ -45,7 +45,7 @@ class _Analysed:
 
     #: The field that it makes.
     field: Java
-    plan: Plan
+    plan: LogicalPlan
     #: Whether it is the same each time, apart from the time of day.
     is_deterministic: bool
 
@@ -172,7 +172,7 @@ class ExpressionChecker:
         # A comment that runs to the end of the line would take what follows with it.
         return f"{text}\n" if "--" in text else text
 
-    def _parse(self, text: str, **facts: str) -> Plan:
+    def _parse(self, text: str, **facts: str) -> LogicalPlan:
         """Return a checked expression. Raises BadMutationError, NotAllowedError and UnknownFunctionError."""
         self.text = self.sent = text
         parsed = parse_expression(self._session, text)
@@ -187,12 +187,12 @@ class ExpressionChecker:
         check_plan(parsed)
         return parsed
 
-    def _check_digits(self, parsed: Plan, **facts: str) -> None:
+    def _check_digits(self, parsed: LogicalPlan, **facts: str) -> None:
         """Raises BadMutationError for a time with digits that Spark would cut."""
         if any(FINE_TIME.search(self.text, node.start, node.end) for node in _time_literals(parsed)):
             raise BadMutationError("a time has microseconds at most", expression=self.text, **facts)
 
-    def _has_time_literal(self, parsed: Plan) -> bool:
+    def _has_time_literal(self, parsed: LogicalPlan) -> bool:
         """True if it contains `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
         return any(_TIME_LITERAL.search(self.text, node.start, node.end) for node in _time_literals(parsed))
 
@@ -200,7 +200,7 @@ class ExpressionChecker:
         hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
         return BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
 
-    def _check_texts(self, expression: Plan, **facts: str) -> None:
+    def _check_texts(self, expression: LogicalPlan, **facts: str) -> None:
         """Raises BadMutationError where Spark makes numbers of texts by itself: the first that is none would end it."""
         if _CAST_CALLS.search(self.text):
             # Such a call looks the same as what Spark does by itself.
@@ -241,11 +241,11 @@ class ExpressionChecker:
         return _Analysed(frame.schema.fields[0], analysed, bool(expression.deterministic()))
 
 
-def _time_literals(parsed: Plan) -> list[Node]:
+def _time_literals(parsed: LogicalPlan) -> list[PlanNode]:
     return [node for node in parsed.nodes if node.kind == "Literal" and node.type in _TIME_TYPES]
 
 
-def _is_time(node: Node) -> bool:
+def _is_time(node: PlanNode) -> bool:
     """True if its value changes with the time."""
     if node.kind not in _TIME_READERS:
         return node.kind in _TIMES

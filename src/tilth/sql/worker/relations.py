@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tilth.model.types import quoted
 from tilth.sql.errors import BadQueryError
-from tilth.warehouse import Node, Plan
+from tilth.warehouse import LogicalPlan, PlanNode
 
 #: The name follows TABLE, as in `TABLE t`: no alias may stand there.
 _NO_ALIAS = re.compile(r"\btable\s*\(?\s*\Z", re.IGNORECASE)
@@ -72,7 +72,7 @@ class Relations:
     text: str
     relations: list[Relation]
     #: All nodes of the query without the expressions of AS OF.
-    nodes: list[Node]
+    nodes: list[PlanNode]
 
     @property
     def present(self) -> str:
@@ -83,7 +83,7 @@ class Relations:
         return text
 
 
-def find_relations(plan: Plan, text: str) -> Relations:
+def find_relations(plan: LogicalPlan, text: str) -> Relations:
     """The tables that a query names, those of common table expressions not among them.
 
     Raises BadQueryError for a past that makes no sense.
@@ -91,7 +91,7 @@ def find_relations(plan: Plan, text: str) -> Relations:
     found = Relations(text, [], [])
     places: set[int] = set()
     #: Nodes with the names of the common table expressions that they see.
-    stack: list[tuple[Node, frozenset[str]]] = [(plan.root, frozenset())]
+    stack: list[tuple[PlanNode, frozenset[str]]] = [(plan.root, frozenset())]
     while stack:
         node, hidden = stack.pop()
         found.nodes.append(node)
@@ -114,7 +114,7 @@ def find_relations(plan: Plan, text: str) -> Relations:
     return found
 
 
-def _scopes(node: Node, hidden: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
+def _scopes(node: PlanNode, hidden: frozenset[str]) -> Iterator[tuple[PlanNode, frozenset[str]]]:
     """Yield the children with the names of the common table expressions that they see."""
     if node.kind == _WITH:
         is_recursive = bool(node.text("allowRecursion"))
@@ -131,7 +131,7 @@ def _scopes(node: Node, hidden: frozenset[str]) -> Iterator[tuple[Node, frozense
         yield child, hidden
 
 
-def _past(node: Node, table: Node, text: str) -> Past:
+def _past(node: PlanNode, table: PlanNode, text: str) -> Past:
     """Raises BadQueryError for a time that depends on rows."""
     # In `t@v1` the clause includes the name.
     start = max(node.start, table.end)
@@ -145,7 +145,7 @@ def _past(node: Node, table: Node, text: str) -> Past:
     return Past(start=start, end=node.end, time=text[time.start : time.end])
 
 
-def _relation(name: tuple[str, ...], node: Node, text: str, past: Past | None) -> Relation:
+def _relation(name: tuple[str, ...], node: PlanNode, text: str, past: Past | None) -> Relation:
     holder = node.holder if past is None or node.holder is None else node.holder.holder
     alias_at: int | None = node.end if past is None else past.end
     if holder is not None and _SAMPLE.match(text, holder.start):

@@ -28,7 +28,7 @@ from tilth.model.checks import (
     Rule,
     SecondDigits,
     UuidText,
-    told_rule,
+    rule_text,
 )
 from tilth.model.table import Column
 from tilth.model.text.times import SECOND_DIGITS_MAX, time_text
@@ -83,7 +83,7 @@ def misfits(values: pa.ChunkedArray | pa.Array, column: Column) -> list[Misfit]:
 def _misfits(values: pa.Array, check: Check, first: int) -> Iterator[Misfit]:
     leaves, rows = _leaves(values, np.arange(len(values)), check.path)
     places = np.flatnonzero(_breaks(leaves, check.rule).fill_null(False).to_numpy(zero_copy_only=False))
-    why = f"expected {told_rule(check.rule)}"
+    why = f"expected {rule_text(check.rule)}"
     for place in places[np.unique(rows[places], return_index=True)[1]].tolist():
         yield Misfit(first + int(rows[place]), _shown(leaves[place]), why)
 
