@@ -17,42 +17,6 @@ from tilth.model.text.old_defaults import readable_default
 from tilth.model.types import DataType, quoted, spark_name
 
 
-class Secrets(msgspec.Struct, frozen=True, kw_only=True):
-    """The secrets of one relation; its definition holds the redacted texts."""
-
-    #: Full texts of settings, by canonical name.
-    settings: dict[str, str] = {}
-
-    def __repr__(self) -> str:
-        return f"Secrets({', '.join(sorted(self.settings))})"
-
-
-#: A hidden column of what is inserted: what each row does.
-OP_COLUMN = "_op"
-#: The same as a flag: 1 deletes. ByteHouse's name.
-DELETE_FLAG_COLUMN = "_delete_flag_"
-OP_UPSERT = 0
-OP_DELETE = 1
-#: Words and numbers that users and change streams write, in lower case.
-UPSERT_WORDS = ("0", "false", "c", "r", "u", "i", "insert", "update", "upsert")
-DELETE_WORDS = ("1", "true", "d", "delete")
-
-_OPS = dict.fromkeys(UPSERT_WORDS, OP_UPSERT) | dict.fromkeys(DELETE_WORDS, OP_DELETE)
-
-
-def is_op_name(name: str) -> bool:
-    """True if a column of this name holds operations of rows."""
-    return name.lower() in (OP_COLUMN, DELETE_FLAG_COLUMN)
-
-
-def op_of(value: object) -> int:
-    """OP_UPSERT or OP_DELETE; raises ValueError that says what was expected."""
-    found = _OPS.get(str(value).lower())
-    if found is None:
-        raise ValueError("expected 0, c, r, u, i, insert, update or upsert; or 1, d or delete")
-    return found
-
-
 class Engine(StrEnum):
     """Kind of a relation; the value is what SHOW CREATE prints."""
 
@@ -266,3 +230,39 @@ Relation = TableDef | KafkaDef | ViewDef
 def full_name(relation: Relation) -> str:
     """`database.name`, as messages and logs say it."""
     return f"{relation.database}.{relation.name}"
+
+
+class Secrets(msgspec.Struct, frozen=True, kw_only=True):
+    """The secrets of one relation; its definition holds the redacted texts."""
+
+    #: Full texts of settings, by canonical name.
+    settings: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(sorted(self.settings))})"
+
+
+#: A hidden column of what is inserted: what each row does.
+OP_COLUMN = "_op"
+#: The same as a flag: 1 deletes. ByteHouse's name.
+DELETE_FLAG_COLUMN = "_delete_flag_"
+OP_UPSERT = 0
+OP_DELETE = 1
+#: Words and numbers that users and change streams write, in lower case.
+UPSERT_WORDS = ("0", "false", "c", "r", "u", "i", "insert", "update", "upsert")
+DELETE_WORDS = ("1", "true", "d", "delete")
+
+_OPS = dict.fromkeys(UPSERT_WORDS, OP_UPSERT) | dict.fromkeys(DELETE_WORDS, OP_DELETE)
+
+
+def is_op_name(name: str) -> bool:
+    """True if a column of this name holds operations of rows."""
+    return name.lower() in (OP_COLUMN, DELETE_FLAG_COLUMN)
+
+
+def op_of(value: object) -> int:
+    """OP_UPSERT or OP_DELETE; raises ValueError that says what was expected."""
+    found = _OPS.get(str(value).lower())
+    if found is None:
+        raise ValueError("expected 0, c, r, u, i, insert, update or upsert; or 1, d or delete")
+    return found

@@ -87,7 +87,6 @@ from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import OpenResults, ResultLimits
 from tilth.sql.settings import session_settings, settings_without_effect
 from tilth.sql.statements import (
-    alter,
     delete_update,
     explain,
     kill,
@@ -97,6 +96,7 @@ from tilth.sql.statements import (
     system,
     tables,
 )
+from tilth.sql.statements.alter import alter
 from tilth.sql.statements.session import named_settings
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import system_tables_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import tilth.sql.grammar.units as units
+import tilth.sql.grammar.text.units as units
 from tilth.sql.grammar import (
     AlterTable,
     CreateTable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.sql.grammar import SqlSyntaxError
-from tilth.sql.grammar.tokens import Token, TokenKind, name_value, next_token, string_value
+from tilth.sql.grammar.text.tokens import Token, TokenKind, name_value, next_token, string_value
 
 
 def tokens(text: str) -> list[Token]:

@@ -9,7 +9,6 @@ from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError
 from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.sql.grammar.parse import parse, parse_noticed
 from tilth.sql.grammar.render import quoted_name, quoted_string, render, render_operations
-from tilth.sql.grammar.script import split
 from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
@@ -78,8 +77,9 @@ from tilth.sql.grammar.statements import (
     UpdateRows,
     UseDatabase,
 )
-from tilth.sql.grammar.tokens import words_of
-from tilth.sql.grammar.units import with_unit_diff
+from tilth.sql.grammar.text.script import split
+from tilth.sql.grammar.text.tokens import words_of
+from tilth.sql.grammar.text.units import with_unit_diff
 
 __all__ = [
     "AddColumn",

@@ -6,7 +6,6 @@ Always holds: several operations in one statement are operations on columns; any
 from __future__ import annotations
 
 from tilth.sql.grammar.create import parse_ttl
-from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.literals import parse_partition, parse_settings, take_settings
 from tilth.sql.grammar.phrases import (
     at_description,
@@ -39,7 +38,8 @@ from tilth.sql.grammar.statements import (
     ResetSetting,
     UndropPartition,
 )
-from tilth.sql.grammar.tokens import Token
+from tilth.sql.grammar.text.cursor import Cursor
+from tilth.sql.grammar.text.tokens import Token
 from tilth.sql.grammar.types import parse_type
 
 _REFUSED = {

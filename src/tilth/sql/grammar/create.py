@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tilth.model.table import Engine, Transform
-from tilth.sql.grammar.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.keys import parse_key, parse_partition_by
 from tilth.sql.grammar.literals import parse_settings, take_settings
 from tilth.sql.grammar.phrases import at_settings, parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
 from tilth.sql.grammar.statements import ColumnSpec, CreateDatabase, CreateTable, CreateView, SettingTexts, Statement
-from tilth.sql.grammar.tokens import Token
+from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
+from tilth.sql.grammar.text.tokens import Token
 from tilth.sql.grammar.types import parse_type
 
 _ENGINES: dict[str, Engine] = {

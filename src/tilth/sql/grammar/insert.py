@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.literal_values import Value
 from tilth.sql.grammar.literals import parse_settings, parse_value
 from tilth.sql.grammar.phrases import parse_name, parse_names
 from tilth.sql.grammar.statements import InsertData, InsertQuery, InsertValues
+from tilth.sql.grammar.text.cursor import Cursor
 
 _QUERY_WORDS = ("SELECT", "WITH", "FROM", "TABLE")
 _HINT = "VALUES takes literals only: use INSERT .. SELECT"

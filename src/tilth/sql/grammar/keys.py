@@ -7,8 +7,8 @@ columns only.
 from __future__ import annotations
 
 from tilth.model.table import Transform, TransformKind
-from tilth.sql.grammar.cursor import Cursor, listed, nearest
-from tilth.sql.grammar.tokens import TokenKind
+from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
+from tilth.sql.grammar.text.tokens import TokenKind
 
 _OF_COLUMN: dict[str, TransformKind] = {
     "identity": TransformKind.IDENTITY,

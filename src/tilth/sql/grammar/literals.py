@@ -12,10 +12,10 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from tilth.model.text.times import read_time
-from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.sql.grammar.statements import Partition, PartitionId, PartitionValues, SettingTexts
-from tilth.sql.grammar.tokens import TokenKind
+from tilth.sql.grammar.text.cursor import Cursor
+from tilth.sql.grammar.text.tokens import TokenKind
 from tilth.sql.grammar.types import parse_type
 
 #: Arrays in maps in tuples in ...: no deeper than this.

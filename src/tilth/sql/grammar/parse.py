@@ -1,8 +1,8 @@
 """Text to a statement. Pure.
 
 Covers: which statement it is, the short ones, queries. Does not cover: the long ones (create.py, alter.py, insert.py,
-system.py), scripts (script.py). Always holds: the whole text is read or an error names where it stops making sense;
-`parse(render(s)) == s`.
+system.py), scripts (text/script.py). Always holds: the whole text is read or an error names where it stops making
+sense; `parse(render(s)) == s`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from tilth.sql.grammar.alter import parse_alter
 from tilth.sql.grammar.create import parse_create
-from tilth.sql.grammar.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.insert import parse_insert
 from tilth.sql.grammar.literals import parse_setting_value, parse_settings, take_settings
 from tilth.sql.grammar.phrases import (
@@ -51,7 +50,8 @@ from tilth.sql.grammar.statements import (
     UseDatabase,
 )
 from tilth.sql.grammar.system import parse_kill, parse_optimize, parse_system
-from tilth.sql.grammar.tokens import Token, TokenKind
+from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
+from tilth.sql.grammar.text.tokens import Token, TokenKind
 
 #: What a query may begin with; a bracket, too.
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")

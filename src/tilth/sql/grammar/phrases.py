@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.statements import ColumnSpec, DescribeColumn, Name
-from tilth.sql.grammar.tokens import TokenKind
+from tilth.sql.grammar.text.cursor import Cursor
+from tilth.sql.grammar.text.tokens import TokenKind
 from tilth.sql.grammar.types import parse_type
 
 #: What may follow a column's type in other systems and has no meaning here.

@@ -10,7 +10,6 @@ from typing import Any
 
 from tilth.base.units import parse_seconds
 from tilth.model.service import ServiceKind
-from tilth.sql.grammar.cursor import Cursor
 from tilth.sql.grammar.errors import SqlSyntaxError
 from tilth.sql.grammar.literals import parse_partition, take_settings
 from tilth.sql.grammar.phrases import parse_name, parse_table_name, skip_on_cluster
@@ -33,7 +32,8 @@ from tilth.sql.grammar.statements import (
     SwitchService,
     SwitchVerb,
 )
-from tilth.sql.grammar.tokens import Token, TokenKind
+from tilth.sql.grammar.text.cursor import Cursor
+from tilth.sql.grammar.text.tokens import Token, TokenKind
 
 #: How a user calls the services that can be switched.
 SERVICE_WORDS = {

@@ -26,8 +26,8 @@ from tilth.model.checks import (
 )
 from tilth.model.text.times import SECOND_DIGITS_MAX
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.sql.grammar.cursor import Cursor, nearest
-from tilth.sql.grammar.tokens import Token, next_token
+from tilth.sql.grammar.text.cursor import Cursor, nearest
+from tilth.sql.grammar.text.tokens import Token, next_token
 
 #: Arrays of maps of structs of ...: no deeper than this.
 DEPTH_MAX = 32

@@ -14,7 +14,7 @@ from tilth.base.errors import TilthError
 from tilth.base.secrets import HIDDEN, without_secrets
 from tilth.ingest import KAFKA_SETTINGS, secrets_in
 from tilth.sql.grammar.render import quoted_string
-from tilth.sql.grammar.tokens import Token, TokenKind, string_value
+from tilth.sql.grammar.text.tokens import Token, TokenKind, string_value
 
 #: Characters of a statement that are searched and kept; fewer of inserts, which contain rows.
 SHOWN_MAX = 1 << 20

@@ -89,7 +89,7 @@ class OpenResults:
         since, on_disk = result.waiting_since, f"{show_bytes(result.bytes)} of its rows on disk"
         if since is None:
             return f"its client waits for rows, {on_disk}"
-        return f"its client has read nothing for {self._clock.monotonic() - since:.0f} s, {on_disk}"
+        return f"its client has not read for {self._clock.monotonic() - since:.0f} s, {on_disk}"
 
     def check(self) -> None:
         """Measure, and cancel what is over a limit."""

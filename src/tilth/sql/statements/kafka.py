@@ -1,8 +1,8 @@
 """Kafka tables: the table that takes their broken messages, and ALTER TABLE of their columns.
 
 Covers: finding or making the dead-letter table; ADD | DROP | MODIFY | RENAME COLUMN: what the columns become, whether
-the views still fit, the commit. Does not cover: columns of tables of rows (alter_columns.py), consumers, which take the
-new columns over by themselves (tilth.ingest).
+the views still fit, the commit. Does not cover: columns of tables of rows (alter/alter_columns.py), consumers, which
+take the new columns over by themselves (tilth.ingest).
 Always holds: nothing is stored, so any change goes that the format can fill; but nothing is made before every view that
 reads the table was checked by a worker, and a view fills afterwards at least the columns that it filled before.
 """

@@ -31,7 +31,7 @@ from tilth.sql.grammar import (
     SwitchVerb,
 )
 from tilth.sql.results.answer import Outcome, done
-from tilth.sql.statements.alter_partitions import partition_named
+from tilth.sql.statements.alter.alter_partitions import partition_named
 from tilth.verify import verify
 
 _SPELLED = {

@@ -1,7 +1,7 @@
 """ALTER TABLE .. UPDATE and DELETE: checked by Spark's analysis, made as one entry of the mutations, waited for.
 
 Covers: rows that are rewritten in the background. Does not cover: DELETE FROM and UPDATE, which change rows at once
-(delete_update.py), the entry (mutation_entry.py), the rewriting of parts (maintenance).
+(statements/delete_update.py), the entry (mutation_entry.py), the rewriting of parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker. See also:
 docs/policies/mutations.md, worker/expressions.py.
 """
@@ -27,8 +27,8 @@ from tilth.sql.settings import (
     UTC_NAMES,
     ZONE,
 )
+from tilth.sql.statements.alter.mutation_entry import mutation_outcome, start_mutation
 from tilth.sql.statements.columns import check_unprotected, find_in
-from tilth.sql.statements.mutation_entry import mutation_outcome, start_mutation
 
 
 def alter_rows(

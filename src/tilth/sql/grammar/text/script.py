@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from tilth.sql.grammar.cursor import Cursor
-from tilth.sql.grammar.tokens import TokenKind
+from tilth.sql.grammar.text.cursor import Cursor
+from tilth.sql.grammar.text.tokens import TokenKind
 
 _DATA_END = re.compile(r";[ \t\r]*(?:\n|\Z)|\n[ \t\r]*\n")
 #: Behind these a FORMAT in an INSERT is not ours.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError, syntax_error, unsupported
-from tilth.sql.grammar.tokens import Token, TokenKind, name_value, next_token, string_value
+from tilth.sql.grammar.text.tokens import Token, TokenKind, name_value, next_token, string_value
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = frozenset(_PAIRS.values())

@@ -1,7 +1,8 @@
 """ALTER TABLE .. ADD | DROP | MODIFY | RENAME COLUMN: checked by Spark's analysis, one commit, waited for.
 
-Covers: tables of rows. Does not cover: what columns become (columns.py), columns of Kafka tables (kafka.py), the entry
-in the list of mutations and the wait for it (mutation_entry.py), the rewriting of parts (maintenance).
+Covers: tables of rows. Does not cover: what columns become (statements/columns.py), columns of Kafka tables
+(statements/kafka.py), the entry in the list of mutations and the wait for it (mutation_entry.py), the rewriting of
+parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker; the entry and the new
 columns are one commit. See also: docs/policies/mutations.md, worker/expressions.py.
 """
@@ -22,9 +23,9 @@ from tilth.sql.inserts.defaults import altered
 from tilth.sql.query.past import mark_of
 from tilth.sql.query.protocol import CheckTask
 from tilth.sql.results.answer import Outcome, done
+from tilth.sql.statements.alter.mutation_entry import mutation_outcome, start_mutation
 from tilth.sql.statements.columns import NewColumns, changed
 from tilth.sql.statements.kafka import has_dead_letters_in
-from tilth.sql.statements.mutation_entry import mutation_outcome, start_mutation
 
 
 def alter_columns(services: Services, call: Call, table: TableDef, operations: Sequence[ColumnOperation]) -> Outcome:

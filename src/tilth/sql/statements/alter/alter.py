@@ -1,7 +1,7 @@
 """ALTER TABLE: which of its operations it is; settings and TTL.
 
-Covers: the choice, MODIFY | RESET SETTING, MODIFY | REMOVE TTL. Does not cover: columns (alter_columns.py, kafka.py),
-rows (alter_rows.py), partitions (alter_partitions.py).
+Covers: the choice, MODIFY | RESET SETTING, MODIFY | REMOVE TTL. Does not cover: columns (alter_columns.py,
+statements/kafka.py), rows (alter_rows.py), partitions (alter_partitions.py).
 Always holds: what ALTER does to data or columns leaves a line in the audit log, refused or not.
 """
 
@@ -34,9 +34,9 @@ from tilth.sql.grammar import (
 )
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together, check_typed
-from tilth.sql.statements.alter_columns import alter_columns
-from tilth.sql.statements.alter_partitions import drop_partition, undrop_partition
-from tilth.sql.statements.alter_rows import alter_rows, check_mutable
+from tilth.sql.statements.alter.alter_columns import alter_columns
+from tilth.sql.statements.alter.alter_partitions import drop_partition, undrop_partition
+from tilth.sql.statements.alter.alter_rows import alter_rows, check_mutable
 from tilth.sql.statements.clauses import check_scope_stays, check_ttl, expired_at_once
 from tilth.sql.statements.kafka import alter_kafka_columns, ensure_dead_letters
 

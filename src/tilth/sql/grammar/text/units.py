@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tilth.sql.grammar.tokens import TokenKind, next_token
+from tilth.sql.grammar.text.tokens import TokenKind, next_token
 
 _CALL = re.compile(r"\bdate_?diff\s*\(\s*'", re.IGNORECASE)
 #: An INSERT of data, without strings or comments before it. Data may be long, and searching it is slow.
