@@ -1,7 +1,4 @@
-"""Plain words: docstrings start with a verb or a noun phrase, and the old words are gone.
-
-Settings are declared in files of their own; their texts are not checked here.
-"""
+"""Plain words: docstrings start with a verb or a noun phrase, and the old words are gone."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ NAMES_ALLOWED = {
 def test_docstrings_start_with_a_verb_or_a_noun_phrase() -> None:
     faults = [
         f"{where} {text.splitlines()[0][:60]}"
-        for path in _files()
+        for path in python_files(PACKAGE)
         for where, text in _docstrings(path)
         if HALF_SENTENCE.match(text)
     ]
@@ -44,7 +41,7 @@ def test_docstrings_start_with_a_verb_or_a_noun_phrase() -> None:
 def test_old_words_are_gone() -> None:
     faults = [
         f"{place(path)}:{number} {line.strip()[:80]}"
-        for path in _files()
+        for path in python_files(PACKAGE)
         for number, line in enumerate(_without_allowed(path).splitlines(), start=1)
         if OLD_WORD.search(line)
     ]
@@ -68,10 +65,6 @@ def test_the_rules_find_what_they_are_for() -> None:
     assert [text for text in allowed if OLD_WORD.search(text)] == []
     assert HALF_SENTENCE.match("Whether it is open.")
     assert not HALF_SENTENCE.match("Thatched roofs of a room.")
-
-
-def _files() -> list[Path]:
-    return [path for path in python_files(PACKAGE) if path.name != "settings.py"]
 
 
 def _docstrings(path: Path) -> Iterator[tuple[str, str]]:

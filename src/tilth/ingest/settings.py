@@ -40,7 +40,7 @@ class MissingSettingError(InvalidInputError):
 
 
 class Format(StrEnum):
-    """What a message holds; the value is ClickHouse's name."""
+    """Format of a message; the value is ClickHouse's name."""
 
     #: One or several JSON objects, each a row.
     JSON = "JSONEachRow"
@@ -53,7 +53,7 @@ class Format(StrEnum):
 
 
 class ErrorMode(StrEnum):
-    """What becomes of a message that cannot be decoded."""
+    """Handling of a message that cannot be decoded."""
 
     DEAD_LETTER = "dead_letter"
     STREAM = "stream"
@@ -61,7 +61,7 @@ class ErrorMode(StrEnum):
 
 
 class Envelope(StrEnum):
-    """What is around the row of a message."""
+    """Envelope around the row of a message."""
 
     NONE = "none"
     #: A change event of Debezium: `before`, `after`, `op`.
@@ -69,7 +69,7 @@ class Envelope(StrEnum):
 
 
 class OffsetStart(StrEnum):
-    """Where the first round starts on a partition that has no stored offset."""
+    """Start of the first round on a partition that has no stored offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -110,7 +110,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LibrarySettings:
-    """What goes to librdkafka as it is."""
+    """Settings that go to librdkafka as they are."""
 
     client_id: str = kafka_setting(
         "kafka_client_id",
@@ -187,7 +187,7 @@ class KafkaConfig:
         Envelope.NONE,
         SettingCheck(_one_of({name.value: name for name in Envelope}), "none, debezium"),
         "debezium: a message is a change event of Debezium in JSON, with its schema or without. A row is its `after`, "
-        "or of a delete its `before`; the virtual columns `_op`, `_ts_ms` and `_source` tell the rest. A view into a "
+        "or of a delete its `before`; the virtual columns `_op`, `_ts_ms` and `_source` give the rest. A view into a "
         "table with a UNIQUE KEY applies the changes: `_op` goes with the row. Messages without a value (tombstones) "
         "are passed over.",
     )
@@ -429,7 +429,7 @@ def group_of(kafka: KafkaDef) -> str:
 
 
 def _library(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What goes to librdkafka as it is."""
+    """Settings that go to librdkafka as they are."""
     read = read_settings(_LibrarySettings, given)
     named = {
         "client.id": read.client_id or "tilth",

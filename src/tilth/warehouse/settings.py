@@ -143,7 +143,7 @@ class WarehouseSettings:
 
     @property
     def slots(self) -> dict[str, int]:
-        """By warehouse."""
+        """Slots by warehouse."""
         return {QUERY_WAREHOUSE: self.query_slots, WRITE_WAREHOUSE: self.write_slots}
 
 
