@@ -49,8 +49,8 @@ class SparkWorld:
             root=str(folder / "tables"),
             server="s1",
         )
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
-        self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
+        self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots))
         self.worker.start()
         self.dispatcher.start()
         self.engine.start()

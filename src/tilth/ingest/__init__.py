@@ -31,7 +31,7 @@ from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewher
 from tilth.ingest.service.activity import Doing
 from tilth.ingest.service.definitions import DependencyMissingError, check_kafka, check_library
 from tilth.ingest.service.manager import ConsumeManager
-from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, PartitionStats
+from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
 from tilth.ingest.settings import (
     INGEST_SETTINGS,
     KAFKA_SETTINGS,
@@ -73,12 +73,12 @@ __all__ = [
     "OffsetMark",
     "OffsetReset",
     "PartitionEnd",
-    "PartitionStats",
     "ResetError",
     "SqlPlan",
     "ToMark",
     "ToOffsets",
     "ToTime",
+    "TopicPartitionStats",
     "UnknownTopicError",
     "ViewError",
     "ViewPlan",

@@ -81,7 +81,7 @@ class IngestWorld:
             root=self.root,
             server="s1",
         )
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
         self.worker.start()
         self.dispatcher.start()
         self.manager.start()

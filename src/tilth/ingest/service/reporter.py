@@ -65,7 +65,7 @@ class Reporter:
         """Keep what became of offsets as an event, and for a while as part of the service's reason."""
         with self._lock:
             self._note, self._note_ms = text, self._clock.now_ms()
-        self.event(ConsumeEventKind.OFFSETS, SERVICE, told=text)
+        self.event(ConsumeEventKind.OFFSETS, SERVICE, detail=text)
 
     def noted(self) -> str:
         """The last note, while it is new."""
@@ -87,7 +87,7 @@ class Reporter:
         else:
             # Nobody foresaw it: a defect, whose traceback matters.
             _log.error("consume_failed", table=full_name(self._kafka), consumer=consumer, error=error)
-        self.event(ConsumeEventKind.EXCEPTION, consumer, told=text)
+        self.event(ConsumeEventKind.EXCEPTION, consumer, detail=text)
 
     def committed(self, call: RoundDone) -> None:
         """A round became true."""
@@ -95,7 +95,7 @@ class Reporter:
         facts, duration = call.facts, int(call.seconds * 1000)
         if facts.broken:
             count = facts.dead + facts.refused
-            self.event(ConsumeEventKind.PARSE_ERROR, call.consumer, txn=call.txn, messages=count, told=facts.broken)
+            self.event(ConsumeEventKind.PARSE_ERROR, call.consumer, txn=call.txn, messages=count, detail=facts.broken)
         self.event(
             ConsumeEventKind.WRITE,
             call.consumer,
@@ -125,7 +125,7 @@ class Reporter:
         rows: int = 0,
         size: int = 0,
         duration_ms: int = 0,
-        told: str = "",
+        detail: str = "",
     ) -> None:
         """A line of `system.kafka_log`."""
         self._events.add(
@@ -141,7 +141,7 @@ class Reporter:
                 rows=rows,
                 bytes=size,
                 duration_ms=duration_ms,
-                told=told,
+                detail=detail,
             )
         )
 
