@@ -82,10 +82,8 @@ AMID_ALTER = "amid an ALTER"
 AMID_EXPIRY = "amid an expiry"
 #: Each run dies once within each of these: what only a real node does on both sides of its commit.
 ALWAYS = (
-    ("round.before_commit",),
-    ("round.after_commit",),
-    ("mutate.before_commit",),
-    ("mutate.after_commit",),
+    ("round.before_commit", "round.after_commit"),
+    ("mutate.before_commit", "mutate.after_commit"),
     tuple(place for place in POINTS if place.startswith("flush.")),
     tuple(place for place in POINTS if place.startswith("merge.")),
     tuple(place for place in POINTS if place.startswith(("rebase.", "flush_deltas.", "minor_delta.", "major_delta."))),

@@ -268,8 +268,11 @@ def test_an_abort_that_fails_hides_no_error_and_removes_nothing(world: WorkWorld
     with pytest.raises(RuntimeError, match="the reason"):
         fail_in(work, RuntimeError("the reason"))
     world.faulty.read_rate = 0.0
-    # Left to the cleaner, which looks at what nobody works on.
+    # Left to the cleaner, which aborts it.
     assert (world.state(work), world.disk.swept, world.live()) == (TxnState.RUNNING, [], set())
+    assert world.catalog.transactions.unsettled() == {work.id}
+    world.catalog.transactions.abort(work.id, "now")
+    assert world.catalog.transactions.unsettled() == set()
 
 
 def test_files_that_cannot_be_removed_fail_nothing(world: WorkWorld) -> None:

@@ -19,7 +19,7 @@ from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
 from tilth.catalog.commit.work import LiveWork, Sweep, Work
-from tilth.catalog.errors import TxnNotFoundError
+from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
 from tilth.catalog.kv import Absent, KeyValue, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
@@ -72,6 +72,10 @@ class Transactions:
 
     def live(self) -> set[int]:
         return self._live.ids()
+
+    def unsettled(self) -> set[int]:
+        """Return those that nobody works on and that could not be aborted."""
+        return self._live.unsettled()
 
     def begin(self, actor: str, *, outputs: Sequence[TxnOutput] = (), fences: Sequence[Fence] = ()) -> Txn:
         """Begin a transaction, recorded before its first file is written. Raises FencedError."""
@@ -135,7 +139,12 @@ class Transactions:
             found = view.get(key)
             return Plan(result=None, preconditions=[unchanged(key, found)], puts={key: codec.OPEN_TXNS.encode(aborted)})
 
-        change(self._kv, self._clock, plan)
+        try:
+            change(self._kv, self._clock, plan)
+        except (TxnFinishedError, TxnNotFoundError):
+            self._live.settled(txn_id)
+            raise
+        self._live.settled(txn_id)
         _log.info("transaction_aborted", cause_id=str(txn_id), reason=reason)
 
     def unfinished(self) -> list[Txn]:

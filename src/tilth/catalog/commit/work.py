@@ -64,6 +64,7 @@ class LiveWork:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._works: WeakSet[Work] = WeakSet()
+        self._unsettled: set[int] = set()
 
     def add(self, work: Work) -> None:
         with self._lock:
@@ -76,6 +77,19 @@ class LiveWork:
     def ids(self) -> set[int]:
         with self._lock:
             return {work.id for work in self._works}
+
+    def leave(self, txn: int) -> None:
+        """Note that the transaction has to be aborted, which could not be done."""
+        with self._lock:
+            self._unsettled.add(txn)
+
+    def settled(self, txn: int) -> None:
+        with self._lock:
+            self._unsettled.discard(txn)
+
+    def unsettled(self) -> set[int]:
+        with self._lock:
+            return set(self._unsettled)
 
 
 class Work:
@@ -150,8 +164,9 @@ class Work:
         try:
             is_aborted = self.settle(reason)
         except TilthError as error:
-            # Why the work failed says more; the cleaner finds the transaction later.
+            # Why the work failed says more. Until the cleaner has aborted it, it holds collection back.
             _log.warning("abort_left_to_cleaner", cause_id=str(self.id), reason=error)
+            self._live.leave(self.id)
             self._end()
             return
         if is_aborted and is_settled:

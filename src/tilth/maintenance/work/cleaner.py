@@ -118,7 +118,9 @@ class Cleaner:
 
     def _look_at(self, txn: Txn, live: set[int], now_ms: int) -> None:
         if txn.state is TxnState.RUNNING:
-            if txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
+            if txn.id in self._catalog.transactions.unsettled():
+                self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
+            elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
                 self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
             return
         since_ms = self._aborted_ms.setdefault(txn.id, now_ms)
