@@ -34,12 +34,11 @@ format: setup ## rewrite the files as ruff likes them
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-test-fast: setup java lint ## lane 1: lint, then tidy, unit, property and docs tests
-	$(PYTEST) -n $(JOBS) --dist worksteal tests/tidy tests/unit tests/property tests/docs
+test-fast: setup java ## style, and lane 1: tidy, unit, property and docs tests, with types beside them
+	@$(PY) -m tools.lanes --jobs $(JOBS) fast
 
-test: setup broker-jars test-fast ## everything: lane 1, then simulation and acceptance, then integration
-	$(PYTEST) -n $(JOBS) --dist loadfile tests/simulation tests/acceptance
-	$(PYTEST) -n $(JOBS) --dist loadfile tests/integration
+test: setup broker-jars ## everything: style, lane 1, then simulation and acceptance, then integration
+	@$(PY) -m tools.lanes --jobs $(JOBS)
 
 test-long: setup broker-jars ## hours: kills at every place, ten times the random sequences, half an hour of stress
 	TILTH_CRASH_KILLS=60 TILTH_SEQUENCES=5000 TILTH_STRESS_SECONDS=1800 \

@@ -89,9 +89,9 @@ def _build(folder: str, *, partitions: int) -> float:
     table = catalog.tables.create(TableDef(uuid=random_id(), database="default", name="t", schema=schema)).uuid
     catalog.tables.create(KafkaDef(uuid=random_id(), database="default", name="k", schema=schema))
     for partition in range(partitions):
-        txn = catalog.transactions.begin("insert")
+        txn = catalog.transactions.work("insert")
         updates = [_insert(table, _partition_name(partition), txn.id, part) for part in range(PARTS_OF_PARTITION)]
-        catalog.transactions.commit_or_raise(txn.id, updates)
+        txn.commit(updates)
     kv.close()
     return time.perf_counter() - started
 
@@ -135,14 +135,14 @@ def _commit_ms(catalog: Catalog, uuids: dict[str, str], rng: random.Random) -> f
     start = catalog.offsets.of(kafka).get(TopicPartition("x", 0), 0)
     moved = OffsetRange(topic="x", partition=0, start=start, end=start + 1000)
     line = LedgerRange(topic="x", partition=0, start=start, end=start + 1000, messages=1000, rows=1000, dead=0)
-    txn = catalog.transactions.begin("consume")
+    txn = catalog.transactions.work("consume")
     entry = LedgerEntry(txn=txn.id, kafka_table=kafka, consumer=0, ranges=(line,), stored={uuids["t"]: 1000})
     updates: list[Update] = [
         _insert(uuids["t"], _partition_name(rng.randrange(100)), txn.id, part) for part in range(PARTS_OF_COMMIT)
     ]
     updates += [AdvanceOffsets(kafka_table=kafka, ranges=(moved,)), AddLedger(entry=entry)]
     started = time.perf_counter()
-    catalog.transactions.commit_or_raise(txn.id, updates)
+    txn.commit(updates)
     return (time.perf_counter() - started) * 1000
 
 

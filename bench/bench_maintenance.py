@@ -41,6 +41,7 @@ from tilth.base.rand import new_rng  # noqa: E402
 from tilth.base.settings import read_settings  # noqa: E402
 from tilth.catalog import Catalog, InsertPart, RocksKV, Update  # noqa: E402
 from tilth.maintenance import MaintenanceManager, ManagerSettings  # noqa: E402
+from tilth.maintenance.manager.manager import StandIns  # noqa: E402
 from tilth.model.part import ColumnRange, DataFile, WrittenPart  # noqa: E402
 from tilth.model.table import Column, Schema, TableDef  # noqa: E402
 from tilth.model.types import Kind, Simple  # noqa: E402
@@ -137,13 +138,13 @@ def _build(folder: str, *, tables: int) -> float:
             uuid=random_id(), database="default", name=f"t{number:05d}", schema=Schema(columns=columns)
         )
         table = catalog.tables.create(definition).uuid
-        txn = catalog.transactions.begin("insert")
+        txn = catalog.transactions.work("insert")
         updates: list[Update] = [
             InsertPart(table=table, written=_written(partition, part))
             for partition in range(PARTITIONS)
             for part in range(len(PART_BYTES))
         ]
-        catalog.transactions.commit_or_raise(txn.id, updates)
+        txn.commit(updates)
         clock.advance(0.01)
     kv.close()
     return time.perf_counter() - started
@@ -200,8 +201,7 @@ def _manager(clock: MovedClock, catalog: Catalog, folder: str) -> MaintenanceMan
         Dispatcher(clock, random_id, {"write": []}, slots={"write": 1}),
         str(Path(folder) / "tables"),
         read_settings(ManagerSettings, {}),
-        new_rng(7),
-        "bench",
+        stand_ins=StandIns(rng=new_rng(7)),
     )
 
 

@@ -215,7 +215,7 @@ class Stress:
         self._stopping.set()
 
 
-class Translations(logging.Handler):
+class Rebases(logging.Handler):
     """Counts how often changes were brought over to what maintenance had written meanwhile."""
 
     def __init__(self) -> None:
@@ -233,9 +233,9 @@ def main() -> None:
     parser.add_argument("--work", help="folder for the node; default: a temporary one")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
-    translations = Translations()
+    rebases = Rebases()
     logger = logging.getLogger("tilth.maintenance")
-    logger.addHandler(translations)
+    logger.addHandler(rebases)
     logger.setLevel(logging.INFO)
     logger.propagate = False
     with ExitStack() as stack:
@@ -243,7 +243,7 @@ def main() -> None:
         node = stack.enter_context(open_node(Path(work) / "node", settings=SETTINGS))
         stress = Stress(node, given.seed)
         stress.run(given.minutes * 60)
-    counts = {**dict(sorted(stress.counts.items())), "translations": translations.count}
+    counts = {**dict(sorted(stress.counts.items())), "rebases": rebases.count}
     for name, count in counts.items():
         print(f"{name:30} {count:>10,}")
     for failure in stress.failures:

@@ -118,8 +118,8 @@ class World:
     def alter(self, schema: Schema | None = None, *, table: str | None = None) -> Mutation:
         """New columns, or an UPDATE where none are given."""
         uuid = table or self.t
-        txn = self.catalog.transactions.begin("alter")
-        self.catalog.transactions.commit_or_raise(txn.id, [self.start(schema, table=table)])
+        txn = self.catalog.transactions.work("alter")
+        txn.commit([self.start(schema, table=table)])
         return self.catalog.mutations.get(uuid, txn.id)
 
     def start(self, schema: Schema | None = None, *, table: str | None = None) -> StartMutation:
@@ -174,8 +174,8 @@ class World:
 
     def commit(self, *updates: Update) -> list[Part]:
         """In a transaction of its own; raises what refuses it."""
-        txn = self.catalog.transactions.begin("test")
-        return [part for _, part in self.catalog.transactions.commit_or_raise(txn.id, updates).parts]
+        with self.catalog.transactions.work("test") as work:
+            return [part for _, part in work.commit(updates).parts]
 
     def names(self, at: int | None = None, *, table: str | None = None) -> list[PartName]:
         """What is visible, without asking the catalog for its opinion on a snapshot."""

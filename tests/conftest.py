@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tools.broker import JARS, JAVA_HOME, Broker
+from tools.lanes import BROKER_VARIABLE
 
 #: Inherited by everything that a test starts, so that orphans are found too.
 SESSION_VARIABLE = "TILTH_TEST_SESSION"
@@ -24,9 +25,11 @@ EXIT_SECONDS_MAX = 15.0
 
 
 def pytest_configure() -> None:
-    """Gives Spark its Java and Python also when pytest is called without `make`."""
+    """Gives Spark its Java and Python also when pytest is called without `make`, and all JVMs a quick start."""
     os.environ[SESSION_VARIABLE] = uuid4().hex
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # JVMs that live for minutes: what optimises code for hours would take a third of the processor.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     if JAVA_HOME.exists():
         os.environ.setdefault("JAVA_HOME", JAVA_HOME.read_text().strip())
 
@@ -56,6 +59,9 @@ def java_home() -> Path:
 @pytest.fixture(scope="session")
 def broker(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running broker that all tests share: use topics of your own, do not stop it."""
+    if BROKER_VARIABLE in os.environ:
+        yield Broker(Path(os.environ[BROKER_VARIABLE]), JARS, java_home)
+        return
     shared = Broker(tmp_path_factory.mktemp("broker"), JARS, java_home)
     shared.start()
     yield shared

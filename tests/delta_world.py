@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from tests.catalog_world import SCHEMA
 from tests.maintenance_world import MaintenanceWorld, MergeWorker
@@ -78,11 +78,9 @@ class DeltaWorld(MaintenanceWorld):
         )
         return self.catalog.tables.create(relation, if_not_exists=True).uuid
 
-    def new_manager(
-        self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
-    ) -> MaintenanceManager:
+    def new_manager(self, *, settings: ManagerSettings | None = None) -> MaintenanceManager:
         given = settings or read_settings(ManagerSettings, self._given)
-        return super().new_manager(live_txns, settings=given)
+        return super().new_manager(settings=given)
 
     def stop(self, service: ServiceKind) -> None:
         self.switch(service, SwitchState.STOPPED)

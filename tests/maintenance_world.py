@@ -13,6 +13,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.manager.manager import CLEAN_PERIOD_MS, StandIns
 from tilth.maintenance.mutate.task_spark import (
     MutateFacts,
     MutateResult,
@@ -21,6 +22,7 @@ from tilth.maintenance.mutate.task_spark import (
     decode_mutate_task,
     encode_mutate_facts,
 )
+from tilth.maintenance.work.cleaner import GRACE_MS
 from tilth.maintenance.work.recipe import Input, Rebaser
 from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_task, encode_facts
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
@@ -29,6 +31,7 @@ from tilth.model.part import DataFile, Part, WrittenPart
 from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Schema, TableDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
+from tilth.model.txn import TxnState
 from tilth.storage import file_name
 from tilth.warehouse import Dispatcher, TaskCancelledError, TaskResult, WorkerReports
 
@@ -198,7 +201,7 @@ class _FakeRebaser:
         self._written = written
         self._gone: set[int] = set()
 
-    def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
+    def rebase(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
         worker, file = self._worker, self._written.file.name
         worker.on_rebase(self._made_of)
         worker.rebases += 1
@@ -224,6 +227,17 @@ class _FakeRebaser:
         )
 
 
+def aborted(world: MaintenanceWorld) -> list[str]:
+    """Actors of the transactions that did not land; after the grace they are cleaned up."""
+    left = world.catalog.transactions.unfinished()
+    assert {txn.state for txn in left} <= {TxnState.ABORTED}
+    assert world.catalog.transactions.live() == set()
+    world.work(CLEAN_PERIOD_MS / 1000)
+    world.work(GRACE_MS / 1000)
+    assert world.catalog.transactions.unfinished() == []
+    return [txn.actor for txn in left]
+
+
 def mutated(
     rows: tuple[int, ...], kind: MutationKind, *, predicate: str, assignments: tuple[tuple[str, str], ...] = ()
 ) -> tuple[int, ...]:
@@ -245,9 +259,7 @@ class MaintenanceWorld(World):
         self.dispatcher = Dispatcher(self.clock, self.new_id, {"write": [self.worker]}, slots={"write": 8})
         self.manager = self.new_manager()
 
-    def new_manager(
-        self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
-    ) -> MaintenanceManager:
+    def new_manager(self, *, settings: ManagerSettings | None = None) -> MaintenanceManager:
         settings = replace(settings or read_settings(ManagerSettings, {}), workers=self.threads)
         return MaintenanceManager(
             self.clock,
@@ -255,10 +267,7 @@ class MaintenanceWorld(World):
             self.dispatcher,
             ROOT,
             settings,
-            new_rng(7),
-            "s1",
-            live_txns=live_txns,
-            new_rebaser=self.worker.new_rebaser,
+            stand_ins=StandIns(rng=new_rng(7), new_rebaser=self.worker.new_rebaser),
         )
 
     def turn(self) -> bool:
@@ -320,8 +329,8 @@ class MaintenanceWorld(World):
             schema=schema,
             next_column_id=1 + max(column.id for column in columns.columns) if schema is not None else 0,
         )
-        txn = self.catalog.transactions.begin("alter")
-        self.catalog.transactions.commit_or_raise(txn.id, [start])
+        txn = self.catalog.transactions.work("alter")
+        txn.commit([start])
         self.manager.wake(definition.uuid)
         return txn.id
 

@@ -19,7 +19,7 @@ from pyspark import TaskContext as SparkTask
 from tilth.base import failpoints
 from tilth.base.errors import TilthError
 from tilth.catalog import Unknown
-from tilth.catalog.kv import KVOutcome, Precondition
+from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX
 from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.work import op as op_module
@@ -120,15 +120,38 @@ def failpoints_to(told: Callable[[str], None]) -> Iterator[None]:
             setattr(module, "hit", real)  # noqa: B010
 
 
+class Died(BaseException):
+    """The process ends here, without a chance to tidy up."""
+
+
 class LosingKV(FaultyKV):
-    """When an answer is lost, the store is away until whoever asked gives up."""
+    """When an answer is lost, the store is away until whoever asked gives up; a dead process does not reach it."""
+
+    is_dead = False
+
+    def get(self, key: bytes) -> Versioned | None:
+        self.check_alive()
+        return super().get(key)
+
+    @contextmanager
+    def view(self) -> Iterator[ReadView]:
+        self.check_alive()
+        with super().view() as view:
+            yield view
+
+    def check_alive(self) -> None:
+        """Raises Died behind a death: what unwinds the stack there would not have run."""
+        if self.is_dead:
+            raise Died
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
     ) -> KVOutcome:
+        self.check_alive()
         outcome = super().commit(preconditions, puts, deletes)
         if isinstance(outcome, Unknown):
-            self.plan_reads(*[Fault.REFUSED] * (UNKNOWNS_MAX - 1))
+            # The commit reads once more to find out.
+            self.plan_reads(*[Fault.REFUSED] * UNKNOWNS_MAX)
         return outcome
 
     def settle(self) -> None:

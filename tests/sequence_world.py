@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from tests.sequence_standins import InProcessWorker, LosingKV
+from tests.sequence_standins import Died, InProcessWorker, LosingKV
 from tests.simulation.sequence_model import SCHEMA, Fresh, Model, Row, Rows, Shape, definition, in_order, settings_of
 from tilth.base.clock import Clock
 from tilth.base.errors import RetryError, UnknownOutcomeError
@@ -41,6 +41,7 @@ from tilth.catalog import (
     rebase,
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.op import Op, OpKind, Prepared
 from tilth.maintenance.policy import Effort
 from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
@@ -99,10 +100,6 @@ Changed = Callable[[Row], Row]
 _Line = tuple[str, int, Row | None]
 
 
-class Died(BaseException):
-    """The process ends here, without a chance to tidy up."""
-
-
 @dataclass(frozen=True, slots=True)
 class Held:
     """A reader that holds a snapshot, and what it must go on seeing."""
@@ -157,8 +154,7 @@ class SequenceWorld:
         self.kv = RocksKV(self._kv_folder, cache_bytes=1 << 20)
         self.kv._sync.sync = False
         self.faulty = LosingKV(self.kv, new_rng(self._seed))
-        sweep = partial(clean_transaction, self.root)
-        self.catalog = Catalog(self.faulty, self.clock, "s1", self._new_id, is_checking=True, sweep=sweep)
+        self.catalog = Catalog(self.faulty, self.clock, "s1", self._new_id, is_checking=True, sweep=self._sweep)
         self.dispatcher = Dispatcher(
             self.clock, self._new_id, {name: [InProcessWorker()] for name in ("write",)}, slots={"write": 8}
         )
@@ -177,10 +173,17 @@ class SequenceWorld:
             self.dispatcher,
             self.root,
             settings,
-            new_rng(self._seed),
-            "s1",
-            memory=lambda: 0,
+            stand_ins=StandIns(rng=new_rng(self._seed), memory=lambda: 0),
         )
+
+    def _sweep(self, txn: Txn, *, keep: Collection[str]) -> None:
+        self.faulty.check_alive()
+        clean_transaction(self.root, txn, keep=keep)
+
+    def die(self) -> NoReturn:
+        """The process ends in the middle of what it does, until `restart`."""
+        self.faulty.is_dead = True
+        raise Died
 
     def close(self) -> None:
         self.manager.stop()

@@ -56,8 +56,8 @@ MUTANTS: tuple[Mutant, ...] = (
         name="trash-without-claim",
         breaks="files of the trash go without being claimed",
         path="src/tilth/maintenance/gc/trash.py",
-        old="self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))",
-        new="self._remove([item for item in items if self._goes(item, snapshots, done, now_ms)])",
+        old="self._remove(done, self._claimed(over))",
+        new="self._remove(done, over)",
         tests=(
             "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
         ),
@@ -66,8 +66,8 @@ MUTANTS: tuple[Mutant, ...] = (
         name="segments-without-claim",
         breaks="files of flushed segments go without being claimed",
         path="src/tilth/maintenance/gc/trash.py",
-        old="self._remove(self._claimed(going))",
-        new="self._remove(going)",
+        old="self._remove(done, self._claimed(going))",
+        new="self._remove(done, going)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
     ),
     Mutant(
@@ -180,23 +180,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="expiry-without-a-fence",
-        breaks="a server that has lost the table drops its expired partitions",
-        path="src/tilth/maintenance/gc/expiry.py",
-        old=", fences=(table.table_leases.fence(table.uuid),))",
-        new=")",
+        name="work-without-a-fence",
+        breaks="a server that has lost the table drops its expired partitions and hides its parts without rows",
+        path="src/tilth/maintenance/work/context.py",
+        old="            fences=(self.server.table_leases.fence(self.watch.uuid),),\n",
+        new="",
         tests=(
             "tests/unit/maintenance/test_maintenance_expiry.py::"
             "test_a_server_that_has_lost_the_table_drops_no_partition",
+            "tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",
         ),
-    ),
-    Mutant(
-        name="empty-parts-without-a-fence",
-        breaks="a server that has lost the table hides its parts without rows",
-        path="src/tilth/maintenance/gc/deleted_part_gc.py",
-        old=", fences=(table.table_leases.fence(table.uuid),))",
-        new=")",
-        tests=("tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",),
     ),
     Mutant(
         name="expired-leases-hold-files",
@@ -339,8 +332,8 @@ MUTANTS: tuple[Mutant, ...] = (
         name="unknown-aborted",
         breaks="work whose outcome is not known is aborted",
         path="src/tilth/catalog/commit/work.py",
-        old="        if self._is_unknown:\n            self._end()\n        elif not",
-        new="        if not",
+        old="            if not self._is_kept:\n                self._end()\n        elif not",
+        new="            pass\n        if not",
         tests=("tests/unit/catalog/test_work.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",),
     ),
     Mutant(

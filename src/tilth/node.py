@@ -283,9 +283,6 @@ class Node:
             self._dispatcher,
             root=root,
             settings=read_settings(ManagerSettings, given),
-            rng=new_rng(),
-            server=self._server,
-            live_txns=self.catalog.transactions.live,
         )
 
     def _open_sql(self, given: GivenSettings) -> None:

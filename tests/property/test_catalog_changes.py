@@ -152,12 +152,12 @@ class Life:
     def finish_late(self, old: Old) -> None:
         try:
             if not self.commit_replace(old, ()):
-                self.translate(old)
+                self.rebase(old)
         except PartsGoneError:
             shown = {part.name for part in self.visible(old.sources[0].name.partition)}
             assert any(source.name not in shown for source in old.sources)
 
-    def translate(self, old: Old) -> None:
+    def rebase(self, old: Old) -> None:
         partition = old.sources[0].name.partition
         known = dict(old.seen)
         changes = by_file(self.open_deltas(partition))
@@ -171,9 +171,9 @@ class Life:
                 if delta.change_ts > known.get(file, 0):
                     gone |= self.deletes[delta.file.name].get(file, set())
             seen.append((file, _newest(deltas)))
-        translated = self.written_delta(partition, {old.written.file.name: gone & kept})
+        rebased = self.written_delta(partition, {old.written.file.name: gone & kept})
         again = Old(sources=old.sources, written=old.written, seen=tuple(seen))
-        assert self.commit_replace(again, (AddDelta(table=self.world.t, written=translated),))
+        assert self.commit_replace(again, (AddDelta(table=self.world.t, written=rebased),))
 
     def commit_replace(self, old: Old, more: tuple[Update, ...]) -> bool:
         """False: there are newer changes."""

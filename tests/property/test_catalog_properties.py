@@ -184,12 +184,12 @@ def test_readers_of_the_past_see_it_before_and_after_merges(steps: list[tuple[in
 def test_inserts_never_share_a_name(milliseconds: list[int], start_ms: int) -> None:
     """Begun together, committed in any order, whatever the clock does."""
     world = World(clock=ManualClock(start_ms))
-    begun = [world.catalog.transactions.begin("insert") for _ in milliseconds]
+    begun = [world.catalog.transactions.work("insert") for _ in milliseconds]
     names = []
     for txn, step in zip(reversed(begun), milliseconds, strict=True):
         world.clock.set_now_ms(start_ms + step)
         updates = [InsertPart(table=world.t, written=world.written()) for _ in range(2)]
-        names += [part.name for _, part in world.catalog.transactions.commit_or_raise(txn.id, updates).parts]
+        names += [part.name for _, part in txn.commit(updates).parts]
     assert len({(name.min_block, name.level) for name in names}) == len(names)
 
 

@@ -23,7 +23,8 @@ from tilth.catalog import (
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.gc import trash as gc_trash
-from tilth.maintenance.gc.part_gc import PartGcOp
+from tilth.maintenance.gc.part_gc import PartGc
+from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.op import Prepared
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
@@ -55,8 +56,13 @@ class GcWorld(World):
         super().__init__()
         dispatcher = Dispatcher(self.clock, self.new_id, {"write": [MergeWorker()]}, slots={"write": 8})
         settings = ManagerSettings()
-        manager = MaintenanceManager(self.clock, self.catalog, dispatcher, ROOT, settings, new_rng(3), "s1")
-        self.op = manager._registry.get(self.t).op(PartGcOp)
+        manager = MaintenanceManager(
+            self.clock, self.catalog, dispatcher, ROOT, settings, stand_ins=StandIns(rng=new_rng(3))
+        )
+        garbage = manager._registry.get(self.t).command().garbage
+        self.op = garbage._parts
+        assert isinstance(self.op._duty, PartGc)
+        self.moves = self.op._duty._moves
         self.gone: set[str] = set()
         self.past: dict[int, list[Part]] = {}
         self.held: list[tuple[ReaderLease, list[Part]]] = []
@@ -133,11 +139,9 @@ class GcWorld(World):
 
     def _undrop(self, partition: str) -> None:
         before = self.names()
-        txn = self.catalog.transactions.begin("undrop")
         try:
-            self.catalog.transactions.commit_or_raise(txn.id, [UndropPartition(table=self.t, partition=partition)])
-        except NothingToUndropError as error:
-            self.catalog.transactions.abort(txn.id, str(error))
+            self.commit(UndropPartition(table=self.t, partition=partition))
+        except NothingToUndropError:
             return
         # Since it was dropped, the past reads as if it had not been.
         back: set[PartName] = set(self.names()) - set(before)
@@ -150,7 +154,10 @@ class GcWorld(World):
         before = self.names()
         with self._removing():
             if how == "round":
-                self.op.perform(Prepared(about="", work=(True, True)))
+                # Both phases are due, however short the last round is ago.
+                self.op.notice_all()
+                self.moves._pause_until_ms = 0
+                self.op.perform(Prepared(about="", work=None))
             else:
                 self.op.run_now(is_forced=how == "force")
         if how == "force":

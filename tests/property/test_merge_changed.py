@@ -22,9 +22,9 @@ from tilth.storage import (
     CHANGE_UPDATE,
     DeltaWriter,
     Expiry,
+    PartRebaser,
     Place,
     TableLayout,
-    Translation,
     arrow_schema,
     flush_segments,
     iter_source,
@@ -240,15 +240,15 @@ def test_the_result_has_what_changed_before_and_meanwhile(
         assert (written is None) == (not expected)
         # Round by round, as long as there are new ones, as a commit that is refused does it.
         arrived: list[Delta] = []
-        translation = None if written is None else Translation(table.layout, "all", written.file)
+        rebaser = None if written is None else PartRebaser(table.layout, "all", written.file)
         for n in range(data.draw(st.integers(0, 3))):
             for _ in range(data.draw(st.integers(1, 2))):
                 table.change(data)
             new = table.sources(since=seen)[: len(sources)]
             # Also what was seen already comes again: deltas may have been joined with newer ones.
             again = data.draw(st.booleans())
-            if translation is not None:
-                delta = translation.translate(
+            if rebaser is not None:
+                delta = rebaser.rebase(
                     table.sources()[: len(sources)] if again else new, txn=500, task=0, n=len(arrived)
                 )
                 if delta is not None:
@@ -274,7 +274,7 @@ def test_without_a_sort_key_parts_are_laid_end_to_end() -> None:
         assert read_part(folder, merged.written.file)["k"].to_pylist() == [5, 7, 0, 1, 2]
         later = DeltaWriter(table.layout, txn=11, task=0, attempt=0).deletes("all", table.parts[1].file.name, rows)
         table.deltas[1].append(as_delta(later, 2))
-        found = Translation(table.layout, "all", merged.written.file).translate(
+        found = PartRebaser(table.layout, "all", merged.written.file).rebase(
             table.sources(since=1), txn=10, task=0, n=0
         )
         assert found is not None
@@ -306,8 +306,8 @@ def test_changes_of_rows_that_have_expired_are_passed_over() -> None:
         changed = PartSource(
             name=source.name, file=source.file, rows=1, is_segment=False, schema=SCHEMA, deltas=(gone,)
         )
-        translation = Translation(table.layout, "all", merged.written.file)
-        assert translation.translate([changed, *table.sources()], txn=6, task=0, n=0) is None
+        rebaser = PartRebaser(table.layout, "all", merged.written.file)
+        assert rebaser.rebase([changed, *table.sources()], txn=6, task=0, n=0) is None
 
 
 def test_a_changed_part_is_read_in_blocks() -> None:

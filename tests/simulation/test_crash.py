@@ -44,7 +44,7 @@ POINTS = {
     "flush.after_files": 3,
     "flush.before_commit": 3,
     "flush.after_commit": 3,
-    "translate.before_commit": 1,
+    "rebase.before_commit": 1,
     "flush_deltas.before_commit": 3,
     "flush_deltas.after_commit": 3,
     "minor_delta.before_commit": 1,
@@ -88,9 +88,7 @@ ALWAYS = (
     ("mutate.after_commit",),
     tuple(place for place in POINTS if place.startswith("flush.")),
     tuple(place for place in POINTS if place.startswith("merge.")),
-    tuple(
-        place for place in POINTS if place.startswith(("translate.", "flush_deltas.", "minor_delta.", "major_delta."))
-    ),
+    tuple(place for place in POINTS if place.startswith(("rebase.", "flush_deltas.", "minor_delta.", "major_delta."))),
     tuple(place for place in POINTS if place.startswith(("log_gc.", "history_gc.", "deleted_part_gc."))),
     tuple(place for place in POINTS if place.startswith("gc.")),
     tuple(EXPIRY_POINTS),
@@ -100,11 +98,10 @@ ALWAYS = (
 )
 KILLS = int(os.environ.get("TILTH_CRASH_KILLS", str(len(ALWAYS))))
 
-#: A process that lives for seconds: a small Spark, and a JVM that does not optimise what it runs once.
+#: A process that lives for seconds: a small Spark.
 QUICK_START = {
     "warehouse.master": "local[2]",
     "warehouse.driver-memory": "512m",
-    "warehouse.spark-conf": "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
     "flush_threshold_secs": "1",
     "tablet_delta_store_major_compact_min_ratio": "0",
 }

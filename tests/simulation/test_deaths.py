@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sequence_standins import failpoints_to
-from tests.sequence_world import AT_ONCE, Died, SequenceWorld
+from tests.sequence_standins import Died, failpoints_to
+from tests.sequence_world import AT_ONCE, SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth.maintenance.op import OpKind
 
@@ -24,8 +24,8 @@ WORK = ("flush", "flush_deltas", "minor_delta", "major_delta", "merge")
 COMMIT_SIDES = ("before_commit", "after_commit")
 PLACES = (
     *(f"{verb}.{side}_{step}" for verb in WORK for step in ("files", "commit") for side in ("before", "after")),
-    "translate.before_files",
-    "translate.before_commit",
+    "rebase.before_files",
+    "rebase.before_commit",
     *(f"{verb}.{side}" for verb in ("log_gc", "gc") for side in ("before_trash", "after_trash")),
     *(f"{verb}.{side}_remove" for verb in ("history_gc", "gc") for side in ("before", "after")),
     "gc.before_forget",
@@ -52,7 +52,7 @@ class Life:
         self.passes[name] += 1
         if name == self._place and self.deaths < DEATHS:
             self.deaths += 1
-            raise Died
+            self.world.die()
         if name == "merge.before_commit" and self._changes_left:
             # What a rebase is for.
             self._changes_left -= 1

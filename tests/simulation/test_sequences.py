@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sequence_standins import failpoints_to
-from tests.sequence_world import AT_ONCE, Died, SequenceWorld
+from tests.sequence_standins import Died, failpoints_to
+from tests.sequence_world import AT_ONCE, SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth.maintenance.op import OpKind
 
@@ -475,8 +475,8 @@ class Sequence:
     def _at(self, name: str) -> None:
         """Something comes in between: a write, another op, or the end of the process."""
         rng = self.rng
-        if name == "translate.before_commit" and self._running is not None:
-            self.world.counts[f"{self._running} translated"] += 1
+        if name == "rebase.before_commit" and self._running is not None:
+            self.world.counts[f"{self._running} rebased"] += 1
         is_write = name == "catalog.before_commit" and self._running is None
         is_work = self._running is not None and name.endswith(INTERRUPTED)
         if name == "catalog.before_commit" and self._running in COMMITTING and not self._depth and rng.random() < 0.04:
@@ -493,7 +493,7 @@ class Sequence:
             self.done.append(f"  at {name}:")
             kind = rng.choices(("write", "op", "die"), (75, 22, 3) if is_work else (0, 97, 3))[0]
             if kind == "die":
-                raise Died
+                self.world.die()
             if kind == "write":
                 running, self._running = self._running, None
                 self._write()
@@ -535,8 +535,8 @@ def test_random_sequences(folder: Path) -> None:
         for kind in KINDS:
             assert counts[kind.value] >= SEQUENCES // 50, (kind, counts)
         for what in (
-            "FLUSH translated",
-            "MERGE translated",
+            "FLUSH rebased",
+            "MERGE rebased",
             "change again",
             "upsert again",
             "outcome unknown",

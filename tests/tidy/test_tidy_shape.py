@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -56,6 +57,22 @@ def test_modules_that_spark_ships_are_all_under_the_rules_for_them() -> None:
     assert {name for name in catalog["source_modules"] if name.endswith("_spark")} == shipped
     importers = {each.partition(" -> ")[0] for each in pyspark["ignore_imports"]}
     assert {name for name in importers if name.endswith("_spark")} == shipped
+
+
+def test_python_workers_are_forked_with_every_module_that_spark_ships() -> None:
+    imported = {
+        alias.name
+        for each in ast.walk(tree_of(PACKAGE / "daemon.py"))
+        if isinstance(each, ast.Import)
+        for alias in each.names
+    }
+    shipped = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for path in python_files(PACKAGE)
+        if path.stem.endswith("_spark") or path.stem == "spark"
+    }
+    # Runs in the driver only.
+    assert shipped - imported == {"tilth.sql.results.spark", "tilth.warehouse.session.spark"}
 
 
 def test_front_doors_hold_no_code() -> None:
@@ -155,3 +172,16 @@ def _definition(home: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
             return node
     return None
+
+
+def test_there_is_one_road_for_writes() -> None:
+    """A transaction under way is an object (catalog/commit/work.py), which knows what each outcome leaves behind."""
+    by_hand = re.compile(r"transactions\.(begin|commit)\(")
+    faults = [
+        f"{place(path)}: {found[0]}"
+        for path in python_files(PACKAGE)
+        for found in by_hand.finditer(path.read_text())
+        if path.relative_to(PACKAGE).parts[0] != "catalog"
+    ]
+    assert faults == []
+    assert by_hand.search("self._catalog.transactions.begin(actor)")

@@ -48,6 +48,8 @@ class Catalog:
         `is_checking` checks every commit's invariants, as tests do: it reads a little and doubles the folding."""
         self._kv = kv
         self._counters = Counters()
+        #: Name of the server that has it open.
+        self.server = server
         #: Where transaction ids, block ids and commit timestamps come from.
         self.clock = HybridClock(clock)
         shown = ShownParts()

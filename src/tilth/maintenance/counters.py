@@ -39,17 +39,10 @@ class MaintenanceCounters:
                 count.running -= 1
                 count.add((self._clock.monotonic() - started) * 1000)
 
-    def collected(self, report: GcReport) -> None:
+    def freed(self, kind: OpKind, report: GcReport) -> None:
         """Count a round of collecting, also one that broke off."""
         with self._lock:
             self._numbers.expired += report.expired
-            self._numbers.moved += report.moved
-            self._numbers.removed += report.removed
-            self._numbers.removed_bytes += report.removed_bytes
-
-    def freed(self, kind: OpKind, report: GcReport) -> None:
-        """Count a round of another kind of collecting, also one that broke off."""
-        with self._lock:
             if kind is OpKind.HISTORY_GC:
                 self._numbers.history_bytes += report.removed_bytes
             if kind is OpKind.DELETED_PART_GC:

@@ -7,7 +7,6 @@ Always holds: statistics are a value of one look; a choice and a refusal to choo
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -152,10 +151,6 @@ class Op(Protocol):
     @property
     def due_ms(self) -> int:
         """Return when `stats` may change, if nothing is noticed before; FAR_MS: never."""
-
-    @property
-    def live_txns(self) -> Collection[int]:
-        """Transactions that it still works on beside those of tasks, as those whose outcome it has to find out."""
 
     @property
     def wakeups(self) -> int:

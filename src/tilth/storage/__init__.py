@@ -21,8 +21,8 @@ from tilth.storage.deltas.deltas import (
     read_deletes,
     value_name,
 )
+from tilth.storage.deltas.rebase import PartRebaser
 from tilth.storage.deltas.sources import iter_source, read_source, sources_of
-from tilth.storage.deltas.translate import Translation
 from tilth.storage.errors import (
     BadColumnError,
     BadPartitionError,
@@ -125,6 +125,7 @@ __all__ = [
     "NewPart",
     "PartFileCorruptError",
     "PartFileNotFoundError",
+    "PartRebaser",
     "PartShapeUnknownError",
     "PartWriter",
     "Partitioned",
@@ -134,7 +135,6 @@ __all__ = [
     "StorageSettings",
     "StoreAwayError",
     "TableLayout",
-    "Translation",
     "UniqueKeyNullError",
     "UnmappedTypeError",
     "UpsertLookup",

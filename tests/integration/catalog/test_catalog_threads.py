@@ -88,9 +88,9 @@ class Crowd:
     def attempt(self, *updates: Update) -> None:
         """Somebody else may have been faster."""
         transactions = self.world.catalog.transactions
-        txn = transactions.begin("test")
+        txn = transactions.work("test")
         try:
-            transactions.commit_or_raise(txn.id, updates)
+            txn.commit(updates)
         except (PartsGoneError, BadMergeError, MutationEndedError, NothingToUndropError) as error:
             transactions.abort(txn.id, error.code)
             transactions.forget(txn.id)
@@ -162,9 +162,8 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
             rows = 1 + int(rng.random() * 5)
             moved = OffsetRange(topic="x", partition=0, start=start, end=start + rows)
             try:
-                txn = world.catalog.transactions.begin("consume", fences=[lease.fence])
-                world.catalog.transactions.commit_or_raise(
-                    txn.id,
+                txn = world.catalog.transactions.work("consume", fences=[lease.fence])
+                txn.commit(
                     [
                         InsertPart(table=world.t, written=world.written(rows=rows)),
                         AdvanceOffsets(kafka_table=kafka, ranges=(moved,)),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, events
-from tilth.catalog import Committed, Requirement, StartMutation, Update
+from tilth.catalog import CommitOutcome, Committed, Requirement, StartMutation, Update
 from tilth.ingest import ConsumeEventKind
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, Schema, TableDef
@@ -41,18 +41,18 @@ def test_an_alter_in_the_middle_of_a_round(world: IngestWorld, broker: Broker, m
     broker.create_topic("altered")
     kafka, target = world.kafka("k", "altered"), world.table("t", EVENTS, "id")
     transactions = world.catalog.transactions
-    commit = transactions.commit_or_raise
+    commit = transactions.commit
     altered: list[int] = []
 
-    def alter_first(txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> Committed:
+    def alter_first(txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
         """The ALTER lands between the files of a later round and its commit."""
         if not altered and world.count(target) >= 100:
             altered.append(txn)
             begun = transactions.begin("alter")
-            commit(begun.id, [alteration(world, target)])
+            assert isinstance(commit(begun.id, [alteration(world, target)]), Committed)
         return commit(txn, updates, requirements)
 
-    monkeypatch.setattr(transactions, "commit_or_raise", alter_first)
+    monkeypatch.setattr(transactions, "commit", alter_first)
     view = world.view("v", kafka, target, "SELECT id, name, price FROM k")
     ids = tuple((column.name, column.id) for column in target.schema.columns)
     world.catalog.tables.drop(view.uuid)

@@ -175,7 +175,7 @@ def test_a_view_finds_the_columns_of_its_target_by_id(world: IngestWorld, broker
     columns = [Column(id=4, name="name", type=Simple(Kind.STRING), default="'new'"), *target.schema.columns]
     columns[2] = Column(id=2, name="label", type=Simple(Kind.STRING))
     after = Schema(columns=tuple(columns))
-    txn = world.catalog.transactions.begin("alter")
+    txn = world.catalog.transactions.work("alter")
     change = StartMutation(
         table=target.uuid,
         from_version=1,
@@ -184,7 +184,7 @@ def test_a_view_finds_the_columns_of_its_target_by_id(world: IngestWorld, broker
         schema=after,
         next_column_id=5,
     )
-    world.catalog.transactions.commit_or_raise(txn.id, [change])
+    txn.commit([change])
     world.manager.wake(kafka.uuid)
     world.send("views-renamed", events(10, 20))
     world.wait_rows(target, 20)

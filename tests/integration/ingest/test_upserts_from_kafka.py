@@ -132,10 +132,10 @@ def test_what_others_commit_between_is_looked_at_again(
         now = look(call)
         looks.append(call)
         if len(looks) == 1:
-            txn = world.catalog.transactions.begin("other", outputs=[TxnOutput(table=table.uuid, tasks=1)])
+            txn = world.catalog.transactions.work("other", outputs=[TxnOutput(table=table.uuid, tasks=1)])
             rows = pa.table({"id": [1, 2], "name": ["other", "other"], "price": [0.0, 0.0]})
             [written] = write_segments(layout_of(table, world.root), rows, txn=txn.id, task=0, attempt=0)
-            world.catalog.transactions.commit_or_raise(txn.id, [InsertPart(table=table.uuid, written=written)], [])
+            txn.commit([InsertPart(table=table.uuid, written=written)], [])
         return now
 
     monkeypatch.setattr(world.manager, "look", look_and_insert)

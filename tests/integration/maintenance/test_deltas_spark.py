@@ -16,6 +16,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, Catalog, InsertPart, RocksKV
 from tilth.maintenance import MaintenanceManager, ManagerSettings, delta_runner
+from tilth.maintenance.manager.manager import StandIns
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, Switch, SwitchState
@@ -63,8 +64,7 @@ class Node:
             self.dispatcher,
             self.root,
             read_settings(ManagerSettings, given),
-            new_rng(1),
-            "s1",
+            stand_ins=StandIns(rng=new_rng(1)),
         )
         made = self.catalog.tables.create(
             TableDef(uuid="", database="default", name="t", schema=SCHEMA, order_by=("k",), next_column_id=3)
@@ -92,16 +92,16 @@ class Node:
 
     def insert(self, first: int) -> Part:
         """A part with ROWS keys from the first one on."""
-        txn = self.catalog.transactions.begin("insert", outputs=[TxnOutput(table=self.uuid, tasks=1)])
+        txn = self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.uuid, tasks=1)])
         keys = range(first, first + ROWS)
         rows = pa.table({"k": pa.array(keys, pa.int64()), "v": [f"v{key}" for key in keys]})
         [written] = write_parts(self.layout, rows, txn=txn.id, task=0, attempt=0)
         update = InsertPart(table=self.uuid, written=written)
-        return self.catalog.transactions.commit_or_raise(txn.id, [update]).parts[0][1]
+        return txn.commit([update]).parts[0][1]
 
     def change(self, *changes: tuple[Part, int, str | None]) -> None:
         """Of each row of a part a new value, or None for a delete."""
-        txn = self.catalog.transactions.begin("change", outputs=[TxnOutput(table=self.uuid, tasks=1)])
+        txn = self.catalog.transactions.work("change", outputs=[TxnOutput(table=self.uuid, tasks=1)])
         table = pa.table(
             {
                 "file": [part.file.name for part, _, _ in changes],
@@ -115,7 +115,7 @@ class Node:
         known = by_file(self.catalog.parts.deltas(self.uuid))
         seen = tuple((file, deltas[-1].change_ts) for file, deltas in known.items())
         update = AddDelta(table=self.uuid, written=written, seen=seen)
-        self.catalog.transactions.commit_or_raise(txn.id, [update])
+        txn.commit([update])
 
     def rows(self, snapshot: Snapshot | None = None) -> Rows:
         """What a reader sees, read from the files."""

@@ -51,7 +51,7 @@ class ChangingNode(Node):
         self.worker.register(TaskKind.DELTA, delta_runner())
         settings = read_settings(ManagerSettings, {"flush_threshold_secs": "0"})
         self.manager = MaintenanceManager(
-            self.clock, self.catalog, self.dispatcher, self.root, replace(settings, workers=2), new_rng(1), "s1"
+            self.clock, self.catalog, self.dispatcher, self.root, replace(settings, workers=2)
         )
         self.conflicts = 0
 
@@ -60,15 +60,15 @@ class ChangingNode(Node):
         return layout_of(self.definition(), self.root)
 
     def insert_segment(self, keys: Sequence[int]) -> None:
-        txn = self.catalog.transactions.begin("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
+        txn = self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
         data = pa.table({"day": ["monday"] * len(keys), "k": keys, "v": [f"v{key}" for key in keys]})
         written = write_segments(self.layout, data, txn=txn.id, task=0, attempt=0)
         updates = [InsertPart(table=self.table.uuid, written=each) for each in written]
-        self.catalog.transactions.commit_or_raise(txn.id, updates)
+        txn.commit(updates)
 
     def change(self, news: Mapping[int, str | None]) -> None:
         """New values of `v` by key, None deletes; looks for the rows again as often as somebody comes between."""
-        txn = self.catalog.transactions.begin("change", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
+        txn = self.catalog.transactions.work("change", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
         for n in range(100):
             snapshot = self.catalog.parts.snapshot(self.table.uuid)
             sources = sources_of(snapshot.table, snapshot.parts, snapshot.deltas)
@@ -93,7 +93,7 @@ class ChangingNode(Node):
             delta = DeltaWriter(self.layout, txn=txn.id, task=0, attempt=0, first_n=n).changes("monday", changes)
             update = AddDelta(table=self.table.uuid, written=delta, seen=seen_of(sources))
             try:
-                self.catalog.transactions.commit_or_raise(txn.id, [update])
+                txn.commit([update])
             except (PartsChangedError, PartsGoneError):
                 self.conflicts += 1
                 continue

@@ -17,6 +17,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, InsertPart, RocksKV
 from tilth.maintenance import MaintenanceManager, ManagerSettings, merge_runner
+from tilth.maintenance.manager.manager import StandIns
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind
@@ -70,8 +71,7 @@ class Node:
             self.dispatcher,
             self.root,
             read_settings(ManagerSettings, {}),
-            new_rng(1),
-            "s1",
+            stand_ins=StandIns(rng=new_rng(1)),
         )
 
     def start(self) -> None:
@@ -92,13 +92,13 @@ class Node:
 
     def insert(self, day: str, rows: int = 50) -> list[Part]:
         """Rows with keys that no other insert has, in one part."""
-        txn = self.catalog.transactions.begin("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
+        txn = self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
         start = next(self._numbers) * 1000
         keys = [start + (i * 37) % rows for i in range(rows)]
         data = pa.table({"day": [day] * rows, "k": keys, "v": [f"v{key}" for key in keys]})
         written = write_parts(layout_of(self.definition(), self.root), data, txn=txn.id, task=0, attempt=0)
         updates = [InsertPart(table=self.table.uuid, written=each) for each in written]
-        return [part for _, part in self.catalog.transactions.commit_or_raise(txn.id, updates).parts]
+        return [part for _, part in txn.commit(updates).parts]
 
     def rows(self, at: int | None = None) -> list[tuple[str, int, str]]:
         """What a reader sees, read from the files."""
@@ -239,8 +239,7 @@ def test_what_an_earlier_run_left_is_cleaned_by_name(node: Node, tmp_path: Path,
         node.dispatcher,
         node.root,
         read_settings(ManagerSettings, {}),
-        new_rng(1),
-        "s1",
+        stand_ins=StandIns(rng=new_rng(1)),
     )
     again.manager.start()
     try:

@@ -46,8 +46,8 @@ class MutatingNode(Node):
             schema=schema,
             next_column_id=4 if schema else 0,
         )
-        txn = self.catalog.transactions.begin("alter")
-        self.catalog.transactions.commit_or_raise(txn.id, [start])
+        txn = self.catalog.transactions.work("alter")
+        txn.commit([start])
         self.manager.wake(self.table.uuid)
         return txn.id
 

@@ -42,7 +42,7 @@ def merge(world: SparkWorld, name: str, parts: list[Part]) -> None:
     layout = layout_of(snapshot.table, world.engine._services.root)
     sources = sources_of(snapshot.table, parts, snapshot.deltas)
     tables = [read_source(layout.folder, source)[0] for source in sources]
-    txn = world.catalog.transactions.begin("merge")
+    txn = world.catalog.transactions.work("merge")
     [written] = write_parts(layout, pa.concat_tables(tables), txn=txn.id, task=0, attempt=0)
     update = ReplaceParts(
         table=snapshot.table.uuid,
@@ -50,7 +50,7 @@ def merge(world: SparkWorld, name: str, parts: list[Part]) -> None:
         written=written,
         seen=tuple((source.file.name, source.change_ts) for source in sources),
     )
-    world.catalog.transactions.commit_or_raise(txn.id, [update])
+    txn.commit([update])
 
 
 def test_rows_change_and_no_part_is_rewritten(world: SparkWorld) -> None:

@@ -221,7 +221,7 @@ def test_an_unreadable_default_of_an_older_version_is_read(world: SparkWorld) ->
     assert isinstance(before, TableDef)
     new = Column(id=2, name="tags", type=Array(Simple(Kind.STRING)), default="['x']")
     assert new.default != "['x']"
-    txn = world.catalog.transactions.begin("test")
+    txn = world.catalog.transactions.work("test")
     update = StartMutation(
         table=before.uuid,
         from_version=before.schema_version,
@@ -230,7 +230,7 @@ def test_an_unreadable_default_of_an_older_version_is_read(world: SparkWorld) ->
         schema=Schema(columns=(*before.schema.columns, new)),
         next_column_id=3,
     )
-    world.catalog.transactions.commit_or_raise(txn.id, [update])
+    txn.commit([update])
     assert world.rows(f"SELECT * FROM {table}") == [(1, ["x"])]
     world.run(f"INSERT INTO {table} (k) VALUES (2)")
     world.run(f"INSERT INTO {table} (k) SELECT 3")

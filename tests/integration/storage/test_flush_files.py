@@ -16,8 +16,8 @@ from tilth.storage import (
     DeltaWriter,
     PartFileCorruptError,
     PartFileNotFoundError,
+    PartRebaser,
     TableLayout,
-    Translation,
     check_file,
     flush_segments,
     read_part,
@@ -83,7 +83,7 @@ def test_a_row_map_that_is_lost_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(PartFileNotFoundError, match=r"7-0\.0-0\.map"):
         RowMap(str(tmp_path), written.file.name)
     # Without changes nobody asks for it.
-    assert Translation(layout, "all", written.file).translate([source], txn=7, task=0, n=0) is None
+    assert PartRebaser(layout, "all", written.file).rebase([source], txn=7, task=0, n=0) is None
 
 
 def test_no_row_no_file(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ from tilth.storage import (
     DeltaWriter,
     PartFileCorruptError,
     PartFileNotFoundError,
+    PartRebaser,
     TableLayout,
-    Translation,
     check_file,
     clean_transaction,
     data_folder,
@@ -309,8 +309,8 @@ def test_what_was_deleted_or_changed_before_is_so_in_the_new_files(runs: Runs) -
         assert made is not None
         name = sources[place].file.name
         later = DeltaWriter(layout, txn=51, task=place, attempt=0).deletes("all", name, np.array([at]))
-        translation = Translation(layout, "all", made.file)
-        found = translation.translate([source(sources[place].source, later).source], txn=99, task=place, n=0)
+        rebaser = PartRebaser(layout, "all", made.file)
+        found = rebaser.rebase([source(sources[place].source, later).source], txn=99, task=place, n=0)
         assert found is not None
         assert read_changes(layout.folder, found.file)["row"].to_pylist() == [to]
     left = runs.run(sources, MutationKind.DELETE, txn=100, predicate="k BETWEEN 1000 AND 1999 OR v = 3")

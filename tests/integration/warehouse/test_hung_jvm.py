@@ -112,7 +112,7 @@ def test_a_jvm_that_hangs_or_dies_is_replaced_and_statements_are_told(node: Node
         "SELECT state FROM system.tasks WHERE kind = 'query' AND reason LIKE '%Spark%' ORDER BY created DESC LIMIT 1"
     ).rows
     assert state == "lost"
-    assert httpx.get(f"{node.url}/v1/ready").status_code == 200
+    wait_until(lambda: httpx.get(f"{node.url}/v1/ready").status_code == 200)
 
 
 def test_cancelled_queries_that_nothing_interrupts_give_the_slots_back(node: NodeProcess) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -97,3 +98,12 @@ def test_a_task_in_the_middle_of_a_plan_sends_its_answer(session: SparkSession) 
         rows = session.range(0, 4, 1, 2).mapInArrow(middle, "id bigint").groupBy("id").count()
         assert sum(answer[3] for answer in run_tasks(rows, totals())) == 6
         assert letters.answers() == ["read [0, 1]", "read [2, 3]"]
+
+
+def test_a_worker_is_forked_with_all_that_tasks_import(session: SparkSession) -> None:
+    """Else each worker after a failed task would import it anew: half a second for each try of a round."""
+
+    def imported(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> bool:
+        return {"tilth.ingest.rounds.spark", "tilth.storage.read.overlay_spark"} <= sys.modules.keys()
+
+    assert run_tasks(session.range(0, 2, 1, 2), imported) == [True, True]

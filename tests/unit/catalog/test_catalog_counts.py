@@ -89,17 +89,17 @@ def test_a_table_has_a_limit_too(world: World) -> None:
     _commit(world, limit, "a", "b")
     with pytest.raises(TooManyPartsError, match="parts=3 max_parts_in_total=2"):
         _commit(world, limit, "c")
-    txn = world.catalog.transactions.begin("overwrite")
+    txn = world.catalog.transactions.work("overwrite")
     updates: list[Update] = [DropPartition(table=world.t, partition="a"), *_inserts(world, "a")]
-    world.catalog.transactions.commit_or_raise(txn.id, updates, [limit])
+    txn.commit(updates, [limit])
 
 
 def test_limits_that_were_passed_stop_no_merge_and_no_drop(world: World) -> None:
     a, b, *_ = world.insert("a", "a", "a", "b")
-    txn = world.catalog.transactions.begin("merge")
+    txn = world.catalog.transactions.work("merge")
     merge = ReplaceParts(table=world.t, sources=(a.name, b.name), written=world.written("a", rows=20))
     limit = PartsBelow(table=world.t, per_partition=1, total=0)
-    world.catalog.transactions.commit_or_raise(txn.id, [merge], [limit])
+    txn.commit([merge], [limit])
     assert world.catalog.parts.counts(world.t) == {"a": 2, "b": 1}
 
 
@@ -129,8 +129,8 @@ def _inserts(world: World, *partitions: str) -> list[InsertPart]:
 
 
 def _commit(world: World, limit: PartsBelow, *partitions: str) -> None:
-    txn = world.catalog.transactions.begin("insert")
-    world.catalog.transactions.commit_or_raise(txn.id, _inserts(world, *partitions), [limit])
+    txn = world.catalog.transactions.work("insert")
+    txn.commit(_inserts(world, *partitions), [limit])
 
 
 def _record(world: World, partition: str) -> PartitionRecord:

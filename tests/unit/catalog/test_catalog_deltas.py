@@ -201,7 +201,7 @@ def test_a_merge_that_missed_a_change_is_refused_and_lands_with_the_change_on_it
     with pytest.raises(PartsChangedError) as refused:
         world.commit(merge)
     assert refused.value.facts["files"] == b.file.name
-    translated = WrittenDelta(
+    rebased = WrittenDelta(
         kind=DeltaKind.CHANGES,
         partition="all",
         file=DataFile(name="late.arrow", size=1, checksum=0),
@@ -211,7 +211,7 @@ def test_a_merge_that_missed_a_change_is_refused_and_lands_with_the_change_on_it
     merge = ReplaceParts(
         table=world.t, sources=names, written=written, seen=(*seen(first, a), *seen(late, b)), event="flush"
     )
-    [part] = world.commit(merge, AddDelta(table=world.t, written=translated))
+    [part] = world.commit(merge, AddDelta(table=world.t, written=rebased))
     assert (rows(world), live(world), rows(world, before)) == (17, 17, 17)
     assert [event.event for event in world.catalog.part_log.recent(limit=10)][-2:] == ["flush", "delete"]
     [left] = world.catalog.parts.deltas(world.t)
@@ -442,9 +442,9 @@ def test_an_insert_costs_the_same_however_large_the_table_is() -> None:
     [a] = world.insert()
     world.delete((a, 1))
     catalog = Catalog(kv, world.clock, "s2", world.new_id)
-    txn = catalog.transactions.begin("insert")
+    txn = catalog.transactions.work("insert")
     kv.puts, kv.scanned = [], []
-    catalog.transactions.commit_or_raise(txn.id, [InsertPart(table=world.t, written=world.segment())])
+    txn.commit([InsertPart(table=world.t, written=world.segment())])
     assert kv.scanned == []
     spaces = [Space(key[:1]) for key in kv.puts]
     assert sorted(spaces, key=str) == sorted(

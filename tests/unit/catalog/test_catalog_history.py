@@ -150,10 +150,10 @@ def test_of_two_at_once_one_gets_the_label() -> None:
     kv = Racing()
     world = World(kv)
     label = InsertLabel(table=world.t, label="x", rows=1)
-    txn = world.catalog.transactions.begin("insert")
+    txn = world.catalog.transactions.work("insert")
     kv.before = lambda: World(kv).commit(label)
     with pytest.raises(LabelTakenError):
-        world.catalog.transactions.commit_or_raise(txn.id, [label])
+        txn.commit([label])
 
 
 def test_the_same_commit_gets_the_same_answer(world: World) -> None:

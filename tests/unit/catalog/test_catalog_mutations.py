@@ -231,10 +231,10 @@ def test_a_merge_goes_on_over_an_alter(world: World) -> None:
     """Its result has the columns of its sources, and still needs what they needed."""
     parts = [*world.insert(), *world.insert()]
     names = tuple(part.name for part in parts)
-    txn = world.catalog.transactions.begin("merge")
+    txn = world.catalog.transactions.work("merge")
     columns, update = world.alter(WIDER), world.alter()
     merge = ReplaceParts(table=world.t, sources=names, written=world.written(rows=20))
-    [(_, merged)] = world.catalog.transactions.commit_or_raise(txn.id, [merge]).parts
+    [(_, merged)] = txn.commit([merge]).parts
     assert (merged.schema_version, merged.mutation_ts) == (1, 0)
     assert needs(merged, columns)
     assert needs(merged, update)
@@ -494,11 +494,11 @@ def test_a_finish_over_an_alter_keeps_the_new_columns() -> None:
 def test_an_insert_over_an_update_does_not_need_it() -> None:
     kv = Racing()
     world = World(kv)
-    txn = world.catalog.transactions.begin("insert")
+    txn = world.catalog.transactions.work("insert")
     done: list[Mutation] = []
     kv.before = lambda: done.append(World(kv).alter())
     insert = InsertPart(table=world.t, written=world.written())
-    [(_, part)] = world.catalog.transactions.commit_or_raise(txn.id, [insert]).parts
+    [(_, part)] = txn.commit([insert]).parts
     [mutation] = done
     assert part.mutation_ts == mutation.commit_ts < part.name.min_block
     assert not needs(part, mutation)
@@ -549,7 +549,7 @@ def test_an_alter_does_not_undo_a_description_that_came_between(is_first: bool) 
     if is_first:
         kv.before = lambda: other.catalog.tables.describe_columns(world.t, 1, described(SCHEMA, "5"))
         with pytest.raises(SchemaChangedError):
-            world.catalog.transactions.commit_or_raise(world.catalog.transactions.begin("alter").id, [late])
+            world.catalog.transactions.apply("alter", [late])
         assert world.definition().schema == described(SCHEMA, "5")
     else:
         kv.before = lambda: other.commit(late)
@@ -561,17 +561,17 @@ def test_an_alter_does_not_undo_a_description_that_came_between(is_first: bool) 
 def test_an_insert_that_was_written_before_a_new_default_is_taken(world: World) -> None:
     world.insert()
     for version, is_taken in ((1, True), (2, False)):
-        txn = world.catalog.transactions.begin("insert")
+        txn = world.catalog.transactions.work("insert")
         updates = [InsertPart(table=world.t, written=world.written())]
         required = [SchemaIs(table=world.t, schema_version=version)]
         if is_taken:
             world.catalog.tables.describe_columns(world.t, version, described(SCHEMA, "5"))
-            [(_, part)] = world.catalog.transactions.commit_or_raise(txn.id, updates, required).parts
+            [(_, part)] = txn.commit(updates, required).parts
             assert part.schema_version == 2
         else:
             world.alter(WIDER)
             with pytest.raises(SchemaChangedError):
-                world.catalog.transactions.commit_or_raise(txn.id, updates, required)
+                txn.commit(updates, required)
 
 
 def test_descriptions_that_no_part_has_are_forgotten(world: World) -> None:

@@ -412,13 +412,13 @@ def test_who_looked_through_the_partition_before_an_undrop_looks_again(world: Wo
     drop(world)
     looked_ts = world.catalog.parts.snapshot(world.t).ts
     undrop(world)
-    txn = world.catalog.transactions.begin("insert")
+    txn = world.catalog.transactions.work("insert")
     upsert = InsertPart(table=world.t, written=world.written("a"))
     looked = NoRowsSince(table=world.t, ts=looked_ts, partitions=("a",))
     with pytest.raises(PartsChangedError):
-        world.catalog.transactions.commit_or_raise(txn.id, [upsert], [looked])
+        txn.commit([upsert], [looked])
     now = NoRowsSince(table=world.t, ts=world.catalog.parts.snapshot(world.t).ts, partitions=("a",))
-    world.catalog.transactions.commit_or_raise(txn.id, [upsert], [now])
+    txn.commit([upsert], [now])
 
 
 def test_a_table_remembers_since_when_undone_drops_are_undone(world: World) -> None:

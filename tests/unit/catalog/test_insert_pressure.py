@@ -77,9 +77,9 @@ def world() -> World:
 def insert(world: World, *partitions: str) -> None:
     """As a writer does: with the requirement."""
     table = world.definition()
-    txn = world.catalog.transactions.begin("insert")
+    txn = world.catalog.transactions.work("insert")
     updates = [InsertPart(table=world.t, written=world.written(each)) for each in partitions]
-    world.catalog.transactions.commit_or_raise(txn.id, updates, [world.catalog.throttle.requirement(table)])
+    txn.commit(updates, [world.catalog.throttle.requirement(table)])
 
 
 def test_people_who_ask_learn_why_inserts_wait_and_nothing_is_counted(world: World) -> None:

@@ -150,9 +150,9 @@ def test_a_merge_of_dropped_sources_is_refused(world: World) -> None:
 def test_a_slow_insert_survives_a_drop_that_was_decided_before(world: World) -> None:
     """Its block id is drawn inside its commit: docs/policies/visibility.md#why-so."""
     world.insert("a")
-    slow = world.catalog.transactions.begin("insert")
+    slow = world.catalog.transactions.work("insert")
     world.commit(DropPartition(table=world.t, partition="a"))
-    world.catalog.transactions.commit_or_raise(slow.id, [InsertPart(table=world.t, written=world.written("a"))])
+    slow.commit([InsertPart(table=world.t, written=world.written("a"))])
     [name] = world.names()
     assert name.mutation == slow.id
     [event] = [each for each in world.catalog.part_log.recent(limit=9) if each.event == "hide"]
@@ -240,15 +240,15 @@ def test_requirements(world: World) -> None:
 
 
 def test_a_dropped_table_takes_no_commit(world: World) -> None:
-    txn = world.catalog.transactions.begin("insert")
+    txn = world.catalog.transactions.work("insert")
     world.catalog.tables.drop(world.t)
     with pytest.raises(TableNotFoundError):
-        world.catalog.transactions.commit_or_raise(txn.id, [InsertPart(table=world.t, written=world.written())])
+        txn.commit([InsertPart(table=world.t, written=world.written())])
 
 
 def test_aborting(world: World) -> None:
     transactions = world.catalog.transactions
-    txn = transactions.begin("insert", outputs=[TxnOutput(table=world.t, tasks=2)])
+    txn = transactions.work("insert", outputs=[TxnOutput(table=world.t, tasks=2)])
     assert transactions.oldest_running() == txn.id
     with pytest.raises(TxnRunningError):
         transactions.forget(txn.id)
@@ -256,7 +256,7 @@ def test_aborting(world: World) -> None:
     transactions.abort(txn.id, "again")
     assert transactions.oldest_running() is None
     [left] = transactions.unfinished()
-    assert (left.state, left.reason, left.outputs) == (TxnState.ABORTED, "its worker is gone", txn.outputs)
+    assert (left.state, left.reason, left.outputs) == (TxnState.ABORTED, "its worker is gone", txn.txn.outputs)
     outcome = transactions.commit(txn.id, [InsertPart(table=world.t, written=world.written())])
     assert isinstance(outcome, Conflicted)
     assert isinstance(outcome.error, TxnAbortedError)
@@ -266,12 +266,12 @@ def test_aborting(world: World) -> None:
     with pytest.raises(TxnNotFoundError):
         transactions.abort(txn.id, "gone")
     with pytest.raises(TxnNotFoundError):
-        transactions.commit_or_raise(txn.id, [])
+        txn.commit([])
 
 
 def test_a_finished_transaction_cannot_be_aborted(world: World) -> None:
-    txn = world.catalog.transactions.begin("insert")
-    world.catalog.transactions.commit_or_raise(txn.id, [])
+    txn = world.catalog.transactions.work("insert")
+    txn.commit([])
     with pytest.raises(TxnFinishedError):
         world.catalog.transactions.abort(txn.id, "too late")
     assert world.catalog.transactions.unfinished() == []
@@ -281,10 +281,10 @@ def test_recent_and_trim(world: World) -> None:
     transactions = world.catalog.transactions
     ids = []
     for number in range(6):
-        txn = transactions.begin(f"test {number}")
+        txn = transactions.work(f"test {number}")
         ids.append(txn.id)
         if number % 2:
-            transactions.commit_or_raise(txn.id, [])
+            txn.commit([])
     assert [txn.id for txn in transactions.recent(4)] == ids[:1:-1]
     assert transactions.trim_finished(ids[5]) == 2
     assert [txn.id for txn in transactions.recent(10)] == [ids[5], ids[4], ids[2], ids[0]]
@@ -315,13 +315,13 @@ def test_a_commit_whose_request_is_lost_is_made_again(faulty: FaultyKV) -> None:
 def test_an_outcome_that_stays_unknown_is_told_as_such(faulty: FaultyKV) -> None:
     world = World(faulty)
     transactions = world.catalog.transactions
-    txn = transactions.begin("insert")
+    txn = transactions.work("insert")
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(*[Fault.REQUEST_LOST] * 5)
     assert isinstance(transactions.commit(txn.id, updates), Unknown)
     faulty.plan_commits(*[Fault.REQUEST_LOST] * 5)
     with pytest.raises(UnknownOutcomeError):
-        transactions.commit_or_raise(txn.id, updates)
+        txn.commit(updates)
     assert transactions.resolve(txn.id) is TxnState.RUNNING
     assert isinstance(transactions.commit(txn.id, updates), Committed)
     assert world.catalog.stats().unknown == 2
@@ -331,32 +331,33 @@ def test_an_unknown_outcome_that_landed_is_found_out_by_asking(faulty: FaultyKV)
     """The answer is lost and then the store cannot be read for as long as the commit tries."""
     world = World(faulty)
     transactions = world.catalog.transactions
-    txn = transactions.begin("insert")
+    txn = transactions.work("insert")
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(Fault.ANSWER_LOST)
-    faulty.plan_reads(None, None, None, None, None, *[Fault.REFUSED] * 4)
+    # Of the last try all but the question after the lost answer are heard.
+    faulty.plan_reads(*[None] * 5, *[Fault.REFUSED] * 4, *[None] * 9, Fault.REFUSED)
     outcome = transactions.commit(txn.id, updates)
     assert isinstance(outcome, Unknown)
     assert transactions.resolve(txn.id) is TxnState.FINISHED
-    assert isinstance(transactions.commit_or_raise(txn.id, updates), Committed)
+    assert isinstance(txn.commit(updates), Committed)
     assert len(world.names()) == 1
 
 
 def test_a_store_that_does_not_answer_applies_nothing(faulty: FaultyKV) -> None:
     world = World(faulty)
-    txn = world.catalog.transactions.begin("insert")
+    txn = world.catalog.transactions.work("insert")
     faulty.plan_commits(*[Fault.REFUSED] * 5)
     with pytest.raises(UnavailableError):
-        world.catalog.transactions.commit_or_raise(txn.id, [InsertPart(table=world.t, written=world.written())])
+        txn.commit([InsertPart(table=world.t, written=world.written())])
     assert world.names() == []
 
 
 def test_nothing_is_claimed_when_the_record_cannot_be_read(faulty: FaultyKV) -> None:
     """An earlier call may have landed."""
     world = World(faulty)
-    txn = world.catalog.transactions.begin("insert")
-    world.catalog.transactions.commit_or_raise(txn.id, [])
-    faulty.plan_reads(*[Fault.REFUSED] * 5)
+    txn = world.catalog.transactions.work("insert")
+    txn.commit([])
+    faulty.plan_reads(*[Fault.REFUSED] * 6)
     assert isinstance(world.catalog.transactions.commit(txn.id, []), Unknown)
 
 
@@ -378,10 +379,10 @@ def test_a_table_that_is_always_busy_is_told(world: World) -> None:
 
     kv = Busy()
     world = World(kv)
-    txn = world.catalog.transactions.begin("insert")
+    txn = world.catalog.transactions.work("insert")
     kv.is_busy = True
     with pytest.raises(TooManyConflictsError):
-        world.catalog.transactions.commit_or_raise(txn.id, [InsertPart(table=world.t, written=world.written())])
+        txn.commit([InsertPart(table=world.t, written=world.written())])
     assert world.names() == []
 
 
@@ -394,17 +395,17 @@ def test_every_commit_happens_once_whatever_is_lost(seed: int) -> None:
     rng = new_rng(seed + 1000)
     rows = 0
     for number in range(30):
-        txn = _until_known(lambda: world.catalog.transactions.begin("test").id)
+        txn = _until_known(lambda: world.catalog.transactions.work("test"))
         parts = _until_known(lambda: world.catalog.parts.visible(world.t, "all"))
         if len(parts) > 3 and rng.random() < 0.5:
             names = tuple(part.name for part in parts[:3])
             written = world.written(rows=sum(part.rows for part in parts[:3]))
             update = ReplaceParts(table=world.t, sources=names, written=written)
-            _until_known(partial(world.catalog.transactions.commit_or_raise, txn, [update]))
+            _until_known(partial(txn.commit, [update]))
         else:
             rows += number
             insert = InsertPart(table=world.t, written=world.written(rows=number))
-            _until_known(partial(world.catalog.transactions.commit_or_raise, txn, [insert]))
+            _until_known(partial(txn.commit, [insert]))
     faulty.commit_rate = faulty.read_rate = 0.0
     snapshot = world.catalog.parts.snapshot(world.t)
     assert snapshot.rows == rows == world.catalog.parts.version(world.t).inserted_rows

@@ -294,13 +294,13 @@ def test_an_error_inside_the_commit_that_says_nothing_of_the_outcome(
     """As a failpoint behind the landed batch: its abort comes too late, and its files stay."""
     _, updates = world.one_part()
     transactions = world.catalog.transactions
-    commit = transactions.commit_or_raise
+    commit = transactions.commit
 
     def broken(*given: object) -> Committed:
         commit(*given)  # type: ignore[arg-type]  # as it was called
         raise RuntimeError("between the commit and its answer")
 
-    monkeypatch.setattr(transactions, "commit_or_raise", broken)
+    monkeypatch.setattr(transactions, "commit", broken)
     work = world.work()
     with pytest.raises(RuntimeError):
         commit_in(work, updates)

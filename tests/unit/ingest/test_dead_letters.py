@@ -8,7 +8,7 @@ import pytest
 from tests.catalog_world import World
 from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock
-from tilth.catalog import Catalog, SchemaChangedError
+from tilth.catalog import Catalog, Conflicted, SchemaChangedError
 from tilth.ingest import DEAD_LETTER_SCHEMA, DependencyMissingError, dead_letter_table, read_config, takes_dead_letters
 from tilth.ingest.messages.dead import dead_letter_rows, with_view_column
 from tilth.ingest.messages.decode import Broken
@@ -107,11 +107,11 @@ def test_an_older_table_is_altered_and_its_columns_stay_what_they_are() -> None:
 def test_a_table_that_cannot_be_altered_now_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(OLD)
 
-    def refuse(*_: object) -> None:
-        raise SchemaChangedError(table="d")
+    def refuse(*_: object) -> Conflicted:
+        return Conflicted(SchemaChangedError(table="d"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.catalog.transactions, "commit_or_raise", refuse)
+        patch.setattr(server.catalog.transactions, "commit", refuse)
         found = server.dead_letters()
     assert found is not None
     assert found.schema.names == OLD.schema.names

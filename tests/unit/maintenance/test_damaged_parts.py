@@ -191,9 +191,9 @@ class Files:
         (self.folder / name).write_bytes(data)
         file = DataFile(name=name, size=10, checksum=zlib.crc32(data))
         written = WrittenPart(partition="a", values=("a",), rows=5, file=file, ranges={})
-        txn = self.catalog.transactions.begin("insert")
+        txn = self.catalog.transactions.work("insert")
         update = InsertPart(table=self.table, written=written)
-        [(_, part)] = self.catalog.transactions.commit_or_raise(txn.id, [update]).parts
+        [(_, part)] = txn.commit([update]).parts
         return part
 
     def report(self, part: Part) -> bool:
@@ -230,8 +230,8 @@ def test_files_of_parts_and_tables_that_are_gone_leave_the_book(files: Files) ->
     for each in (part, other):
         (files.folder / each.file.name).unlink()
         assert files.report(each)
-    txn = files.catalog.transactions.begin("drop")
-    files.catalog.transactions.commit_or_raise(txn.id, [DropPartition(table=files.table, partition="a")])
+    txn = files.catalog.transactions.work("drop")
+    txn.commit([DropPartition(table=files.table, partition="a")])
     files.book.look_now()
     assert files.book.of(files.table) == {}
 

@@ -18,7 +18,6 @@ from tilth.maintenance.gc import history_gc, log_gc
 from tilth.maintenance.gc import move as gc_move
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.gc.op import GcOp
-from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.stats import GcReport
 from tilth.model.lease import ReaderLease
@@ -54,7 +53,7 @@ def world(gone: list[str]) -> DeltaWorld:
 def run(world: DeltaWorld, kind: OpKind, *, is_forced: bool = False) -> GcReport:
     """One round of one op."""
     [op] = [op for table in world.manager._registry.all() for op in table.ops if op.kind is kind]
-    assert isinstance(op, PartGcOp | GcOp)
+    assert isinstance(op, GcOp)
     return op.run_now(is_forced=is_forced)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +16,7 @@ from tilth.base.settings import read_settings
 from tilth.base.units import GIB
 from tilth.catalog import StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
 from tilth.maintenance.state import FAR_MS, Failure, ServiceState
@@ -37,7 +38,6 @@ class SayingOp:
     says: OpStats | None = field(default_factory=lambda: OpStats(is_runnable=True, perf_improvement=1.0))
     due_ms: int = FAR_MS
     running: int = 0
-    live_txns: Collection[int] = ()
     wakeups: int = 0
     last_wakeup_ms: int = 0
     has_unknown: bool = False
@@ -110,9 +110,7 @@ class Saying(MaintenanceWorld):
         self.used = 0
         super().__init__(threads=threads)
 
-    def new_manager(
-        self, live_txns: Callable[[], Collection[int]] = frozenset, *, settings: ManagerSettings | None = None
-    ) -> MaintenanceManager:
+    def new_manager(self, *, settings: ManagerSettings | None = None) -> MaintenanceManager:
         settings = settings or read_settings(ManagerSettings, self.given)
         return MaintenanceManager(
             self.clock,
@@ -120,11 +118,7 @@ class Saying(MaintenanceWorld):
             self.dispatcher,
             ROOT,
             settings,
-            new_rng(7),
-            "s1",
-            live_txns=live_txns,
-            build=self.build,
-            memory=lambda: self.used,
+            stand_ins=StandIns(rng=new_rng(7), build=self.build, memory=lambda: self.used),
         )
 
     def build(self, watch: TableWatch) -> TableOps:

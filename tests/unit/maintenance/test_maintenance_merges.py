@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.catalog_world import SCHEMA, WIDER
-from tests.maintenance_world import MaintenanceWorld
+from tests.maintenance_world import MaintenanceWorld, aborted
 from tilth.base.errors import CorruptError, FencedError, NotFoundError, TilthError, UnavailableError
 from tilth.catalog import (
     CommitOutcome,
@@ -130,7 +130,7 @@ def test_a_failed_merge_is_reported_waits_and_is_tried_again(world: MaintenanceW
     assert service.last_exception_ms == world.clock.now_ms() == service.next_attempt_ms - 1000
     # Nothing is lost, nothing is left.
     assert world.visible_count() == 18
-    assert world.catalog.transactions.unfinished() == []
+    assert [txn.state for txn in world.catalog.transactions.unfinished()] == [TxnState.ABORTED]
     world.work(2)
     world.work(10)
     assert world.visible_count() < 6
@@ -173,7 +173,7 @@ def test_a_drop_while_a_merge_runs_wins_and_is_no_failure(world: MaintenanceWorl
         world.insert("a")
     assert world.turn()
     assert world.visible_count() == 0
-    assert world.catalog.transactions.unfinished() == []
+    assert aborted(world) == ["merge default.t"]
     assert world.service(ServiceKind.MERGE).failures == 0
     assert any(PartsGoneError().message in row.reason for row in world.manager.choices())
     [run] = [run for run in world.manager.runs() if run.name == "MERGE(default.t)"]
@@ -394,8 +394,7 @@ def test_optimize_gives_parts_back_when_they_cannot_be_read(
 
 
 def test_transactions_that_another_service_works_on_are_not_lost(world: MaintenanceWorld) -> None:
-    mine, lost = (world.catalog.transactions.begin("consume") for _ in range(2))
-    world.manager = world.new_manager(live_txns=lambda: [mine.id])
+    mine, lost = world.catalog.transactions.work("consume"), world.catalog.transactions.begin("consume")
     world.work(700)
     assert world.catalog.transactions.resolve(mine.id) is TxnState.RUNNING
     assert world.catalog.transactions.resolve(lost.id) is TxnState.ABORTED
@@ -583,8 +582,8 @@ def test_the_most_crowded_partition_comes_first_where_it_is_asked_for(world: Mai
 
 def alter(world: MaintenanceWorld) -> None:
     """A new column."""
-    txn = world.catalog.transactions.begin("alter")
-    world.catalog.transactions.commit_or_raise(txn.id, [world.start(WIDER)])
+    txn = world.catalog.transactions.work("alter")
+    txn.commit([world.start(WIDER)])
     world.manager.wake(world.t)
 
 

@@ -128,7 +128,12 @@ def test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped(kind: 
         world.clock.advance(121)
         work_a_little(world)
         op = op_of(world, kind)
-        assert (lost() > 0, op.has_unknown, bool(op.live_txns), op.running) == (True, True, True, 0)
+        assert (lost() > 0, op.has_unknown, bool(world.catalog.transactions.live()), op.running) == (
+            True,
+            True,
+            True,
+            0,
+        )
         assert reserved(world)
         world.stop(op.service)
         work_a_little(world)
@@ -136,7 +141,7 @@ def test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped(kind: 
     # It is asked for by itself, and nothing else begins.
     world.work(1)
     assert not op.has_unknown
-    assert not op.live_txns
+    assert not world.catalog.transactions.live()
     assert world.service(op.service).state == "stopped"
     # What another service works on is its own business.
     world.stop(ServiceKind.MUTATE)

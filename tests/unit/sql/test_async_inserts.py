@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from tests.sql_world import SqlWorld, fake_rooms, refused, table_of
-from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
+from tilth.catalog import Unknown
 from tilth.model.part import Part
 from tilth.model.txn import TxnState
 from tilth.sql import SqlEngine
@@ -98,7 +99,7 @@ def test_a_bad_insert_among_good_ones_fails_alone(world: SqlWorld) -> None:
 
 def test_an_alter_in_between_is_no_error(world: SqlWorld) -> None:
     """Each reads its rows again, for the columns as they are now."""
-    commit, is_first = world.catalog.transactions.commit_or_raise, [True]
+    commit, is_first = world.catalog.transactions.commit, [True]
 
     def altered(*arguments: object) -> object:
         if is_first:
@@ -106,7 +107,7 @@ def test_an_alter_in_between_is_no_error(world: SqlWorld) -> None:
             world.run("ALTER TABLE t RENAME COLUMN s TO text")
         return commit(*arguments)  # type: ignore[arg-type]
 
-    world.catalog.transactions.commit_or_raise = altered  # type: ignore[assignment,method-assign]
+    world.catalog.transactions.commit = altered  # type: ignore[assignment,method-assign]
     told = at_once(world, *(f"INSERT INTO t (s, a) VALUES ('x', {number})" for number in range(4)), rows_max=4)
     assert set(told.values()) == {"inserted into default.t: 1 rows"}
     assert sum(part.rows for part in parts(world)) == 4
@@ -115,9 +116,9 @@ def test_an_alter_in_between_is_no_error(world: SqlWorld) -> None:
 
 def test_an_outcome_that_is_not_known_is_told_as_such(world: SqlWorld) -> None:
     def lost(*_: object) -> object:
-        raise UnknownOutcomeError(reason="the answer was lost")
+        return Unknown("the answer was lost")
 
-    world.catalog.transactions.commit_or_raise = lost  # type: ignore[assignment,method-assign]
+    world.catalog.transactions.commit = lost  # type: ignore[assignment,method-assign]
     told = at_once(world, "INSERT INTO t VALUES (1, 'x')", "INSERT INTO t VALUES (2, 'x')")
     assert set(told.values()) == {"UNKNOWN_OUTCOME"}
     # Nothing is given up that may have landed.

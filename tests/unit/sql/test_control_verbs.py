@@ -11,7 +11,7 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import TilthError
-from tilth.catalog import Requirement, StartMutation, Update
+from tilth.catalog import Committed, Requirement, StartMutation, Update
 from tilth.model.mutation import MutationKind
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema
@@ -162,7 +162,7 @@ def test_inserts_wait_and_are_refused_by_the_partition_that_they_write_to(world:
 def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) -> list[int]:
     """ALTERs to these columns land just before the next commits of inserts, one before each."""
     transactions = world.catalog.transactions
-    commit = transactions.commit_or_raise
+    commit = transactions.commit
     done: list[int] = []
 
     def first_alter(txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> object:
@@ -179,10 +179,10 @@ def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) 
                 schema=schema,
                 next_column_id=9,
             )
-            commit(begun.id, [start])
+            assert isinstance(commit(begun.id, [start]), Committed)
         return commit(txn, updates, requirements)
 
-    monkeypatch.setattr(transactions, "commit_or_raise", first_alter)
+    monkeypatch.setattr(transactions, "commit", first_alter)
     return done
 
 

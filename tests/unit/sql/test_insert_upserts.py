@@ -13,7 +13,7 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import ErrorKind, TilthError
-from tilth.catalog import Committed, Requirement, Update
+from tilth.catalog import CommitOutcome, Requirement, Update
 from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
 from tilth.sql.inserts import upserts
@@ -158,10 +158,12 @@ class Rival:
 
     def __init__(self, world: SqlWorld, text: str, times: int) -> None:
         self._world, self._text, self._left = world, text, times
-        self._commit = world.catalog.transactions.commit_or_raise
+        self._commit = world.catalog.transactions.commit
         self.commits = 0
 
-    def __call__(self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> Committed:
+    def __call__(
+        self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()
+    ) -> CommitOutcome:
         self.commits += 1
         if self._left:
             self._left -= 1
@@ -174,7 +176,7 @@ class Rival:
 
 def rival(monkeypatch: pytest.MonkeyPatch, world: SqlWorld, text: str, times: int) -> Rival:
     made = Rival(world, text, times)
-    monkeypatch.setattr(world.catalog.transactions, "commit_or_raise", made)
+    monkeypatch.setattr(world.catalog.transactions, "commit", made)
     return made
 
 

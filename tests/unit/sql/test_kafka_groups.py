@@ -47,9 +47,8 @@ def reads(world: SqlWorld, name: str, offset: int) -> None:
         since_ms=1,
     )
     offsets = {TopicPartition("t", 0): StoredOffset(offset, "x")}
-    txn = world.catalog.transactions.begin("test")
-    world.catalog.transactions.commit_or_raise(
-        txn.id,
+    txn = world.catalog.transactions.work("test")
+    txn.commit(
         [Subscribe(subscription=subscription, before=None), SetOffsets(kafka_table=table.uuid, offsets=offsets)],
     )
 

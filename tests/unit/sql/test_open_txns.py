@@ -23,9 +23,7 @@ def world(tmp_path: Path) -> SqlWorld:
 
 
 def cleaner_of(world: SqlWorld, root: Path) -> Cleaner:
-    return Cleaner(
-        world.clock, world.catalog, str(root), live_txns=world.catalog.transactions.live, dropped_kept_ms=86_400_000
-    )
+    return Cleaner(world.clock, world.catalog, str(root), dropped_kept_ms=86_400_000)
 
 
 def test_a_statement_that_takes_an_hour_commits_beside_the_cleaner(

@@ -356,8 +356,8 @@ def running(entry: Mutation, *, parts_to_do: int = 1, parts_done: int = 0, **tol
 
 
 def commit(world: SqlWorld, update: Update) -> None:
-    txn = world.catalog.transactions.begin("test")
-    world.catalog.transactions.commit_or_raise(txn.id, [update])
+    txn = world.catalog.transactions.work("test")
+    txn.commit([update])
 
 
 def failing(world: SqlWorld, told: Callable[[list[Mutation]], list[MutationProgress]]) -> None:

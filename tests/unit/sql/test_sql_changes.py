@@ -119,12 +119,12 @@ def merge(world: SqlWorld, partition: str) -> None:
     parts = [part for part in snapshot.parts if part.name.partition == partition]
     sources = sources_of(snapshot.table, parts, snapshot.deltas)
     rows = pa.concat_tables([read_source(layout.folder, source)[0] for source in sources])
-    txn = world.catalog.transactions.begin("merge")
+    txn = world.catalog.transactions.work("merge")
     [written] = write_parts(layout, rows, txn=txn.id, task=0, attempt=0)
     seen = tuple((source.file.name, source.change_ts) for source in sources)
     names = tuple(part.name for part in parts)
     update = ReplaceParts(table=snapshot.table.uuid, sources=names, written=written, seen=seen)
-    world.catalog.transactions.commit_or_raise(txn.id, [update])
+    txn.commit([update])
 
 
 def states(world: SqlWorld) -> list[TxnState]:
@@ -185,11 +185,11 @@ def test_only_a_part_that_changed_meanwhile_is_looked_into_again(world: SqlWorld
             table, snapshot = table_of(world), shown(world)
             [part] = [part for part in snapshot.parts if part.name.partition == "1" and part.rows == 2]
             layout = layout_of(table, world.engine._services.root)
-            txn = world.catalog.transactions.begin("other")
+            txn = world.catalog.transactions.work("other")
             gone = pa.table({"file": [part.file.name], "row": [1], "op": pa.array([0], pa.int8())})
             written = DeltaWriter(layout, txn=txn.id, task=0, attempt=0).changes("1", gone)
             update = AddDelta(table=table.uuid, written=written)
-            world.catalog.transactions.commit_or_raise(txn.id, [update])
+            txn.commit([update])
 
     worker.meanwhile = other
     assert world.run("UPDATE t SET s = 'x' WHERE v >= 10").rows_written == 2
@@ -220,9 +220,9 @@ def test_what_has_come_of_merged_parts_is_looked_into_and_new_rows_are_not(world
 
 def test_rows_that_are_dropped_meanwhile_need_nothing(world: SqlWorld, worker: Worker) -> None:
     def drop(look: int) -> None:
-        txn = world.catalog.transactions.begin("drop")
+        txn = world.catalog.transactions.work("drop")
         update = DropPartition(table=table_of(world).uuid, partition="1")
-        world.catalog.transactions.commit_or_raise(txn.id, [update])
+        txn.commit([update])
 
     worker.meanwhile = drop
     assert world.run("DELETE FROM t WHERE v >= 10").rows_written == 1

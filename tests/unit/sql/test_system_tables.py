@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> SqlWorld:
     made.run("INSERT INTO buffered SETTINGS async_insert = 0 VALUES (1), (2)")
     made.run("CREATE TABLE k (a Int64) ENGINE = Kafka('b:9092', 'topic', 'g', 'JSONEachRow')")
     kafka = made.catalog.tables.get("default", "k").uuid
-    txn = made.catalog.transactions.begin("consume")
+    txn = made.catalog.transactions.work("consume")
     entry = LedgerEntry(
         txn=txn.id,
         kafka_table=kafka,
@@ -43,9 +43,7 @@ def world(tmp_path: Path) -> SqlWorld:
     )
     gap = IngestGap(kafka_table=kafka, topic="topic", partition=1, start=7, end=-1, reason="gone", at_ms=1_000)
     moved = OffsetRange(topic="topic", partition=0, start=0, end=5)
-    made.catalog.transactions.commit_or_raise(
-        txn.id, [AdvanceOffsets(kafka_table=kafka, ranges=(moved,)), AddLedger(entry=entry), AddGap(gap=gap)]
-    )
+    txn.commit([AdvanceOffsets(kafka_table=kafka, ranges=(moved,)), AddLedger(entry=entry), AddGap(gap=gap)])
     made.catalog.leases.take("table/x", "s1", 1_000)
     made.catalog.readers.open(made.catalog.tables.get("default", "t").uuid, made.catalog.clock.now(), "s1", 1_000)
     return made

@@ -191,10 +191,10 @@ def test_oracle_of_two_owners_the_older_commits_nothing() -> None:
     world = World()
     leases, transactions = world.catalog.leases, world.catalog.transactions
     older = leases.take("table/t", "s1", 3_000)
-    late = transactions.begin("merge", fences=[older.fence])
+    late = transactions.work("merge", fences=[older.fence])
     leases.take("table/t", "s2", 3_000)
     with pytest.raises(FencedError):
-        transactions.commit_or_raise(late.id, [InsertPart(table=world.t, written=world.written())])
+        late.commit([InsertPart(table=world.t, written=world.written())])
     with pytest.raises(FencedError):
         transactions.begin("merge", fences=[older.fence])
     assert world.catalog.parts.snapshot(world.t).parts == ()

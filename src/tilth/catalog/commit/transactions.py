@@ -14,13 +14,13 @@ from contextlib import AbstractContextManager
 from itertools import islice
 
 from tilth.base.clock import Clock
-from tilth.base.errors import UnavailableError, UnknownOutcomeError
+from tilth.base.errors import UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
-from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, Conflicted, committed_before
+from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
 from tilth.catalog.commit.work import LiveWork, Sweep, Work
 from tilth.catalog.errors import TxnNotFoundError
-from tilth.catalog.kv import Absent, KeyValue, Precondition, ReadView
+from tilth.catalog.kv import Absent, KeyValue, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, pack, span
@@ -108,29 +108,11 @@ class Transactions:
         hit("catalog.before_commit")
         outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements))
         hit("catalog.after_commit")
-        return outcome
+        return self._found_out(txn_id) or outcome if isinstance(outcome, Unknown) else outcome
 
     def turn(self, table: str) -> AbstractContextManager[None]:
         """While it is held nobody else of this process commits to the table. To be held for a moment only."""
         return self._committer.turn((table,))
-
-    def commit_or_raise(
-        self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()
-    ) -> Committed:
-        """Raises the error that refused it, or UnknownOutcomeError after having tried to find out."""
-        outcome = self.commit(txn_id, updates, requirements)
-        if isinstance(outcome, Committed):
-            return outcome
-        if isinstance(outcome, Conflicted):
-            raise outcome.error
-        error = UnknownOutcomeError(
-            txn=txn_id, reason=outcome.reason, hint="ask transactions.resolve before anything is deleted"
-        )
-        try:
-            with self._kv.view() as view:
-                return committed_before(view, txn_id)
-        except (UnavailableError, TxnNotFoundError) as cause:
-            raise error from cause
 
     def resolve(self, txn_id: int) -> TxnState | None:
         """Return the state in the transaction's own record; None: never begun, or aborted and cleaned up."""
@@ -211,6 +193,14 @@ class Transactions:
         while batch := change(self._kv, self._clock, plan):
             removed += batch
         return removed
+
+    def _found_out(self, txn_id: int) -> Committed | None:
+        """Return the commit whose answer was lost, if its record can be read."""
+        try:
+            with self._kv.view() as view:
+                return committed_before(view, txn_id)
+        except (UnavailableError, TxnNotFoundError):
+            return None
 
     def _newest_time(self) -> int:
         with self._kv.view() as view:

@@ -17,13 +17,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, assert_never
 from weakref import WeakSet
 
 from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.logs import Log
-from tilth.catalog.commit.commit import Committed
+from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
 from tilth.catalog.errors import PartsChangedError, PartsGoneError, TxnFinishedError, TxnNotFoundError
+from tilth.catalog.kv import Unknown
 from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update, files_of
 from tilth.model.txn import Txn
@@ -49,9 +50,7 @@ def keep_files(txn: Txn, *, keep: Collection[str]) -> None:
 class Committing(Protocol):
     """Methods of `Transactions` that work needs."""
 
-    def commit_or_raise(
-        self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement]
-    ) -> Committed: ...
+    def commit(self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement]) -> CommitOutcome: ...
 
     def abort(self, txn_id: int, reason: str) -> None: ...
 
@@ -89,9 +88,9 @@ class Work:
         self._transactions = transactions
         self._live = live
         self._sweep = sweep
-        self._may_retry = may_retry
+        self._may_retry = self._may_write_on = may_retry
         self.txn = txn
-        self._is_refused = self._is_unknown = self._is_over = False
+        self._is_refused = self._is_unknown = self._is_kept = self._is_over = False
         live.add(self)
 
     @property
@@ -104,18 +103,31 @@ class Work:
         Raises what refused it, after which it may be tried with other updates, or UnknownOutcomeError, after which the
         same commit may be asked for again.
         """
-        try:
-            committed = self._transactions.commit_or_raise(self.id, updates, requirements)
-        except UnknownOutcomeError:
-            self._is_unknown = True
-            raise
-        except TilthError:
-            self._is_unknown, self._is_refused = False, True
-            raise
-        self._end()
-        if self._may_retry or self._is_refused:
-            self._remove_files(keep=frozenset(files_of(updates)))
-        return committed
+        outcome = self._transactions.commit(self.id, updates, requirements)
+        match outcome:
+            case Committed():
+                self._is_unknown = False
+                self._end()
+                if self._may_retry or self._is_refused:
+                    self._remove_files(keep=frozenset(files_of(updates)))
+                return outcome
+            case Conflicted(error=error):
+                self._is_unknown, self._is_refused = False, True
+                raise error
+            case Unknown(reason=reason):
+                self._is_unknown = True
+                hint = "ask transactions.resolve before anything is deleted"
+                raise UnknownOutcomeError(txn=self.id, reason=reason, hint=hint)
+            case _:
+                assert_never(outcome)
+
+    def tasks_ended(self) -> None:
+        """Note that no task writes any more: if it is aborted its files go at once."""
+        self._may_write_on = False
+
+    def keep(self) -> None:
+        """After an unknown outcome its owner asks for the same commit again: it stays live when the context ends."""
+        self._is_kept = True
 
     def settle(self, reason: str) -> bool:
         """Make sure that it can never commit any more; False: it had landed, or was settled before.
@@ -152,10 +164,11 @@ class Work:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._is_unknown:
-            self._end()
+            if not self._is_kept:
+                self._end()
         elif not self._is_over:
             reason = "nothing was committed" if error is None else f"{type(error).__name__}: {error}"
-            self.give_up(reason, is_settled=not self._may_retry)
+            self.give_up(reason, is_settled=not self._may_write_on)
 
     def _end(self) -> None:
         self._is_over = True

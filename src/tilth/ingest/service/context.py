@@ -1,4 +1,4 @@
-"""What the consume manager and the services of all Kafka tables share."""
+"""Dependencies that the consume manager and the services of all Kafka tables share."""
 
 from __future__ import annotations
 

@@ -9,14 +9,12 @@ Always holds: a part that gets a change meanwhile, or that is merged, stays; not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from tilth.base.errors import TilthError
-from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.units import show_bytes
-from tilth.catalog import PartsChangedError, PartsGoneError, ReplaceParts, Update
+from tilth.catalog import PartsChangedError, PartsGoneError, ReplaceParts
 from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.op import IoUsage, OpKind
@@ -42,7 +40,6 @@ class DeletedPartGc:
         self._pending = PendingPartitions(table.watch)
         #: By partition: bytes of parts without rows that were found to wait.
         self._waiting: dict[str, int] = {}
-        self._txn: int | None = None
 
     def due_ms(self) -> int:
         return self._pending.first_ms()
@@ -65,8 +62,8 @@ class DeletedPartGc:
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
 
-    def live_txns(self) -> Collection[int]:
-        return () if self._txn is None else (self._txn,)
+    def about(self) -> str:
+        return self.waits() or "a look is due"
 
     def waits(self) -> str:
         size = self.retained()
@@ -132,10 +129,7 @@ class DeletedPartGc:
 
     def _commit(self, parts: Sequence[tuple[Part, int]]) -> None:
         table = self._table
-        transactions = table.catalog.transactions
-        txn = transactions.begin(f"deleted_part_gc {table.watch.name}", fences=(table.table_leases.fence(table.uuid),))
-        self._txn = txn.id
-        updates: list[Update] = [
+        updates = [
             ReplaceParts(
                 table=table.uuid,
                 sources=(part.name,),
@@ -146,23 +140,8 @@ class DeletedPartGc:
             )
             for part, newest in parts
         ]
-        try:
-            hit("deleted_part_gc.before_commit")
-            transactions.commit_or_raise(txn.id, updates)
-            hit("deleted_part_gc.after_commit")
-        except TilthError as error:
-            self._give_up(txn.id, error)
-            raise
-        finally:
-            self._txn = None
-        _log.info("deleted_parts_hidden", cause_id=str(txn.id), table=table.watch.name, parts=len(parts))
-
-    def _give_up(self, txn: int, error: TilthError) -> None:
-        """It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do."""
-        try:
-            self._table.catalog.transactions.abort(txn, str(error)[:1000])
-        except TilthError as refused:
-            _log.info("abort_failed", cause_id=str(txn), table=self._table.watch.name, reason=refused)
+        txn = table.commit("deleted_part_gc", "deleted_part_gc", updates)
+        _log.info("deleted_parts_hidden", cause_id=str(txn), table=table.watch.name, parts=len(parts))
 
 
 def _newest(deltas: Sequence[Delta]) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilth.base.errors import FencedError, InvalidInputError, TilthError
-from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog import ExpirePartition, visibility
 from tilth.maintenance.gc.round import GcTable, Round
@@ -32,8 +31,6 @@ class ExpiryPhase:
         self._ttl: TableTtl | None = None
         #: When each partition that was looked at expires, FAR_MS where that is not known.
         self._ends_ms: dict[str, int] = {}
-        #: The transaction under way.
-        self.txn: int | None = None
 
     def known_ms(self, partition: str) -> int | None:
         """Return when the partition expires; None: it has to be looked at. FAR_MS without TTL."""
@@ -48,7 +45,7 @@ class ExpiryPhase:
 
     def look(self, done: Round, partition: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Drop the partition if it has expired. Its entries end with that, so that a later round collects them."""
-        ttl = self._known_ttl()
+        ttl = self._known_ttl(done)
         if ttl is None:
             return
         parts = visibility.visible(entries)
@@ -63,12 +60,12 @@ class ExpiryPhase:
             raise
         except TilthError as error:
             # Most often a part that came meanwhile: looked at again soon.
-            self._table.failed(error)
+            done.failures.append(error)
             return
         done.expired += 1
         self._ends_ms.pop(partition, None)
 
-    def _known_ttl(self) -> TableTtl | None:
+    def _known_ttl(self, done: Round) -> TableTtl | None:
         """The table's TTL, read once for each definition."""
         definition = self._table.watch.definition
         if definition is not self._definition:
@@ -76,14 +73,11 @@ class ExpiryPhase:
             try:
                 self._ttl = ttl_of(definition)
             except InvalidInputError as error:
-                self._table.failed(error)
+                done.failures.append(error)
         return self._ttl
 
     def _drop(self, partition: str, parts: Sequence[Part], ttl: TableTtl, reason: str) -> None:
         table = self._table
-        transactions = table.catalog.transactions
-        txn = transactions.begin(f"ttl {table.watch.name}", fences=(table.table_leases.fence(table.uuid),))
-        self.txn = txn.id
         update = ExpirePartition(
             table=table.uuid,
             partition=partition,
@@ -91,21 +85,6 @@ class ExpiryPhase:
             ttl=ttl.text,
             reason=f"TTL {ttl.text}: {reason}",
         )
-        try:
-            hit("expire.before_commit")
-            transactions.commit_or_raise(txn.id, [update])
-            hit("expire.after_commit")
-        except TilthError as error:
-            self._give_up(txn.id, error)
-            raise
-        finally:
-            self.txn = None
+        txn = table.commit("ttl", "expire", [update])
         rows = sum(part.rows for part in parts)
-        _log.info("partition_expired", cause_id=str(txn.id), table=table.watch.name, partition=partition, rows=rows)
-
-    def _give_up(self, txn: int, error: TilthError) -> None:
-        """It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do."""
-        try:
-            self._table.catalog.transactions.abort(txn, str(error)[:1000])
-        except TilthError as refused:
-            _log.info("abort_failed", cause_id=str(txn), table=self._table.watch.name, reason=refused)
+        _log.info("partition_expired", cause_id=str(txn), table=table.watch.name, partition=partition, rows=rows)

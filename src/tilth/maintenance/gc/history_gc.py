@@ -89,8 +89,8 @@ class HistoryGc:
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
 
-    def live_txns(self) -> Collection[int]:
-        return ()
+    def about(self) -> str:
+        return self.waits() or "a look is due"
 
     def waits(self) -> str:
         size, partitions = self.retained(), self._pending.count()

@@ -11,7 +11,7 @@ wait in the trash.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from tilth.base.errors import TilthError
@@ -78,8 +78,8 @@ class LogGc:
     def retained(self) -> int:
         return sum(list(self._waiting.values()))
 
-    def live_txns(self) -> Collection[int]:
-        return ()
+    def about(self) -> str:
+        return self.waits() or "a look is due"
 
     def waits(self) -> str:
         size, partitions = self.retained(), self._pending.count()

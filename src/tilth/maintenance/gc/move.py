@@ -72,10 +72,11 @@ class MovePhase:
             times.append(self._due_all_ms)
         return max(min(times), self._pause_until_ms) if times else FAR_MS
 
-    def look_first(self, at_ms: int) -> None:
-        """The table was used before this server began: everything is looked at then, if not before."""
+    def ask(self, at_ms: int) -> None:
+        """Everything is looked at then, if not before."""
         with self._table.watch.lock:
             self._due_all_ms = at_ms if self._due_all_ms is None else min(at_ms, self._due_all_ms)
+            self._held.clear()
 
     def has_ended(self, partition: str, at_ms: int) -> None:
         """Something of the partition was hidden at that time."""
@@ -110,12 +111,6 @@ class MovePhase:
             return
         with self._table.watch.lock:
             self._note(partition, max(at_ms, ends_ms or 0), at_ms)
-
-    def notice_all(self, now_ms: int) -> None:
-        """Everything is looked at again."""
-        with self._table.watch.lock:
-            self._due_all_ms = now_ms
-            self._held.clear()
 
     def run(self, done: Round) -> None:
         """One round over the partitions whose time has come, or as many of them as a round takes."""

@@ -1,14 +1,13 @@
-"""LOG_GC, HISTORY_GC and DELETED_PART_GC of one table as the manager sees them: when a round is due, and how it ends.
+"""The shell of all collecting, as the manager sees it: `GcOp(duty, table)`; when a round is due, and how it ends.
 
-Covers: what the three share. Does not cover: what a round does (log_gc.py, history_gc.py, deleted_part_gc.py), parts
-and marks (part_gc.py).
+Covers: the switch, one round after the other, failures, status, commands. Does not cover: what a round does
+(part_gc.py, log_gc.py, history_gc.py, deleted_part_gc.py).
 Always holds: one round at a time, of the background or of a command; what failed waits and is reported.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
@@ -41,7 +40,10 @@ class GcDuty(Protocol):
     """The duty of one of these ops. `run` is called by one thread at a time, everything else by any."""
 
     kind: OpKind
-    io: IoUsage
+
+    @property
+    def io(self) -> IoUsage:
+        """Return what the next round costs."""
 
     def due_ms(self) -> int:
         """Return when the next round is due; FAR_MS: something has to happen first."""
@@ -58,11 +60,11 @@ class GcDuty(Protocol):
     def retained(self) -> int:
         """Bytes that are known to wait for the next round."""
 
-    def live_txns(self) -> Collection[int]:
-        """Transactions under way."""
-
     def run(self, done: Round) -> str:
         """One round over what is due; of a command over everything. Returns what was done."""
+
+    def about(self) -> str:
+        """Describe what the next round is about."""
 
     def waits(self) -> str:
         """Describe what waits for its time; empty where nothing does."""
@@ -106,10 +108,6 @@ class GcOp:
     def running(self) -> int:
         """Rounds under way: 0 or 1."""
         return self._running
-
-    @property
-    def live_txns(self) -> Collection[int]:
-        return self._duty.live_txns()
 
     @property
     def due_ms(self) -> int:
@@ -159,7 +157,7 @@ class GcOp:
             logs_retained_bytes=size if is_log else 0,
             data_retained_bytes=0 if is_log else size,
             priority=self._table.watch.settings.priority,
-            about=self._duty.waits() or "a look is due",
+            about=self._duty.about(),
         )
 
     def _begin(self, now_ms: int) -> None:
@@ -168,15 +166,14 @@ class GcOp:
             return
         if self._table.catalog.parts.version(self._table.uuid).counter > 0:
             within_ms = max(FIRST_LOOK_MS, self._table_count() * FIRST_LOOK_MS_PER_TABLE)
-            # Spread by chance as well, but by that of the table's name.
-            self._duty.ask(now_ms + int(self._table.uuid[:8], 16) * within_ms // (1 << 32))
+            self._duty.ask(now_ms + int(self._table.rng.random() * within_ms))
         self._has_begun = True
 
     def prepare(self) -> Prepared | NotPrepared:
         if self._running or self._duty.due_ms() > self._clock.now_ms():
             return NotPrepared("nothing is due")
         self._running = 1
-        return Prepared(about=self._duty.waits() or "a look is due", work=None)
+        return Prepared(about=self._duty.about(), work=None)
 
     def abandon(self, prepared: Prepared) -> None:
         self._running = 0
@@ -187,7 +184,8 @@ class GcOp:
         done = Round(settings=self._table.settings)
         try:
             report = self._run(done)
-            self._failure = None
+            if not any(map(is_failure, done.failures)):
+                self._failure = None
             return report
         # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
         except Exception as error:
@@ -201,15 +199,13 @@ class GcOp:
             self._table.watch.is_woken = True
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        # Nothing to report: what the table's PART_GC says is enough.
-        idle = self._duty.waits() or self._last_reason
         work = ServiceWork(
             running=self._running,
             waiting=int(not self._switched_off_by and self._duty.due_ms() <= now_ms),
             failure=self._failure,
             running_reason="a round is running",
             waiting_reason="a round is due and waits for a free thread",
-            idle_reason=idle,
+            idle_reason=self._duty.waits() or self._last_reason,
         )
         if self._switched_off_by:
             return ServiceState.STOPPED, f"{self._switched_off_by} is off", self._failure
@@ -233,6 +229,8 @@ class GcOp:
                 return self._duty.run(done)
         finally:
             self._counters.freed(self.kind, done.report())
+            for error in done.failures:
+                self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilth.base.clock import Clock
+from tilth.base.errors import UnknownOutcomeError
+from tilth.base.failpoints import hit
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog
+from tilth.catalog import Catalog, Update
 from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
@@ -25,8 +27,6 @@ class GcTable:
     """One table as collecting sees it."""
 
     context: TableContext
-    #: Called with each failure; what failed is tried again, what else there is goes on.
-    failed: Callable[[Exception], None]
     is_cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -82,6 +82,19 @@ class GcTable:
             settings = replace(settings, old_parts_lifetime=0.0)
         return self.limit(now_ms, settings)
 
+    def commit(self, verb: str, place: str, updates: Sequence[Update]) -> int:
+        """Commit updates without files; return the transaction. The failpoints of `place` are around it."""
+        with self.context.begin(verb) as work:
+            hit(f"{place}.before_commit")
+            try:
+                work.commit(updates)
+            except UnknownOutcomeError as error:
+                # It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do.
+                work.give_up(str(error), is_settled=True)
+                raise
+            hit(f"{place}.after_commit")
+        return work.id
+
     def forget_versions(self, ends: Sequence[int]) -> None:
         """Before files go that readers needed until these times: from then on no read finds the versions before."""
         if ends:
@@ -109,6 +122,8 @@ class Round:
     removed_bytes: int = 0
     in_trash: int = 0
     reason: str = ""
+    #: Of items that stay; what else there was went on.
+    failures: list[Exception] = field(default_factory=list)
 
     def report(self) -> GcReport:
         return GcReport(
@@ -121,11 +136,6 @@ class Round:
             in_trash=self.in_trash,
             reason=self.reason,
         )
-
-
-def raised(error: Exception) -> None:
-    """Raise the first failure, for rounds that end with it."""
-    raise error
 
 
 def joined(reports: Iterable[GcReport]) -> GcReport:

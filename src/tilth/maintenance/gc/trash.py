@@ -45,17 +45,13 @@ class TrashPhase:
         #: What is known to wait for removal.
         self.bytes = 0
 
-    def look_first(self, at_ms: int) -> None:
-        """The table was used before this server began: its trash is looked at then, if not before."""
+    def ask(self, at_ms: int) -> None:
+        """The trash is looked at then, if not before."""
         self._due_ms = at_ms if self._due_ms is None else min(at_ms, self._due_ms)
 
     def due_ms(self) -> int:
         """Return when the next round is due."""
         return FAR_MS if self._due_ms is None else self._due_ms
-
-    def notice_all(self, now_ms: int) -> None:
-        """Everything is looked at again."""
-        self._due_ms = now_ms
 
     def expect(self, parts: Sequence[tuple[Part, int]], settings: GcSettings) -> None:
         """These parts, each with its end, have come into the trash."""
@@ -85,7 +81,8 @@ class TrashPhase:
             limit=trash_limit(before.hits, settings=done.settings),
         )
         snapshots = sorted(lease.snapshot_ts for lease in table.leases(now_ms)) if items else []
-        removed = self._remove(self._claimed([item for item in items if self._goes(item, snapshots, done, now_ms)]))
+        over = [item for item in items if self._goes(item, snapshots, done, now_ms)]
+        removed = self._remove(done, self._claimed(over))
         if removed:
             hit("gc.before_forget")
             table.catalog.trash.remove(table.uuid, removed)
@@ -112,7 +109,7 @@ class TrashPhase:
         table = self._table
         snapshots = sorted(lease.snapshot_ts for lease in table.leases(table.clock.now_ms()))
         going = [item for item in items if not _is_read(item, snapshots)]
-        removed = self._remove(self._claimed(going))
+        removed = self._remove(done, self._claimed(going))
         if removed:
             table.catalog.trash.remove(table.uuid, removed)
         done.removed += len(removed)
@@ -158,7 +155,7 @@ class TrashPhase:
         table = self._table
         return table.catalog.trash.claim(table.uuid, items, fence=table.table_leases.fence(table.uuid))
 
-    def _remove(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
+    def _remove(self, done: Round, items: Sequence[TrashedPart]) -> list[TrashedPart]:
         """Return the items whose file is gone now. One that cannot be removed stays in the trash and is reported."""
         if not items:
             return []
@@ -168,9 +165,8 @@ class TrashPhase:
             errors = list(pool.map(self._remove_one, items))
         failed = [(item, error) for item, error in zip(items, errors, strict=True) if error]
         for item, error in failed[:1]:
-            self._table.failed(
-                UnavailableError("a file cannot be removed", file=item.item.part.file.name, reason=error)
-            )
+            name = item.item.part.file.name
+            done.failures.append(UnavailableError("a file cannot be removed", file=name, reason=error))
             self._note_due(self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
         return [item for item, error in zip(items, errors, strict=True) if not error]
 

@@ -11,16 +11,16 @@ See also: work/watch.py for what is remembered of a table, work/cleaner.py for w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryReading
-from tilth.base.rand import Rng
+from tilth.base.rand import Rng, new_rng
 from tilth.catalog import Catalog
 from tilth.maintenance.counters import MaintenanceCounters
-from tilth.maintenance.gc.part_gc import PartGcOp
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
@@ -70,6 +70,19 @@ _WAITING_SHOWN = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
 _log = Log("maintenance")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIns:
+    """Sources and makers that a test puts in the place of the real ones."""
+
+    rng: Rng = field(default_factory=new_rng)
+    #: Makes the ops of a table; None: the real ones.
+    build: Callable[[TableWatch], TableOps] | None = None
+    #: Returns the bytes of memory in use; None: asks the system.
+    memory: Callable[[], int] | None = None
+    #: Makes what rebases changes of parts that are made anew.
+    new_rebaser: NewRebaser = rebaser_of
+
+
 class MaintenanceManager:
     """The manager that keeps the tables of this server in shape; `start` it once, `stop` it at the end."""
 
@@ -80,36 +93,27 @@ class MaintenanceManager:
         dispatcher: Dispatcher,
         root: str,
         settings: ManagerSettings,
-        rng: Rng,
-        server: str,
         *,
-        live_txns: Callable[[], Collection[int]] = frozenset,
-        build: Callable[[TableWatch], TableOps] | None = None,
-        memory: Callable[[], int] | None = None,
-        new_rebaser: NewRebaser = rebaser_of,
+        stand_ins: StandIns | None = None,
     ) -> None:
-        """`root`: the folder below which the tables' folders are; `live_txns`: those that other services of this server
-        work on, beside those of tasks; `build` makes the ops of a table, none: the real ones; `memory` returns the
-        bytes in use, none: asks the system; `new_rebaser` makes what rebases changes of parts that are made anew.
-        """
+        """`root`: the folder below which the tables' folders are."""
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._settings = settings
-        self._rng = rng
-        self._server = server
-        self._others_live_txns = live_txns
-        self._table_leases = TableLeases(clock, catalog, server)
+        stand_ins = stand_ins or StandIns()
+        self._rng = stand_ins.rng
+        self._table_leases = TableLeases(clock, catalog, catalog.server)
         self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)
         self._observations = Observations(clock)
         self._feed = PartFeed(catalog)
         kept_ms = int(settings.dropped_table_keep * 1000)
-        self._cleaner = Cleaner(clock, catalog, root, live_txns=self._live_txns, dropped_kept_ms=kept_ms)
+        self._cleaner = Cleaner(clock, catalog, root, dropped_kept_ms=kept_ms)
         self._registry = Registry(
             catalog,
-            build or self._build,
+            stand_ins.build or self._build,
             refused=lambda table, reason: self._decisions.refused("", table, reason),
             woken=lambda uuid: self._poller.woken(uuid),
         )
@@ -121,10 +125,10 @@ class MaintenanceManager:
             clock,
             hard_limit=limit_of(settings.memory_limit_hard),
             warn_percentage=settings.memory_limit_warn_percentage,
-            read=memory or ProcessMemory(clock),
+            read=stand_ins.memory or ProcessMemory(clock),
         )
         self._decisions = DecisionLog(clock)
-        self._context = self._new_context(root, new_rebaser)
+        self._context = self._new_context(root, stand_ins.new_rebaser)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
         self._woken: set[str] = set()
@@ -198,7 +202,7 @@ class MaintenanceManager:
         """A row for each service of every table."""
         now_ms = self._clock.now_ms()
         return [
-            service_stats(table.watch, ops, now_ms, server=self._server, unseen=self._observations.failure)
+            service_stats(table.watch, ops, now_ms, server=self._catalog.server, unseen=self._observations.failure)
             for table in self._registry.all()
             for ops in table.by_service()
         ]
@@ -269,7 +273,7 @@ class MaintenanceManager:
 
     def explain_gc(self, table_uuid: str) -> list[GcRow]:
         """Return what is retained and what goes, and what holds it. Raises TableNotFoundError."""
-        return self._registry.get(table_uuid).op(PartGcOp).explain()
+        return self._registry.get(table_uuid).command().garbage.explain()
 
     def flush_now(self, table_uuid: str, partition: str | None = None) -> FlushReport:
         """Make parts of all row segments that are visible now, of the partition or of all; return when it is done.
@@ -291,9 +295,7 @@ class MaintenanceManager:
 
         `is_forced` takes the lifetimes for 0; readers with a lease and running transactions are still waited for.
         """
-        table = self._registry.get(table_uuid)
-        table.op(PartGcOp).check_partition(partition)
-        return table.gc_now(partition, is_forced=is_forced)
+        return self._registry.get(table_uuid).command().garbage.run_now(partition, is_forced=is_forced)
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
         """Ask what runs in the partition, or anywhere in the table, to end; return how many runs.
@@ -478,7 +480,6 @@ class MaintenanceManager:
             rng=self._rng,
             settings=self._settings,
             table_leases=self._table_leases,
-            cleaner=self._cleaner,
             counters=self._counters,
             places=self._places,
             new_rebaser=new_rebaser,
@@ -496,13 +497,6 @@ class MaintenanceManager:
         """Percent of the memory in use where that presses, else 0."""
         used = self._memory.last.percent
         return used if used >= self._settings.scheduler.memory_pressure_percentage else 0.0
-
-    def _live_txns(self) -> set[int]:
-        live = {task.txn for task in self._dispatcher.tasks() if task.ended_ms == 0}
-        for table in (*self._registry.all(), *self._registry.leaving()):
-            for op in table.ops:
-                live.update(op.live_txns)
-        return live.union(self._others_live_txns())
 
     def _workers(self) -> int:
         return max(1, sum(each.workers for each in self._dispatcher.warehouses() if each.name == WRITE_WAREHOUSE))

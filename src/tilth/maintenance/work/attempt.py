@@ -1,8 +1,8 @@
 """One piece of work: begin, let a worker write the files, commit; and what follows from each outcome.
 
-Covers: the three outcomes of the commit, changes that came to the sources meanwhile, failed and cancelled tasks, for
-every kind of work that writes parts. Does not cover: what the work is (recipe.py), which work is done (op.py), bringing
-changes over (tilth.storage).
+Covers: commits that are asked for again, changes that came to the sources meanwhile, failed and cancelled tasks, for
+every kind of work that writes parts. Does not cover: what the work is (recipe.py), which work is done (op.py), what an
+outcome leaves behind (catalog/commit/work.py), bringing changes over (tilth.storage).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
@@ -12,41 +12,30 @@ and happens on the run's own thread, so that it is over before much more can cha
 during the one before.
 
 Failpoints, behind the recipe's verb: `.before_files`, `.after_files`, `.before_commit`, `.after_commit`; for all verbs
-`translate.before_files` and `translate.before_commit`.
+`rebase.before_files` and `rebase.before_commit`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Generic, assert_never
+from functools import partial
+from typing import Generic
 
 from tilth.base.cancel import reaching
-from tilth.base.errors import FencedError, TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.full import full_error
 from tilth.base.logs import Log
-from tilth.catalog import (
-    AddDelta,
-    CommitOutcome,
-    Committed,
-    Conflicted,
-    PartsChangedError,
-    ReplaceDeltas,
-    ReplaceParts,
-    RewritePart,
-    Unknown,
-    Update,
-)
+from tilth.catalog import AddDelta, PartsChangedError, Update, Work, rebase
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.recipe import FactsT, Input, Job, Output, Rebaser, Recipe, WorkT
 from tilth.maintenance.work.sources import newer
 from tilth.model.delta import PartSource, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
-from tilth.model.txn import Txn, TxnOutput
-from tilth.storage import clean_transaction, remove_row_map
+from tilth.storage import remove_row_map
 from tilth.warehouse import (
     WRITE_WAREHOUSE,
     Handle,
@@ -82,8 +71,9 @@ class _Arrived:
 class _Written(Generic[WorkT, FactsT]):
     """Work whose files are written. Of one thread at a time."""
 
+    #: As it was chosen, and its transaction.
     work: WorkT
-    txn: Txn
+    txn: Work
     facts: FactsT
     duration_ms: int
     #: By the names of the sources' files the newest change that is in the files, or was brought over.
@@ -106,7 +96,6 @@ class _Live(Generic[WorkT]):
     """Work under way. Hold the lock."""
 
     work: WorkT
-    txn: int = 0
     handle: Handle | None = None
     is_cancelled: bool = False
 
@@ -120,22 +109,15 @@ class Attempts(Generic[WorkT, FactsT]):
         self._catalog = server.catalog
         self._dispatcher = server.dispatcher
         self._root = server.root
+        self._context = context
         self._recipe = recipe
         self._watch = context.watch
-        self._table_leases = server.table_leases
-        self._cleaner = server.cleaner
         self._new_rebaser = server.new_rebaser
         self._lock = threading.Lock()
         self._live: set[_Live[WorkT]] = set()
         #: Commits of which nobody knows; their parts stay reserved.
         self._unknown: list[_Written[WorkT, FactsT]] = []
         self._is_cancelled = False
-
-    @property
-    def txns(self) -> set[int]:
-        """Transactions under way, and those whose outcome is still to be found out."""
-        with self._lock:
-            return {live.txn for live in self._live if live.txn} | {written.txn.id for written in self._unknown}
 
     @property
     def has_unknown(self) -> bool:
@@ -168,17 +150,13 @@ class Attempts(Generic[WorkT, FactsT]):
         known: list[tuple[WorkT, TilthError | None]] = []
         for written in unknown:
             try:
-                report = self._commit(written)
+                with written.txn:
+                    report = self._commit(written)
             except UnknownOutcomeError:
                 # It is in the list again.
                 continue
             except TilthError as error:
                 known.append((written.work, error))
-            except OSError as error:
-                # What was left behind could not be removed; it is asked for once more.
-                _log.warning("outcome_not_concluded", cause_id=str(written.txn.id), reason=error)
-                with self._lock:
-                    self._unknown.append(written)
             else:
                 action = f"{self._recipe.noun}_outcome_known"
                 _log.info(action, cause_id=str(written.txn.id), table=self._watch.name, done=report)
@@ -202,40 +180,27 @@ class Attempts(Generic[WorkT, FactsT]):
         job = self._recipe.job(live.work)
         started = self._clock.monotonic()
         hit(f"{verb}.before_files")
-        txn = self._begin(job)
-        with self._lock:
-            live.txn = txn.id
-        facts = self._write(live, txn, job)
-        hit(f"{verb}.after_files")
-        duration_ms = int((self._clock.monotonic() - started) * 1000)
-        hit(f"{verb}.before_commit")
-        arrived = [
-            _Arrived(input=job.inputs[made.task], output=made) for made in self._recipe.outputs(live.work, facts)
-        ]
-        written = _Written(
-            work=live.work,
-            txn=txn,
-            facts=facts,
-            duration_ms=duration_ms,
-            seen=dict(seen_of(source for each in arrived for source in each.input.sources)),
-            arrived=arrived,
-        )
-        report = self._commit(written)
+        with self._context.begin(verb, tasks=job.tasks) as txn:
+            facts = self._write(live, txn, job)
+            hit(f"{verb}.after_files")
+            duration_ms = int((self._clock.monotonic() - started) * 1000)
+            hit(f"{verb}.before_commit")
+            arrived = [
+                _Arrived(input=job.inputs[made.task], output=made) for made in self._recipe.outputs(live.work, facts)
+            ]
+            written = _Written(
+                work=live.work,
+                txn=txn,
+                facts=facts,
+                duration_ms=duration_ms,
+                seen=dict(seen_of(source for each in arrived for source in each.input.sources)),
+                arrived=arrived,
+            )
+            report = self._commit(written)
         hit(f"{verb}.after_commit")
         return report
 
-    def _begin(self, job: Job) -> Txn:
-        try:
-            return self._catalog.transactions.begin(
-                f"{self._recipe.verb} {self._watch.name}",
-                outputs=(TxnOutput(table=self._watch.uuid, tasks=job.tasks),),
-                fences=(self._table_leases.fence(self._watch.uuid),),
-            )
-        except FencedError:
-            self._table_leases.lose(self._watch.uuid)
-            raise
-
-    def _write(self, live: _Live[WorkT], txn: Txn, job: Job) -> FactsT:
+    def _write(self, live: _Live[WorkT], txn: Work, job: Job) -> FactsT:
         try:
             handle = self._dispatcher.submit(
                 self._dispatcher.new_spec(
@@ -254,60 +219,45 @@ class Attempts(Generic[WorkT, FactsT]):
             if is_cancelled:
                 handle.cancel()
             with reaching(handle):
-                return self._recipe.facts(handle.wait().payload)
+                facts = self._recipe.facts(handle.wait().payload)
+            txn.tasks_ended()
+            return facts
         except TilthError as error:
             # A task that was killed or lost may still be writing, and so may other Spark tasks of a job that failed.
-            is_settled = job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON)
-            self._give_up(txn, error, is_settled=is_settled)
+            if job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON):
+                txn.tasks_ended()
             raise
         finally:
             with self._lock:
                 live.handle = None
 
     def _commit(self, written: _Written[WorkT, FactsT]) -> str:
-        transactions = self._catalog.transactions
+        txn, table = written.txn, self._watch.name
+        busy = PartsChangedError("its rows are changed faster than that is brought over", table=table)
+        tries = 1 + REBASES_MAX - written.rounds
         try:
-            outcome = transactions.commit(written.txn.id, self._updates(written))
-            while self._is_behind(outcome) and written.rounds < REBASES_MAX:
-                # Nothing was applied, and the transaction still runs. Once a few rounds were lost nobody else commits
-                # to the table during one: it is short, and the next commit lands.
-                is_alone = written.rounds >= REBASES_BESIDE
-                with transactions.turn(self._watch.uuid) if is_alone else nullcontext():
-                    self._catch_up(written)
-                    outcome = transactions.commit(written.txn.id, self._updates(written))
-        except TilthError as refused:
-            # In a way that applied nothing.
-            self._give_up(written.txn, refused, is_settled=True)
+            rebase(txn.id, partial(self._attempt, written), tries=tries, busy=busy, moved=(PartsChangedError,))
+        except UnknownOutcomeError as error:
+            _log.warning(f"{self._recipe.noun}_outcome_unknown", cause_id=str(txn.id), table=table, reason=error)
+            txn.keep()
+            with self._lock:
+                self._unknown.append(written)
             raise
         except OSError as error:
-            failed = full_error(error, folder=self._root) or UnavailableError(
-                "changes could not be brought over", table=self._watch.name, reason=error
-            )
-            self._give_up(written.txn, failed, is_settled=True)
-            raise failed from error
-        return self._concluded(written, outcome)
+            failed = full_error(error, folder=self._root)
+            raise failed or UnavailableError("changes could not be brought over", table=table, reason=error) from error
+        self._remove_row_maps(written)
+        return self._report(written)
 
-    def _concluded(self, written: _Written[WorkT, FactsT], outcome: CommitOutcome) -> str:
-        txn = written.txn
-        match outcome:
-            case Committed():
-                self._sweep(written)
-                return self._report(written)
-            case Conflicted(error=error):
-                self._give_up(txn, error, is_settled=True)
-                if isinstance(error, FencedError):
-                    self._table_leases.lose(self._watch.uuid)
-                raise error
-            case Unknown(reason=reason):
-                action = f"{self._recipe.noun}_outcome_unknown"
-                _log.warning(action, cause_id=str(txn.id), table=self._watch.name, reason=reason)
-                with self._lock:
-                    self._unknown.append(written)
-                raise UnknownOutcomeError(
-                    txn=txn.id, table=self._watch.name, reason=reason, hint="the commit is asked for again by itself"
-                )
-            case _:
-                assert_never(outcome)
+    def _attempt(self, written: _Written[WorkT, FactsT], number: int) -> None:
+        """Commit; but for the first time rebase what has changed meanwhile."""
+        transactions = self._catalog.transactions
+        # Once a few rounds were lost nobody else commits to the table during one: it is short, and this commit lands.
+        is_alone = number and written.rounds >= REBASES_BESIDE
+        with transactions.turn(self._watch.uuid) if is_alone else nullcontext():
+            if number:
+                self._catch_up(written)
+            written.txn.commit(self._updates(written))
 
     def _updates(self, written: _Written[WorkT, FactsT]) -> list[Update]:
         seen = tuple(sorted(written.seen.items()))
@@ -324,13 +274,10 @@ class Attempts(Generic[WorkT, FactsT]):
 
     # --- what changed meanwhile ---
 
-    def _is_behind(self, outcome: CommitOutcome) -> bool:
-        return isinstance(outcome, Conflicted) and isinstance(outcome.error, PartsChangedError)
-
     def _catch_up(self, written: _Written[WorkT, FactsT]) -> None:
         """Rebase what is newer than what was seen."""
         written.rounds += 1
-        hit("translate.before_files")
+        hit("rebase.before_files")
         partitions = {each.input.partition for each in written.arrived}
         deltas = [
             delta
@@ -342,50 +289,22 @@ class Attempts(Generic[WorkT, FactsT]):
             written.arrived[place] = self._brought_over(written.txn, arrived, sources)
             written.seen.update((source.file.name, source.change_ts) for source in sources if source.deltas)
         _log.info("changes_rebased", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
-        hit("translate.before_commit")
+        hit("rebase.before_commit")
 
-    def _brought_over(self, txn: Txn, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
+    def _brought_over(self, txn: Work, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
         output = arrived.output
         if output.written is None or not any(source.deltas for source in sources):
             return arrived
         rebaser = arrived.rebaser or self._new_rebaser(arrived.input, output.written)
-        delta = rebaser.translate(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
+        delta = rebaser.rebase(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
         deltas = arrived.deltas if delta is None else (*arrived.deltas, delta)
         return _Arrived(input=arrived.input, output=output, rebaser=rebaser, deltas=deltas)
 
-    # --- what is left behind ---
-
-    def _give_up(self, txn: Txn, error: TilthError, *, is_settled: bool) -> None:
+    def _remove_row_maps(self, written: _Written[WorkT, FactsT]) -> None:
+        """Remove the maps, which are for rebases alone."""
         try:
-            self._cleaner.give_up(txn, str(error), is_settled=is_settled)
-        except (TilthError, OSError) as refused:
-            # The cleaner finds the transaction again, and aborts it when nobody has worked on it for long.
-            _log.warning("abort_failed", cause_id=str(txn.id), table=self._watch.name, reason=refused)
-
-    def _sweep(self, written: _Written[WorkT, FactsT]) -> None:
-        """Rid the table of row maps, and of what failed attempts of the tasks left."""
-        for made_of, part in written.parts:
-            remove_row_map(made_of.layout.folder, part.file.name)
-        files = set(_files(self._updates(written)))
-        # Where a first attempt wrote them there was no other.
-        if not all(_attempt_of(file) == 0 for file in files):
-            clean_transaction(self._root, written.txn, keep=files)
-
-
-def _files(updates: Iterable[Update]) -> Iterator[str]:
-    """Names of the files that these updates make true."""
-    for update in updates:
-        match update:
-            case ReplaceParts(written=WrittenPart() as written) | RewritePart(written=WrittenPart() as written):
-                yield written.file.name
-            case AddDelta(written=written):
-                yield written.file.name
-            case ReplaceDeltas(written=compacted):
-                yield from (delta.file.name for delta in compacted)
-            case _:
-                pass
-
-
-def _attempt_of(file: str) -> int:
-    """`{txn}-{task}.{attempt}-{n}.{extension}`"""
-    return int(file.split(".")[1].partition("-")[0])
+            for made_of, part in written.parts:
+                remove_row_map(made_of.layout.folder, part.file.name)
+        except OSError as error:
+            # All that is lost is space: they go with their parts.
+            _log.warning("row_maps_left", cause_id=str(written.txn.id), table=self._watch.name, reason=error)

@@ -21,7 +21,7 @@ from tilth.model.part import Part, PartEvent
 from tilth.warehouse import TaskCancelledError
 
 
-class Work(Protocol):
+class PartWork(Protocol):
     """Parts of one table that become others."""
 
     @property
@@ -44,8 +44,8 @@ class Work(Protocol):
         """The changes of the sources, as of then."""
 
 
-WorkT = TypeVar("WorkT", bound=Work)
-WorkT_contra = TypeVar("WorkT_contra", bound=Work, contravariant=True)
+WorkT = TypeVar("WorkT", bound=PartWork)
+WorkT_contra = TypeVar("WorkT_contra", bound=PartWork, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)

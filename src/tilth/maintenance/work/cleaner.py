@@ -55,17 +55,14 @@ class Cleaner:
         catalog: Catalog,
         root: str,
         *,
-        live_txns: Callable[[], set[int]],
         dropped_kept_ms: int,
         grace_ms: int = GRACE_MS,
     ) -> None:
-        """`live_txns`: those that somebody in this process works on."""
         self._clock = clock
         self._catalog = catalog
         self._root = root
         #: What was begun before belongs to an earlier run: one server at a time has the catalog open.
         self._began = catalog.clock.now()
-        self._live_txns = live_txns
         self._dropped_kept_ms = dropped_kept_ms
         self._grace_ms = grace_ms
         #: When an aborted transaction was first seen.
@@ -87,8 +84,7 @@ class Cleaner:
         """One round over transactions, dropped tables and old records. One that fails stops no other."""
         now_ms = self._clock.now_ms()
         unfinished = self._catalog.transactions.unfinished()
-        # Of ten thousand tables each is asked; mostly there is nothing to ask for.
-        live = self._live_txns() if unfinished else set()
+        live = self._catalog.transactions.live()
         for txn in unfinished:
             self._guarded("clean_transaction", str(txn.id), partial(self._look_at, txn, live, now_ms))
         over = [
@@ -107,15 +103,6 @@ class Cleaner:
             self._trimmed_ms = now_ms
             self._guarded("trim", "-", partial(self._trim, now_ms))
             self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
-
-    def give_up(self, txn: Txn, reason: str, *, is_settled: bool) -> None:
-        """Abort a transaction; its files go now if no task can write any more, else after a grace.
-
-        Raises TxnFinishedError when it had landed.
-        """
-        self._catalog.transactions.abort(txn.id, reason[:1000])
-        if is_settled:
-            self._remove(txn)
 
     def forget_table(self, uuid: str) -> None:
         """End a dropped table for good: first its records, then its folder."""

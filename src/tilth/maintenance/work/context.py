@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog
+from tilth.catalog import Catalog, Work
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser
 from tilth.maintenance.work.watch import TableWatch
+from tilth.model.txn import TxnOutput
 from tilth.warehouse import Dispatcher
 
 
@@ -31,7 +31,6 @@ class ServerContext:
     rng: Rng
     settings: ManagerSettings
     table_leases: TableLeases
-    cleaner: Cleaner
     counters: MaintenanceCounters
     places: RewritePlaces
     #: Makes what rebases changes of parts that are made anew meanwhile.
@@ -51,6 +50,18 @@ class TableContext:
 
     server: ServerContext
     watch: TableWatch
+
+    def begin(self, verb: str, *, tasks: int = 0) -> Work:
+        """Begin a transaction that carries the table's fence; its tasks may write files of the table.
+
+        Raises FencedError when another server has taken the table over.
+        """
+        return self.server.catalog.transactions.work(
+            f"{verb} {self.watch.name}",
+            outputs=(TxnOutput(table=self.watch.uuid, tasks=tasks),) if tasks else (),
+            fences=(self.server.table_leases.fence(self.watch.uuid),),
+            may_retry=tasks > 0,
+        )
 
     def switched_off_by(self, kind: OpKind) -> str:
         """The setting of the node that turns these ops off, empty: none."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tilth.base.logs import Log
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import Failure, failed_again, newest
-from tilth.maintenance.work.chooser import Work
+from tilth.maintenance.work.chooser import PartWork
 from tilth.maintenance.work.watch import TableWatch
 
 _log = Log("maintenance")
@@ -25,13 +25,13 @@ class PartitionFailures:
         self._watch = watch
         self._failures: dict[str, Failure] = {}
 
-    def landed(self, work: Work) -> None:
+    def landed(self, work: PartWork) -> None:
         with self._watch.lock:
             for partition in work.partitions:
                 self._failures.pop(partition, None)
         self._watch.damaged.read(work.names)
 
-    def missed(self, work: Work, error: Exception, now_ms: int) -> str:
+    def missed(self, work: PartWork, error: Exception, now_ms: int) -> str:
         name = self._watch.damaged.found(error, work.sources, work.changes, now_ms)
         if name is not None:
             return f"part {name} is left out: {error}"

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Generic, cast
 
 from tilth.base.cancel import carried
-from tilth.base.errors import UnknownOutcomeError
+from tilth.base.errors import FencedError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.maintenance.op import NotPrepared, OpStats, Prepared, op_name
 from tilth.maintenance.state import FAR_MS, Failure, ServiceState, ServiceWork, service_status
@@ -29,10 +29,10 @@ from tilth.maintenance.work.chooser import (
     Denied,
     OpMoment,
     PartLogged,
+    PartWork,
     Refused,
     Renewed,
     Stopped,
-    Work,
     WorkEnded,
     WorkEvent,
     WorkT,
@@ -88,10 +88,6 @@ class PartWorkOp(Generic[WorkT, FactsT]):
     @property
     def running(self) -> int:
         return self._running
-
-    @property
-    def live_txns(self) -> set[int]:
-        return self._attempts.txns
 
     @property
     def has_unknown(self) -> bool:
@@ -369,6 +365,9 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         if error is None:
             self._chooser.failures.landed(work)
             return
+        if isinstance(error, FencedError):
+            # Another server has it; the next work takes it anew.
+            self._context.server.table_leases.lose(self._watch.uuid)
         if isinstance(error, self._recipe.overtaken):
             self._refused(work.subject, f"{OVERTAKEN}: {error}")
             return
@@ -381,5 +380,5 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             self._refused(work.subject, reason)
 
 
-def _names(works: Iterable[Work]) -> list[str]:
+def _names(works: Iterable[PartWork]) -> list[str]:
     return [name for work in works for name in work.names]

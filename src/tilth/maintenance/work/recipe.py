@@ -15,7 +15,7 @@ from tilth.model.delta import PartSource, Seen, WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.service import ServiceKind
 from tilth.model.task import TaskKind
-from tilth.storage import TableLayout, Translation
+from tilth.storage import PartRebaser, TableLayout
 
 WorkT = TypeVar("WorkT")
 FactsT = TypeVar("FactsT")
@@ -59,9 +59,9 @@ class Job:
 
 
 class Rebaser(Protocol):
-    """Writer of changes of the sources of one part as changes of the part; tilth.storage.Translation."""
+    """Writer of changes of the sources of one part as changes of the part; tilth.storage.PartRebaser."""
 
-    def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None: ...
+    def rebase(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None: ...
 
 
 #: Makes one for a part that was made of that input.
@@ -70,7 +70,7 @@ NewRebaser = Callable[[Input, WrittenPart], Rebaser]
 
 def rebaser_of(of: Input, written: WrittenPart) -> Rebaser:
     """Return the rebaser that reads and writes files."""
-    return Translation(of.layout, of.partition, written.file)
+    return PartRebaser(of.layout, of.partition, written.file)
 
 
 class Recipe(Protocol[WorkT_contra, FactsT]):

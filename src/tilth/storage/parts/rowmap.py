@@ -1,6 +1,6 @@
 """Map of the rows of a part to the rows of the parts it was made of.
 
-Covers: writing the map beside the part's file, reading it, removing it. Does not cover: its use (deltas/translate.py).
+Covers: writing the map beside the part's file, reading it, removing it. Does not cover: its use (deltas/rebase.py).
 Always holds: row i of the map is row i of the part; the map is in no record and only needed until it is known whether
 the part's commit landed, so nobody waits for the disk.
 

@@ -136,13 +136,12 @@ def spark_conf(
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": socket_folder,
         "spark.python.task.killTimeout": "500ms",
-        "spark.python.daemon.module": "tilth.warehouse.session.daemon",
+        "spark.python.daemon.module": "tilth.daemon",
         # Retries would hide errors; whoever submitted the task decides.
         "spark.task.maxFailures": "1",
         "spark.cleaner.periodicGC.interval": "10min",
         "spark.executorEnv.PYTHONPATH": package_folder,
         # One kernel, one core: Spark runs as many tasks as there are cores.
-        "spark.executorEnv.POLARS_MAX_THREADS": "1",
         "spark.executorEnv.OMP_NUM_THREADS": "1",
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
     }

@@ -23,8 +23,8 @@ from tilth.storage.store.paths import TableLayout
 from tilth.storage.values.arrow import arrow_type
 
 
-class Translation:
-    """Translation of the changes of one part's sources. Calls follow one another, each for changes that are newer than
+class PartRebaser:
+    """Rebaser of the changes of one part's sources. Calls follow one another, each for changes that are newer than
     those before.
     """
 
@@ -36,7 +36,7 @@ class Translation:
         self._map: RowMap | None = None
         self._deleted: RowIndexes = np.zeros(0, np.int64)
 
-    def translate(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
+    def rebase(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
         """Write what these changes of the sources are for the result; None, and no file, where that is nothing.
 
         The sources are all, in the order in which they were read; each with its new deltas alone. Raises

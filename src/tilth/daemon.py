@@ -1,0 +1,40 @@
+"""The process that Spark's Python workers are forked from: imports what every task needs once, before the forks.
+
+Spark starts it in place of `pyspark.daemon` (property spark.python.daemon.module). A worker ends after a quiet minute
+and with each task that fails; the next one costs milliseconds, where imports would take half a second. The process ends
+when Spark closes its standard input, and takes the workers with it.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import confluent_kafka  # noqa: F401
+import numpy  # noqa: F401
+import pandas  # noqa: F401
+import pyarrow
+import pyarrow.compute
+import pyarrow.parquet
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
+
+import tilth.ingest.rounds.spark
+import tilth.maintenance.deltas.task_spark
+import tilth.maintenance.mutate.task_spark
+import tilth.maintenance.work.task_spark
+import tilth.sql.worker.changes_spark
+import tilth.sql.worker.spark
+import tilth.sql.worker.writing_spark
+import tilth.storage.read.overlay_spark
+import tilth.storage.read.spark  # noqa: F401
+
+__all__: list[str] = []
+
+# Arrow's own threads are as many as Spark gives the task: one.
+pyarrow.set_cpu_count(1)
+pyarrow.set_io_thread_count(1)
+
+if __name__ == "__main__":
+    # A worker collects garbage after each task; what is imported is none, and looking at it takes tens of milliseconds.
+    gc.freeze()
+    manager()

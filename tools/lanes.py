@@ -1,0 +1,141 @@
+"""The lanes of tests, one after the other, with the time of each: what `make test` and `make test-fast` run.
+
+    python -m tools.lanes [--jobs N] [fast]
+
+Covers: the style and the lanes; what runs beside lane 1 (types, the start of the broker). Does not cover: which tests
+there are (tests/README.md). Always holds: it stops at the first lane that fails, prints the times in the end, and ends
+the broker that it has started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.broker import ROOT, Broker
+
+#: Where a broker runs that all tests of a run may share; tests/conftest.py starts one of its own without.
+BROKER_VARIABLE = "TILTH_TEST_BROKER"
+BIN = Path(sys.executable).parent
+STYLE = (["ruff", "format", "--check", "."], ["ruff", "check", "."], ["lint-imports"])
+FAST = ("tests/tidy", "tests/unit", "tests/property", "tests/docs")
+#: The tests of a file that shares a node or a Spark stay together.
+SLOW = {"2": ("tests/simulation", "tests/acceptance"), "3": ("tests/integration",)}
+
+
+class LaneFailedError(Exception):
+    """a command of a lane failed; its output stands above"""
+
+
+class Lanes:
+    def __init__(self, jobs: int) -> None:
+        self._jobs = str(jobs)
+        self._seconds: list[tuple[str, float]] = []
+
+    def fast(self) -> None:
+        """Style, types and lane 1."""
+        with self._timed("style"):
+            for command in STYLE:
+                self._run([str(BIN / command[0]), *command[1:]])
+        with self._timed("lane 1"), _beside([str(BIN / "mypy")]):
+            self._pytest("worksteal", FAST)
+
+    def slow(self) -> None:
+        """The lanes that need a broker."""
+        for lane, folders in SLOW.items():
+            with self._timed(f"lane {lane}"):
+                self._pytest("loadfile", folders)
+
+    def summary(self) -> str:
+        total = sum(seconds for _, seconds in self._seconds)
+        each = [f"{name} {_clock(seconds)}" for name, seconds in self._seconds]
+        return ", ".join([*each, f"together {_clock(total)}"])
+
+    def _pytest(self, distribution: str, folders: Sequence[str]) -> None:
+        self._run([sys.executable, "-m", "pytest", "-n", self._jobs, "--dist", distribution, *folders])
+
+    def _run(self, command: Sequence[str]) -> None:
+        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+            raise LaneFailedError(" ".join(command))
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds.append((name, time.monotonic() - started))
+
+
+@contextmanager
+def _beside(command: Sequence[str]) -> Iterator[None]:
+    """Runs the command meanwhile, and shows its output in the end."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        print(process.communicate()[0], end="", flush=True)
+    if process.returncode:
+        raise LaneFailedError(" ".join(command))
+
+
+@contextmanager
+def _broker(folder: Path) -> Iterator[None]:
+    """Starts a broker meanwhile; tests find it by its folder once it runs."""
+    broker = Broker(folder)
+    failures: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            broker.start()
+        except Exception as error:
+            failures.append(error)
+
+    starting = threading.Thread(target=start, name="broker")
+    starting.start()
+    os.environ[BROKER_VARIABLE] = str(folder)
+    try:
+        yield
+    finally:
+        starting.join()
+        broker.stop()
+    if failures:
+        raise LaneFailedError("the broker did not start") from failures[0]
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tools.lanes", description="Runs the lanes of tests.")
+    parser.add_argument("which", nargs="?", choices=("all", "fast"), default="all")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that run the tests of a lane")
+    arguments = parser.parse_args()
+    lanes = Lanes(arguments.jobs)
+    try:
+        if arguments.which == "fast":
+            lanes.fast()
+        else:
+            with tempfile.TemporaryDirectory(prefix="tilth-lanes-") as folder, _broker(Path(folder)):
+                lanes.fast()
+                lanes.slow()
+    except LaneFailedError as failed:
+        sys.exit(f"failed: {failed}; {lanes.summary()}")
+    print(lanes.summary())
+
+
+if __name__ == "__main__":
+    main()
