@@ -31,11 +31,11 @@ from tilth.catalog import (
     AddDelta,
     Catalog,
     Committed,
-    DropPartition,
+    HidePartition,
     InsertPart,
     NoRowsSince,
+    RestorePartition,
     RocksKV,
-    UndropPartition,
     Update,
     Work,
     rebase,
@@ -280,14 +280,14 @@ class SequenceWorld:
         [part, *_] = self.catalog.parts.visible(self.uuid, partition)
         value = part.values[0] if part.values else None
         gone = tuple(row for row in self.model.rows if value in (None, row.p))
-        ts = self._commit(DropPartition(table=self.uuid, partition=partition))
+        ts = self._commit(HidePartition(table=self.uuid, partition=partition))
         self.model.delete(lambda row: row in gone)
         self.model.note(ts)
         return gone
 
     def undrop(self, partition: str, rows: Rows) -> None:
         """Brings back what `drop`, the last change of rows, returned: as if it had never been away, in the past too."""
-        ts = self._commit(UndropPartition(table=self.uuid, partition=partition))
+        ts = self._commit(RestorePartition(table=self.uuid, partition=partition))
         self.model.rows = (*self.model.rows, *rows)
         self.model.states[-1] = self.model.rows
         self.model.note(ts)

@@ -24,7 +24,7 @@ from tilth.ingest import (
     Offset,
     OffsetReset,
     PartitionEnd,
-    PartitionStats,
+    TopicPartitionStats,
 )
 from tilth.maintenance import (
     ChoiceRow,
@@ -180,7 +180,7 @@ class FakeConsume:
                 state="running",
                 task="t1",
                 partitions=(
-                    PartitionStats(
+                    TopicPartitionStats(
                         place=TopicPartition("topic", 0),
                         offset=5,
                         end=PartitionEnd(stable=Offset(7), high=Offset(9)),

@@ -26,7 +26,7 @@ import tilth
 from tilth.base.clock import SystemClock
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.ids import random_id
-from tilth.base.settings import Scope, Setting, SettingGroup
+from tilth.base.settings import Setting, SettingGroup, SettingScope
 from tilth.base.sources import variable_of
 from tilth.base.units import show_bytes
 from tilth.client.cli.main import app as command_line
@@ -35,7 +35,7 @@ from tilth.ingest import library
 from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
-from tilth.server.formats import NAMES, Format
+from tilth.server.formats import NAMES, ResponseFormat
 from tilth.sql.language.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
 from tilth.warehouse import allow_list
@@ -52,27 +52,27 @@ CONFIGURE = "configure.md"
 
 #: What a reader is told of each scope.
 SCOPES = {
-    Scope.NODE: (
+    SettingScope.NODE: (
         "Node",
         "Given once, at the start: `tilth serve --set name=value`, an environment variable "
         "(`TILTH_WAREHOUSE__QUERY_SLOTS`), "
         "the file of `tilth serve --config`, or `tilth.open(path, settings={..})`; see "
         f"[{CONFIGURE}](../operate/{CONFIGURE}).",
     ),
-    Scope.SERVE: (
+    SettingScope.SERVE: (
         "The command tilth serve",
         "Options of the command, which can also stand in the environment (`TILTH_LISTEN`) and in the config file.",
     ),
-    Scope.TABLE: (
+    SettingScope.TABLE: (
         "Table",
         "Of one MergeTree table: `CREATE TABLE .. SETTINGS name = value`, `ALTER TABLE t MODIFY SETTING name = value`.",
     ),
-    Scope.KAFKA: (
+    SettingScope.KAFKA: (
         "Kafka table",
         "Of one Kafka table, given as those of a table; a change restarts its consumers by itself. Many names are also "
         "known without `kafka_`, or with it, as the last column tells.",
     ),
-    Scope.SESSION: (
+    SettingScope.SESSION: (
         "Session",
         "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Some settings of Spark are "
         "accepted too; they are listed below.",
@@ -309,7 +309,8 @@ def _http_page() -> Iterator[str]:
         yield from ("", f"## {methods} {route.path}", "", inspect.cleandoc(route.endpoint.__doc__ or ""))
     yield from ("", "## Forms of a result", "")
     rows = [
-        (f"`{form.value}`", ", ".join(f"`{name}`" for name, named in NAMES.items() if named is form)) for form in Format
+        (f"`{form.value}`", ", ".join(f"`{name}`" for name, named in NAMES.items() if named is form))
+        for form in ResponseFormat
     ]
     yield from _table(("Accept", "FORMAT, in any case"), rows)
     yield from ("", "The first media type in `Accept` that is known counts; with none of them the answer is JSON:")

@@ -44,13 +44,13 @@ class LocalNode:
         self._settings: dict[str, str] = {}
 
     def sql(self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None) -> Result:
-        """Runs one statement with the settings of SET before it; raises TilthErrors."""
+        """Run one statement with the settings of SET before it; raises TilthErrors."""
         answer = self._node.engine.run(text, database=database, settings={**self._settings, **(settings or {})})
         self._settings |= answer.connection_settings
         return Result(answer.table, answer.summary())
 
     def close(self) -> None:
-        """Stops the services, Spark and the store."""
+        """Stop the services, Spark and the store."""
         self._node.close()
 
     def __enter__(self) -> Self:
@@ -106,7 +106,7 @@ def read(
 
 
 def _milliseconds(time: datetime | str) -> int:
-    """Since 1970; raises InvalidInputError."""
+    """Milliseconds since 1970; raises InvalidInputError."""
     if isinstance(time, str):
         try:
             time = datetime.fromisoformat(time)
@@ -120,7 +120,7 @@ def _milliseconds(time: datetime | str) -> int:
 
 
 def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
-    """Renews the lease for that long. Derived frames need it too, so nobody can tell when it is unused."""
+    """Renew the lease for that long. Derived frames need it too, so nobody knows when it is unused."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
     # A process that ends keeps no files; the thread itself would not live to say so.
@@ -139,7 +139,7 @@ def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
 
 
 def _release(url: str, lease_id: str) -> None:
-    """Gives the lease back when the process ends, and does not hold it up for long."""
+    """Release the lease when the process ends, and do not hold it up for long."""
     try:
         with connect(url, timeout_seconds=RELEASE_SECONDS_MAX) as connection:
             connection.unpin(lease_id)

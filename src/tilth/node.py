@@ -111,7 +111,7 @@ class Node:
     """A server and a worker in one process. Use it as a context manager, or close it."""
 
     def __init__(self, folder: Path, settings: GivenSettings) -> None:
-        """Starts everything but the HTTP door; raises what hinders it, with nothing left running."""
+        """Start everything but the HTTP door; raises what prevents it, with nothing left running."""
         given = NODE_SETTINGS.canonical(settings.texts)
         self._given = given
         self._clock = SystemClock()
@@ -157,7 +157,6 @@ class Node:
         return server
 
     def health(self) -> Health:
-        """The components and how they are."""
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
         components["spark"] = _state(self._check_spark)
@@ -206,7 +205,7 @@ class Node:
             too_long.cancel()
 
     def kill_spark(self) -> None:
-        """Ends Java at once, for a stop that takes too long."""
+        """End Java at once, for a stop that takes too long."""
         _log.warning("stop_takes_long", seconds=CLOSE_SECONDS_MAX, then="Java is killed")
         self._session.keep_ended()
         self._session.kill_if_alive()
@@ -322,8 +321,8 @@ class Node:
                 inserts=self.engine.insert_stats,
             )
         )
-        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
-        self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.desk))
+        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
+        self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots))
         self._worker.register(TaskKind.CONSUME, consume_runner(self._clock, self._consume))
         self._worker.register(TaskKind.FLUSH, flush_runner())
         self._worker.register(TaskKind.MERGE, merge_runner())
@@ -361,7 +360,7 @@ class Node:
 
 
 def open_node(folder: Path, settings: GivenSettings | Mapping[str, str]) -> Node:
-    """A running node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
+    """Start a node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
     return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings))
 
 
@@ -389,7 +388,7 @@ def _prepared(folder: Path) -> Path:
             with suppress(PermissionError):
                 sync_folder(str(each))
     except OSError as error:
-        hint = "choose a folder that can be made and written"
+        hint = "choose a folder that can be created and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
     return folder.resolve()
 

@@ -16,15 +16,15 @@ from tests.catalog_world import World
 from tilth.base.rand import new_rng
 from tilth.catalog import (
     AddDelta,
-    DropPartition,
+    HideEverything,
+    HidePartition,
     InsertPart,
     NothingToUndropError,
     PartsChangedError,
     PartsGoneError,
     ReplaceDeltas,
     ReplaceParts,
-    TruncateTable,
-    UndropPartition,
+    RestorePartition,
     Update,
     visibility,
 )
@@ -215,9 +215,9 @@ class Life:
 
     def drop(self, partitions: str) -> None:
         if partitions == PARTITIONS:
-            self.world.commit(TruncateTable(table=self.world.t))
+            self.world.commit(HideEverything(table=self.world.t))
         else:
-            self.world.commit(DropPartition(table=self.world.t, partition=partitions))
+            self.world.commit(HidePartition(table=self.world.t, partition=partitions))
         for partition in partitions:
             if self.had_parts[partition]:
                 ts = self.world.catalog.parts.version(self.world.t).last_commit_ts
@@ -226,7 +226,7 @@ class Life:
 
     def undrop(self, partition: str) -> None:
         try:
-            self.world.commit(UndropPartition(table=self.world.t, partition=partition))
+            self.world.commit(RestorePartition(table=self.world.t, partition=partition))
         except NothingToUndropError:
             assert self.dropped[partition] == []
             return

@@ -13,12 +13,12 @@ from tests.catalog_world import World
 from tilth.base.rand import new_rng
 from tilth.catalog import (
     BadMergeError,
-    DropPartition,
+    HideEverything,
+    HidePartition,
     InsertPart,
     NothingToUndropError,
     ReplaceParts,
-    TruncateTable,
-    UndropPartition,
+    RestorePartition,
 )
 from tilth.model.mutation import Mutation, MutationKind, MutationState, first_needed
 from tilth.model.part import Part
@@ -147,16 +147,16 @@ class Life:
 
     def drop(self, partitions: str) -> None:
         if partitions == PARTITIONS:
-            self.world.commit(TruncateTable(table=self.world.t))
+            self.world.commit(HideEverything(table=self.world.t))
         else:
-            self.world.commit(DropPartition(table=self.world.t, partition=partitions))
+            self.world.commit(HidePartition(table=self.world.t, partition=partitions))
         for partition in partitions:
             if self.shown[partition]:
                 self.dropped[partition].append(self.shown[partition])
                 self.shown[partition] = set()
 
     def undrop(self, partition: str) -> None:
-        update = UndropPartition(table=self.world.t, partition=partition)
+        update = RestorePartition(table=self.world.t, partition=partition)
         try:
             self.world.commit(update)
         except NothingToUndropError:

@@ -11,7 +11,7 @@ import pytest
 from tests.delta_world import DeltaWorld
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng, new_rng
-from tilth.catalog import DropPartition, NothingToUndropError, UndropPartition
+from tilth.catalog import HidePartition, NothingToUndropError, RestorePartition
 from tilth.maintenance.gc import history_gc
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.model.history import ancient_mark
@@ -69,7 +69,7 @@ class Life:
             case "merge" if parts:
                 self._merge(parts)
             case "drop" if self.rng.random() < 0.3:
-                world.commit(DropPartition(table=world.t, partition=self.one(PARTITIONS)))
+                world.commit(HidePartition(table=world.t, partition=self.one(PARTITIONS)))
             case "undrop":
                 self._undrop()
             case "read":
@@ -112,7 +112,7 @@ class Life:
 
     def _undrop(self) -> None:
         try:
-            self.world.commit(UndropPartition(table=self.world.t, partition=self.one(PARTITIONS)))
+            self.world.commit(RestorePartition(table=self.world.t, partition=self.one(PARTITIONS)))
         except NothingToUndropError:
             return
         # It takes the drop away, so the times between the two read as if there had been none.

@@ -14,11 +14,11 @@ from tests.maintenance_world import ROOT, MergeWorker
 from tilth.base.hybrid import pack
 from tilth.base.rand import new_rng
 from tilth.catalog import (
-    DropPartition,
+    HidePartition,
     NothingToUndropError,
+    RestorePartition,
     RewritePart,
     StartMutation,
-    UndropPartition,
     Update,
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings
@@ -80,7 +80,7 @@ class GcWorld(World):
             case "mutate":
                 self._mutate(partition, number)
             case "drop":
-                self.commit(DropPartition(table=self.t, partition=partition))
+                self.commit(HidePartition(table=self.t, partition=partition))
             case "undrop":
                 self._undrop(partition)
             case "open":
@@ -140,7 +140,7 @@ class GcWorld(World):
     def _undrop(self, partition: str) -> None:
         before = self.names()
         try:
-            self.commit(UndropPartition(table=self.t, partition=partition))
+            self.commit(RestorePartition(table=self.t, partition=partition))
         except NothingToUndropError:
             return
         # Since it was dropped, the past reads as if it had not been.

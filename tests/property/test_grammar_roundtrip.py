@@ -240,10 +240,10 @@ switches = st.builds(
 )
 naturals = st.integers(0, 2**63)
 targets = (
-    st.builds(g.ToMark, st.sampled_from(g.OffsetMark))
-    | st.builds(g.ToTimestamp, naturals)
+    st.builds(g.ResetToMark, st.sampled_from(g.OffsetKeyword))
+    | st.builds(g.ResetToTimestamp, naturals)
     | st.builds(
-        g.ToOffsets,
+        g.ResetToOffsets,
         st.lists(
             st.builds(g.PartitionOffset, texts, naturals, naturals),
             min_size=1,

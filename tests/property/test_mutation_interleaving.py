@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.maintenance_world import MaintenanceWorld, mutated
 from tilth.base.errors import ConflictError
-from tilth.catalog import BadMergeError, DropPartition, InsertPart, ReplaceParts
+from tilth.catalog import BadMergeError, HidePartition, InsertPart, ReplaceParts
 from tilth.catalog.rules.visibility import visible
 from tilth.model.mutation import MutationKind, MutationState
 from tilth.model.service import ServiceKind
@@ -52,7 +52,7 @@ class Case:
         self.world.mutate(MutationKind.COLUMNS, schema=Schema(columns=tuple(columns)))
 
     def drop(self, partition: str) -> None:
-        self.world.commit(DropPartition(table=self.world.t, partition=partition))
+        self.world.commit(HidePartition(table=self.world.t, partition=partition))
         self.rows[partition] = ()
 
     def merge(self, partition: str, first: int, count: int) -> None:

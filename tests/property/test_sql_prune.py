@@ -31,7 +31,7 @@ from tilth.sql.query.predicates import (
     IsNull,
     Negation,
     Predicate,
-    Unknown,
+    Undecided,
 )
 from tilth.sql.query.prune import keeper
 from tilth.sql.query.simplify import joined
@@ -82,7 +82,7 @@ def leaves(draw: st.DrawFn) -> Predicate:
     if kind == 2:
         return HasPrefix("s", draw(VALUES["s"]))
     if kind == 3 and draw(st.integers(0, 3)) == 0:
-        return Unknown()
+        return Undecided()
     return Compare(column, draw(st.sampled_from(Comparison)), draw(literals))
 
 
@@ -115,7 +115,7 @@ def _order(value: Any) -> Any:
 
 def _truth(predicate: Predicate, row: Row) -> bool | None:
     match predicate:
-        case Unknown():
+        case Undecided():
             return True
         case AllOf(items=items):
             answers = [_truth(item, row) for item in items]
@@ -123,7 +123,7 @@ def _truth(predicate: Predicate, row: Row) -> bool | None:
         case AnyOf(items=items):
             answers = [_truth(item, row) for item in items]
             return True if True in answers else None if None in answers else False
-        case Negation(item=Unknown()):
+        case Negation(item=Undecided()):
             return True
         case Negation(item=item):
             answer = _truth(item, row)
@@ -174,7 +174,7 @@ def test_predicates_of_too_many_terms_still_keep_it(rows: list[Row], predicate: 
 def test_terms_of_one_column_mean_the_same_as_their_list(row: Row, predicate: Predicate) -> None:
     plain = Negation(IsNull("i"))
     # What is unknown has no truth of its own.
-    assume("Unknown" not in repr(predicate))
+    assume("Undecided" not in repr(predicate))
     for each in (predicate, Negation(predicate), AnyOf((predicate, plain)), AllOf((plain, predicate))):
         assert _truth(joined(each), row) is _truth(each, row)
 

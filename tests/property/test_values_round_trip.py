@@ -18,7 +18,7 @@ from tilth.model.table import Column, Schema
 from tilth.model.text.literals import spark_literal
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.model.wire import Summary
-from tilth.server.formats import Format, encode
+from tilth.server.formats import ResponseFormat, encode
 from tilth.sql.grammar import InsertValues, parse
 from tilth.sql.inserts.defaults import stored_of
 from tilth.sql.inserts.formats import InsertTarget, read_rows, table_of_rows
@@ -144,18 +144,18 @@ def test_what_select_writes_insert_reads(found: list[tuple[DataType, list[Any]]]
     table = pa.table(arrays, names=list(schema.names))
     target, expected = InsertTarget(schema), told(table, schema)
     for form, name in (
-        (Format.NDJSON, "JSONEachRow"),
-        (Format.CSV, "CSVWithNames"),
-        (Format.CSV_WITHOUT_NAMES, "CSV"),
-        (Format.JSON, "JSONEachRow"),
+        (ResponseFormat.NDJSON, "JSONEachRow"),
+        (ResponseFormat.CSV, "CSVWithNames"),
+        (ResponseFormat.CSV_WITHOUT_NAMES, "CSV"),
+        (ResponseFormat.JSON, "JSONEachRow"),
     ):
         body = b"".join(encode(table, [], _SUMMARY, form)).decode()
-        if form is Format.JSON:
+        if form is ResponseFormat.JSON:
             answers = json.loads(body, parse_float=Number)["rows"]
             body = "\n".join(json.dumps(dict(zip(schema.names, row, strict=True)), default=float) for row in answers)
         read = read_rows(target, (), name, body, reading=Reading(), compute=nothing_computed)
         assert told(conform(read, schema), schema) == expected, (form, body)
-    with pa.ipc.open_stream(b"".join(encode(table, [], _SUMMARY, Format.ARROW))) as reader:
+    with pa.ipc.open_stream(b"".join(encode(table, [], _SUMMARY, ResponseFormat.ARROW))) as reader:
         assert told(conform(reader.read_all(), schema), schema) == expected
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.tidy.sources import PACKAGE, place, python_files, tree_of
-from tilth.base.settings import Check, Setting, SettingGroup
+from tilth.base.settings import Setting, SettingCheck, SettingGroup
 
 #: Shorter than this, a text says no more than the name does.
 SETTING_DOC_CHARACTERS_MIN = 15
@@ -57,7 +57,7 @@ def test_every_setting_tells_what_it_does() -> None:
 
 def test_every_setting_says_what_it_allows() -> None:
     """A check without words would refuse a value and not say why."""
-    always = Check.__dataclass_fields__["holds"].default
+    always = SettingCheck.__dataclass_fields__["holds"].default
     faults = [
         f"{module}: {setting.name}"
         for module, setting in _settings()

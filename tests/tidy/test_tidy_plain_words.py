@@ -1,8 +1,4 @@
-"""Plain words: docstrings start with a verb or a noun phrase, and the old words are gone from the rooms that are done.
-
-A room is added to DONE when its last old word is gone. Settings are declared in files of their own; their texts are not
-checked here.
-"""
+"""Plain words: docstrings start with a verb or a noun phrase, and the old words are gone."""
 
 from __future__ import annotations
 
@@ -12,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.tidy.sources import PACKAGE, place, python_files, tree_of
-
-DONE = ("base", "model", "catalog", "storage", "warehouse", "ingest", "maintenance", "server", "client")
 
 #: A docstring that starts with one of these is half a sentence, and its noun is missing.
 HALF_SENTENCE = re.compile(
@@ -28,21 +22,16 @@ _CAPITALIZED = "|".join(word.capitalize() for word in OLD_WORDS.split("|"))
 #: Whole words, also as a part of a name: `is_told`, `ServiceHeart`.
 OLD_WORD = re.compile(rf"(?<![A-Za-z])(?:{OLD_WORDS})(?![a-z])|(?:{_CAPITALIZED})(?![a-z])")
 
-#: Names that rooms which are not done use, or that Python asks for, by file.
+#: Names that Python asks for, by file.
 NAMES_ALLOWED = {
-    "model/checks.py": {"told_rule"},
-    "model/mutation.py": {"told_parts"},
-    "storage/values/checks.py": {"told_rule"},
     "storage/store/files.py": {"tell"},
-    "ingest/service/reporter.py": {"told"},
-    "ingest/service/stats.py": {"told"},
 }
 
 
 def test_docstrings_start_with_a_verb_or_a_noun_phrase() -> None:
     faults = [
         f"{where} {text.splitlines()[0][:60]}"
-        for path in _files()
+        for path in python_files(PACKAGE)
         for where, text in _docstrings(path)
         if HALF_SENTENCE.match(text)
     ]
@@ -52,7 +41,7 @@ def test_docstrings_start_with_a_verb_or_a_noun_phrase() -> None:
 def test_old_words_are_gone() -> None:
     faults = [
         f"{place(path)}:{number} {line.strip()[:80]}"
-        for path in _files()
+        for path in python_files(PACKAGE)
         for number, line in enumerate(_without_allowed(path).splitlines(), start=1)
         if OLD_WORD.search(line)
     ]
@@ -76,11 +65,6 @@ def test_the_rules_find_what_they_are_for() -> None:
     assert [text for text in allowed if OLD_WORD.search(text)] == []
     assert HALF_SENTENCE.match("Whether it is open.")
     assert not HALF_SENTENCE.match("Thatched roofs of a room.")
-
-
-def _files() -> list[Path]:
-    found = python_files(*(PACKAGE / room for room in DONE))
-    return [path for path in found if path.name != "settings.py"]
 
 
 def _docstrings(path: Path) -> Iterator[tuple[str, str]]:

@@ -53,7 +53,7 @@ class Cancellation:
 
     @property
     def work_id(self) -> str:
-        """The id of what the statement waits for now; empty: for nothing that could be ended."""
+        """Id of the work that the statement waits for now; empty: none that could be ended."""
         with self._lock:
             return next((work.id for work in reversed(self._works) if work.id), "")
 
@@ -89,7 +89,7 @@ class Cancellation:
             work.cancel()
 
     def let_go(self, work: Stoppable) -> None:
-        """The statement waits for this work no more. Does nothing for work that was not handed over."""
+        """Stop reaching this work. Does nothing for work that was not handed over."""
         with self._lock:
             self._works = [other for other in self._works if other is not work]
 
@@ -154,7 +154,7 @@ def reaching(work: Stoppable) -> Iterator[None]:
 
 
 def carried(act: Callable[[S], T]) -> Callable[[S], T]:
-    """The same for threads that work for this thread's statement."""
+    """Let the function work for this thread's statement on other threads."""
     cancellation = current.get()
 
     def acting(given: S) -> T:

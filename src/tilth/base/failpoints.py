@@ -27,7 +27,7 @@ def arm(text: str) -> None:
 
 
 def hit(name: str) -> None:
-    """Die here if this is the pass that was asked for."""
+    """Kill the process if this is the pass that was armed."""
     if not _left:
         return
     with _lock:

@@ -73,7 +73,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _folder_of(error: BaseException) -> str:
-    """The folder of the file that the error names; empty if it names none that is there."""
+    """Folder of the file that the error names; empty if it names none that is there."""
     if isinstance(error, OSError) and error.filename:
         named = [str(error.filename)]
     else:

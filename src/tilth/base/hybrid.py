@@ -21,7 +21,6 @@ def milliseconds(hybrid: int) -> int:
 
 
 def counter(hybrid: int) -> int:
-    """The counter part."""
     return hybrid & COUNTER_MAX
 
 

@@ -10,5 +10,5 @@ IdSource = Callable[[], str]
 
 
 def random_id() -> str:
-    """A random UUID as 32 hexadecimal digits."""
+    """Return a random UUID as 32 hexadecimal digits."""
     return uuid.uuid4().hex

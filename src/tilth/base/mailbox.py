@@ -22,13 +22,13 @@ _BEING_WRITTEN = ".part"
 
 
 def pack(answer: object) -> bytes:
-    """The answer, or the TilthError that is there in its place, as bytes."""
+    """Encode the answer, or the TilthError in its place."""
     return pickle.dumps(answer)
 
 
 # Any: what was packed.
 def unpack(packed: bytes) -> Any:
-    """The answer; raises the TilthError that was packed in its place."""
+    """Return the answer; raises the TilthError that was packed in its place."""
     answer = pickle.loads(packed)
     if isinstance(answer, TilthError):
         raise answer

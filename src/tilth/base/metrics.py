@@ -41,20 +41,20 @@ _METRICS = "metrics"
 
 
 def counter(name: str, about: str, *, labels: tuple[str, ...] = ()) -> int:
-    """A field for a number that only grows; typed as its value, as `dataclasses.field` is."""
+    """Declare a number that only grows; typed as its value, as `dataclasses.field` is."""
     number: int = measured(0, Metric(name, MetricType.COUNTER, labels, about))
     return number
 
 
 def gauge(name: str, about: str, *, labels: tuple[str, ...] = ()) -> int:
-    """A field for a number as it is now."""
+    """Declare a number as it is now."""
     number: int = measured(0, Metric(name, MetricType.GAUGE, labels, about))
     return number
 
 
 # Any: the field's type is known where it is declared.
 def measured(default: Any, *metrics: Metric, **metadata: object) -> Any:
-    """A field whose value these metrics show; a default that is a class is called."""
+    """Declare a field whose value these metrics show; a default that is a class is called."""
     marked = {_METRICS: metrics, **metadata}
     if isinstance(default, type):
         return field(default_factory=default, metadata=marked)
@@ -63,7 +63,7 @@ def measured(default: Any, *metrics: Metric, **metadata: object) -> Any:
 
 # Any: as above.
 def metrics_of(kind: Any) -> Iterator[tuple[str, tuple[Metric, ...]]]:
-    """The fields of a dataclass, or of one of its values, that have metrics, in order."""
+    """Yield the fields of a dataclass, or of one of its values, that have metrics, in order."""
     for each in fields(kind):
         if _METRICS in each.metadata:
             yield each.name, each.metadata[_METRICS]

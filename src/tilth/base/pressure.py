@@ -37,7 +37,6 @@ class MemoryReading:
 
     @property
     def percent(self) -> float:
-        """Memory in use, in percent of the hard limit."""
         return self.used * 100 / self.hard if self.hard else 0.0
 
 
@@ -131,12 +130,10 @@ class MemoryBudget:
 
     @property
     def used(self) -> int:
-        """Bytes that are reserved now."""
         return self._used
 
     @property
     def refused(self) -> int:
-        """Requests that were refused so far."""
         return self._refused
 
     @contextmanager

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 
 
-class Scope(StrEnum):
+class SettingScope(StrEnum):
     #: Of the whole node; named with dots and dashes.
     NODE = "node"
     #: Of one MergeTree table.
@@ -52,8 +52,8 @@ class BadSettingError(InvalidInputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Generic[T]):
-    """How the text of a setting becomes a value, and what the value must satisfy, also in words."""
+class SettingCheck(Generic[T]):
+    """Parser and check of a setting's value, and the check in words."""
 
     #: Raises ValueError when the text is no such value.
     parse: Callable[[str], T]
@@ -63,15 +63,17 @@ class Check(Generic[T]):
     separator: str = ""
 
 
-def within(parse: Callable[[str], Number], low: float, high: float | None = None, words: str = "") -> Check[Number]:
-    """A number with a lower, and perhaps an upper bound, both included."""
+def within(
+    parse: Callable[[str], Number], low: float, high: float | None = None, words: str = ""
+) -> SettingCheck[Number]:
+    """Check a number against a lower, and perhaps an upper bound, both included."""
     if high is None:
-        return Check(parse, words or f"{low} or more", lambda value: value >= low)
-    return Check(parse, words or f"{low} to {high}", lambda value: low <= value <= high)
+        return SettingCheck(parse, words or f"{low} or more", lambda value: value >= low)
+    return SettingCheck(parse, words or f"{low} to {high}", lambda value: low <= value <= high)
 
 
 def parse_bool(text: str) -> bool:
-    """`1`, `true`, `on`, `yes` and their opposites."""
+    """Read `1`, `true`, `on`, `yes` and their opposites."""
     match text.strip().lower():
         case "1" | "true" | "on" | "yes":
             return True
@@ -80,18 +82,18 @@ def parse_bool(text: str) -> bool:
     raise ValueError(text)
 
 
-SWITCH = Check(parse_bool, "true or false")
-TEXT = Check(str.strip)
+SWITCH = SettingCheck(parse_bool, "true or false")
+TEXT = SettingCheck(str.strip)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """What a setting is called, how it is read and what it does."""
+    """Declaration of a setting."""
 
     name: str
-    scope: Scope
+    scope: SettingScope
     default: T
-    check: Check[T]
+    check: SettingCheck[T]
     #: What gets better and what gets worse in each direction.
     doc: str
     unit: str = ""
@@ -102,11 +104,11 @@ class Setting(Generic[T]):
 
     @property
     def has_secrets(self) -> bool:
-        """Whether its text is a secret or contains one."""
+        """True if its text is a secret or contains one."""
         return self.shown is not str
 
     def read(self, text: str) -> T:
-        """The value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
+        """Return the value in the text; raises BadSettingError naming the setting, the value and what is allowed."""
         shown, cause = self.shown(text), None
         try:
             value = self.check.parse(text)
@@ -115,7 +117,7 @@ class Setting(Generic[T]):
         except ValueError as error:
             # The parser's own message may quote the text.
             cause = error if shown == text else None
-        described_by = "tilth serve --help" if self.scope is Scope.SERVE else f"SHOW SETTINGS LIKE '{self.name}'"
+        described_by = "tilth serve --help" if self.scope is SettingScope.SERVE else f"SHOW SETTINGS LIKE '{self.name}'"
         raise BadSettingError(
             setting=self.name, value=repr(shown), allowed=self.allowed, hint=f"{described_by} describes it"
         ) from cause
@@ -126,7 +128,7 @@ class Setting(Generic[T]):
 
     @property
     def allowed(self) -> str:
-        """What its value may be, in words."""
+        """Description of the allowed values."""
         return self.check.allowed or type(self.default).__name__
 
 
@@ -138,33 +140,33 @@ _SETTING, _CONTAINED = "setting", "contained"
 class _Declare:
     """Declares settings of one scope as fields of dataclasses."""
 
-    scope: Scope
+    scope: SettingScope
 
     def __call__(
         self,
         name: str,
         default: T,
-        check: Check[T],
+        check: SettingCheck[T],
         doc: str,
         *,
         unit: str = "",
         aliases: tuple[str, ...] = (),
         shown: Callable[[str], str] = str,
     ) -> T:
-        """A field with this default; typed as its value, as `dataclasses.field` is."""
+        """Declare a field with this default; typed as its value, as `dataclasses.field` is."""
         declared = Setting(name, self.scope, default, check, doc, unit, aliases, shown)
         return field(default=default, repr=not declared.has_secrets, metadata={_SETTING: declared})
 
 
-node_setting = _Declare(Scope.NODE)
-table_setting = _Declare(Scope.TABLE)
-kafka_setting = _Declare(Scope.KAFKA)
-session_setting = _Declare(Scope.SESSION)
-serve_setting = _Declare(Scope.SERVE)
+node_setting = _Declare(SettingScope.NODE)
+table_setting = _Declare(SettingScope.TABLE)
+kafka_setting = _Declare(SettingScope.KAFKA)
+session_setting = _Declare(SettingScope.SESSION)
+serve_setting = _Declare(SettingScope.SERVE)
 
 
 def contained(kind: type[T]) -> T:
-    """A field that holds another dataclass of settings."""
+    """Declare a field that holds another dataclass of settings."""
     return field(default_factory=kind, metadata={_CONTAINED: kind})
 
 
@@ -192,7 +194,6 @@ def settings_of(*kinds: type) -> tuple[Setting[Any], ...]:
 
 # Any: as above.
 def setting_of(kind: type, field_name: str) -> Setting[Any]:
-    """Return the setting that a field declares."""
     return _by_field(kind)[field_name]
 
 

@@ -44,7 +44,7 @@ class ConfigFileError(InvalidInputError):
     code = "BAD_CONFIG_FILE"
 
 
-class Source(StrEnum):
+class SettingSource(StrEnum):
     """Source of a value; a later one wins."""
 
     DEFAULT = "default"
@@ -58,14 +58,13 @@ class GivenSettings:
     """Texts of settings by canonical name, and where each comes from."""
 
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, SettingSource] = field(default_factory=dict)
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SettingSource:
         """Source of a text that names none: whoever made the node gave it, as flags do."""
-        return self.sources.get(name, Source.FLAG if name in self.texts else Source.DEFAULT)
+        return self.sources.get(name, SettingSource.FLAG if name in self.texts else SettingSource.DEFAULT)
 
     def among(self, group: SettingGroup) -> GivenSettings:
-        """The values of one group."""
         names = {setting.name for setting in group.all}
         return GivenSettings(
             {name: text for name, text in self.texts.items() if name in names},
@@ -81,12 +80,12 @@ def gather(
     Raises UnknownSettingError, BadSettingError and ConfigFileError.
     """
     found = (
-        (Source.FILE, _checked(group, _of_file(group, file), file=str(file)) if file is not None else {}),
-        (Source.ENVIRONMENT, _of_environment(group, environment)),
-        (Source.FLAG, group.canonical(flags)),
+        (SettingSource.FILE, _checked(group, _of_file(group, file), file=str(file)) if file is not None else {}),
+        (SettingSource.ENVIRONMENT, _of_environment(group, environment)),
+        (SettingSource.FLAG, group.canonical(flags)),
     )
     texts: dict[str, str] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, SettingSource] = {}
     for source, given in found:
         texts |= given
         sources |= dict.fromkeys(given, source)
@@ -114,7 +113,7 @@ def _checked(group: SettingGroup, given: Mapping[str, str], **where: str) -> dic
 
 
 def _of_environment(group: SettingGroup, environment: Mapping[str, str]) -> dict[str, str]:
-    """An empty variable counts as not given, as programs that start containers leave them."""
+    """Read the environment. An empty variable counts as not given, as programs that start containers leave them."""
     known = {variable_of(name): name for setting in group.all for name in (setting.name, *setting.aliases)}
     found: dict[str, str] = {}
     for variable, text in environment.items():
@@ -122,7 +121,11 @@ def _of_environment(group: SettingGroup, environment: Mapping[str, str]) -> dict
             continue
         if variable not in known:
             near = ", ".join(get_close_matches(variable, known, n=3))
-            hint = f"did you mean: {near}?" if near else f"no setting has this variable; {PREFIX} begins those of Tilth"
+            hint = (
+                f"did you mean: {near}?"
+                if near
+                else f"no setting has this variable; names of Tilth's variables begin with {PREFIX}"
+            )
             raise UnknownSettingError(variable=variable, hint=hint)
         found |= _checked(group, {known[variable]: text}, variable=variable)
     return found
@@ -145,7 +148,7 @@ def _content(file: Path) -> dict[str, object]:
             raise ConfigFileError(file=file, reason=f"it has more than {CONFIG_BYTES_MAX} bytes")
         return tomllib.loads(content.decode())
     except OSError as error:
-        hint = "give the path of a file that the node can read with --config"
+        hint = "give --config the path of a file that the node can read"
         raise ConfigFileError(file=file, reason=error.strerror, hint=hint) from error
     except UnicodeDecodeError as error:
         raise ConfigFileError(file=file, reason="it is not text in UTF-8", hint="write it in TOML") from error
@@ -156,7 +159,7 @@ def _content(file: Path) -> dict[str, object]:
 
 
 def _flat(content: Mapping[str, object], section: str = "") -> Iterator[tuple[str, object]]:
-    """Settings by name: `query-slots` of the section `warehouse` is `warehouse.query-slots`."""
+    """Flatten settings to names: `query-slots` of the section `warehouse` is `warehouse.query-slots`."""
     for name, value in content.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{section}{name}.")
@@ -165,7 +168,7 @@ def _flat(content: Mapping[str, object], section: str = "") -> Iterator[tuple[st
 
 
 def _text(group: SettingGroup, name: str, value: object, file: Path) -> str:
-    """The value as the text that a flag would have."""
+    """Return the value as the text that a flag would have."""
     if not group.has(name):
         last = name.rpartition(".")[2]
         if group.has(last):

@@ -16,10 +16,10 @@ from tilth.catalog.parts.history import History
 from tilth.catalog.parts.parts import Parts
 from tilth.catalog.parts.trash import Trash
 from tilth.catalog.records.clock import HybridClock
-from tilth.catalog.services.audit import Audit
+from tilth.catalog.services.audit import AuditLog
 from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.readers import Readers
-from tilth.catalog.services.services import SavedState, Services
+from tilth.catalog.services.services import SavedState, ServiceSwitches
 from tilth.catalog.services.throttle import Throttle
 from tilth.catalog.settings import CatalogSettings
 from tilth.catalog.stats import CatalogStats, Counters
@@ -67,10 +67,10 @@ class Catalog:
         self.offsets = Offsets(clock, kv)
         self.leases = Leases(clock, kv)
         self.readers = Readers(clock, kv, ids=ids)
-        self.services = Services(clock, kv)
+        self.services = ServiceSwitches(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
-        self.audit = Audit(clock, self.clock, kv)
+        self.audit = AuditLog(clock, self.clock, kv)
         self.throttle = Throttle(clock, self.parts, self.services, self._counters)
 
     def stats(self) -> CatalogStats:

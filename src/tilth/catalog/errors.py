@@ -171,7 +171,7 @@ class MutationEndedError(ConflictError):
 
 
 class NothingToUndropError(NotFoundError):
-    """nothing that was dropped can be brought back"""
+    """there is nothing dropped that can be restored"""
 
     code = "NOTHING_TO_UNDROP"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.base.settings import Check, SettingGroup, node_setting, settings_of, table_setting, within
+from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of, table_setting, within
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 
 
@@ -56,7 +56,7 @@ class PressureSettings:
     max_delay_seconds: float = table_setting(
         "max_delay_to_insert",
         1.0,
-        Check(parse_seconds, "0, or 1 ms to 60 s", lambda seconds: seconds == 0 or 0.001 <= seconds <= 60),
+        SettingCheck(parse_seconds, "0, or 1 ms to 60 s", lambda seconds: seconds == 0 or 0.001 <= seconds <= 60),
         "The longest wait of one write, reached just below parts_to_throw_insert. Longer: merges catch up with more "
         "eager writers. Shorter: a writer is refused sooner instead.",
         unit="s",

@@ -58,7 +58,7 @@ class Counters:
             self._stats = replace(self._stats, refused=self._stats.refused + 1, fenced=fenced, crowded=crowded)
 
     def count_crowded(self) -> None:
-        """A write that was refused before its transaction began."""
+        """Count a write that was refused before its transaction began."""
         with self._lock:
             self._stats = replace(self._stats, crowded=self._stats.crowded + 1)
 

@@ -15,13 +15,13 @@ class ServerUnreachableError(UnavailableError):
 
 
 class AnswerLostError(UnknownOutcomeError):
-    """the connection broke before the answer was there; the statement may have been applied"""
+    """the connection broke before the answer arrived; the statement may have been applied"""
 
     code = "ANSWER_LOST"
 
 
 class NotTilthError(UnavailableError):
-    """what answers here is not a Tilth server"""
+    """the server at this address is not a Tilth server"""
 
     code = "NOT_A_TILTH_SERVER"
 
@@ -33,7 +33,7 @@ class BadUrlError(InvalidInputError):
 
 
 class OtherFormatError(InvalidInputError):
-    """the statement's FORMAT gives no table"""
+    """the result of the statement's FORMAT is not a table"""
 
     code = "FORMAT_IN_STATEMENT"
 

@@ -19,12 +19,12 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 # Any: a cell is whatever the column's type is in Python.
 def python_values(values: pa.ChunkedArray) -> list[Any]:
-    """The values as Python has them, far dates and times as text."""
+    """Return the values as Python has them, far dates and times as text."""
     return [_value(scalar) for scalar in values] if _has_far(values) else list(values.to_pylist())
 
 
 def readable(table: pa.Table) -> pa.Table:
-    """The table, its columns with far dates or times as columns of text."""
+    """Return the table, its columns with far dates or times as columns of text."""
     for position, column in enumerate(table.columns):
         if _has_far(column):
             array = pa.array([_value(scalar, is_text=True) for scalar in column], _with_texts(column.type))
@@ -37,7 +37,6 @@ def _has_far(values: pa.ChunkedArray) -> bool:
 
 
 def _leaves(values: pa.Array) -> Iterator[pa.Array]:
-    """The dates and times in an array."""
     if pa.types.is_map(values.type):
         first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
         for inner in (values.keys, values.items):
@@ -80,7 +79,7 @@ def _value(scalar: pa.Scalar, *, is_text: bool = False) -> Any:
 
 
 def _with_texts(kind: pa.DataType) -> pa.DataType:
-    """The type with texts for its dates and times."""
+    """Put texts in the place of the type's dates and times."""
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_map(kind):

@@ -18,13 +18,13 @@ _HINT = "give an Arrow table, a pandas, Polars or Spark DataFrame, or a list of 
 
 # Any: an object of any library.
 def arrow_table(rows: Any) -> pa.Table:
-    """The rows with their names and types. Raises InvalidInputError for what holds no rows, or cannot be Arrow."""
+    """Convert rows with their names and types. Raises InvalidInputError for what holds no rows, or cannot be Arrow."""
     try:
         found = _converted(rows)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInputError("these rows cannot be sent as Arrow", reason=_first_line(error), hint=_HINT) from error
     if found is None:
-        raise InvalidInputError("these are no rows", given=_type_name(rows), hint=_HINT)
+        raise InvalidInputError("these are not rows", given=_type_name(rows), hint=_HINT)
     return found
 
 
@@ -53,7 +53,7 @@ def _converted(rows: Any) -> pa.Table | None:
 
 
 def _of_dicts(rows: Sequence[Mapping[str, object]]) -> pa.Table:
-    """A column for every name in any of the rows; where a row does not have it, NULL."""
+    """Make a column for every name in any of the rows; where a row does not have it, NULL."""
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 

@@ -51,15 +51,15 @@ class Result:
         self.summary = summary
 
     def arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self._table
 
     def pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas frame; a column with times of years that Python does not know has texts."""
+        """Return a pandas frame; a column with times of years that Python does not know has texts."""
         return readable(self._table).to_pandas()
 
     def polars(self) -> polars.DataFrame:
-        """The rows as a Polars frame; a column with times of years that Python does not know has texts."""
+        """Return a Polars frame; a column with times of years that Python does not know has texts."""
         import polars
 
         frame = polars.from_arrow(readable(self._table))
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:  # Any: a cell is whatever the column's type is in Python
-        """The rows as tuples of Python values; times of years that Python does not know are texts: `+10000-01-01`."""
+        """Return tuples of Python values; times of years that Python does not know are texts: `+10000-01-01`."""
         columns = [python_values(column) for column in self._table.columns]
         return list(zip(*columns, strict=True))
 
@@ -212,7 +212,7 @@ class Connection:
             yield Reply(media_type=media_type, summary=summary, pieces=self._pieces(response, summary.query_id))
 
     def _pieces(self, response: httpx.Response, query_id: str) -> Iterator[bytes]:
-        """The body; where the server broke it off, its reason is raised."""
+        """Yield the body; where the server broke it off, its reason is raised."""
         try:
             yield from response.iter_bytes()
         except httpx.RemoteProtocolError as error:
@@ -286,11 +286,11 @@ class Connection:
         return msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])
 
     def renew(self, lease_id: str) -> None:
-        """Keep the files of a pinned snapshot for another while."""
+        """Extend the time for which the files of a pinned snapshot are kept."""
         self._call("POST", f"/v1/readers/{_segment(lease_id)}")
 
     def unpin(self, lease_id: str) -> None:
-        """Let the files of a pinned snapshot go."""
+        """Release the files of a pinned snapshot."""
         self._call("DELETE", f"/v1/readers/{_segment(lease_id)}")
 
     def wait_ready(self, seconds: float) -> None:
@@ -352,21 +352,21 @@ class Connection:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Errors of the network as ours, distinguished by whether the server can have seen the statement."""
+        """Convert errors of the network to ours, distinguished by whether the server can have seen the statement."""
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.PoolTimeout) as error:
             raise ServerUnreachableError(url=self.url, reason=error, hint=CHECK_HINT) from error
         except httpx.TimeoutException as error:
-            hint = "look at the table, or at system.query_log, before you send it again"
+            hint = "check the table, or system.query_log, before you send it again"
             raise AnswerLostError("the Tilth server took too long to answer", url=self.url, hint=hint) from error
         except httpx.HTTPError as error:
-            hint = "look at the table, or at system.query_log, before you send it again"
+            hint = "check the table, or system.query_log, before you send it again"
             raise AnswerLostError(url=self.url, reason=error, hint=hint) from error
 
 
 def connect(url: str = DEFAULT_URL, *, database: str = "default", timeout_seconds: float | None = None) -> Connection:
-    """A connection to the server at this address. Nothing is sent before the first call."""
+    """Connect to the server at this address. Nothing is sent before the first call."""
     return Connection(url, database=database, timeout_seconds=timeout_seconds)
 
 

@@ -35,7 +35,7 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80
 
 
 def console_of(stream: TextIO | None = None) -> Console:
-    """A console that writes to the stream (standard output when none is given) and wraps lines on a screen only."""
+    """Make a console that writes to the stream (by default the standard output) and wraps lines on a screen only."""
     stream = stream or sys.stdout
     return Console(file=stream, width=None if stream.isatty() else COLUMNS_WITHOUT_SCREEN, highlight=False)
 
@@ -56,7 +56,7 @@ def show_rows(console: Console, table: pa.Table) -> None:
 
 
 def show_outcome(console: Console, summary: Summary, *, rows: int | None) -> None:
-    """Print what stands below the rows. `rows`: how many the result has; None: it has no columns."""
+    """Print the line below the rows. `rows`: how many the result has; None: it has no columns."""
     left = (rows or 0) - ROWS_SHOWN_MAX
     if left > 0:
         console.print(Text(f"... and {left:,} more rows (use LIMIT, or --format csv)", style="dim"))
@@ -68,7 +68,6 @@ def show_outcome(console: Console, summary: Summary, *, rows: int | None) -> Non
 
 
 def show_notices(console: Console, summary: Summary) -> None:
-    """Print what of the statement was accepted and has no effect."""
     for notice in summary.notices:
         console.print(Text.assemble(("notice: ", "bold yellow"), notice))
 
@@ -107,7 +106,6 @@ def _is_number(arrow: pa.DataType) -> bool:
 
 
 def _values(column: pa.ChunkedArray) -> list[object]:
-    """Python values; times as text."""
     arrow = column.type
     column = readable(pa.table([column], names=["c"])).column(0)
     if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):

@@ -82,7 +82,7 @@ def _end(text: str, start: int) -> tuple[int, int] | None:
 
 
 def _skip_space(text: str, position: int) -> int:
-    """Behind spaces and comments; a comment that is not closed stays."""
+    """Skip spaces and comments; a comment that is not closed stays."""
     while found := _PIECE.match(text, position):
         match found.lastgroup:
             case "space":
@@ -98,7 +98,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _comment_end(text: str, start: int) -> int | None:
-    """Comments nest, as they do for the server."""
+    """Find the end of a comment; comments nest, as they do for the server."""
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge[0] == "/*" else -1

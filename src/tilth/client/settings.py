@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.base.settings import TEXT, Check, SettingGroup, serve_setting, settings_of
+from tilth.base.settings import TEXT, SettingCheck, SettingGroup, serve_setting, settings_of
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """What `tilth serve` needs to start a node."""
+    """Settings that `tilth serve` needs to start a node."""
 
     data: str = serve_setting("data", "", TEXT, "The node's folder; made if it is not there. Required.")
     listen: str = serve_setting(
@@ -20,7 +20,7 @@ class ServeSettings:
     log_level: str = serve_setting(
         "log-level",
         "info",
-        Check(lambda text: text.strip().lower(), ", ".join(LOG_LEVELS), lambda level: level in LOG_LEVELS),
+        SettingCheck(lambda text: text.strip().lower(), ", ".join(LOG_LEVELS), lambda level: level in LOG_LEVELS),
         "How much the log says: debug, info, warning or error.",
     )
     log_file: str = serve_setting("log-file", "", TEXT, "Where the log goes. Empty: to standard error.")

@@ -32,7 +32,7 @@ from tilth.ingest.service.activity import Doing
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import DependencyMissingError, check_kafka, check_library
 from tilth.ingest.service.manager import ConsumeManager
-from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, PartitionStats
+from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
 from tilth.ingest.settings import (
     INGEST_SETTINGS,
     KAFKA_SETTINGS,
@@ -75,12 +75,12 @@ __all__ = [
     "OffsetMark",
     "OffsetReset",
     "PartitionEnd",
-    "PartitionStats",
     "ResetError",
     "SqlPlan",
     "ToMark",
     "ToOffsets",
     "ToTime",
+    "TopicPartitionStats",
     "UnknownTopicError",
     "ViewError",
     "ViewPlan",

@@ -15,10 +15,10 @@ from tilth.base.errors import InvalidInputError
 from tilth.base.secrets import HIDDEN
 from tilth.base.settings import (
     TEXT,
-    Check,
-    Scope,
     Setting,
+    SettingCheck,
     SettingGroup,
+    SettingScope,
     hidden,
     kafka_setting,
     node_setting,
@@ -40,7 +40,7 @@ class MissingSettingError(InvalidInputError):
 
 
 class Format(StrEnum):
-    """What a message holds; the value is ClickHouse's name."""
+    """Format of a message; the value is ClickHouse's name."""
 
     #: One or several JSON objects, each a row.
     JSON = "JSONEachRow"
@@ -53,7 +53,7 @@ class Format(StrEnum):
 
 
 class ErrorMode(StrEnum):
-    """What becomes of a message that cannot be decoded."""
+    """Handling of a message that cannot be decoded."""
 
     DEAD_LETTER = "dead_letter"
     STREAM = "stream"
@@ -61,7 +61,7 @@ class ErrorMode(StrEnum):
 
 
 class Envelope(StrEnum):
-    """What is around the row of a message."""
+    """Envelope around the row of a message."""
 
     NONE = "none"
     #: A change event of Debezium: `before`, `after`, `op`.
@@ -69,7 +69,7 @@ class Envelope(StrEnum):
 
 
 class OffsetStart(StrEnum):
-    """Where the first round starts on a partition that has no stored offset."""
+    """Start of the first round on a partition that has no stored offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -110,7 +110,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LibrarySettings:
-    """What goes to librdkafka as it is."""
+    """Settings that go to librdkafka as they are."""
 
     client_id: str = kafka_setting(
         "kafka_client_id",
@@ -136,7 +136,7 @@ class _LibrarySettings:
     further: tuple[tuple[str, str], ...] = kafka_setting(
         "kafka_extra_librdkafka_config",
         (),
-        Check(lambda text: tuple(read_pairs(text).items()), "a JSON object, or a=1;b=2"),
+        SettingCheck(lambda text: tuple(read_pairs(text).items()), "a JSON object, or a=1;b=2"),
         "Further settings of librdkafka, which override Tilth's own; this page lists the allowed ones. Passwords and "
         "keys among them are stored apart and never shown.",
         aliases=("extra_librdkafka_config",),
@@ -160,7 +160,7 @@ class KafkaConfig:
     topics: tuple[str, ...] = kafka_setting(
         "kafka_topic_list",
         (),
-        Check(_names, "str"),
+        SettingCheck(_names, "str"),
         "Topics to read, with commas between. Required.",
         aliases=("topic_list",),
     )
@@ -178,16 +178,16 @@ class KafkaConfig:
     format: Format = kafka_setting(
         "kafka_format",
         Format.JSON,
-        Check(_one_of(_FORMATS), "JSONEachRow, CSV, Raw, RawBLOB, LineAsString, JSONAsString"),
+        SettingCheck(_one_of(_FORMATS), "JSONEachRow, CSV, Raw, RawBLOB, LineAsString, JSONAsString"),
         "What a message holds. JSONAsString is read as Raw: the message as it is, unchecked. Required.",
         aliases=("format",),
     )
     envelope: Envelope = kafka_setting(
         "kafka_envelope",
         Envelope.NONE,
-        Check(_one_of({name.value: name for name in Envelope}), "none, debezium"),
+        SettingCheck(_one_of({name.value: name for name in Envelope}), "none, debezium"),
         "debezium: a message is a change event of Debezium in JSON, with its schema or without. A row is its `after`, "
-        "or of a delete its `before`; the virtual columns `_op`, `_ts_ms` and `_source` tell the rest. A view into a "
+        "or of a delete its `before`; the virtual columns `_op`, `_ts_ms` and `_source` give the rest. A view into a "
         "table with a UNIQUE KEY applies the changes: `_op` goes with the row. Messages without a value (tombstones) "
         "are passed over.",
     )
@@ -247,7 +247,7 @@ class KafkaConfig:
     error_mode: ErrorMode = kafka_setting(
         "kafka_handle_error_mode",
         ErrorMode.DEAD_LETTER,
-        Check(_one_of(_ERROR_MODES), "dead_letter, stream, throw (also: default)"),
+        SettingCheck(_one_of(_ERROR_MODES), "dead_letter, stream, throw (also: default)"),
         "What becomes of a message that cannot be decoded. dead_letter: it goes to the dead-letter table with its "
         "reason. stream: it becomes a row whose `_error` and `_raw_message` are filled. throw (ClickHouse's "
         "`default`): the round fails, nothing of it is stored. A message that is decoded and that one view cannot take "
@@ -277,7 +277,7 @@ class KafkaConfig:
     start: OffsetStart = kafka_setting(
         "kafka_auto_offset_reset",
         OffsetStart.EARLIEST,
-        Check(_one_of(_STARTS), "earliest, latest"),
+        SettingCheck(_one_of(_STARTS), "earliest, latest"),
         "Where reading starts when the group has no offset on the topic: earliest (the default of Tilth; the client "
         "library's is latest) takes what the topic holds, latest only what comes from now on. Looked up once, then "
         "stored; an offset that went lost later is a gap, never a reset. Partitions that are added later are always "
@@ -287,7 +287,7 @@ class KafkaConfig:
     isolation: str = kafka_setting(
         "kafka_isolation_level",
         "read_committed",
-        Check(
+        SettingCheck(
             _one_of({"read_committed": "read_committed", "read_uncommitted": "read_uncommitted"}),
             "read_committed, read_uncommitted",
         ),
@@ -297,7 +297,7 @@ class KafkaConfig:
     skip_holes: bool = kafka_setting(
         "kafka_enable_skip_offsets_hole",
         False,
-        Check(parse_bool, "0, 1"),
+        SettingCheck(parse_bool, "0, 1"),
         "1: messages that the broker deleted before they were read are passed over and noted in system.ingest_gaps. 0: "
         "the consumer stops there until SYSTEM RESET CONSUME OFFSET decides.",
         aliases=("enable_skip_offsets_hole",),
@@ -312,19 +312,19 @@ class KafkaConfig:
     skip_unknown: bool = kafka_setting(
         "input_format_skip_unknown_fields",
         True,
-        Check(parse_bool, "0, 1"),
+        SettingCheck(parse_bool, "0, 1"),
         "1: fields that are no columns are passed over. 0: they make a message broken.",
     )
     numbers_in_strings: bool = kafka_setting(
         "input_format_json_read_numbers_from_strings",
         False,
-        Check(parse_bool, "0, 1"),
+        SettingCheck(parse_bool, "0, 1"),
         '1: "12" is read as 12 where a number is expected, and "true" as true. 0: it makes a message broken.',
     )
     csv_delimiter: str = kafka_setting(
         "format_csv_delimiter",
         ",",
-        Check(str, "one character", lambda text: len(text) == 1),
+        SettingCheck(str, "one character", lambda text: len(text) == 1),
         "What stands between the values of a CSV line.",
     )
     #: For librdkafka, in addition to what the room sets itself; includes passwords.
@@ -358,7 +358,7 @@ KAFKA_SETTINGS = SettingGroup(
         *(
             Setting(
                 name,
-                Scope.KAFKA,
+                SettingScope.KAFKA,
                 "",
                 TEXT,
                 "Accepted so that an existing DDL runs; has no effect, which a notice says.",
@@ -392,7 +392,7 @@ class IngestSettings:
     certificates_folder: str = node_setting(
         "ingest.certificates-folder",
         "",
-        Check(str.strip, "the absolute path of a folder", lambda folder: not folder or folder.startswith("/")),
+        SettingCheck(str.strip, "the absolute path of a folder", lambda folder: not folder or folder.startswith("/")),
         "Kafka tables can name files with certificates and keys below this folder (`ssl.ca.location` and the like), "
         "and no other files. Every Spark executor reads them there. Empty: no files; certificates are PEM text "
         "(`ssl.ca.pem`).",
@@ -429,7 +429,7 @@ def group_of(kafka: KafkaDef) -> str:
 
 
 def _library(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What goes to librdkafka as it is."""
+    """Settings that go to librdkafka as they are."""
     read = read_settings(_LibrarySettings, given)
     named = {
         "client.id": read.client_id or "tilth",

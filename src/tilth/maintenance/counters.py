@@ -27,7 +27,7 @@ class MaintenanceCounters:
 
     @contextmanager
     def run(self, kind: OpKind) -> Iterator[None]:
-        """Count what is done inside as one run, however it ends; of the background or of a command."""
+        """Count the work inside as one run, however it ends; of the background or of a command."""
         started = self._clock.monotonic()
         with self._lock:
             count = self._runs[kind]
@@ -53,12 +53,11 @@ class MaintenanceCounters:
                 self._numbers.removed_bytes += report.removed_bytes
 
     def flushed(self, size: int) -> None:
-        """A flush made parts of so many bytes."""
         with self._lock:
             self._numbers.flushed_bytes += size
 
     def chose(self, seconds: float) -> None:
-        """One look with its choice or refusal took so long."""
+        """Add the seconds of one observation with its choice or refusal."""
         with self._lock:
             self._numbers.choices += 1
             self._numbers.choosing_microseconds += seconds * 1e6
@@ -69,7 +68,7 @@ class MaintenanceCounters:
             self._numbers.prepare_failed += 1
 
     def numbers(self, waiting: Mapping[OpKind, int]) -> MaintenanceNumbers:
-        """`waiting`: bytes at this moment, by the kind of op that is for them."""
+        """`waiting`: bytes at this moment, by the kind of op that processes them."""
         with self._lock:
             found = deepcopy(self._numbers)
         found.segment_bytes = waiting.get(OpKind.FLUSH, 0)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from tilth.maintenance.state import Failure, ServiceState
+from tilth.maintenance.state import Failure
 from tilth.model.part import PartEvent
-from tilth.model.service import ServiceKind
+from tilth.model.service import ServiceKind, ServiceState
 
 
 class OpKind(StrEnum):
@@ -130,7 +130,7 @@ class Op(Protocol):
 
     @property
     def service(self) -> ServiceKind:
-        """Whose switch stops it: what runs then ends by itself, nothing new begins."""
+        """Service whose switch stops the op: a run under way ends by itself, nothing new begins."""
 
     @property
     def table(self) -> str:
@@ -161,25 +161,25 @@ class Op(Protocol):
         """Time of the last one; 0: not yet."""
 
     def observe(self, event: PartEvent, partition: str) -> None:
-        """A line of the part log about this table."""
+        """Note a line of the part log about this table."""
 
     def notice_all(self) -> None:
         """Look at everything again: news were lost, or definition, settings or mutations have changed."""
 
     def cancel(self) -> None:
-        """The table is gone or the server stops: nothing new begins, what runs is asked to end."""
+        """Begin nothing new and ask running work to end: the table is gone or the server stops."""
 
     def cancel_partition(self, partition: str | None) -> int:
-        """Ask what runs there to end; none means everywhere. Return how many runs."""
+        """Ask work in the partition to end; none means everywhere. Return the number of runs."""
 
     def stats(self) -> OpStats | None:
-        """A cheap look at what could be gained; none while nothing valid is known."""
+        """Estimate cheaply what could be gained; none while nothing valid is known."""
 
     def prepare(self) -> Prepared | NotPrepared:
         """Reserve the work of one run; quick, on the manager's own thread."""
 
     def perform(self, prepared: Prepared) -> str:
-        """Do it and release what it reserved, also on failure; on a worker thread. Return what was done."""
+        """Do the work and release its inputs, also on failure; on a worker thread. Return what was done."""
 
     def abandon(self, prepared: Prepared) -> None:
         """Release what was reserved for a run that will not happen."""

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.base.settings import SWITCH, Check, SettingGroup, contained, node_setting, setting_of, settings_of, within
+from tilth.base.settings import (
+    SWITCH,
+    SettingCheck,
+    SettingGroup,
+    contained,
+    node_setting,
+    setting_of,
+    settings_of,
+    within,
+)
 from tilth.base.units import parse_bytes, parse_seconds
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
@@ -69,7 +78,7 @@ class SchedulerSettings:
     memory_pressure_percentage: float = node_setting(
         "memory_pressure_percentage",
         60.0,
-        Check(float, "above 0, up to 100", lambda p: 0 < p <= 100),
+        SettingCheck(float, "above 0, up to 100", lambda p: 0 < p <= 100),
         "Share of the hard memory limit from which on memory is freed first. Less: writes are refused more rarely. "
         "More: fewer small flushes.",
         unit="percent",
@@ -77,7 +86,7 @@ class SchedulerSettings:
     memory_limit_soft_percentage: float = node_setting(
         "memory_limit_soft_percentage",
         80.0,
-        Check(float, "above 0, up to 100", lambda p: 0 < p <= 100),
+        SettingCheck(float, "above 0, up to 100", lambda p: 0 < p <= 100),
         "Share of the hard memory limit from which on only memory is freed, and writes begin to be refused. Less: the "
         "hard limit is farther away. More: more memory is used before anything suffers. Keep it well above "
         "memory_pressure_percentage.",
@@ -106,14 +115,14 @@ class WorkloadSettings:
     hot_scans_per_second: float = node_setting(
         "scans_started_per_sec_for_hot_tablets",
         1.0,
-        Check(float, "above 0", lambda n: n > 0),
+        SettingCheck(float, "above 0", lambda n: n > 0),
         "Queries of a table a second from which on it counts as busy. Fewer: more tables count. More: only the busiest "
         "do.",
     )
     hot_rows_per_second: float = node_setting(
         "rows_writed_per_sec_for_hot_tablets",
         1000.0,
-        Check(float, "above 0", lambda n: n > 0),
+        SettingCheck(float, "above 0", lambda n: n > 0),
         "Rows written into a table a second from which on it counts as busy. Fewer: more tables count. More: only the "
         "busiest do.",
     )
@@ -216,7 +225,7 @@ class ManagerSettings:
     memory_limit_warn_percentage: float = node_setting(
         "memory_limit_warn_threshold_percentage",
         98.0,
-        Check(float, "above 0, up to 100", lambda p: 0 < p <= 100),
+        SettingCheck(float, "above 0, up to 100", lambda p: 0 < p <= 100),
         "Share of the hard memory limit from which on the log warns. Less: earlier warnings. More: fewer of them.",
         unit="percent",
     )

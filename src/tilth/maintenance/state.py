@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import assert_never
 
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.retry import Retry, backoff_ms, retry_rule
-from tilth.model.service import Switch, SwitchState
+from tilth.model.service import ServiceState, Switch, SwitchState
 
 #: Later than any time.
 FAR_MS = 1 << 62
@@ -23,16 +22,6 @@ FAILURE_BACKOFF_BASE_MS = 1000
 FAILURE_BACKOFF_DOUBLINGS_MAX = 8
 #: The least wait where the same would fail again until somebody helps.
 FAILURE_LONG_WAIT_MS = 60_000
-
-
-class ServiceState(StrEnum):
-    """States of `system.bg_threads`."""
-
-    RUNNING = "running"
-    IDLE = "idle"
-    WAITING = "waiting"
-    STOPPED = "stopped"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +66,6 @@ def failed_again(before: Failure | None, error: Exception, *, now_ms: int, about
 
 
 def newest(failures: Iterable[Failure]) -> Failure | None:
-    """The one that happened last."""
     return max(failures, key=lambda failure: failure.at_ms, default=None)
 
 
@@ -127,7 +115,7 @@ def service_status(
 
 
 def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:
-    """The state of a service: the first of these that holds."""
+    """Return the first of these states that holds."""
     if not is_switched_on:
         return ServiceState.STOPPED
     if running:

@@ -226,14 +226,13 @@ class OpNumbers:
     counts: list[int] = field(default_factory=lambda: [0] * (len(RUN_MILLISECONDS) + 1))
 
     def add(self, milliseconds: float) -> None:
-        """One that ended."""
         self.ended += 1
         self.milliseconds += milliseconds
         self.counts[bisect_left(RUN_MILLISECONDS, milliseconds)] += 1
 
 
 def _runs(kind: OpKind, running: tuple[str, str], duration: tuple[str, str]) -> OpNumbers:
-    """A field for the runs of one kind of op, shown by a gauge and a histogram; each is its name and its sentence."""
+    """Declare the runs of one kind of op, shown by a gauge and a histogram; each is its name and its sentence."""
     of_runs: OpNumbers = measured(
         OpNumbers,
         Metric(running[0], MetricType.GAUGE, (), f"{running[1]} under way."),
@@ -313,5 +312,4 @@ class MaintenanceNumbers:
     choosing_microseconds: float = 0.0
 
     def by_kind(self) -> dict[OpKind, OpNumbers]:
-        """The numbers of each kind of op."""
         return {each.metadata["kind"]: getattr(self, each.name) for each in fields(self) if "kind" in each.metadata}

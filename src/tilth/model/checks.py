@@ -60,7 +60,7 @@ class Check(msgspec.Struct, frozen=True):
     path: Path = ()
 
 
-def told_rule(rule: Rule) -> str:
+def rule_text(rule: Rule) -> str:
     """Describe the values that the rule allows, in words that follow "expected"."""
     match rule:
         case IntegerRange(least=least, greatest=greatest):

@@ -61,7 +61,7 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     parts_left: int = -1
 
     @property
-    def told_parts(self) -> str:
+    def parts_summary(self) -> str:
         """Describe the parts that a killed mutation leaves behind: `3 of 10 parts were done before and stay so`."""
         if self.parts_done < 0 or self.parts_left < 0:
             return "parts that were done before stay so"

@@ -19,6 +19,16 @@ class ServiceKind(StrEnum):
     GC = "gc"
 
 
+class ServiceState(StrEnum):
+    """State of a service in `system.bg_threads`."""
+
+    RUNNING = "running"
+    IDLE = "idle"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
 class SwitchState(StrEnum):
     """State of a service that the user has asked for (docs/policies/tasks.md#switches)."""
 

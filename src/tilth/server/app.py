@@ -54,7 +54,7 @@ from tilth.server.errors import (
     RouteNotFoundError,
     error_response,
 )
-from tilth.server.formats import Format, accepted_format, encode, encode_batches, named_format
+from tilth.server.formats import ResponseFormat, accepted_format, encode, encode_batches, named_format
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
@@ -113,7 +113,7 @@ class Snapshots(Protocol):
         version: int | None = None,
         client: str = "",
     ) -> tuple[Snapshot, ReaderLease, str]:
-        """A snapshot, the lease that keeps its files, and the root below which they are."""
+        """Pin a snapshot; return it, the lease that keeps its files, and the root below which they are."""
 
     def renew(self, lease_id: str) -> None: ...
 
@@ -263,7 +263,7 @@ class _Api:
         """
         settings = dict(request.query_params)
         database, table = request.path_params["database"], request.path_params["table"]
-        input_format = _input_format(request.headers.get("content-type", Format.NDJSON))
+        input_format = _input_format(request.headers.get("content-type", ResponseFormat.NDJSON))
         accept = request.headers.get("accept", "")
         statements, origin = self._doors.statements, _origin(request)
 
@@ -366,7 +366,7 @@ class _Api:
         return await anyio.to_thread.run_sync(act, limiter=self._short_calls)
 
     async def _body(self, request: Request, share: MemoryShare) -> bytes:
-        """The body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
+        """Read the body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
         limit = self._doors.settings.body_bytes_max
         length = request.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > limit:
@@ -405,8 +405,8 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
-def _answered(answer: Answer, form: Format, origin: Origin) -> Response:
-    """The first piece is made here, so that an error in it still becomes an answer of its own."""
+def _answered(answer: Answer, form: ResponseFormat, origin: Origin) -> Response:
+    """Make the first piece here, so that an error in it still becomes an answer of its own."""
     stream = answer.stream
     summary = answer.summary()
     if stream is not None:
@@ -434,7 +434,7 @@ def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _header(summary: Summary) -> str:
-    """JSON in ASCII, which is all that every header can carry."""
+    """Encode as JSON in ASCII, which is all that every header can carry."""
     fields = msgspec.structs.asdict(summary)
     if len(summary.message) > HEADER_MESSAGE_CHARACTERS_MAX:
         fields["message"] = summary.message[:HEADER_MESSAGE_CHARACTERS_MAX] + "…"
@@ -453,16 +453,16 @@ def _input_format(content_type: str) -> str | None:
     """The name of the format for INSERT .. FORMAT; None for Arrow."""
     media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
     match media_type:
-        case Format.ARROW:
+        case ResponseFormat.ARROW:
             return None
-        case Format.NDJSON | Format.JSON:
+        case ResponseFormat.NDJSON | ResponseFormat.JSON:
             return "JSONEachRow"
-        case Format.CSV:
+        case ResponseFormat.CSV:
             return "CSVWithNames" if "header=present" in parameters else "CSV"
     raise BadBodyError(
-        "rows of this content type are not read",
+        "rows of this content type are not supported",
         content_type=media_type,
-        hint=f"send {Format.NDJSON.value}, {Format.CSV.value} or {Format.ARROW.value}",
+        hint=f"send {ResponseFormat.NDJSON.value}, {ResponseFormat.CSV.value} or {ResponseFormat.ARROW.value}",
     )
 
 
@@ -473,5 +473,5 @@ def _arrow(body: bytes) -> pa.Table:
         # Lengths and offsets come from outside; kernels trust them.
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
-        raise BadBodyError("the body is no Arrow stream", reason=error) from error
+        raise BadBodyError("the body is not an Arrow stream", reason=error) from error
     return table

@@ -51,7 +51,6 @@ def json_cells(values: pa.Array) -> list[Cell]:
 
 
 def is_text_in_json(arrow: pa.DataType) -> bool:
-    """True if `texts` supports the type."""
     is_binary = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow) or pa.types.is_fixed_size_binary(arrow)
     return bool(is_binary or pa.types.is_decimal(arrow) or (pa.types.is_temporal(arrow) and not _is_span(arrow)))
 
@@ -76,7 +75,7 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def _in_all_years(values: pa.Array) -> pa.Array:
-    """Dates or times as text, also where Arrow takes the year for another one."""
+    """Format dates or times as text, also where Arrow takes the year for another one."""
     is_date = pa.types.is_date32(values.type)
     numbers = values.view(pa.int32() if is_date else pa.int64())
     if not is_date and values.type.unit == "ns":
@@ -141,7 +140,7 @@ def _lists(values: pa.Array) -> list[Cell]:
 
 
 def _maps(values: pa.Array) -> list[Cell]:
-    """Objects; a key that is no text becomes one, as JSON writes it."""
+    """Convert maps to objects; a key that is no text becomes one, as JSON writes it."""
     offsets = values.offsets.to_pylist()
     first, last = offsets[0], offsets[-1]
     keys = json_cells(values.keys.slice(first, last - first))
@@ -167,7 +166,7 @@ def _structs(values: pa.Array) -> list[Cell]:
 
 
 def unique_names(names: list[str]) -> list[str]:
-    """The names; from its second appearance on, a name gets the next number that makes it new: `a`, `a_2`, `a_3`."""
+    """Return unique names; from its second appearance on, a name gets the next free number: `a`, `a_2`, `a_3`."""
     taken = set(names)
     seen: set[str] = set()
     unique: list[str] = []

@@ -93,12 +93,11 @@ _STATUS_OF_CODE = {
 
 
 def status_of(error: TilthError | type[TilthError]) -> int:
-    """The status of an answer that is this error."""
     return _STATUS_OF_CODE.get(error.code, STATUS[error.kind])
 
 
 def error_response(error: Exception, ids: IdSource) -> Response:
-    """The answer to a call that failed; logs it under the id that the body carries."""
+    """Answer a call that failed; log the error under the id that the body carries."""
     cause_id = ids()[:12]
     error = full_error(error, folder=os.sep) or error
     if isinstance(error, TilthError):

@@ -23,7 +23,7 @@ from tilth.sql import UnknownFormatError
 ROWS_PER_PIECE = 8192
 
 
-class Format(StrEnum):
+class ResponseFormat(StrEnum):
     """The value is the media type."""
 
     JSON = "application/json"
@@ -36,41 +36,41 @@ class Format(StrEnum):
 
 #: What a user may write behind FORMAT, in lower case.
 NAMES = {
-    "json": Format.JSON,
-    "jsoncompact": Format.JSON,
-    "jsoneachrow": Format.NDJSON,
-    "ndjson": Format.NDJSON,
-    "csv": Format.CSV_WITHOUT_NAMES,
-    "csvwithnames": Format.CSV,
-    "arrow": Format.ARROW,
-    "arrowstream": Format.ARROW,
+    "json": ResponseFormat.JSON,
+    "jsoncompact": ResponseFormat.JSON,
+    "jsoneachrow": ResponseFormat.NDJSON,
+    "ndjson": ResponseFormat.NDJSON,
+    "csv": ResponseFormat.CSV_WITHOUT_NAMES,
+    "csvwithnames": ResponseFormat.CSV,
+    "arrow": ResponseFormat.ARROW,
+    "arrowstream": ResponseFormat.ARROW,
 }
 
-_BY_MEDIA_TYPE = {form.value: form for form in Format}
+_BY_MEDIA_TYPE = {form.value: form for form in ResponseFormat}
 
 _json = msgspec.json.Encoder()
 
 
-def named_format(name: str) -> Format:
-    """The format that a statement's FORMAT names; raises UnknownFormatError."""
+def named_format(name: str) -> ResponseFormat:
+    """Raises UnknownFormatError."""
     found = NAMES.get(name.lower())
     if found is None:
         raise UnknownFormatError(format=name, hint="use one of JSON, JSONEachRow, CSV, Arrow")
     return found
 
 
-def accepted_format(accept: str) -> Format:
-    """The first format of an Accept header that is known; JSON when the header names none of them."""
+def accepted_format(accept: str) -> ResponseFormat:
+    """Return the first format of an Accept header that is known; JSON when the header names none of them."""
     for item in accept.split(","):
         media_type, *parameters = (part.strip().lower() for part in item.split(";"))
-        if media_type == Format.CSV and "header=absent" in parameters:
-            return Format.CSV_WITHOUT_NAMES
+        if media_type == ResponseFormat.CSV and "header=absent" in parameters:
+            return ResponseFormat.CSV_WITHOUT_NAMES
         if media_type in _BY_MEDIA_TYPE:
             return _BY_MEDIA_TYPE[media_type]
-    return Format.JSON
+    return ResponseFormat.JSON
 
 
-def encode(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary, form: Format) -> Iterator[bytes]:
+def encode(table: pa.Table, columns: Sequence[ColumnInfo], summary: Summary, form: ResponseFormat) -> Iterator[bytes]:
     """Yield the body of the answer, piece by piece."""
     return encode_batches(table.schema, table.to_batches(), columns, lambda: summary, form)
 
@@ -80,20 +80,20 @@ def encode_batches(
     batches: Iterable[pa.RecordBatch],
     columns: Sequence[ColumnInfo],
     summary: Callable[[], Summary],
-    form: Format,
+    form: ResponseFormat,
 ) -> Iterator[bytes]:
-    """The same of rows that come batch by batch. `summary` is asked when all rows have been written."""
+    """Encode rows that come batch by batch. `summary` is called when all rows have been written."""
     pieces = (batch.slice(at, ROWS_PER_PIECE) for batch in batches for at in range(0, batch.num_rows, ROWS_PER_PIECE))
     match form:
-        case Format.JSON:
+        case ResponseFormat.JSON:
             return _as_json(pieces, columns, summary)
-        case Format.NDJSON:
+        case ResponseFormat.NDJSON:
             return _as_ndjson(schema, pieces)
-        case Format.CSV:
+        case ResponseFormat.CSV:
             return _as_csv(schema, pieces, has_names=True)
-        case Format.CSV_WITHOUT_NAMES:
+        case ResponseFormat.CSV_WITHOUT_NAMES:
             return _as_csv(schema, pieces, has_names=False)
-        case Format.ARROW:
+        case ResponseFormat.ARROW:
             return _as_arrow(schema, pieces)
     assert_never(form)
 
@@ -141,7 +141,6 @@ def _as_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def _taken(sink: io.BytesIO) -> bytes:
-    """Return the bytes written since the last call."""
     piece = sink.getvalue()
     sink.seek(0)
     sink.truncate()
@@ -149,7 +148,7 @@ def _taken(sink: io.BytesIO) -> bytes:
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns as CSV's writer takes them: numbers, booleans and strings."""
+    """Return the columns as CSV's writer takes them: numbers, booleans and strings."""
     columns = []
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):

@@ -36,7 +36,7 @@ class _Section:
 
 
 def maintenance_text(status: ManagerStatus, now_ms: int) -> str:
-    """The page as lines of text, fields apart by tabs."""
+    """Format the page as lines of text with tabs between fields."""
     return "\n".join(_text_lines(status, now_ms)) + "\n"
 
 

@@ -143,7 +143,7 @@ class Metrics(Collector):
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
-        """Prometheus' text format."""
+        """Return Prometheus' text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Family]:
@@ -165,7 +165,7 @@ class Metrics(Collector):
 
 
 def _of(source: str, look: Callable[[], T] | None, samples: Callable[[T], Iterable[Sample]]) -> Iterator[Sample]:
-    """The samples of one room; a room that fails must not hide the others, least of all then."""
+    """Yield the samples of one room; a room that fails must not hide the others."""
     if look is None:
         return
     try:
@@ -180,7 +180,6 @@ def _of(source: str, look: Callable[[], T] | None, samples: Callable[[T], Iterab
 
 # Any: a dataclass of a room.
 def _fields(stats: Any, labels: tuple[str, ...] = ()) -> Iterator[Sample]:
-    """The fields that have metrics."""
     for name, metrics in metrics_of(stats):
         value = getattr(stats, name)
         if isinstance(value, OpNumbers):

@@ -134,7 +134,6 @@ def _is_navigation(method: str, headers: Mapping[str, str]) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """Return the name or address in a Host header, without the port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -79,7 +79,7 @@ class HttpServer:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that has the address and does not listen yet. Raises PortTakenError when it cannot be had."""
+    """Bind a socket without listening yet. Raises PortTakenError when the address cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol left open asyncio does not see TCP and leaves Nagle's algorithm on: 40 ms for every answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tilth.base.settings import Check, SettingGroup, node_setting, settings_of, within
+from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of, within
 from tilth.base.units import GIB, KIB, MIB, parse_bytes, parse_seconds
 from tilth.sql import DEFAULT_SLOTS, Queue, ResultLimits
 from tilth.sql import STATEMENTS_MAX as WAITING_MAX
@@ -98,7 +98,7 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = node_setting(
         "server.allowed-hosts",
         (),
-        Check(_hosts, "names of hosts without ports, with commas between", separator=","),
+        SettingCheck(_hosts, "names of hosts without ports, with commas between", separator=","),
         "Further names of the node in `Host` headers: that of a proxy in front of it, or its name in DNS. Requests "
         "with other names are refused, as protection against DNS rebinding. Always accepted: `localhost`, the address "
         "or name of `--listen`, and for `0.0.0.0` and `::` every address and the name of the machine.",
@@ -106,7 +106,7 @@ class ServerSettings:
     allowed_origins: tuple[str, ...] = node_setting(
         "server.allowed-origins",
         (),
-        Check(_origins, "as in https://dash.example.com, with commas between", separator=","),
+        SettingCheck(_origins, "as in https://dash.example.com, with commas between", separator=","),
         "Origins of web pages that can call the node from a browser, without any restriction. Pages of other origins "
         "are refused. Programs send no `Origin` and need no entry.",
     )

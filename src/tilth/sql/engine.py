@@ -78,7 +78,7 @@ from tilth.sql.language import dialect
 from tilth.sql.language.redact import Redacted, redacted, shortened
 from tilth.sql.language.spark_errors import nested_too_deep
 from tilth.sql.query.damaged import check_reads_all
-from tilth.sql.query.desk import QueryDesk
+from tilth.sql.query.snapshots import SnapshotService
 from tilth.sql.results.answer import Answer, Outcome, columns_of
 from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import OpenResults, ResultLimits
@@ -145,7 +145,7 @@ class SqlEngine:
         clock, catalog, maintenance = rooms.clock, rooms.catalog, rooms.maintenance
         self._clock = clock
         #: The worker's runners of queries and inserts ask here.
-        self.desk = QueryDesk(
+        self.snapshots = SnapshotService(
             clock,
             catalog,
             root=rooms.root,
@@ -161,7 +161,7 @@ class SqlEngine:
             dispatcher=rooms.dispatcher,
             consume=rooms.consume,
             maintenance=maintenance,
-            desk=self.desk,
+            snapshots=self.snapshots,
             groups=InsertGroups(clock, lambda inserts: store(self._services, inserts)),
             memory=rooms.memory or MemoryGate(MemoryReading, new_rng()),
             damage=rooms.damage or DamageBook(clock, catalog, rooms.root),
@@ -178,22 +178,20 @@ class SqlEngine:
         )
 
     def start(self) -> None:
-        """Begins to renew the reader leases of running queries, and to check time limits."""
-        self.desk.start()
+        self.snapshots.start()
         self._services.running.start()
 
     def stop(self) -> None:
-        """Inserts that wait for their group are stored and answered; others are refused from now on."""
+        """Stop after inserts that wait for their group are stored and answered; others are refused from now on."""
         self._services.running.stop()
         self._services.groups.stop()
-        self.desk.stop()
+        self.snapshots.stop()
 
     def cancel_all(self) -> None:
-        """The node stops: every statement ends with an error, now and from now on."""
+        """End every statement with an error, now and from now on: the node stops."""
         self._services.running.cancel_all()
 
     def insert_stats(self) -> InsertStats:
-        """What became of INSERTs since the start."""
         return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
 
     def run(
@@ -236,7 +234,7 @@ class SqlEngine:
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
     ) -> Answer:
-        """Stores rows given as text, as INSERT .. FORMAT does."""
+        """Store rows given as text, as INSERT .. FORMAT does."""
 
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertData"
@@ -256,7 +254,7 @@ class SqlEngine:
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
     ) -> Answer:
-        """Stores rows given as Arrow; columns are found by name."""
+        """Store rows given as Arrow; columns are found by name."""
 
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertArrow"
@@ -270,7 +268,7 @@ class SqlEngine:
     def _logged(
         self, text: str, database: str, act: Callable[[_Running], Outcome], origin: Origin | None = None
     ) -> Answer:
-        """Runs it and writes a line of the query log, whatever comes of it. Log and errors are redacted."""
+        """Run it and write a line of the query log, whatever comes of it. Log and errors are redacted."""
         shown = redacted(text)
         hide_in_lines(shown.secrets)
         entry = Running(
@@ -365,7 +363,7 @@ class SqlEngine:
 
 @dataclass(slots=True)
 class _Running:
-    """What is known of a statement so far."""
+    """State of a statement so far."""
 
     entry: Running
     shown: Redacted
@@ -387,7 +385,6 @@ def _call(running: _Running, database: str, given: Mapping[str, str], *, streams
 
 
 def queue_of(statement: Statement, database: str) -> Queue:
-    """Whose slots the statement takes."""
     match statement:
         case Query():
             return Queue.WATCH if system_tables_of(statement.text, database) is not None else Queue.QUERY
@@ -399,7 +396,6 @@ def queue_of(statement: Statement, database: str) -> Queue:
 
 
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:
-    """The statement's function."""
     if isinstance(statement, InsertQuery | DeleteRows | UpdateRows | OptimizeTable):
         check_reads_all(call.settings)
     match statement:
@@ -469,7 +465,7 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
 
 
 def _known_format(name: str | None) -> str | None:
-    """Refuses a format that nobody can write before the query is run for it."""
+    """Refuse a format that nobody can write before the query is run for it."""
     if name is not None and name.lower() not in OUTPUT_FORMATS:
         raise UnknownFormatError(format=name, hint="use one of JSON, JSONEachRow, CSV, Arrow")
     return name

@@ -1,4 +1,4 @@
-"""What can be wrong with a statement. See also: grammar/errors.py for text that cannot be read."""
+"""Errors of statements. See also: grammar/errors.py for text that cannot be read."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ColumnBusyError(ConflictError):
 
 
 class BadMutationError(InvalidInputError):
-    """rows cannot be changed by this"""
+    """this expression cannot change rows"""
 
     code = "BAD_MUTATION"
 
@@ -141,6 +141,6 @@ class DamagedPartError(CorruptError):
 
 
 class DamagedPartsNotSkippedError(InvalidInputError):
-    """a statement that changes or copies rows does not leave out damaged parts"""
+    """a statement that changes or copies rows cannot leave out damaged parts"""
 
     code = "DAMAGED_PARTS_NOT_SKIPPED"

@@ -11,10 +11,10 @@ from tilth.base.settings import (
     SWITCH,
     TEXT,
     BadSettingError,
-    Check,
-    Scope,
     Setting,
+    SettingCheck,
     SettingGroup,
+    SettingScope,
     UnknownSettingError,
     parse_bool,
     read_settings,
@@ -123,12 +123,12 @@ class SessionSettings:
         True,
         SWITCH,
         "On: a column that an unfinished mutation names is not modified or renamed. Off: it is, and the mutation that "
-        "is under way still does what it was told, with the columns as they were then.",
+        "is under way still runs as it was started, with the columns as they were then.",
     )
     async_insert: str = session_setting(
         "async_insert",
         AUTO,
-        Check(_parse_async, "auto, 0 or 1"),
+        SettingCheck(_parse_async, "auto, 0 or 1"),
         f"{_ASYNC_DOC} What a statement says counts more than what its table says.",
     )
     async_insert_busy_timeout_ms: int = session_setting(
@@ -159,12 +159,12 @@ class SessionSettings:
     insertion_label: str = session_setting(
         "insertion_label",
         "",
-        Check(
+        SettingCheck(
             str.strip,
             f"a text of at most {INSERT_LABEL_CHARACTERS_MAX} characters",
             lambda label: len(label) <= INSERT_LABEL_CHARACTERS_MAX,
         ),
-        "A name for this INSERT, unique in its table: a second INSERT with it writes nothing and is told how many rows "
+        "A name for this INSERT, unique in its table: a second INSERT with it writes nothing and returns how many rows "
         "the first one wrote, so that a client whose answer was lost may simply try again. Empty: it has none. A label "
         "is remembered for a few hours.",
         aliases=("insert_deduplication_token",),
@@ -172,7 +172,9 @@ class SessionSettings:
     dialect: str = session_setting(
         "dialect",
         "spark",
-        Check(lambda text: text.strip().lower(), "spark or clickhouse", lambda name: name in ("spark", "clickhouse")),
+        SettingCheck(
+            lambda text: text.strip().lower(), "spark or clickhouse", lambda name: name in ("spark", "clickhouse")
+        ),
         "clickhouse: a SELECT, also that of an INSERT or of a materialized view, is read in ClickHouse's dialect and "
         "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
         "functions exist in both.",
@@ -183,9 +185,9 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertSettings:
-    """What a table says about INSERTs into it."""
+    """Settings of a table for INSERTs into it."""
 
-    async_insert: str = table_setting("async_insert", AUTO, Check(_parse_async, "auto, 0 or 1"), _ASYNC_DOC)
+    async_insert: str = table_setting("async_insert", AUTO, SettingCheck(_parse_async, "auto, 0 or 1"), _ASYNC_DOC)
 
 
 #: Settings of ClickHouse's sessions for which Tilth has no use.
@@ -219,17 +221,21 @@ _SESSION_WITHOUT_EFFECT = (
 )
 SESSION_ACCEPTED = tuple(
     Setting(
-        name, Scope.SESSION, "", TEXT, "Accepted so that existing statements run; has no effect, which a notice says."
+        name,
+        SettingScope.SESSION,
+        "",
+        TEXT,
+        "Accepted so that existing statements run; has no effect, which a notice says.",
     )
     for name in _SESSION_WITHOUT_EFFECT
 )
 
 #: Whose a setting is, in words.
 _WHOSE = {
-    Scope.NODE: "of the node: `tilth serve` takes it when it starts",
-    Scope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
-    Scope.KAFKA: "of a Kafka table: ALTER TABLE k MODIFY SETTING",
-    Scope.SESSION: "of a statement: .. SETTINGS name = value at its end",
+    SettingScope.NODE: "of the node: `tilth serve` takes it when it starts",
+    SettingScope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
+    SettingScope.KAFKA: "of a Kafka table: ALTER TABLE k MODIFY SETTING",
+    SettingScope.SESSION: "of a statement: .. SETTINGS name = value at its end",
 }
 
 
@@ -276,7 +282,9 @@ _WITHOUT_EFFECT = (
     "allow_nullable_key",
 )
 ACCEPTED = tuple(
-    Setting(name, Scope.TABLE, "", TEXT, "Accepted so that an existing DDL runs; has no effect, which a notice says.")
+    Setting(
+        name, SettingScope.TABLE, "", TEXT, "Accepted so that an existing DDL runs; has no effect, which a notice says."
+    )
     for name in _WITHOUT_EFFECT
 )
 
@@ -305,11 +313,11 @@ def check_typed(given: Mapping[str, str]) -> None:
     for name, text in given.items():
         if HIDDEN in text and KAFKA_TABLE_SETTINGS.find(name).has_secrets:
             hint = "write the secret itself; SHOW CREATE and system tables do not show it"
-            raise BadSettingError(f"{HIDDEN} is not a secret but stands for one", setting=name, hint=hint)
+            raise BadSettingError(f"{HIDDEN} is the sign for a hidden secret, not a secret", setting=name, hint=hint)
 
 
 def check_together(settings: Mapping[str, str]) -> None:
-    """What settings of a table must satisfy together; raises BadSettingError."""
+    """Check what settings of a table must satisfy together; raises BadSettingError."""
     pressure_settings(settings)
     table_settings(settings)
 

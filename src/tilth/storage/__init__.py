@@ -9,7 +9,7 @@ See also: docs/glossary.md (part, partition), tilth.model.part.
 """
 
 from tilth.model.table import OP_COLUMN, OP_DELETE, OP_UPSERT
-from tilth.storage.deltas.changes import Changes, load_changes
+from tilth.storage.deltas.changes import PartChanges, load_changes
 from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.deltas.deltas import (
     CHANGE_DELETE,
@@ -38,7 +38,7 @@ from tilth.storage.errors import (
 from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor
 from tilth.storage.merge.flush import FlushResult, flush_segments
 from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
-from tilth.storage.merge.rewrite import Place, ordered_source, place_of, rewrite_part
+from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
 from tilth.storage.parts.key_filter import write_filter
 from tilth.storage.parts.parts import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
 from tilth.storage.parts.rowmap import remove_row_map
@@ -114,7 +114,6 @@ __all__ = [
     "UPSERT_TRIES_MAX",
     "BadColumnError",
     "BadPartitionError",
-    "Changes",
     "DeltaFileCorruptError",
     "DeltaFileNotFoundError",
     "DeltaWriter",
@@ -123,13 +122,14 @@ __all__ = [
     "MergeResult",
     "Misfit",
     "NewPart",
+    "PartChanges",
     "PartFileCorruptError",
     "PartFileNotFoundError",
     "PartRebaser",
     "PartShapeUnknownError",
     "PartWriter",
     "Partitioned",
-    "Place",
+    "RewriteTarget",
     "RowIndexes",
     "ScratchWriter",
     "StorageSettings",
@@ -171,7 +171,6 @@ __all__ = [
     "ordered_source",
     "partition_id",
     "partition_ids",
-    "place_of",
     "presence_name",
     "read_changes",
     "read_deletes",
@@ -187,6 +186,7 @@ __all__ = [
     "resolve_upserts",
     "result_type",
     "rewrite_part",
+    "rewrite_target",
     "schema_from_arrow",
     "scratch_name",
     "shaped_rows",

@@ -11,7 +11,7 @@ from tilth.model.table import TableDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSettings:
-    """How the files of one table are written, and what its unique key means."""
+    """Rules for the files of one table, and the meaning of its unique key."""
 
     parquet_compression_level: int = table_setting(
         "parquet_compression_level",

@@ -1,4 +1,4 @@
-"""What every key-value store must do; the fakes pass the same suite as the real thing."""
+"""Behaviour suite of every key-value store; the fakes pass the same suite as the real thing."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _check_views_interleave(kv: KeyValue) -> None:
 
 
 def _check_scan_is_a_view(kv: KeyValue) -> None:
-    """What is committed while a scan runs is not in it, wherever the scan is."""
+    """A commit while a scan runs is not in it, wherever the scan is."""
     keys = [b"k%04d" % number for number in range(1000)]
     assert isinstance(kv.commit([], dict.fromkeys(keys, b"1"), []), Landed)
     scan = kv.scan(b"k", b"l")
@@ -178,7 +178,7 @@ def _check_large(kv: KeyValue) -> None:
 
 
 def _check_one_winner(kv: KeyValue) -> None:
-    """Of several who want the same absent key, one gets it."""
+    """Several commits want the same absent key, and one gets it."""
     for number in range(_ROUNDS):
         key = b"k%d" % number
         start = threading.Barrier(_THREADS)

@@ -28,7 +28,7 @@ class ManualClock:
         self.advance(seconds)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Waits until the event is set, or until another thread has advanced the clock so far; moves nothing itself."""
+        """Wait until the event is set, or until another thread has advanced the clock so far; move nothing itself."""
         with self._changed:
             end = self._monotonic + seconds
             while not event.is_set() and self._monotonic < end:
@@ -37,7 +37,7 @@ class ManualClock:
         return event.is_set()
 
     def advance(self, seconds: float) -> None:
-        """Moves both clocks on and wakes who waits for that."""
+        """Advance both clocks and wake threads that wait for that."""
         assert seconds >= 0
         with self._changed:
             self._now_ms += seconds * 1000
@@ -45,7 +45,7 @@ class ManualClock:
             self._changed.notify_all()
 
     def set_now_ms(self, now_ms: int) -> None:
-        """Sets the wall clock alone, backwards too, as an administrator or NTP may."""
+        """Set the wall clock alone, backwards too, as an administrator or NTP may."""
         with self._changed:
             self._now_ms = float(now_ms)
             self._changed.notify_all()

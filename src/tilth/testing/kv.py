@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 class Fault(StrEnum):
-    """What goes wrong."""
+    """Kind of failure."""
 
     #: Clearly refused: nothing was applied, nothing was read.
     REFUSED = "refused"
-    #: A commit that was never performed, and nobody can tell. A read is refused.
+    #: A commit that was never performed, and nobody knows. A read is refused.
     REQUEST_LOST = "request_lost"
-    #: A commit that was performed, and nobody can tell. A read is refused.
+    #: A commit that was performed, and nobody knows. A read is refused.
     ANSWER_LOST = "answer_lost"
 
 
@@ -57,12 +57,12 @@ class FaultyKV:
         self.faults = 0
 
     def plan_commits(self, *faults: Fault | None) -> None:
-        """What the next commits meet; None: nothing."""
+        """Faults of the next commits; None: no fault."""
         with self._lock:
             self._commit_plan.extend(faults)
 
     def plan_reads(self, *faults: Fault | None) -> None:
-        """What the next reads meet; None: nothing."""
+        """Faults of the next reads; None: no fault."""
         with self._lock:
             self._read_plan.extend(faults)
 
@@ -140,7 +140,7 @@ _TRIES_MAX = 100
 class RetryingKV:
     """Makes a faulty store look like a sound one, in the way that the protocol prescribes.
 
-    Each batch carries a key of its own; after an unknown outcome that key tells.
+    Each batch carries a key of its own; after an unknown outcome that key shows it.
     """
 
     def __init__(self, kv: KeyValue) -> None:

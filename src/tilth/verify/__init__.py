@@ -1,4 +1,4 @@
-"""Is it still true: a table's ledgers, counts and files, compared with each other.
+"""Verification: a table's ledgers, counts and files, compared with each other.
 
 Covers: SYSTEM VERIFY, a list of checks that hold or do not.
 Does not cover: mending; damage that queries and merges meet on their way (tilth.maintenance).
@@ -6,11 +6,11 @@ Always holds: reads only; each check is reported, those that hold too; what merg
 See also: docs/policies/consumers.md, docs/operate/recovery.md.
 """
 
-from tilth.verify.report import Check, VerifyReport
+from tilth.verify.report import CheckResult, VerifyReport
 from tilth.verify.table import verify
 
 __all__ = [
-    "Check",
+    "CheckResult",
     "VerifyReport",
     "verify",
 ]

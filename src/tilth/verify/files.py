@@ -25,10 +25,10 @@ from tilth.storage import (
     sources_of,
     storage_settings,
 )
-from tilth.verify.report import NAMED_MAX, Check
+from tilth.verify.report import NAMED_MAX, CheckResult
 
 
-def check_files(catalog: Catalog, root: str, table: TableDef) -> Iterator[Check]:
+def check_files(catalog: Catalog, root: str, table: TableDef) -> Iterator[CheckResult]:
     folder = data_folder(root, table.uuid)
     snapshot = catalog.parts.snapshot(table.uuid)
     wrong: dict[str, str] = {}
@@ -56,11 +56,11 @@ def check_files(catalog: Catalog, root: str, table: TableDef) -> Iterator[Check]
         visible = {part.file.name for part in now.parts} | {delta.file.name for delta in now.deltas}
         wrong = {file: what for file, what in wrong.items() if file in visible}
     files = len(snapshot.parts) + len(snapshot.deltas)
-    yield Check(
+    yield CheckResult(
         subject=full_name(table),
         check="size, checksum and rows of every visible file",
         is_ok=not wrong,
-        told="; ".join(list(wrong.values())[:NAMED_MAX]) or f"{files} files, {_bytes(snapshot)} bytes",
+        detail="; ".join(list(wrong.values())[:NAMED_MAX]) or f"{files} files, {_bytes(snapshot)} bytes",
     )
     if table.unique_key and not wrong:
         yield from _check_keys(catalog, root, snapshot, sources)
@@ -79,18 +79,20 @@ def _wrong_deletes(folder: str, sources: Iterable[PartSource]) -> dict[str, str]
     for source in sources:
         if not source.deltas:
             continue
-        told = deleted_rows(source.file.name, source.deltas)
+        expected = deleted_rows(source.file.name, source.deltas)
         try:
             found = len(load_changes(folder, source, ()).deleted)
         except TilthError as error:
             wrong[source.file.name] = f"{source.name}: {error}"
             continue
-        if found != told:
-            wrong[source.file.name] = f"{source.name}: {found} rows are deleted, by the catalog {told}"
+        if found != expected:
+            wrong[source.file.name] = f"{source.name}: {found} rows are deleted, by the catalog {expected}"
     return wrong
 
 
-def _check_keys(catalog: Catalog, root: str, snapshot: Snapshot, sources: Sequence[PartSource]) -> Iterator[Check]:
+def _check_keys(
+    catalog: Catalog, root: str, snapshot: Snapshot, sources: Sequence[PartSource]
+) -> Iterator[CheckResult]:
     table = snapshot.table
     scopes: dict[str, list[PartSource]] = {}
     for source in sources:
@@ -103,11 +105,11 @@ def _check_keys(catalog: Catalog, root: str, snapshot: Snapshot, sources: Sequen
             # A file went while it was read: what it held is in others now.
             return
         raise error
-    yield Check(
+    yield CheckResult(
         subject=full_name(table),
         check="each unique key has one row",
         is_ok=not repeated,
-        told=f"{snapshot.rows} rows, {repeated} of them with a key that another one has",
+        detail=f"{snapshot.rows} rows, {repeated} of them with a key that another one has",
     )
 
 

@@ -13,36 +13,36 @@ from tilth.catalog import Catalog
 from tilth.ingest import GONE, MOVED, read_config
 from tilth.model.offset import FOLDED, LedgerEntry, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, full_name
-from tilth.verify.report import NAMED_MAX, TRIES_MAX, Check
+from tilth.verify.report import NAMED_MAX, TRIES_MAX, CheckResult
 from tilth.verify.twice import read_twice
 
 
-def check_ledger(catalog: Catalog, kafka: KafkaDef) -> Iterator[Check]:
+def check_ledger(catalog: Catalog, kafka: KafkaDef) -> Iterator[CheckResult]:
     stored, entries = _ledger_of(catalog, kafka)
     reached, wrong = follow_ledger(entries)
     messages = sum(each.messages for entry in entries for each in entry.ranges)
     dead, refused = (sum(getattr(each, name) for e in entries for each in e.ranges) for name in ("dead", "refused"))
-    yield Check(
+    yield CheckResult(
         subject=full_name(kafka),
         check="the ledger's ranges follow each other",
         is_ok=not wrong,
-        told="; ".join(wrong[:NAMED_MAX])
+        detail="; ".join(wrong[:NAMED_MAX])
         or f"{len(entries)} entries, {messages} messages, {dead} not decoded, {refused} refused by views",
     )
     yield from _check_dead_letters(catalog, kafka, entries)
     for place, end in sorted(reached.items()):
-        yield Check(
+        yield CheckResult(
             subject=f"{full_name(kafka)} {place.topic}/{place.partition}",
             check="the ledger ends at the stored offset",
             is_ok=stored.get(place) == end,
-            told=f"ledger {end}, stored {stored.get(place, 'none')}",
+            detail=f"ledger {end}, stored {stored.get(place, 'none')}",
         )
     open_gaps = [gap for gap in catalog.offsets.gaps(kafka.uuid) if not gap.resolution]
-    yield Check(
+    yield CheckResult(
         subject=full_name(kafka),
         check="no messages are missing",
         is_ok=not open_gaps,
-        told="; ".join(f"{g.topic}/{g.partition} from {g.start}: {g.reason}" for g in open_gaps) or "no open gap",
+        detail="; ".join(f"{g.topic}/{g.partition} from {g.start}: {g.reason}" for g in open_gaps) or "no open gap",
     )
 
 
@@ -66,23 +66,23 @@ def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, 
     return reached, wrong
 
 
-def _check_dead_letters(catalog: Catalog, kafka: KafkaDef, entries: Sequence[LedgerEntry]) -> Iterator[Check]:
+def _check_dead_letters(catalog: Catalog, kafka: KafkaDef, entries: Sequence[LedgerEntry]) -> Iterator[CheckResult]:
     table = catalog.tables.find(kafka.database, read_config(kafka).dead_letter_table)
     if not isinstance(table, TableDef) or catalog.tables.views_into(table.uuid):
         return
     wrong = []
     for entry in entries:
-        told = sum(each.dead + each.refused for each in entry.ranges)
+        recorded = sum(each.dead + each.refused for each in entry.ranges)
         stored = entry.stored.get(table.uuid, 0)
         # With kafka_skip_broken_messages a round drops its own; folded rounds may be some of either kind.
-        if stored > told or (0 < stored < told and entry.consumer != FOLDED):
-            wrong.append(f"{told} told, {stored} stored, at txn {entry.txn}")
+        if stored > recorded or (0 < stored < recorded and entry.consumer != FOLDED):
+            wrong.append(f"{recorded} recorded, {stored} stored, at txn {entry.txn}")
     stored = sum(entry.stored.get(table.uuid, 0) for entry in entries)
-    yield Check(
+    yield CheckResult(
         subject=full_name(kafka),
-        check="the dead letters that the ledger tells of are stored",
+        check="the dead letters of the ledger are stored",
         is_ok=not wrong,
-        told="; ".join(wrong[:NAMED_MAX]) or f"{stored} in {full_name(table)}",
+        detail="; ".join(wrong[:NAMED_MAX]) or f"{stored} in {full_name(table)}",
     )
 
 
@@ -100,14 +100,14 @@ def _ledger_of(catalog: Catalog, kafka: KafkaDef) -> tuple[dict[TopicPartition, 
     return stored, sorted(entries, key=lambda each: each.commit_ts)
 
 
-def check_twice(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) -> Check:
+def check_twice(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) -> CheckResult:
     found = read_twice(ledgers, table.uuid, emptied_ts=catalog.parts.version(table.uuid).emptied_ts)
     more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
-    return Check(
+    return CheckResult(
         subject=full_name(table),
         check="no offset was read into it by two Kafka tables",
         is_ok=not found,
-        told="; ".join(map(str, found[:NAMED_MAX])) + more or f"fed by {', '.join(sorted(ledgers)) or 'none'}",
+        detail="; ".join(map(str, found[:NAMED_MAX])) + more or f"fed by {', '.join(sorted(ledgers)) or 'none'}",
     )
 
 
@@ -129,7 +129,7 @@ def ledgers_into(catalog: Catalog, table: TableDef) -> dict[str, list[LedgerEntr
 
 
 def feeding(catalog: Catalog, table: TableDef) -> list[KafkaDef]:
-    """The Kafka tables that write to a table: by a view, or as its dead letters."""
+    """Kafka tables that write to a table: by a view, or as its dead letters."""
     sources = {view.source for view in catalog.tables.views_into(table.uuid)}
     kafkas = [each for each in catalog.tables.list() if isinstance(each, KafkaDef)]
     return [kafka for kafka in kafkas if kafka.uuid in sources or _is_dead_letters_of(table, kafka)]

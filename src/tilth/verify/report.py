@@ -11,7 +11,7 @@ TRIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class CheckResult:
     """One statement about a table, and whether it holds."""
 
     #: What was looked at: `db.t`, `db.k topic/0`.
@@ -20,7 +20,7 @@ class Check:
     check: str
     is_ok: bool
     #: The figures; or what is wrong.
-    told: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class VerifyReport:
 
     #: `database.table`.
     table: str
-    checks: tuple[Check, ...]
+    checks: tuple[CheckResult, ...]
 
     @property
     def is_ok(self) -> bool:

@@ -13,11 +13,11 @@ from tilth.model.offset import FOLDED, LedgerEntry
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.verify.files import check_files
 from tilth.verify.ledgers import check_ledger, check_twice, feeding, ledgers_into
-from tilth.verify.report import TRIES_MAX, Check, VerifyReport
+from tilth.verify.report import TRIES_MAX, CheckResult, VerifyReport
 
 
 def verify(catalog: Catalog, root: str, relation: TableDef | KafkaDef) -> VerifyReport:
-    """A table of rows: its counts, its files, and the ledgers of all that feeds it. A Kafka table: its ledger."""
+    """Verify the counts and files of a table of rows and the ledgers that feed it, or the ledger of a Kafka table."""
     if isinstance(relation, KafkaDef):
         return VerifyReport(table=full_name(relation), checks=tuple(check_ledger(catalog, relation)))
     ledgers = ledgers_into(catalog, relation)
@@ -28,27 +28,29 @@ def verify(catalog: Catalog, root: str, relation: TableDef | KafkaDef) -> Verify
     return VerifyReport(table=full_name(relation), checks=tuple(checks))
 
 
-def _check_counts(catalog: Catalog, table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]) -> Iterator[Check]:
+def _check_counts(
+    catalog: Catalog, table: TableDef, ledgers: Mapping[str, Sequence[LedgerEntry]]
+) -> Iterator[CheckResult]:
     snapshot, version = catalog.parts.snapshot(table.uuid), catalog.parts.version(table.uuid)
     for _ in range(TRIES_MAX):
         if snapshot.version == version.counter:
             break
         snapshot, version = catalog.parts.snapshot(table.uuid), catalog.parts.version(table.uuid)
     expected = version.inserted_rows - version.removed_rows
-    yield Check(
+    yield CheckResult(
         subject=full_name(table),
         check="the visible rows are those inserted less those removed",
         is_ok=snapshot.rows == expected,
-        told=f"visible {snapshot.rows}, inserted {version.inserted_rows}, removed {version.removed_rows}",
+        detail=f"visible {snapshot.rows}, inserted {version.inserted_rows}, removed {version.removed_rows}",
     )
     fed = 0
     for ledger in ledgers.values():
         # A folded entry is older than any version read here; its time is that of the last round in it, of any table.
         old = (each for each in ledger if each.consumer == FOLDED or each.commit_ts <= version.last_commit_ts)
         fed += sum(each.stored.get(table.uuid, 0) for each in old)
-    yield Check(
+    yield CheckResult(
         subject=full_name(table),
-        check="the rows that the ledgers tell of were inserted",
+        check="the rows of the ledgers were inserted",
         is_ok=fed <= version.inserted_rows,
-        told=f"from Kafka {fed}, from other inserts {version.inserted_rows - fed}",
+        detail=f"from Kafka {fed}, from other inserts {version.inserted_rows - fed}",
     )

@@ -113,7 +113,6 @@ def _overlaps(partition: int, reads: Iterable[_Read]) -> Iterator[Twice]:
 
 
 def _joined(reads: Iterable[_Read]) -> list[_Read]:
-    """Join the reads of one reader that follow each other."""
     joined: list[_Read] = []
     for read in sorted(reads, key=lambda each: (each.reader, each.start)):
         last = joined[-1] if joined else None

@@ -8,7 +8,15 @@ See also: docs/operate for tuning, tilth.model.task for the nouns.
 """
 
 from tilth.warehouse.allowed.allow_list import AllowList, allow_list, check_plan
-from tilth.warehouse.allowed.plans import Node, Plan, make_active, parse_expression, parse_plan, read_needs, read_plan
+from tilth.warehouse.allowed.plans import (
+    LogicalPlan,
+    PlanNode,
+    make_active,
+    parse_expression,
+    parse_plan,
+    read_needs,
+    read_plan,
+)
 from tilth.warehouse.errors import (
     NotAllowedError,
     SessionTakenError,
@@ -52,10 +60,10 @@ __all__ = [
     "Dispatcher",
     "EmbeddedWorker",
     "Handle",
-    "Node",
+    "LogicalPlan",
     "NotAllowedError",
     "OverRows",
-    "Plan",
+    "PlanNode",
     "ProgressWatch",
     "Runner",
     "SessionTakenError",

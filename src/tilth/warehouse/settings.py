@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from tilth.base.secrets import HIDDEN
 from tilth.base.settings import (
-    Check,
     LogSettings,
+    SettingCheck,
     SettingGroup,
     contained,
     node_setting,
@@ -54,21 +54,21 @@ class WarehouseSettings:
     master: str = node_setting(
         "warehouse.master",
         MASTER_AUTO,
-        Check(str, "auto, local[N], local[*], spark://.., yarn, k8s://..", lambda text: bool(text)),
+        SettingCheck(str, "auto, local[N], local[*], spark://.., yarn, k8s://..", lambda text: bool(text)),
         "Where Spark computes. `auto`: this process's machine, all cores, with twice as many task slots as cores so "
         "that a long merge never keeps a query waiting. `local[N]`: exactly N task slots. Anything else: that cluster.",
     )
     driver_memory: str = node_setting(
         "warehouse.driver-memory",
         "2g",
-        Check(str.strip, "a number and one of k, m, g, t", lambda text: _MEMORY.fullmatch(text) is not None),
+        SettingCheck(str.strip, "a number and one of k, m, g, t", lambda text: _MEMORY.fullmatch(text) is not None),
         "Java heap of the embedded Spark. More: larger joins and aggregations stay in memory. Less: more is left for "
         "the Python kernels and the page cache.",
     )
     java_home: str = node_setting(
         "warehouse.java-home",
         "",
-        Check(str, "the folder of a full Java 17 or 21"),
+        SettingCheck(str, "the folder of a full Java 17 or 21"),
         "The Java that runs Spark. Empty: JAVA_HOME of the environment, else the `java` on the path.",
     )
     query_slots: int = node_setting(
@@ -89,7 +89,7 @@ class WarehouseSettings:
     memory_bytes: int = node_setting(
         "warehouse.memory",
         0,
-        Check(parse_bytes, "bytes, as in 4 GiB"),
+        SettingCheck(parse_bytes, "bytes, as in 4 GiB"),
         "What the tasks of a worker may take together outside Java, by their estimates. More: more runs at once. Less: "
         "safer beside other programs. 0: half of the machine's memory.",
         unit="bytes",
@@ -105,7 +105,7 @@ class WarehouseSettings:
     spark_conf: tuple[tuple[str, str], ...] = node_setting(
         "warehouse.spark-conf",
         (),
-        Check(_conf_pairs, "key=value pairs with blanks between", separator=" "),
+        SettingCheck(_conf_pairs, "key=value pairs with blanks between", separator=" "),
         "Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them. "
         "Values of properties that look like secrets are not shown.",
         shown=_shown_conf,
@@ -143,7 +143,7 @@ class WarehouseSettings:
 
     @property
     def slots(self) -> dict[str, int]:
-        """By warehouse."""
+        """Slots by warehouse."""
         return {QUERY_WAREHOUSE: self.query_slots, WRITE_WAREHOUSE: self.write_slots}
 
 

@@ -19,7 +19,7 @@ from tilth.catalog import (
     AcceptMutation,
     AdvanceOffsets,
     BadMergeError,
-    DropPartition,
+    HidePartition,
     InsertPart,
     KeyValue,
     MemoryKV,
@@ -28,8 +28,8 @@ from tilth.catalog import (
     OffsetsMovedError,
     PartsGoneError,
     ReplaceParts,
+    RestorePartition,
     RocksKV,
-    UndropPartition,
     Update,
     visibility,
 )
@@ -76,9 +76,9 @@ class Crowd:
             elif draw < 0.75:
                 self.mutate(partition, rng)
             elif draw < 0.8:
-                self.world.commit(DropPartition(table=self.table, partition=partition))
+                self.world.commit(HidePartition(table=self.table, partition=partition))
             elif draw < 0.85:
-                self.attempt(UndropPartition(table=self.table, partition=partition))
+                self.attempt(RestorePartition(table=self.table, partition=partition))
             elif draw < 0.95:
                 ended = visibility.end_times(self.parts.entries(self.table, partition))
                 self.parts.move_to_trash(self.table, ended, now_ms=1)

@@ -76,7 +76,7 @@ class IngestWorld:
         self.worker.register(TaskKind.CONSUME, consume_runner(self.clock, self.manager))
         rooms = fake_rooms(self.clock, random_id, self.catalog, root=self.root)
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher, consume=self.manager))
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.desk, check_view))
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
         self.worker.start()
         self.dispatcher.start()
         self.manager.start()

@@ -69,7 +69,7 @@ def test_drop_and_create_goes_on_where_the_group_stood(world: IngestWorld, broke
     assert ledgers == {first.uuid, kafka(world).uuid}
     (report,) = world.verify(target)
     fed = next(check for check in report.checks if check.check.startswith("no offset was read"))
-    assert f"default.k (gone, {first.uuid[:8]})" in fed.told
+    assert f"default.k (gone, {first.uuid[:8]})" in fed.detail
 
 
 def test_verify_names_what_two_kafka_tables_have_read_into_one_table(world: IngestWorld, broker: Broker) -> None:
@@ -82,7 +82,7 @@ def test_verify_names_what_two_kafka_tables_have_read_into_one_table(world: Inge
     world.wait_rows(target, 80)
     report = verify(world.catalog, world.root, target)
     (wrong,) = [check for check in report.checks if not check.is_ok]
-    assert wrong.told == "twice/0: 0 to 40 by default.k and default.k2"
+    assert wrong.detail == "twice/0: 0 to 40 by default.k and default.k2"
     # Also when nothing is left of the second one but its ledger.
     world.sql("DROP VIEW v2")
     world.sql("DROP TABLE k2")
@@ -90,7 +90,7 @@ def test_verify_names_what_two_kafka_tables_have_read_into_one_table(world: Inge
     world.catalog.offsets.fold_ledger(gone, before_ts=1 << 62, settled_ts=1 << 62, kept_max=0)
     world.catalog.tables.forget(gone)
     (wrong,) = [check for check in verify(world.catalog, world.root, target).checks if not check.is_ok]
-    assert wrong.told == f"twice/0: 0 to 40 by default.k and default.k2 (gone, {gone[:8]})"
+    assert wrong.detail == f"twice/0: 0 to 40 by default.k and default.k2 (gone, {gone[:8]})"
 
 
 def test_brokers_prove_that_a_group_is_in_use(tmp_path: Path, spark: WorkerSession, java_home: Path) -> None:

@@ -26,7 +26,7 @@ from tilth.ingest import dead_letter_table, read_config
 from tilth.ingest.kafka.broker import Fetched
 from tilth.ingest.policy.care import Care
 from tilth.ingest.rounds.keep import NO_NUMBERS, Kept
-from tilth.ingest.rounds.round import DeadLetters, RoundFacts, RoundJob, Verdict
+from tilth.ingest.rounds.round import DeadLetters, RoundFacts, RoundJob, ViewRefusal
 from tilth.ingest.rounds.source import SourceTask, write_condemned
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan, ViewPlan
@@ -197,7 +197,7 @@ def test_what_is_kept_is_read_back_for_the_view(messages: Messages, data: st.Dat
         # Messages that are refused later become dead letters, once for each verdict.
         condemned = data.draw(st.sets(st.sampled_from(sorted({n for n, _ in all_rows}) or [0])))
         condemned &= {number for number, _ in all_rows}
-        verdicts = [Verdict(number=n, view=view, reason="why") for n in condemned for view in ("db.a", "db.b")]
+        verdicts = [ViewRefusal(number=n, view=view, reason="why") for n in condemned for view in ("db.a", "db.b")]
         kept.condemn(verdicts)
         letters = write_condemned(kept, 0, attempt=0)
         assert cell.dead(letters) == Counter((n, view) for n in condemned for view in ("db.a", "db.b"))

@@ -259,7 +259,7 @@ def test_several_moments_in_one_query(past: SparkWorld) -> None:
         ("VERSION AS OF 'main'", "BAD_QUERY", "whole number"),
         ("TIMESTAMP AS OF now() + INTERVAL 1 HOUR", "SNAPSHOT_IN_FUTURE", "in the future"),
         ("TIMESTAMP AS OF '2001-01-01'", "INVALID_SNAPSHOT", "ancient_history_mark="),
-        ("TIMESTAMP AS OF now() - INTERVAL 30 MINUTE", "INVALID_SNAPSHOT", "not there yet"),
+        ("TIMESTAMP AS OF now() - INTERVAL 30 MINUTE", "INVALID_SNAPSHOT", "did not exist yet"),
         ("TIMESTAMP AS OF 'soon'", "BAD_QUERY", "AS OF needs a time"),
         ("TIMESTAMP AS OF NULL", "BAD_QUERY", "AS OF needs a time"),
         ("TIMESTAMP AS OF (SELECT now())", "BAD_QUERY", "constant"),

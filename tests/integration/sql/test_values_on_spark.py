@@ -15,7 +15,7 @@ from tilth.ingest import ViewError, check_view
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.text.literals import spark_literal
 from tilth.model.wire import Summary
-from tilth.server.formats import Format, encode
+from tilth.server.formats import ResponseFormat, encode
 
 pytestmark = pytest.mark.integration
 
@@ -301,9 +301,9 @@ def test_what_every_format_gives_every_format_takes(world: SparkWorld) -> None:
     answer = world.run(f"SELECT * FROM {source}")
     summary = Summary(query_id="q", elapsed_ms=0, rows=0, message="")
     for form, name in (
-        (Format.NDJSON, "JSONEachRow"),
-        (Format.CSV, "CSVWithNames"),
-        (Format.CSV_WITHOUT_NAMES, "CSV"),
+        (ResponseFormat.NDJSON, "JSONEachRow"),
+        (ResponseFormat.CSV, "CSVWithNames"),
+        (ResponseFormat.CSV_WITHOUT_NAMES, "CSV"),
     ):
         copy = new_table(world, _COLUMNS)
         body = b"".join(encode(answer.table, answer.columns, summary, form))

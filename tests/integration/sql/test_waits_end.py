@@ -131,7 +131,7 @@ def test_optimize_ends_and_leaves_nothing_half_made(node: NodeProcess) -> None:
         assert optimize.code() == "QUERY_WAS_CANCELLED"
         assert listed(node, "OptimizeTable") == 0
     assert optimize.error is not None
-    assert "merges that are done stay" in optimize.error.hint
+    assert "finished merges stay" in optimize.error.hint
     eventually(lambda: not node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'merge'"))
     assert node.value("SELECT count(*) FROM o") == 3
     assert node.value("SELECT count(*) FROM system.parts WHERE table = 'o' AND active") == 3

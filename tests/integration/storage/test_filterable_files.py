@@ -25,9 +25,9 @@ from tilth.storage import (
     arrow_schema,
     flush_segments,
     merge_parts,
-    place_of,
     read_part,
     rewrite_part,
+    rewrite_target,
     write_parts,
     write_segments,
 )
@@ -208,7 +208,7 @@ def test_columns_are_followed_by_id(layout: TableLayout) -> None:
 def test_a_rewritten_part_knows_what_its_source_has(layout: TableLayout) -> None:
     rows = _rows(range(8), x=[1.0] * 7 + [math.nan])
     file = _written(layout, 1, rows)
-    place = place_of(layout, _source(file), (), task=0)
+    place = rewrite_target(layout, _source(file), (), task=0)
     batches = [
         pa.RecordBatch.from_arrays(
             [*batch.columns, pa.array([file.name] * 4), pa.array(range(4 * number, 4 * number + 4))],

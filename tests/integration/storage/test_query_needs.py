@@ -24,7 +24,7 @@ from tilth.sql.query.predicates import (
     IsNull,
     Negation,
     Predicate,
-    Unknown,
+    Undecided,
 )
 from tilth.sql.query.simplify import joined
 from tilth.sql.worker.shadow import Needs, ask_needs, create_views
@@ -122,20 +122,20 @@ def test_a_time_means_what_it_means_in_the_session_s_zone(session: SparkSession,
         ("s LIKE 'ab%'", HasPrefix("s", "ab")),
         ("k = 1 OR s IS NULL", AnyOf((IsIn("k", (1,)), IsNull("s")))),
         ("b = false", Negation(IsIn("b", (True,)))),
-        ("k IN (1, 2, i)", Unknown()),
-        ("k = i", Unknown()),
-        ("upper(s) = 'X'", Unknown()),
-        ("x = CAST('NaN' AS DOUBLE)", Unknown()),
-        ("x IN (1, CAST('NaN' AS DOUBLE))", Unknown()),
-        ("x < CAST('Infinity' AS DOUBLE)", Unknown()),
-        ("raw = X'01'", Unknown()),
+        ("k IN (1, 2, i)", Undecided()),
+        ("k = i", Undecided()),
+        ("upper(s) = 'X'", Undecided()),
+        ("x = CAST('NaN' AS DOUBLE)", Undecided()),
+        ("x IN (1, CAST('NaN' AS DOUBLE))", Undecided()),
+        ("x < CAST('Infinity' AS DOUBLE)", Undecided()),
+        ("raw = X'01'", Undecided()),
         # As a text, X'FF' would be U+FFFD, which sorts elsewhere.
-        ("s < CAST(X'FF' AS STRING)", Unknown()),
-        ("s IN ('a', CAST(X'FF' AS STRING))", Unknown()),
-        ("s COLLATE UTF8_LCASE = 'a'", Unknown()),
-        ("s COLLATE UTF8_LCASE IN ('a', 'b')", Unknown()),
-        ("k <=> 1", Unknown()),
-        ("rand() < 0.5", Unknown()),
+        ("s < CAST(X'FF' AS STRING)", Undecided()),
+        ("s IN ('a', CAST(X'FF' AS STRING))", Undecided()),
+        ("s COLLATE UTF8_LCASE = 'a'", Undecided()),
+        ("s COLLATE UTF8_LCASE IN ('a', 'b')", Undecided()),
+        ("k <=> 1", Undecided()),
+        ("rand() < 0.5", Undecided()),
     ],
 )
 def test_conditions(session: SparkSession, where: str, expected: Predicate) -> None:
@@ -160,7 +160,7 @@ def test_long_lists_are_one_term_each(session: SparkSession) -> None:
         if values is not None:
             assert isinstance(found, IsIn)
             assert set(found.values) == set(values)
-        (found,) = _predicates(session, where.replace(" IN", " NOT IN")) or [Unknown()]
+        (found,) = _predicates(session, where.replace(" IN", " NOT IN")) or [Undecided()]
         if values is not None and None not in values:
             assert isinstance(found, Negation)
             assert isinstance(found.item, IsIn)
@@ -186,7 +186,7 @@ def test_what_is_read_twice_gets_the_union_and_subqueries_are_seen(session: Spar
     text = "WITH c AS (SELECT k, s FROM t0) SELECT k, (SELECT max(k) FROM c) FROM c WHERE k = 1"
     (found,) = _needs(session, text).predicates
     assert isinstance(found, AnyOf)
-    assert Unknown() in found.items
+    assert Undecided() in found.items
     text = "SELECT k FROM t0 WHERE k = 1 AND i > (SELECT max(i) FROM t1 WHERE k = 2 AND s IN ('a', 'b'))"
     first, second = (json.dumps(repr(each)) for each in _needs(session, text, 2).predicates)
     assert "value=1" in first

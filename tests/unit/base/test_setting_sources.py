@@ -11,7 +11,7 @@ from tilth.base.sources import (
     CONFIG_BYTES_MAX,
     ConfigFileError,
     GivenSettings,
-    Source,
+    SettingSource,
     gather,
     variable_of,
 )
@@ -50,10 +50,10 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(file: Path) -> 
         "warehouse.write-slots": "8",
         "catalog.cache-bytes": "128 MiB",
     }
-    assert found.source("warehouse.query-slots") is Source.FLAG
-    assert found.source("warehouse.write-slots") is Source.ENVIRONMENT
-    assert found.source("catalog.cache-bytes") is Source.FILE
-    assert found.source("warehouse.memory") is Source.DEFAULT
+    assert found.source("warehouse.query-slots") is SettingSource.FLAG
+    assert found.source("warehouse.write-slots") is SettingSource.ENVIRONMENT
+    assert found.source("catalog.cache-bytes") is SettingSource.FILE
+    assert found.source("warehouse.memory") is SettingSource.DEFAULT
 
 
 def test_every_value_of_toml_that_a_flag_could_have_is_taken(file: Path) -> None:

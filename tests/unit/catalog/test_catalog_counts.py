@@ -8,13 +8,13 @@ import pytest
 from tests.catalog_world import SCHEMA, World
 from tilth.base.errors import ErrorKind
 from tilth.catalog import (
-    DropPartition,
+    HideEverything,
+    HidePartition,
     InsertPart,
     PartsBelow,
     ReplaceParts,
+    RestorePartition,
     TooManyPartsError,
-    TruncateTable,
-    UndropPartition,
     Update,
 )
 from tilth.catalog.records import codec
@@ -46,11 +46,11 @@ def test_every_commit_keeps_the_counts(world: World) -> None:
     [a3] = world.insert("a")
     world.commit(ReplaceParts(table=world.t, sources=(merged.name, a3.name), written=None))
     assert (parts.counts(world.t), total(world)) == ({"a": 0, "b": 1}, 1)
-    world.commit(DropPartition(table=world.t, partition="b"), *_inserts(world, "b", "c"))
+    world.commit(HidePartition(table=world.t, partition="b"), *_inserts(world, "b", "c"))
     assert (parts.counts(world.t), total(world)) == ({"a": 0, "b": 1, "c": 1}, 2)
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     assert (parts.counts(world.t), total(world)) == ({"a": 0, "b": 0, "c": 0}, 0)
-    world.commit(UndropPartition(table=world.t, partition="c"))
+    world.commit(RestorePartition(table=world.t, partition="c"))
     assert (parts.counts(world.t), total(world)) == ({"a": 0, "b": 0, "c": 1}, 1)
     assert world.reopened().parts.counts(world.t) == parts.counts(world.t)
 
@@ -64,7 +64,7 @@ def test_what_an_older_program_did_not_count_is_counted_once(world: World) -> No
     assert _record(world, "a").parts == -1, "reading writes nothing"
     world.insert("a")
     assert (_record(world, "a").parts, _record(world, "b").parts, total(world)) == (3, -1, 4)
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     assert (_record(world, "b").parts, total(world)) == (0, 0)
 
 
@@ -90,7 +90,7 @@ def test_a_table_has_a_limit_too(world: World) -> None:
     with pytest.raises(TooManyPartsError, match="parts=3 max_parts_in_total=2"):
         _commit(world, limit, "c")
     txn = world.catalog.transactions.work("overwrite")
-    updates: list[Update] = [DropPartition(table=world.t, partition="a"), *_inserts(world, "a")]
+    updates: list[Update] = [HidePartition(table=world.t, partition="a"), *_inserts(world, "a")]
     txn.commit(updates, [limit])
 
 

@@ -19,16 +19,16 @@ from tilth.catalog import (
     Catalog,
     ColumnsPendingError,
     DeltasGoneError,
-    DropPartition,
     ExpirePartition,
+    HidePartition,
     InsertPart,
     MemoryKV,
     PartsChangedError,
     PartsGoneError,
     ReplaceDeltas,
     ReplaceParts,
+    RestorePartition,
     RewritePart,
-    UndropPartition,
     visibility,
 )
 from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
@@ -354,7 +354,7 @@ def test_a_compaction_for_parts_that_are_gone_is_refused(world: World) -> None:
 def test_a_compaction_must_not_forget_parts_that_may_come_back(world: World) -> None:
     a, b = world.insert("all", "all")
     first = world.delete((a, 2), (b, 1))
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     of_a = world.delta((a, 2), kind=DeltaKind.DELETE, change_ts=first.change_ts)
     of_b = world.delta((b, 1), kind=DeltaKind.DELETE, change_ts=first.change_ts)
     for collected in (False, True):
@@ -363,7 +363,7 @@ def test_a_compaction_must_not_forget_parts_that_may_come_back(world: World) -> 
         with pytest.raises(DeltasGoneError):
             compact(world, first, written=(of_b,))
     compact(world, first, written=(of_a, of_b))
-    world.commit(UndropPartition(table=world.t, partition="all"))
+    world.commit(RestorePartition(table=world.t, partition="all"))
     assert rows(world) == live(world) == 17
 
 
@@ -385,13 +385,13 @@ def test_parts_expire_with_all_that_shares_a_delta_with_them(world: World) -> No
 def test_what_comes_back_comes_back_with_its_changes(world: World, is_collected: bool) -> None:
     [a] = world.insert()
     delta = world.delete((a, 4))
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     assert (rows(world), live(world)) == (0, 0)
     assert world.catalog.parts.snapshot(world.t).deltas == ()
     if is_collected:
         world.collect()
     assert world.catalog.parts.deltas(world.t) == [delta]
-    world.commit(UndropPartition(table=world.t, partition="all"))
+    world.commit(RestorePartition(table=world.t, partition="all"))
     assert (rows(world), live(world)) == (6, 6)
     assert world.catalog.parts.snapshot(world.t).deltas == (delta,)
 
@@ -404,7 +404,7 @@ def test_deltas_of_nothing_are_forgotten_by_their_file(world: World) -> None:
     parts = world.catalog.parts
     with pytest.raises(FencedError):
         parts.remove_deltas(world.t, [open_one], fence=lease.fence)
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     world.collect()
     trashed = world.catalog.trash.items(world.t, limit=10)[0]
     world.catalog.trash.remove(world.t, trashed)

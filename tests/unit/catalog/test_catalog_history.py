@@ -6,7 +6,7 @@ import pytest
 
 from tests.catalog_world import SCHEMA, WIDER, Racing, World
 from tilth.base.errors import ErrorKind
-from tilth.catalog import DropPartition, InsertLabel, InsertPart, LabelTakenError, StartMutation, Unknown
+from tilth.catalog import HidePartition, InsertLabel, InsertPart, LabelTakenError, StartMutation, Unknown
 from tilth.catalog.rules import columns
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, Schema
@@ -28,7 +28,7 @@ def test_each_commit_notes_its_time(world: World) -> None:
     assert (history.listing(world.t, 10), history.time_of(world.t, 0)) == ([], None)
     [part] = world.insert()
     times = [part.commit_ts]
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     times.append(world.catalog.parts.version(world.t).last_commit_ts)
     mutation = world.alter()
     times.append(mutation.commit_ts)
@@ -36,7 +36,7 @@ def test_each_commit_notes_its_time(world: World) -> None:
     assert history.listing(world.t, 1) == [(3, times[2])]
     assert [history.time_of(world.t, version) for version in (1, 2, 3, 4, -1)] == [*times, None, None]
     # What changes nothing makes no version.
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     assert len(history.listing(world.t, 10)) == 3
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.catalog_world import Racing, World
 from tilth.base.errors import FencedError
-from tilth.catalog import DropPartition, InsertPart
+from tilth.catalog import HidePartition, InsertPart
 from tilth.catalog.rules.visibility import end_times
 from tilth.model.lease import ReaderLease
 from tilth.model.service import ServiceKind, Switch, SwitchState
@@ -127,7 +127,7 @@ def test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile() -> None:
     world, fence = taken.world, taken.mine.fence
     [part] = world.insert()
     delta = world.delete((part, 1))
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     ended = end_times(world.catalog.parts.entries(world.t, "all"))
     assert ended
     refused: list[Callable[[], object]] = [

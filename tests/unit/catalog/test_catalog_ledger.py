@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.catalog_world import World
-from tilth.catalog import AddLedger, Catalog, DropPartition, TruncateTable, UndropPartition
+from tilth.catalog import AddLedger, Catalog, HideEverything, HidePartition, RestorePartition
 from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange, TopicPartition
 from tilth.verify.ledgers import follow_ledger
 
@@ -85,7 +85,7 @@ def test_rounds_before_and_after_a_truncate_are_not_joined(world: World) -> None
     world.insert()
     for start in (0, 5):
         add(world, kafka, ranged(0, start, start + 5))
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     for start in (10, 15):
         add(world, kafka, ranged(0, start, start + 5))
     assert world.catalog.offsets.fold_ledger(kafka, before_ts=LATER, settled_ts=LATER, kept_max=0) == 2
@@ -94,14 +94,14 @@ def test_rounds_before_and_after_a_truncate_are_not_joined(world: World) -> None
 
 def test_a_truncate_is_remembered_until_rows_come_back(world: World) -> None:
     world.insert("a", "b")
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     emptied_ts = world.catalog.parts.version(world.t).emptied_ts
     assert emptied_ts == world.catalog.parts.version(world.t).last_commit_ts
     world.insert("b")
-    world.commit(DropPartition(table=world.t, partition="b"))
-    world.commit(UndropPartition(table=world.t, partition="b"))
+    world.commit(HidePartition(table=world.t, partition="b"))
+    world.commit(RestorePartition(table=world.t, partition="b"))
     assert world.catalog.parts.version(world.t).emptied_ts == emptied_ts
-    world.commit(UndropPartition(table=world.t, partition="a"))
+    world.commit(RestorePartition(table=world.t, partition="a"))
     assert world.catalog.parts.version(world.t).emptied_ts == 0
 
 

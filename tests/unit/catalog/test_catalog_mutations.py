@@ -12,18 +12,18 @@ from tests.oracle import Row, oracle
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.catalog import (
     BadMergeError,
-    DropPartition,
+    HidePartition,
     InsertPart,
     MutationEndedError,
     MutationNotFoundError,
     PartsGoneError,
     ReplaceParts,
+    RestorePartition,
     RewritePart,
     SchemaChangedError,
     SchemaIs,
     StartMutation,
     TableNotFoundError,
-    UndropPartition,
     WrongEngineError,
     visibility,
 )
@@ -197,7 +197,7 @@ def test_what_a_rewrite_needs(world: World) -> None:
         world.rewrite(mutation, first)
     with pytest.raises(PartsGoneError):
         world.rewrite(mutation, new)
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     with pytest.raises(PartsGoneError):
         world.rewrite(mutation, second)
     assert world.names() == []
@@ -342,7 +342,7 @@ def test_an_entry_counts_the_parts_that_it_has_reached(world: World) -> None:
     assert again.get(world.t, mutation.id).parts_done == 3
     killed = again.kill(world.t, mutation.id, "a mistake")
     assert (killed.parts_done, killed.parts_left) == (3, 1)
-    assert killed.told_parts == "3 of 4 parts were done before and stay so"
+    assert killed.parts_summary == "3 of 4 parts were done before and stay so"
     following = world.alter()
     assert world.mutate_all(following)
     done = world.catalog.mutations.get(world.t, following.id)
@@ -357,16 +357,16 @@ def test_an_entry_that_an_older_program_began_is_not_counted(world: World) -> No
     world.rewrite(old, first)
     killed = world.catalog.mutations.kill(world.t, old.id, "no")
     assert (killed.parts_done, killed.parts_left) == (-1, 1)
-    assert killed.told_parts == "parts that were done before stay so"
+    assert killed.parts_summary == "parts that were done before stay so"
 
 
 def test_a_done_entry_that_is_due_again_counts_on(world: World) -> None:
     [part] = world.insert("a")
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     mutation = world.alter()
     [_] = world.insert("b")
     assert world.catalog.mutations.finish(world.t, mutation.id)
-    world.commit(UndropPartition(table=world.t, partition="a"))
+    world.commit(RestorePartition(table=world.t, partition="a"))
     due = world.catalog.mutations.get(world.t, mutation.id)
     assert (due.state, due.parts_done, due.parts_left) == (MutationState.PENDING, 0, -1)
     assert world.mutate_all(due)
@@ -411,7 +411,7 @@ def accept(world: World, mutation: Mutation, part: Part) -> None:
 
 
 def drop(world: World, _: Mutation, part: Part) -> object:
-    return world.commit(DropPartition(table=world.t, partition=part.name.partition))
+    return world.commit(HidePartition(table=world.t, partition=part.name.partition))
 
 
 @pytest.mark.parametrize(

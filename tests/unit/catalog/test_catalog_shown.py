@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.catalog_world import Racing, World
-from tilth.catalog import DropPartition, InsertPart, TruncateTable, UndropPartition, Update, visibility
+from tilth.catalog import HideEverything, HidePartition, InsertPart, RestorePartition, Update, visibility
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.records.nouns import TableVersion
 from tilth.catalog.rules.changes import TableChange
@@ -83,10 +83,10 @@ def test_every_commit_is_seen_at_once_and_by_all() -> None:
         world.commit(*(InsertPart(table=t, written=world.written(partition)) for partition in "ab"[: 1 + number % 2]))
         check()
     updates: list[Update] = [
-        DropPartition(table=t, partition="b"),
-        UndropPartition(table=t, partition="b"),
-        TruncateTable(table=t),
-        UndropPartition(table=t, partition="a"),
+        HidePartition(table=t, partition="b"),
+        RestorePartition(table=t, partition="b"),
+        HideEverything(table=t),
+        RestorePartition(table=t, partition="a"),
     ]
     for number, update in enumerate(updates):
         worlds[number % 2].clock.advance(1)

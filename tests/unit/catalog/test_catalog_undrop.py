@@ -10,15 +10,15 @@ import pytest
 from tests.catalog_world import SCHEMA, WIDER, Racing, World
 from tilth.base.errors import FencedError
 from tilth.catalog import (
-    DropPartition,
+    HideEverything,
+    HidePartition,
     InsertPart,
     NoRowsSince,
     NothingToUndropError,
     PartsChangedError,
     ReplaceParts,
+    RestorePartition,
     TrashedPart,
-    TruncateTable,
-    UndropPartition,
     visibility,
 )
 from tilth.catalog.records import codec
@@ -37,11 +37,11 @@ def world() -> World:
 
 
 def drop(world: World, partition: str = "a") -> None:
-    world.commit(DropPartition(table=world.t, partition=partition))
+    world.commit(HidePartition(table=world.t, partition=partition))
 
 
 def undrop(world: World, partition: str = "a") -> None:
-    world.commit(UndropPartition(table=world.t, partition=partition))
+    world.commit(RestorePartition(table=world.t, partition=partition))
 
 
 def trash(world: World) -> list[TrashedPart]:
@@ -95,7 +95,7 @@ def test_what_a_drop_hid_is_back(world: World, meanwhile: Callable[[World], None
 def test_a_truncate_is_undone_partition_by_partition(world: World) -> None:
     world.insert("a", "b", "b")
     names = world.names()
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     world.collect()
     undrop(world, "a")
     assert world.names() == names[:1]
@@ -163,7 +163,7 @@ def test_what_was_dropped_and_merged_in_one_commit_is_not_doubled(world: World) 
     parts = [*world.insert("a"), *world.insert("a")]
     names = tuple(part.name for part in parts)
     merge = ReplaceParts(table=world.t, sources=names, written=world.written("a", rows=20))
-    world.commit(merge, DropPartition(table=world.t, partition="a"))
+    world.commit(merge, HidePartition(table=world.t, partition="a"))
     world.collect()
     undrop(world)
     assert [part.rows for part in world.catalog.parts.snapshot(world.t).parts] == [20]
@@ -172,7 +172,7 @@ def test_what_was_dropped_and_merged_in_one_commit_is_not_doubled(world: World) 
 def test_an_overwritten_partition_comes_back_beside_what_replaced_it(world: World) -> None:
     [old] = world.insert("a")
     [new] = world.commit(
-        DropPartition(table=world.t, partition="a"), InsertPart(table=world.t, written=world.written("a"))
+        HidePartition(table=world.t, partition="a"), InsertPart(table=world.t, written=world.written("a"))
     )
     undrop(world)
     assert world.names() == [old.name, new.name]

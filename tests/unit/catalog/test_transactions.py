@@ -15,7 +15,8 @@ from tilth.catalog import (
     BadMergeError,
     Committed,
     Conflicted,
-    DropPartition,
+    HideEverything,
+    HidePartition,
     InsertPart,
     MemoryKV,
     PartsGoneError,
@@ -25,7 +26,6 @@ from tilth.catalog import (
     SchemaIs,
     TableNotFoundError,
     TooManyConflictsError,
-    TruncateTable,
     TxnAbortedError,
     TxnFinishedError,
     TxnNotFoundError,
@@ -141,7 +141,7 @@ def test_a_merge_whose_sources_are_gone_is_refused(world: World) -> None:
 
 def test_a_merge_of_dropped_sources_is_refused(world: World) -> None:
     parts = [*world.insert(), *world.insert()]
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     with pytest.raises(PartsGoneError):
         world.merge(parts)
     assert world.names() == []
@@ -151,7 +151,7 @@ def test_a_slow_insert_survives_a_drop_that_was_decided_before(world: World) -> 
     """Its block id is drawn inside its commit: docs/policies/visibility.md#why-so."""
     world.insert("a")
     slow = world.catalog.transactions.work("insert")
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     slow.commit([InsertPart(table=world.t, written=world.written("a"))])
     [name] = world.names()
     assert name.mutation == slow.id
@@ -162,7 +162,7 @@ def test_a_slow_insert_survives_a_drop_that_was_decided_before(world: World) -> 
 def test_overwriting_a_partition_is_one_commit(world: World) -> None:
     world.insert("a", "b")
     [new] = world.commit(
-        DropPartition(table=world.t, partition="a"), InsertPart(table=world.t, written=world.written("a"))
+        HidePartition(table=world.t, partition="a"), InsertPart(table=world.t, written=world.written("a"))
     )
     assert new.name in world.names()
     assert [name.partition for name in world.names()] == ["a", "b"]
@@ -171,11 +171,11 @@ def test_overwriting_a_partition_is_one_commit(world: World) -> None:
 def test_truncate_hides_what_is_there_now(world: World) -> None:
     world.insert("a", "b")
     world.insert("b")
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     assert world.names() == []
     ranges = [entry for entry in world.catalog.parts.all_entries(world.t) if entry.name.level == LEVEL_MAX]
     assert [entry.name.partition for entry in ranges] == ["a", "b"]
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     assert world.catalog.parts.version(world.t).counter == 3
     [again] = world.insert("b")
     assert world.names() == [again.name]

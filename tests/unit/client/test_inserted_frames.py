@@ -50,11 +50,11 @@ def test_rows_of_every_library_arrive(rows: object) -> None:
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        (7, "these are no rows: given=int"),
-        ([], "these are no rows: given=list"),
-        ([1, 2], "these are no rows: given=list"),
-        ({"id": [1]}, "these are no rows: given=dict"),
-        (pd.Series([1]), "these are no rows: given=pandas"),
+        (7, "these are not rows: given=int"),
+        ([], "these are not rows: given=list"),
+        ([1, 2], "these are not rows: given=list"),
+        ({"id": [1]}, "these are not rows: given=dict"),
+        (pd.Series([1]), "these are not rows: given=pandas"),
         ([{"id": 1}, {"id": "x"}], "these rows cannot be sent as Arrow: reason="),
         (pd.DataFrame({"a": [1, "x"]}), "these rows cannot be sent as Arrow: reason="),
     ],

@@ -13,15 +13,15 @@ from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
 from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
-from tilth.ingest.consumer.calls import BeginRound, Heard, RoundDone, SchemaVersion
+from tilth.ingest.consumer.calls import BeginRound, Heard, RoundDone, WrittenSchema
 from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
 from tilth.ingest.rounds.round import RoundFacts, WrittenTo
-from tilth.ingest.service.consumers import Consumers, Ended
+from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.definitions import Definitions
 from tilth.ingest.service.manager import ConsumeManager
 from tilth.ingest.service.reporter import Reporter
 from tilth.ingest.service.service import _end_kind
-from tilth.ingest.service.state import ConsumerState, EndKind, Look, ServiceLifecycle, Start
+from tilth.ingest.service.state import ConsumerState, EndKind, ServiceLifecycle, StartConsumer, TableObservation
 from tilth.ingest.service.stats import EventLog
 from tilth.ingest.settings import read_config
 from tilth.model.lease import Fence
@@ -189,7 +189,7 @@ class Server:
             facts=RoundFacts(
                 ranges=(given,), parts=(WrittenTo(table=self.world.t, part=self.world.written(partition)),)
             ),
-            schemas=(SchemaVersion(table=self.world.t, version=version or self.world.definition().schema_version),),
+            schemas=(WrittenSchema(table=self.world.t, version=version or self.world.definition().schema_version),),
             seconds=0.1,
         )
         self.consumers.commit(done)
@@ -232,7 +232,7 @@ def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) 
         server.round("a")
     assert (server.stored(), caught.value.facts["partition"]) == (2, "a")
     assert _end_kind(caught.value) is EndKind.FAILURE
-    server.consumers.over(Ended(0, caught.value), is_failure=True)
+    server.consumers.over(ConsumerEnded(0, caught.value), is_failure=True)
     told = server.consumers.stats(0, [], state=ConsumerState.RUNNING).last_exception
     assert told.startswith("TOO_MANY_PARTS: ")
     server.consumers.settle(0, "refused")
@@ -270,17 +270,17 @@ def test_no_round_begins_with_columns_that_the_kafka_table_does_not_have_any_mor
 
 def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_failure() -> None:
     heart = ServiceLifecycle()
-    look = Look(is_wanted=True, definition="d1", partitions={"topic": 2}, consumers=2)
+    look = TableObservation(is_wanted=True, definition="d1", partitions={"topic": 2}, consumers=2)
     assert len(heart.looked(look, now_ms=0)) == 2
     heart.ended(0, EndKind.ALTERED, "the columns have changed", now_ms=10)
     assert heart.consumers[0].failures == 0
     # The other one is told to end as well; then both take the new definition, with the stored offsets.
-    altered = Look(is_wanted=True, definition="d2", partitions={"topic": 2}, consumers=2)
+    altered = TableObservation(is_wanted=True, definition="d2", partitions={"topic": 2}, consumers=2)
     heart.looked(altered, now_ms=10)
     heart.ended(1, EndKind.ALTERED, "the columns have changed", now_ms=11)
     assert heart.tick(now_ms=11) == [
-        Start(0, (TopicPartition("topic", 0),)),
-        Start(1, (TopicPartition("topic", 1),)),
+        StartConsumer(0, (TopicPartition("topic", 0),)),
+        StartConsumer(1, (TopicPartition("topic", 1),)),
     ]
 
 

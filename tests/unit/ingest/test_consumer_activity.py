@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilth.ingest.kafka.reach import Offset, PartitionEnd
-from tilth.ingest.service.activity import Activity, Kind, describe
+from tilth.ingest.service.activity import Activity, ActivityKind, describe
 from tilth.model.offset import OffsetRange, TopicPartition
 
 A = TopicPartition("a", 0)
@@ -45,11 +45,11 @@ def test_an_open_transaction_holds_it_up() -> None:
     told = "behind an open transaction since 1970-01-01 00:01:00 UTC, 7 messages"
     assert said(activity, now_ms=71_000) == told
     activity.heard(reaching(12), now_ms=72_000)
-    assert activity.doing(now_ms=72_000).kind is Kind.FLUSH_INTERVAL
+    assert activity.doing(now_ms=72_000).kind is ActivityKind.FLUSH_INTERVAL
     # It was skipped by a reset: nothing holds anything up.
     skipped = Activity({A: 12}, 0)
     skipped.heard(reaching(5, 12), now_ms=60_000)
-    assert skipped.doing(now_ms=60_000).kind is Kind.IDLE
+    assert skipped.doing(now_ms=60_000).kind is ActivityKind.IDLE
 
 
 def test_reading_has_a_rate_and_an_end() -> None:
@@ -88,7 +88,12 @@ def test_a_round_that_does_not_end_is_told_from_an_idle_topic() -> None:
     assert (doing.round_seconds, doing.heard_ms, doing.seconds_left) == (600, 1_000, None)
     idle.heard(reaching(9), now_ms=601_500)
     doing = idle.doing(now_ms=602_000)
-    assert (doing.kind, doing.round_seconds, doing.heard_ms, doing.seconds_left) == (Kind.IDLE, 0, 601_500, None)
+    assert (doing.kind, doing.round_seconds, doing.heard_ms, doing.seconds_left) == (
+        ActivityKind.IDLE,
+        0,
+        601_500,
+        None,
+    )
 
 
 def test_what_is_behind_has_an_end_at_the_present_rate() -> None:

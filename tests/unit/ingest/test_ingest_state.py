@@ -10,16 +10,16 @@ from tests.oracle import Row, oracle
 from tilth.ingest.service.state import (
     ConsumerState,
     EndKind,
-    Look,
     ServiceLifecycle,
-    ServiceState,
-    Start,
-    Stop,
+    StartConsumer,
+    StopConsumer,
+    TableObservation,
     next_backoff_ms,
 )
 from tilth.model.offset import TopicPartition
+from tilth.model.service import ServiceState
 
-WELL = Look(is_wanted=True, definition="d1", consumers=2, partitions={"t": 3})
+WELL = TableObservation(is_wanted=True, definition="d1", consumers=2, partitions={"t": 3})
 
 
 def places(*partitions: int) -> tuple[TopicPartition, ...]:
@@ -32,7 +32,7 @@ def state_of(heart: ServiceLifecycle) -> str:
 
 def running_heart() -> ServiceLifecycle:
     heart = ServiceLifecycle()
-    assert heart.looked(WELL, now_ms=0) == [Start(0, places(0, 2)), Start(1, places(1))]
+    assert heart.looked(WELL, now_ms=0) == [StartConsumer(0, places(0, 2)), StartConsumer(1, places(1))]
     return heart
 
 
@@ -58,7 +58,7 @@ def test_failed_consumer_is_replaced_after_growing_waits() -> None:
         assert heart.consumers[1].failures == failures
         assert heart.next_retry_ms() == 1000 + wait_ms
         assert heart.tick(now_ms=1000 + wait_ms - 1) == []
-        assert heart.tick(now_ms=1000 + wait_ms) == [Start(1, places(1))]
+        assert heart.tick(now_ms=1000 + wait_ms) == [StartConsumer(1, places(1))]
         assert state_of(heart) == "running"
     heart.committed(1)
     heart.ended(1, EndKind.FAILURE, "again", now_ms=0)
@@ -70,34 +70,43 @@ def test_stale_consumer_does_not_wait_longer_each_time() -> None:
     for _ in range(5):
         heart.ended(0, EndKind.STALE, "fenced", now_ms=0)
         assert heart.next_retry_ms() == 100
-        assert heart.tick(now_ms=100) == [Start(0, places(0, 2))]
+        assert heart.tick(now_ms=100) == [StartConsumer(0, places(0, 2))]
 
 
 def test_change_of_definition_stops_all_before_any_starts() -> None:
     heart = running_heart()
     changed = replace(WELL, definition="d2", consumers=1)
-    assert heart.looked(changed, now_ms=1) == [Stop(0, "definition changed"), Stop(1, "definition changed")]
+    assert heart.looked(changed, now_ms=1) == [
+        StopConsumer(0, "definition changed"),
+        StopConsumer(1, "definition changed"),
+    ]
     # Told again: the first time may have come while they were being dispatched.
-    assert heart.looked(changed, now_ms=2) == [Stop(0, "definition changed"), Stop(1, "definition changed")]
+    assert heart.looked(changed, now_ms=2) == [
+        StopConsumer(0, "definition changed"),
+        StopConsumer(1, "definition changed"),
+    ]
     heart.ended(1, EndKind.ASKED, "", now_ms=3)
     assert heart.tick(now_ms=3) == []
     heart.ended(0, EndKind.ASKED, "", now_ms=4)
-    assert heart.tick(now_ms=4) == [Start(0, places(0, 1, 2))]
+    assert heart.tick(now_ms=4) == [StartConsumer(0, places(0, 1, 2))]
 
 
 def test_new_partitions_are_shared_out_anew() -> None:
     heart = running_heart()
     grown = replace(WELL, partitions={"t": 4})
-    assert heart.looked(grown, now_ms=1) == [Stop(0, "partitions changed"), Stop(1, "partitions changed")]
+    assert heart.looked(grown, now_ms=1) == [
+        StopConsumer(0, "partitions changed"),
+        StopConsumer(1, "partitions changed"),
+    ]
     heart.ended(0, EndKind.ASKED, "", now_ms=2)
     heart.ended(1, EndKind.ASKED, "", now_ms=2)
-    assert heart.tick(now_ms=2) == [Start(0, places(0, 2)), Start(1, places(1, 3))]
+    assert heart.tick(now_ms=2) == [StartConsumer(0, places(0, 2)), StartConsumer(1, places(1, 3))]
 
 
 def test_stop_is_kept_and_ended() -> None:
     heart = running_heart()
     off = replace(WELL, is_wanted=False, because="maintenance")
-    assert heart.looked(off, now_ms=1) == [Stop(0, "maintenance"), Stop(1, "maintenance")]
+    assert heart.looked(off, now_ms=1) == [StopConsumer(0, "maintenance"), StopConsumer(1, "maintenance")]
     assert not heart.is_quiet()
     heart.ended(0, EndKind.ASKED, "", now_ms=2)
     # A consumer that fails while it is told to stop is stopped all the same.
@@ -111,7 +120,7 @@ def test_stop_is_kept_and_ended() -> None:
 def test_missing_dependency_waits_with_its_reason() -> None:
     heart = running_heart()
     missing = replace(WELL, missing="the target of a view is gone")
-    assert [type(each) for each in heart.looked(missing, now_ms=1)] == [Stop, Stop]
+    assert [type(each) for each in heart.looked(missing, now_ms=1)] == [StopConsumer, StopConsumer]
     assert (heart.state, heart.reason) == (ServiceState.WAITING, "the target of a view is gone")
 
 
@@ -127,17 +136,17 @@ def test_broker_that_comes_back_cuts_the_wait() -> None:
     assert heart.next_retry_ms() is None
     # The other one was not touched: it runs on as soon as messages come.
     assert heart.consumers[1].state is ConsumerState.RUNNING
-    assert heart.looked(WELL, now_ms=2) == [Start(0, places(0, 2))]
+    assert heart.looked(WELL, now_ms=2) == [StartConsumer(0, places(0, 2))]
 
 
 def test_gap_stops_the_consumer_that_owns_it_and_no_other() -> None:
     heart = running_heart()
     gap = replace(WELL, gaps=frozenset(places(1)))
-    assert heart.looked(gap, now_ms=1) == [Stop(1, "messages are missing")]
+    assert heart.looked(gap, now_ms=1) == [StopConsumer(1, "messages are missing")]
     heart.ended(1, EndKind.ASKED, "", now_ms=2)
     assert heart.tick(now_ms=10**9) == []
     assert heart.next_retry_ms() is None
     assert state_of(heart) == "failed"
     assert "t/1" in heart.reason
-    assert heart.looked(WELL, now_ms=3) == [Start(1, places(1))]
+    assert heart.looked(WELL, now_ms=3) == [StartConsumer(1, places(1))]
     assert state_of(heart) == "running"

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.ingest.test_consume_control import PLACE, Server
 from tilth.base.errors import FencedError
 from tilth.catalog import TxnNotFoundError
-from tilth.ingest.consumer.calls import BeginRound, Heard, LookAtTables, RoundDone, SchemaVersion
+from tilth.ingest.consumer.calls import BeginRound, Heard, LookAtTables, RoundDone, WrittenSchema
 from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
 from tilth.ingest.rounds.round import RoundFacts, Scope, WrittenTo
 from tilth.ingest.service.definitions import Definitions
@@ -61,7 +61,7 @@ def done(server: Server, fence: Fence, txn: int) -> RoundDone:
         fence=fence,
         txn=txn,
         facts=RoundFacts(ranges=(read,), parts=(written,)),
-        schemas=(SchemaVersion(table=server.world.t, version=1),),
+        schemas=(WrittenSchema(table=server.world.t, version=1),),
         seconds=0.1,
     )
 

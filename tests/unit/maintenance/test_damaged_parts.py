@@ -11,7 +11,7 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import CorruptError
 from tilth.base.ids import random_id
-from tilth.catalog import Catalog, DropPartition, InsertPart, MemoryKV
+from tilth.catalog import Catalog, HidePartition, InsertPart, MemoryKV
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.work.damage import DamageBook
 from tilth.maintenance.work.task_spark import MergeTask
@@ -80,7 +80,7 @@ def test_a_part_that_was_repaired_or_dropped_is_not_left_out_any_more(world: Mai
     damage(world, parts[0])
     world.work(1.5)
     assert world.service(ServiceKind.MERGE).failures == 1
-    world.commit(DropPartition(table=world.t, partition="b"))
+    world.commit(HidePartition(table=world.t, partition="b"))
     world.manager.wake(world.t)
     for _ in range(3):
         world.work(100)
@@ -231,7 +231,7 @@ def test_files_of_parts_and_tables_that_are_gone_leave_the_book(files: Files) ->
         (files.folder / each.file.name).unlink()
         assert files.report(each)
     txn = files.catalog.transactions.work("drop")
-    txn.commit([DropPartition(table=files.table, partition="a")])
+    txn.commit([HidePartition(table=files.table, partition="a")])
     files.book.look_now()
     assert files.book.of(files.table) == {}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.delta_world import DeltaWorld
 from tilth.base.errors import UnavailableError
-from tilth.catalog import DropPartition, UndropPartition
+from tilth.catalog import HidePartition, RestorePartition
 from tilth.maintenance.deltas.policy import (
     FILES_MIN,
     FLUSH_BYTES_MAX,
@@ -274,10 +274,10 @@ def test_what_changes_unflushed_rows_stays_a_change_segment(world: DeltaWorld) -
 def test_rows_come_back_with_their_changes(world: DeltaWorld) -> None:
     [one] = world.insert()
     world.change((one, 4))
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     world.work(121)
     assert world.open() == [("changes", 4, 0)]
-    world.commit(UndropPartition(table=world.t, partition="all"))
+    world.commit(RestorePartition(table=world.t, partition="all"))
     assert world.live_rows() == 6
     world.work(121)
     assert world.open() == [("delete", 4, 0)]

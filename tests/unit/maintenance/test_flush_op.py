@@ -12,7 +12,7 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import UnavailableError
 from tilth.base.settings import read_settings
-from tilth.catalog import CommitOutcome, DropPartition, Requirement, Unknown, Update
+from tilth.catalog import CommitOutcome, HidePartition, Requirement, Unknown, Update
 from tilth.maintenance.flush.policy import flush_runs
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
@@ -269,7 +269,7 @@ def test_segments_that_are_dropped_meanwhile_are_no_failure(world: MaintenanceWo
 
     def drop(_: MergeTask) -> None:
         world.worker.on_merge = lambda _: None
-        world.commit(DropPartition(table=world.t, partition="a"))
+        world.commit(HidePartition(table=world.t, partition="a"))
 
     world.worker.on_merge = drop
     assert world.manager.flush_now(world.t).segments == 0

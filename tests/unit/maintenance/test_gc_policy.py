@@ -12,8 +12,8 @@ from tilth.base.rand import new_rng
 from tilth.maintenance.policy.gc import (
     Cutoff,
     GcEntry,
-    Hold,
-    TrashItem,
+    GcHold,
+    TrashRecord,
     TrashState,
     after_trash_round,
     cutoff,
@@ -68,13 +68,13 @@ def test_oldest_transaction_holds_back() -> None:
 def test_history_holds_back() -> None:
     held = limit(ahm=ago(7 * 86_400))
     assert not judge_entry(entry(ago(2 * HOUR)), held).goes
-    assert held.hold is Hold.HISTORY
+    assert held.hold is GcHold.HISTORY
     assert not judge_entry(entry(ago(5 * HOUR)), limit(ahm=ago(5 * HOUR))).goes
     assert judge_entry(entry(ago(5 * HOUR + 1)), limit(ahm=ago(5 * HOUR))).goes
 
 
 def test_a_reader_holds_back_two_hours_at_most() -> None:
-    assert limit(oldest_reader=ago(HOUR)).hold is Hold.READER
+    assert limit(oldest_reader=ago(HOUR)).hold is GcHold.READER
     assert not judge_entry(entry(ago(HOUR)), limit(oldest_reader=ago(HOUR))).goes
     assert judge_entry(entry(ago(2 * HOUR + 1)), limit(oldest_reader=ago(50 * HOUR))).goes
     assert not judge_entry(entry(ago(2 * HOUR)), limit(oldest_reader=ago(50 * HOUR))).goes
@@ -134,7 +134,7 @@ def test_moves_are_limited() -> None:
 
 
 def trash(*, end: int, commit: int, snapshots: tuple[int, ...] = ()) -> bool:
-    item = TrashItem(name="x", commit_ts=commit, end_ts=end)
+    item = TrashRecord(name="x", commit_ts=commit, end_ts=end)
     return judge_trash(item, now_ms=NOW_MS, snapshots=snapshots, settings=SETTINGS).goes
 
 

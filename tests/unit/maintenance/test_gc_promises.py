@@ -13,7 +13,7 @@ import pytest
 
 from tests.delta_world import DeltaWorld
 from tilth.base.errors import FencedError
-from tilth.catalog import DropPartition, TrashedPart, UndropPartition
+from tilth.catalog import HidePartition, RestorePartition, TrashedPart
 from tilth.maintenance.gc import history_gc, log_gc
 from tilth.maintenance.gc import move as gc_move
 from tilth.maintenance.gc import trash as gc_trash
@@ -151,7 +151,7 @@ def in_trash(world: DeltaWorld) -> Part:
     world.manager.step()
     [part] = world.insert()
     world.change((part, 4))
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     world.clock.advance(HISTORY_SECONDS + 60)
     run(world, OpKind.PART_GC)
     assert len(world.catalog.trash.items(limit=10)[0]) == 1
@@ -162,7 +162,7 @@ def test_changes_of_a_part_in_the_trash_stay_with_it(world: DeltaWorld, gone: li
     in_trash(world)
     for _ in range(2):
         run(world, OpKind.HISTORY_GC)
-    world.commit(UndropPartition(table=world.t, partition="all"))
+    world.commit(RestorePartition(table=world.t, partition="all"))
     assert (world.live_rows(), gone) == (6, [])
 
 
@@ -172,7 +172,7 @@ def test_changes_of_a_part_that_comes_back_meanwhile_stay_with_it(
     """It leaves the trash for the table after HISTORY_GC has not found it in the table."""
     in_trash(world)
     items = world.catalog.trash.items
-    undrops: list[Callable[[], object]] = [lambda: world.commit(UndropPartition(table=world.t, partition="all"))]
+    undrops: list[Callable[[], object]] = [lambda: world.commit(RestorePartition(table=world.t, partition="all"))]
 
     def raced(
         table: str | None = None, *, after: bytes | None = None, limit: int
@@ -196,15 +196,15 @@ def test_what_comes_back_before_its_file_is_claimed_keeps_it(
     claim = world.catalog.trash.claim
 
     def raced(*args: object, **kwargs: object) -> list[TrashedPart]:
-        world.commit(UndropPartition(table=world.t, partition="all"))
-        world.commit(DropPartition(table=world.t, partition="all"))
+        world.commit(RestorePartition(table=world.t, partition="all"))
+        world.commit(HidePartition(table=world.t, partition="all"))
         world.collect()
         return claim(*args, **kwargs)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr(world.catalog.trash, "claim", raced)
     run(world, OpKind.PART_GC)
     assert gone == []
-    world.commit(UndropPartition(table=world.t, partition="all"))
+    world.commit(RestorePartition(table=world.t, partition="all"))
     assert world.names() == [part.name]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.delta_world import DELTA_BYTES, DeltaWorld
 from tilth.base.hybrid import milliseconds
-from tilth.catalog import DropPartition, InsertLabel, InsertPart, UndropPartition
+from tilth.catalog import HidePartition, InsertLabel, InsertPart, RestorePartition
 from tilth.maintenance.gc import history_gc, log_gc
 from tilth.maintenance.gc import round as gc_round
 from tilth.maintenance.gc.op import FIRST_LOOK_MS
@@ -114,14 +114,14 @@ def test_deltas_of_merged_parts_go_with_them(world: DeltaWorld) -> None:
 def test_deltas_of_dropped_parts_go_when_no_undrop_can_ask_for_them(world: DeltaWorld) -> None:
     [one] = world.insert()
     world.change((one, 4))
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     world.work(HISTORY_SECONDS + 60)
     world.work(600)
     # Its part is in the trash.
     assert len(world.catalog.trash.items(limit=10)[0]) == 1
-    world.commit(UndropPartition(table=world.t, partition="all"))
+    world.commit(RestorePartition(table=world.t, partition="all"))
     assert world.live_rows() == 6
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     for _ in range(6):
         world.work(HISTORY_SECONDS)
     assert world.catalog.trash.items(limit=10)[0] == []

@@ -6,7 +6,7 @@ import pytest
 
 from tests.delta_world import DeltaWorld
 from tilth.base.errors import UnavailableError
-from tilth.catalog import DropPartition, InsertPart, UndropPartition
+from tilth.catalog import HidePartition, InsertPart, RestorePartition
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.gc.op import GcOp
 from tilth.maintenance.op import IoUsage, OpKind
@@ -125,13 +125,13 @@ def test_a_table_that_promises_no_history_keeps_them_for_readers_without_a_lease
 
 def test_dropped_segments_wait_in_the_trash_and_come_back(world: DeltaWorld) -> None:
     world.row_segment()
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     for _ in range(2):
         world.work(HISTORY_SECONDS + 60)
     assert (segments(world), removed(world)) == (1, 0)
-    world.commit(UndropPartition(table=world.t, partition="all"))
+    world.commit(RestorePartition(table=world.t, partition="all"))
     assert world.live_rows() == 10
-    world.commit(DropPartition(table=world.t, partition="all"))
+    world.commit(HidePartition(table=world.t, partition="all"))
     for _ in range(6):
         world.work(HISTORY_SECONDS)
     assert (segments(world), removed(world)) == (0, 1)

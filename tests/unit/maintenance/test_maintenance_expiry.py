@@ -7,7 +7,7 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import ConflictError, FencedError
-from tilth.catalog import ExpirePartition, InsertPart, PartsGoneError, UndropPartition
+from tilth.catalog import ExpirePartition, InsertPart, PartsGoneError, RestorePartition
 from tilth.maintenance.gc.expiry import ExpiryPhase
 from tilth.model.part import ColumnRange, Part
 from tilth.model.service import ServiceKind
@@ -168,7 +168,7 @@ def test_the_catalog_refuses_what_was_not_judged(by_parts: ExpiryWorld) -> None:
     assert by_parts.names(table=by_parts.e) == [third.name]
     with pytest.raises(PartsGoneError):
         expire(first)
-    by_parts.commit(UndropPartition(table=by_parts.e, partition="x"))
+    by_parts.commit(RestorePartition(table=by_parts.e, partition="x"))
     assert by_parts.visible_count(by_parts.e) == 3
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import NotFoundError
-from tilth.catalog import DropPartition, NothingToUndropError, TruncateTable, UndropPartition
+from tilth.catalog import HideEverything, HidePartition, NothingToUndropError, RestorePartition
 from tilth.maintenance.gc import explain as gc_explain
 from tilth.maintenance.gc import move as gc_move
 from tilth.maintenance.gc import trash as gc_trash
-from tilth.maintenance.policy.gc import Cutoff, GcEntry, Hold, Verdict, plan_moves
+from tilth.maintenance.policy.gc import Cutoff, GcEntry, GcHold, Verdict, plan_moves
 from tilth.maintenance.policy.settings import GcSettings
 from tilth.model.part import DataFile
 from tilth.model.service import ServiceKind, Switch, SwitchState
@@ -93,7 +93,7 @@ def test_force_takes_the_lifetimes_for_nothing(world: MaintenanceWorld) -> None:
 
 
 def test_a_truncated_table_loses_entries_ranges_and_at_last_its_partition(world: MaintenanceWorld) -> None:
-    world.commit(TruncateTable(table=world.t))
+    world.commit(HideEverything(table=world.t))
     for _ in range(12):
         world.work(3600)
     assert (entries(world), trash(world)) == (0, 0)
@@ -180,7 +180,7 @@ def test_while_nothing_can_move_entries_are_not_read_again(
 ) -> None:
     """A round is skipped if gc_ts has not risen since: docs/policies/part-gc.md#phase-1-record-to-trash."""
     txn = world.catalog.transactions.work("long")
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     looks: list[int] = []
 
     def counted(entries: Iterable[GcEntry], limit: Cutoff, *, settings: GcSettings) -> tuple[Verdict, ...]:
@@ -193,7 +193,7 @@ def test_while_nothing_can_move_entries_are_not_read_again(
     # At first, when their time had come, the marks after that, and what the drop hid, once for each hour.
     assert len(looks) <= 6
     assert trash(world) == 10
-    assert f"held back by {Hold.TRANSACTION}" in world.service(ServiceKind.GC).reason
+    assert f"held back by {GcHold.TRANSACTION}" in world.service(ServiceKind.GC).reason
     world.catalog.transactions.abort(txn.id, "gone")
     world.work(60)
     assert trash(world) == 11
@@ -242,7 +242,7 @@ def test_phase_two_goes_on_where_it_was_after_a_restart() -> None:
 def test_what_undrop_may_bring_back_is_claimed_before_its_file_goes(
     world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     world.clock.advance(4000)
     world.manager.gc_now(world.t)
     assert [item.item.is_dropped for item in world.catalog.trash.items(limit=100)[0]].count(True) == 1
@@ -250,7 +250,7 @@ def test_what_undrop_may_bring_back_is_claimed_before_its_file_goes(
 
     def remove(root: str, table: str, file: DataFile) -> bool:
         try:
-            world.commit(UndropPartition(table=world.t, partition="a"))
+            world.commit(RestorePartition(table=world.t, partition="a"))
         except NothingToUndropError as error:
             refused.append(error.code)
         return True
@@ -263,10 +263,10 @@ def test_what_undrop_may_bring_back_is_claimed_before_its_file_goes(
 
 
 def test_dropped_comes_back_while_it_is_in_the_trash(world: MaintenanceWorld) -> None:
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     world.clock.advance(4000)
     assert world.manager.gc_now(world.t).moved > 0
-    world.commit(UndropPartition(table=world.t, partition="a"))
+    world.commit(RestorePartition(table=world.t, partition="a"))
     world.clock.advance(8000)
     # The ten that were merged go; what came back stays.
     assert world.manager.gc_now(world.t).removed == 10
@@ -276,12 +276,12 @@ def test_dropped_comes_back_while_it_is_in_the_trash(world: MaintenanceWorld) ->
 def test_explain_shows_what_keeps_each_entry(world: MaintenanceWorld) -> None:
     lease = world.catalog.readers.open(world.t, world.catalog.clock.now(), "q", 99_000_000)
     kinds = [(row.kind, row.state, row.held_by) for row in world.manager.explain_gc(world.t)]
-    assert kinds.count(("part", "hidden", Hold.HISTORY)) == 10
+    assert kinds.count(("part", "hidden", GcHold.HISTORY)) == 10
     assert kinds.count(("mark", "in force", "what it hides")) == 10
     assert kinds[20:] == [("part", "visible", "the table")]
     now_ms = world.clock.now_ms()
     assert {row.until_ms for row in world.manager.explain_gc(world.t) if row.state == "hidden"} == {now_ms + 3_600_001}
-    world.commit(DropPartition(table=world.t, partition="a"))
+    world.commit(HidePartition(table=world.t, partition="a"))
     world.clock.advance(4000)
     rows = world.manager.explain_gc(world.t)
     assert [row.state for row in rows].count("removable") == 10
@@ -293,7 +293,7 @@ def test_explain_shows_what_keeps_each_entry(world: MaintenanceWorld) -> None:
     world.manager.gc_now(world.t)
     rows = world.manager.explain_gc(world.t)
     trashed = [row for row in rows if row.kind == "trash"]
-    assert {(row.state, row.held_by) for row in trashed} == {("in trash", Hold.TRASH_LIFETIME)}
+    assert {(row.state, row.held_by) for row in trashed} == {("in trash", GcHold.TRASH_LIFETIME)}
     assert sum("UNDROP PARTITION can bring it back" in row.reason for row in trashed) == 1
     assert len(trashed) == len(rows) == 11
     world.clock.advance(20_000)

@@ -19,11 +19,11 @@ from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.state import FAR_MS, Failure, ServiceState
+from tilth.maintenance.state import FAR_MS, Failure
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.mutation import MutationKind
 from tilth.model.part import PartEvent
-from tilth.model.service import ServiceKind
+from tilth.model.service import ServiceKind, ServiceState
 
 WAIT_SECONDS = 20
 

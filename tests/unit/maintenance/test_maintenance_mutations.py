@@ -8,7 +8,7 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld, aborted
 from tilth.base.errors import UnavailableError
-from tilth.catalog import BadMergeError, CommitOutcome, DropPartition, Requirement, Unknown, Update
+from tilth.catalog import BadMergeError, CommitOutcome, HidePartition, Requirement, Unknown, Update
 from tilth.maintenance import MutationProgress
 from tilth.maintenance.mutate.task_spark import MutateTask
 from tilth.maintenance.work.task_spark import MergeTask
@@ -437,7 +437,7 @@ def test_neighbours_on_two_sides_of_an_entry_are_merged_when_the_older_is_throug
 def drop_when(world: MaintenanceWorld) -> Callable[[MutateTask | MergeTask], None]:
     def drop(_: MutateTask | MergeTask) -> None:
         world.worker.on_mutate = lambda _: None
-        world.commit(DropPartition(table=world.t, partition="a"))
+        world.commit(HidePartition(table=world.t, partition="a"))
 
     return drop
 

@@ -17,8 +17,8 @@ from tilth.base.errors import (
 )
 from tilth.base.retry import Retry
 from tilth.maintenance.manager.feed import PartFeed
-from tilth.maintenance.state import ServiceState, failed_again, is_failure, is_on, newest, rule_of, service_state
-from tilth.model.service import ServiceKind, Switch, SwitchState
+from tilth.maintenance.state import failed_again, is_failure, is_on, newest, rule_of, service_state
+from tilth.model.service import ServiceKind, ServiceState, Switch, SwitchState
 from tilth.storage import PartFileNotFoundError
 
 BROKEN = UnavailableError("r")

@@ -13,7 +13,7 @@ from tilth.model.checks import (
     SecondDigits,
     UuidText,
     first_stricter,
-    told_rule,
+    rule_text,
 )
 
 
@@ -51,6 +51,6 @@ def test_a_rule_holds_in_its_place_only() -> None:
 
 
 def test_rules_are_told() -> None:
-    assert told_rule(OneOf(tuple("abcdefghijkl"))).endswith("'j', ..")
-    assert "whole seconds" in told_rule(SecondDigits(0))
-    assert "bytes" in told_rule(LengthMax(2, is_bytes=True))
+    assert rule_text(OneOf(tuple("abcdefghijkl"))).endswith("'j', ..")
+    assert "whole seconds" in rule_text(SecondDigits(0))
+    assert "bytes" in rule_text(LengthMax(2, is_bytes=True))

@@ -15,20 +15,20 @@ import pytest
 
 from tilth.model.wire import ColumnInfo, Summary
 from tilth.server.cells import json_cells, unique_names
-from tilth.server.formats import NAMES, ROWS_PER_PIECE, Format, accepted_format, encode, named_format
+from tilth.server.formats import NAMES, ROWS_PER_PIECE, ResponseFormat, accepted_format, encode, named_format
 from tilth.sql import OUTPUT_FORMATS, UnknownFormatError
 
 SUMMARY = Summary(query_id="q", elapsed_ms=1.5, rows=0, message="ä")
 DAY_US = 86_400_000_000
 
 
-def body(table: pa.Table, form: Format) -> bytes:
+def body(table: pa.Table, form: ResponseFormat) -> bytes:
     columns = [ColumnInfo(field.name, str(field.type)) for field in table.schema]
     return b"".join(encode(table, columns, SUMMARY, form))
 
 
 def rows_of(table: pa.Table) -> list[list[Any]]:
-    answer: dict[str, Any] = json.loads(body(table, Format.JSON))
+    answer: dict[str, Any] = json.loads(body(table, ResponseFormat.JSON))
     return list(answer["rows"])
 
 
@@ -102,7 +102,7 @@ def test_names_become_unique() -> None:
 
 def test_json_keeps_columns_of_one_name_and_the_summary() -> None:
     table = pa.table([pa.array([1]), pa.array(["x"])], names=["a", "a"])
-    answer = json.loads(body(table, Format.JSON))
+    answer = json.loads(body(table, ResponseFormat.JSON))
     assert answer["columns"] == [{"name": "a", "type": "int64"}, {"name": "a", "type": "string"}]
     assert answer["rows"] == [[1, "x"]]
     assert answer["summary"]["message"] == "ä"
@@ -110,7 +110,7 @@ def test_json_keeps_columns_of_one_name_and_the_summary() -> None:
 
 def test_ndjson_tells_columns_of_one_name_apart() -> None:
     table = pa.table([pa.array([1, 2]), pa.array(["x", None])], names=["a", "a"])
-    lines = body(table, Format.NDJSON).splitlines()
+    lines = body(table, ResponseFormat.NDJSON).splitlines()
     assert [json.loads(line) for line in lines] == [{"a": 1, "a_2": "x"}, {"a": 2, "a_2": None}]
 
 
@@ -124,7 +124,7 @@ def test_csv_tells_null_from_an_empty_string_and_quotes_what_needs_it() -> None:
             "list": [[1], None, [], [2, 3]],
         }
     )
-    text = body(table, Format.CSV).decode()
+    text = body(table, ResponseFormat.CSV).decode()
     assert list(csv.reader(io.StringIO(text, newline=""))) == [
         ["text, with comma", "number", "at", "bytes", "list"],
         ["x", "1.5", "1970-01-01T00:00:00Z", "/w==", "[1]"],
@@ -136,68 +136,68 @@ def test_csv_tells_null_from_an_empty_string_and_quotes_what_needs_it() -> None:
         '"",\\N,\\N,\\N,\\N',
         '\\N,nan,"1970-01-01T00:00:01Z","","[]"',
     ]
-    assert body(table, Format.CSV_WITHOUT_NAMES).decode() == text.partition("\n")[2]
+    assert body(table, ResponseFormat.CSV_WITHOUT_NAMES).decode() == text.partition("\n")[2]
 
 
 def test_arrow_is_untouched() -> None:
     table = pa.table({"a": pa.array([Decimal("1.5")], pa.decimal128(3, 1)), "b": [[1, 2]]})
-    with pa.ipc.open_stream(body(table, Format.ARROW)) as reader:
+    with pa.ipc.open_stream(body(table, ResponseFormat.ARROW)) as reader:
         assert reader.read_all().equals(table)
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_a_result_without_rows(form: Format) -> None:
+@pytest.mark.parametrize("form", list(ResponseFormat))
+def test_a_result_without_rows(form: ResponseFormat) -> None:
     table = pa.table({"a": pa.array([], pa.int64()), "t": pa.array([], pa.timestamp("us", "UTC"))})
     content = body(table, form)
     match form:
-        case Format.JSON:
+        case ResponseFormat.JSON:
             assert json.loads(content)["rows"] == []
-        case Format.NDJSON:
+        case ResponseFormat.NDJSON:
             assert content == b""
-        case Format.CSV:
+        case ResponseFormat.CSV:
             assert content == b'"a","t"\n'
-        case Format.CSV_WITHOUT_NAMES:
+        case ResponseFormat.CSV_WITHOUT_NAMES:
             assert content == b""
-        case Format.ARROW:
+        case ResponseFormat.ARROW:
             with pa.ipc.open_stream(content) as reader:
                 assert reader.read_all().schema == table.schema
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_a_statement_without_a_result(form: Format) -> None:
+@pytest.mark.parametrize("form", list(ResponseFormat))
+def test_a_statement_without_a_result(form: ResponseFormat) -> None:
     content = body(pa.table({}), form)
-    if form is Format.JSON:
+    if form is ResponseFormat.JSON:
         assert json.loads(content)["rows"] == []
-    if form in (Format.NDJSON, Format.CSV, Format.CSV_WITHOUT_NAMES):
+    if form in (ResponseFormat.NDJSON, ResponseFormat.CSV, ResponseFormat.CSV_WITHOUT_NAMES):
         assert content == b""
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_large_results_come_in_pieces(form: Format) -> None:
+@pytest.mark.parametrize("form", list(ResponseFormat))
+def test_large_results_come_in_pieces(form: ResponseFormat) -> None:
     count = 3 * ROWS_PER_PIECE + 1
     table = pa.table({"a": pa.array(range(count), pa.int64())})
     pieces = list(encode(table, [ColumnInfo("a", "bigint")], SUMMARY, form))
     assert len([piece for piece in pieces if len(piece) > 1000]) == 3
-    if form is Format.JSON:
+    if form is ResponseFormat.JSON:
         assert rows_of(table) == [[number] for number in range(count)]
-    if form is Format.CSV:
+    if form is ResponseFormat.CSV:
         assert b"".join(pieces).splitlines()[1:] == [str(number).encode() for number in range(count)]
 
 
 def test_formats_by_name_and_by_accept() -> None:
-    assert named_format("jsoneachrow") is Format.NDJSON
-    assert named_format("CSVWithNames") is Format.CSV
-    assert named_format("csv") is Format.CSV_WITHOUT_NAMES
+    assert named_format("jsoneachrow") is ResponseFormat.NDJSON
+    assert named_format("CSVWithNames") is ResponseFormat.CSV
+    assert named_format("csv") is ResponseFormat.CSV_WITHOUT_NAMES
     with pytest.raises(UnknownFormatError, match="Parquet"):
         named_format("Parquet")
     assert set(NAMES) == OUTPUT_FORMATS
-    assert accepted_format("text/html, text/csv;q=0.5, application/json") is Format.CSV
-    assert accepted_format("text/csv; header=absent") is Format.CSV_WITHOUT_NAMES
-    assert accepted_format("*/*") is Format.JSON
-    assert accepted_format("") is Format.JSON
+    assert accepted_format("text/html, text/csv;q=0.5, application/json") is ResponseFormat.CSV
+    assert accepted_format("text/csv; header=absent") is ResponseFormat.CSV_WITHOUT_NAMES
+    assert accepted_format("*/*") is ResponseFormat.JSON
+    assert accepted_format("") is ResponseFormat.JSON
 
 
 def test_json_can_be_decoded_by_the_wire_types() -> None:
-    answer = json.loads(body(pa.table({"a": [1]}), Format.JSON))
+    answer = json.loads(body(pa.table({"a": [1]}), ResponseFormat.JSON))
     assert msgspec.convert(answer["columns"], list[ColumnInfo]) == [ColumnInfo("a", "int64")]
     assert msgspec.convert(answer["summary"], Summary) == SUMMARY

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tilth.catalog import CatalogStats
-from tilth.ingest import ConsumerStats, Offset, PartitionEnd, PartitionStats
+from tilth.ingest import ConsumerStats, Offset, PartitionEnd, TopicPartitionStats
 from tilth.maintenance import MaintenanceNumbers, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
@@ -42,10 +42,10 @@ CONSUMER = ConsumerStats(
     state="running",
     task="",
     partitions=(
-        PartitionStats(
+        TopicPartitionStats(
             place=TopicPartition("orders", 3), offset=10, end=PartitionEnd(stable=Offset(20), high=Offset(25))
         ),
-        PartitionStats(
+        TopicPartitionStats(
             place=TopicPartition("orders", 4), offset=-1, end=PartitionEnd(stable=Offset(5), high=Offset(5))
         ),
     ),

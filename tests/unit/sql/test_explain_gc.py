@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
-from tilth.catalog import DropPartition
+from tilth.catalog import HidePartition
 from tilth.maintenance import GcRow
 from tilth.model.table import TableDef
 
@@ -65,7 +65,7 @@ def test_the_trash_tells_what_can_come_back_and_when_files_go(world: SqlWorld) -
     world.run("INSERT INTO t (a) VALUES (1)")
     [part] = world.catalog.parts.snapshot(uuid(world)).parts
     txn = world.catalog.transactions.work("test")
-    update = DropPartition(table=uuid(world), partition=part.name.partition)
+    update = HidePartition(table=uuid(world), partition=part.name.partition)
     end_ts = txn.commit([update]).commit_ts
     world.catalog.parts.move_to_trash(uuid(world), [(part, end_ts)], now_ms=world.clock.now_ms())
     [told] = world.run("SELECT * FROM system.trash").table.to_pylist()

@@ -12,12 +12,15 @@ from tilth.sql.grammar import (
     KillMutation,
     KillQuery,
     Name,
-    OffsetMark,
+    OffsetKeyword,
     OptimizeTable,
     PartitionId,
     PartitionOffset,
     PartitionValues,
     ResetConsumeOffset,
+    ResetToMark,
+    ResetToOffsets,
+    ResetToTimestamp,
     RunService,
     RunVerb,
     ShowProcesses,
@@ -25,9 +28,6 @@ from tilth.sql.grammar import (
     Statement,
     SwitchService,
     SwitchVerb,
-    ToMark,
-    ToOffsets,
-    ToTimestamp,
     UnsupportedSqlError,
     parse,
 )
@@ -96,34 +96,34 @@ def test_statements(text: str, statement: Statement) -> None:
     assert parse(text) == statement
 
 
-BOTH = ToOffsets((PartitionOffset("x", 0, 100), PartitionOffset("x", 1, 200)))
+BOTH = ResetToOffsets((PartitionOffset("x", 0, 100), PartitionOffset("x", 1, 200)))
 JSON_OFFSETS = '"topic_name": "x", "offset_values": [{"partition": 0, "offset": 100}, {"partition": 1, "offset": 200}]'
 
 
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        ('\'{"database_name":"db","table_name":"k","offset_value":-2}\'', ToMark(OffsetMark.BEGIN)),
-        ('\'{"database_name":"db","table_name":"k","offset_value":-1}\'', ToMark(OffsetMark.END)),
-        ('\'{"database_name":"db","table_name":"k","offset_value":-1000}\'', ToMark(OffsetMark.STORED)),
-        ('\'{"database_name":"db","table_name":"k","offset_value":-1001}\'', ToMark(OffsetMark.INVALID)),
-        ('\'{"database_name":"db","table_name":"k","timestamp":1700000000000}\'', ToTimestamp(1_700_000_000_000)),
+        ('\'{"database_name":"db","table_name":"k","offset_value":-2}\'', ResetToMark(OffsetKeyword.BEGIN)),
+        ('\'{"database_name":"db","table_name":"k","offset_value":-1}\'', ResetToMark(OffsetKeyword.END)),
+        ('\'{"database_name":"db","table_name":"k","offset_value":-1000}\'', ResetToMark(OffsetKeyword.STORED)),
+        ('\'{"database_name":"db","table_name":"k","offset_value":-1001}\'', ResetToMark(OffsetKeyword.INVALID)),
+        ('\'{"database_name":"db","table_name":"k","timestamp":1700000000000}\'', ResetToTimestamp(1_700_000_000_000)),
         (f'\'{{"database_name":"db","table_name":"k",{JSON_OFFSETS}}}\'', BOTH),
         # The first of the three keys counts.
         (
             f'\'{{"database_name":"db","table_name":"k",{JSON_OFFSETS},"timestamp":5,"offset_value":-1}}\'',
-            ToMark(OffsetMark.END),
+            ResetToMark(OffsetKeyword.END),
         ),
-        ('db.k {"offset_value": -2};', ToMark(OffsetMark.BEGIN)),
+        ('db.k {"offset_value": -2};', ResetToMark(OffsetKeyword.BEGIN)),
         (f"db.k {{{JSON_OFFSETS}}}", BOTH),
-        ('db.k \'{"table_name": "k", "timestamp": 5}\'', ToTimestamp(5)),
-        ("db.k TO BEGIN", ToMark(OffsetMark.BEGIN)),
-        ("db.k TO END", ToMark(OffsetMark.END)),
-        ("db.k TO TIMESTAMP 123", ToTimestamp(123)),
+        ('db.k \'{"table_name": "k", "timestamp": 5}\'', ResetToTimestamp(5)),
+        ("db.k TO BEGIN", ResetToMark(OffsetKeyword.BEGIN)),
+        ("db.k TO END", ResetToMark(OffsetKeyword.END)),
+        ("db.k TO TIMESTAMP 123", ResetToTimestamp(123)),
         ("db.k TO OFFSETS (x, 0, 100), ('x', 1, 200)", BOTH),
     ],
 )
-def test_reset_of_offsets(text: str, target: ToMark | ToTimestamp | ToOffsets) -> None:
+def test_reset_of_offsets(text: str, target: ResetToMark | ResetToTimestamp | ResetToOffsets) -> None:
     assert parse(f"SYSTEM RESET CONSUME OFFSET {text}") == ResetConsumeOffset(name=K, target=target)
 
 
@@ -162,7 +162,7 @@ def test_reset_of_offsets(text: str, target: ToMark | ToTimestamp | ToOffsets) -
         ('SYSTEM RESET CONSUME OFFSET t {"offset_value":5}', 'not an "offset_value": 5', 31, "-2 begin"),
         ('SYSTEM RESET CONSUME OFFSET t {"offset_value":-1', "this is not JSON", 31, "offset_values"),
         ('SYSTEM RESET CONSUME OFFSET t {"timestamp":"x"}', '"timestamp" is not a whole number', 31, ""),
-        ("SYSTEM RESET CONSUME OFFSET t {}", "does not say where to", 31, ""),
+        ("SYSTEM RESET CONSUME OFFSET t {}", "does not name a position", 31, ""),
         ("SYSTEM RESET CONSUME OFFSET t '[]'", "not an object", 31, ""),
         ('SYSTEM RESET CONSUME OFFSET t {"table_name":"u","timestamp":1}', "names another table: u", 31, ""),
         ('SYSTEM RESET CONSUME OFFSET t {"table_name":5,"timestamp":1}', '"table_name" is not a text', 31, ""),

@@ -118,7 +118,7 @@ def test_create_says_where_the_group_stood(world: SqlWorld) -> None:
 
 def test_a_reset_says_where_each_partition_goes_on(world: SqlWorld) -> None:
     world.run(create("k1"))
-    assert world.run("SYSTEM RESET CONSUME OFFSET k1 TO STORED").message == "default.k1 goes on with topic/0 at 42"
+    assert world.run("SYSTEM RESET CONSUME OFFSET k1 TO STORED").message == "default.k1 continues at topic/0 at 42"
 
 
 def test_columns_change_with_the_views_that_read_them_or_not_at_all(world: SqlWorld) -> None:

@@ -37,10 +37,10 @@ def test_a_client_that_reads_nothing_loses_its_result_and_one_that_waits_for_row
     result.cancellation.raise_if_cancelled()
     clock.advance(2)
     results.check()
-    assert results.state("q1") == "its client has read nothing for 11 s, 3 B of its rows on disk"
+    assert results.state("q1") == "its client has not read for 11 s, 3 B of its rows on disk"
     error = result.cancellation.error
     assert isinstance(error, ResultNotReadError)
-    assert "nothing for 11 s" in error.message
+    assert "not read for 11 s" in error.message
     assert "server.result-read-timeout" in error.hint
     results.close("q1")
     assert results.state("q1") == ""

@@ -19,7 +19,7 @@ from tilth.model.part import ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, ViewDef
 from tilth.model.task import TaskSpec
 from tilth.model.types import Kind, Simple
-from tilth.sql.query.predicates import Compare, Comparison, Unknown
+from tilth.sql.query.predicates import Compare, Comparison, Undecided
 from tilth.sql.query.protocol import CheckedExpressions, CheckTask, ExpressionsTask, WorkerTask
 from tilth.sql.query.prune import as_present, keeper
 
@@ -526,13 +526,13 @@ def test_a_query_begins_anew_when_columns_change_under_it(world: SqlWorld) -> No
 
     world.dispatch.answer = answer
     assert world.rows("SELECT count(*) AS n FROM t") == [(1,)]
-    desk = world.engine.desk
+    service = world.engine.snapshots
     world.dispatch.answer = worker
-    with desk.opened("q", database="default", prune=True):
-        desk.resolve("q", [("t",)])
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
         world.run("ALTER TABLE t RENAME COLUMN v TO w")
         with pytest.raises(SchemaChangedError):
-            desk.pin("q", [Unknown()])
+            service.pin("q", [Undecided()])
     assert world.catalog.readers.list() == []
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import ErrorKind
-from tilth.catalog import AddDelta, DropPartition, ReplaceParts
+from tilth.catalog import AddDelta, HidePartition, ReplaceParts
 from tilth.model.delta import DeltaKind, Target, WrittenDelta
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
@@ -221,7 +221,7 @@ def test_what_has_come_of_merged_parts_is_looked_into_and_new_rows_are_not(world
 def test_rows_that_are_dropped_meanwhile_need_nothing(world: SqlWorld, worker: Worker) -> None:
     def drop(look: int) -> None:
         txn = world.catalog.transactions.work("drop")
-        update = DropPartition(table=table_of(world).uuid, partition="1")
+        update = HidePartition(table=table_of(world).uuid, partition="1")
         txn.commit([update])
 
     worker.meanwhile = drop

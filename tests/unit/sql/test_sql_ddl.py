@@ -233,7 +233,7 @@ def test_switches_and_work_at_once(world: SqlWorld) -> None:
             True,
             "visible 0, inserted 0, removed 0",
         ),
-        ("default.t", "the rows that the ledgers tell of were inserted", True, "from Kafka 0, from other inserts 0"),
+        ("default.t", "the rows of the ledgers were inserted", True, "from Kafka 0, from other inserts 0"),
         ("default.t", "size, checksum and rows of every visible file", True, "0 files, 0 bytes"),
         ("default.t", "no offset was read into it by two Kafka tables", True, "fed by none"),
     ]

@@ -123,7 +123,7 @@ def test_the_sign_typed_back_is_no_password(world: SqlWorld) -> None:
         f"ALTER TABLE k MODIFY SETTING {LIBRARY} = 'sasl.password=[HIDDEN]'",
     ):
         error = refused(world, text)
-        assert (error.code, "stands for one" in error.message) == ("BAD_SETTING", True), str(error)
+        assert (error.code, "the sign for a hidden secret" in error.message) == ("BAD_SETTING", True), str(error)
     assert secrets_of(world)["kafka_sasl_password"] == PASSWORD
     assert world.catalog.tables.find("default", "k2") is None
 

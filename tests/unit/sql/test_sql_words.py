@@ -79,4 +79,4 @@ def test_system_tables_of_others_are_there_or_named(world: SqlWorld) -> None:
 
 
 def test_a_path_is_not_a_database(world: SqlWorld) -> None:
-    assert "read no files by path" in refused(world, "SHOW TABLES FROM parquet").hint
+    assert "cannot read files by path" in refused(world, "SHOW TABLES FROM parquet").hint

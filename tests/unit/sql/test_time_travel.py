@@ -15,8 +15,8 @@ from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.sql import Pins
 from tilth.sql.query.past import SETTLE_MS, SKEW_MS, Moment, moment_of, readable_from
-from tilth.sql.query.predicates import Unknown
-from tilth.sql.query.protocol import AsOf, AtTime, AtVersion
+from tilth.sql.query.predicates import Undecided
+from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
 
 HOUR = 3600.0
 
@@ -37,8 +37,8 @@ def commits(world: SqlWorld) -> list[int]:
     return [ts for _, ts in reversed(world.catalog.history.listing(table_of(world).uuid, 100))]
 
 
-def at_ms(ms: int) -> AtTime:
-    return AtTime(micros=ms * 1000)
+def at_ms(ms: int) -> AsOfTime:
+    return AsOfTime(micros=ms * 1000)
 
 
 def moment(world: SqlWorld, as_of: AsOf) -> Moment:
@@ -56,10 +56,10 @@ def values(snapshot: Snapshot) -> list[object]:
 
 
 def read(world: SqlWorld, *as_of: AsOf | None) -> list[list[object]]:
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=True):
-        desk.resolve("q", [("t",)] * len(as_of), list(as_of))
-        sources = desk.pin("q", [Unknown()] * len(as_of))
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)] * len(as_of), list(as_of))
+        sources = service.pin("q", [Undecided()] * len(as_of))
         return [values(source.snapshot) for source in sources if source.snapshot is not None]
 
 
@@ -69,16 +69,16 @@ def test_a_time_shows_all_of_its_millisecond(world: SqlWorld) -> None:
         assert moment(world, at_ms(milliseconds(ts))).ts == pack(milliseconds(ts), COUNTER_MAX)
         assert read(world, at_ms(milliseconds(ts))) == [expected]
     assert read(world, at_ms(milliseconds(second) - 1)) == [[1]]
-    assert read(world, AtTime(micros=milliseconds(second) * 1000 + 999)) == [[1, 2]]
+    assert read(world, AsOfTime(micros=milliseconds(second) * 1000 + 999)) == [[1, 2]]
 
 
 def test_a_version_is_read_at_its_end(world: SqlWorld) -> None:
     first, second, third = commits(world)
-    assert moment(world, AtVersion(version=1)) == Moment(ts=second - 1)
-    assert moment(world, AtVersion(version=3)) == Moment(ts=third, is_newest=True)
+    assert moment(world, AsOfVersion(version=1)) == Moment(ts=second - 1)
+    assert moment(world, AsOfVersion(version=3)) == Moment(ts=third, is_newest=True)
     assert first < second - 1
     assert read(
-        world, AtVersion(version=1), AtVersion(version=2), AtVersion(version=3), None, AtVersion(version=1)
+        world, AsOfVersion(version=1), AsOfVersion(version=2), AsOfVersion(version=3), None, AsOfVersion(version=1)
     ) == [
         [1],
         [1, 2],
@@ -90,15 +90,15 @@ def test_a_version_is_read_at_its_end(world: SqlWorld) -> None:
 
 def test_each_moment_has_one_lease_of_exactly_its_time(world: SqlWorld) -> None:
     first, second, third = commits(world)
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=True) as query:
-        desk.resolve("q", [("t",)] * 3, [AtVersion(version=1), None, at_ms(milliseconds(second) - 1)])
-        desk.pin("q", [Unknown()] * 3)
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True) as query:
+        service.resolve("q", [("t",)] * 3, [AsOfVersion(version=1), None, at_ms(milliseconds(second) - 1)])
+        service.pin("q", [Undecided()] * 3)
         leases = sorted(lease.snapshot_ts for lease in world.catalog.readers.list())
         assert leases == sorted([second - 1, third, pack(milliseconds(second) - 1, COUNTER_MAX)])
         assert query.parts_read == 5
         world.clock.advance(20)
-        desk.renew_all()
+        service.renew_all()
         assert {lease.expires_ms for lease in world.catalog.readers.list()} == {world.clock.now_ms() + 30_000}
     assert world.catalog.readers.list() == []
     assert first
@@ -113,35 +113,35 @@ def test_what_is_before_the_mark_is_refused_with_both_times(world: SqlWorld) -> 
     assert (error.code, error.facts["difference"]) == ("INVALID_SNAPSHOT", "0.001 s")
     assert {"snapshot", "ancient_history_mark", "setting"} <= set(error.facts)
     # A version that was the present one at the mark is there, the one before it is not.
-    assert read(world, AtVersion(version=2)) == [[1, 2]]
-    assert told(world, AtVersion(version=1)).code == "INVALID_SNAPSHOT"
+    assert read(world, AsOfVersion(version=2)) == [[1, 2]]
+    assert told(world, AsOfVersion(version=1)).code == "INVALID_SNAPSHOT"
     world.clock.advance(2 * HOUR)
-    assert read(world, AtVersion(version=3)) == [[1, 2, 3]]
+    assert read(world, AsOfVersion(version=3)) == [[1, 2, 3]]
     assert told(world, at_ms(milliseconds(third))).code == "INVALID_SNAPSHOT"
     world.run("ALTER TABLE t MODIFY SETTING history_max_age_sec = 100000")
-    assert read(world, AtVersion(version=1), at_ms(milliseconds(first))) == [[1], [1]]
+    assert read(world, AsOfVersion(version=1), at_ms(milliseconds(first))) == [[1], [1]]
 
 
 def test_without_history_only_the_present_is_read(world: SqlWorld) -> None:
     world.run("ALTER TABLE t MODIFY SETTING tablet_history_max_age_sec = -1")
-    assert read(world, AtVersion(version=3), None) == [[1, 2, 3], [1, 2, 3]]
-    assert told(world, AtVersion(version=2)).code == "INVALID_SNAPSHOT"
+    assert read(world, AsOfVersion(version=3), None) == [[1, 2, 3], [1, 2, 3]]
+    assert told(world, AsOfVersion(version=2)).code == "INVALID_SNAPSHOT"
     assert told(world, at_ms(world.clock.now_ms() - 1000)).code == "INVALID_SNAPSHOT"
 
 
 def test_it_is_looked_at_again_when_the_lease_is_there(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then what the moment shows may be collected."""
-    desk, opened = world.engine.desk, world.catalog.readers.open
+    service, opened = world.engine.snapshots, world.catalog.readers.open
 
     def late(*given: Any, **named: Any) -> ReaderLease:
         world.clock.advance(2 * HOUR)
         return opened(*given, **named)
 
-    with desk.opened("q", database="default", prune=True):
-        desk.resolve("q", [("t",)], [AtVersion(version=1)])
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)], [AsOfVersion(version=1)])
         monkeypatch.setattr(world.catalog.readers, "open", late)
         with pytest.raises(TilthError) as caught:
-            desk.pin("q", [Unknown()])
+            service.pin("q", [Undecided()])
         assert caught.value.code == "INVALID_SNAPSHOT"
         assert world.catalog.readers.list() == []
 
@@ -151,8 +151,8 @@ def test_what_a_shorter_history_has_collected_does_not_come_back(world: SqlWorld
     world.catalog.history.trim(table_of(world).uuid, second)
     error = told(world, at_ms(milliseconds(first)))
     assert (error.code, error.facts["oldest_version"]) == ("INVALID_SNAPSHOT", "2")
-    assert told(world, AtVersion(version=1)).facts["oldest"] == "2"
-    assert read(world, at_ms(milliseconds(second)), AtVersion(version=2)) == [[1, 2], [1, 2]]
+    assert told(world, AsOfVersion(version=1)).facts["oldest"] == "2"
+    assert read(world, at_ms(milliseconds(second)), AsOfVersion(version=2)) == [[1, 2], [1, 2]]
     assert third
 
 
@@ -161,7 +161,7 @@ def test_the_future_is_refused_and_what_is_nearly_there_is_waited_for(world: Sql
     error = told(world, at_ms(started + SKEW_MS + 1))
     assert error.code == "SNAPSHOT_IN_FUTURE"
     assert world.clock.now_ms() == started
-    assert told(world, AtTime(micros=1 << 62)).code == "SNAPSHOT_IN_FUTURE"
+    assert told(world, AsOfTime(micros=1 << 62)).code == "SNAPSHOT_IN_FUTURE"
     found = moment(world, at_ms(started + SKEW_MS))
     assert world.clock.now_ms() == started + SKEW_MS + SETTLE_MS + 1
     world.run("INSERT INTO t VALUES (4)")
@@ -174,33 +174,33 @@ def test_the_future_is_refused_and_what_is_nearly_there_is_waited_for(world: Sql
 
 def test_unknown_versions_name_those_there_are(world: SqlWorld) -> None:
     for version in (0, 4, 10**17):
-        error = told(world, AtVersion(version=version))
+        error = told(world, AsOfVersion(version=version))
         assert (error.code, error.facts["oldest"], error.facts["newest"]) == ("UNKNOWN_VERSION", "1", "3")
     world.run("CREATE TABLE e (a Int64) ENGINE = MergeTree ORDER BY a")
     empty = table_of(world, "e")
     with pytest.raises(TilthError) as caught:
-        moment_of(world.catalog, world.clock, empty, AtVersion(version=0))
+        moment_of(world.catalog, world.clock, empty, AsOfVersion(version=0))
     assert caught.value.facts["newest"] == "0"
-    with pytest.raises(TilthError, match="not there yet"):
+    with pytest.raises(TilthError, match="did not exist yet"):
         moment_of(world.catalog, world.clock, empty, at_ms(world.clock.now_ms() - 60_000))
 
 
 def test_a_past_moment_has_the_columns_of_then(world: SqlWorld) -> None:
     world.run("ALTER TABLE t ADD COLUMN b Int64 DEFAULT 5")
     world.run("INSERT INTO t VALUES (4, 4)")
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=True):
-        old, new = desk.resolve("q", [("t",), ("t",)], [AtVersion(version=3), None])
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        old, new = service.resolve("q", [("t",), ("t",)], [AsOfVersion(version=3), None])
         assert (old.schema.names, new.schema.names) == (("a",), ("a", "b"))
-        sources = desk.pin("q", [Unknown(), Unknown()])
+        sources = service.pin("q", [Undecided(), Undecided()])
         tables = [source.snapshot.table.schema.names for source in sources if source.snapshot is not None]
         assert tables == [("a",), ("a", "b")]
 
 
 def test_system_tables_have_no_past(world: SqlWorld) -> None:
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=True), pytest.raises(TilthError, match="has no history"):
-        desk.resolve("q", [("system", "parts")], [AtVersion(version=1)])
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True), pytest.raises(TilthError, match="has no history"):
+        service.resolve("q", [("system", "parts")], [AsOfVersion(version=1)])
 
 
 def test_readers_outside_get_the_past(world: SqlWorld, tmp_path: Path) -> None:

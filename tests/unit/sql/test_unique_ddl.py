@@ -82,7 +82,7 @@ def test_columns_that_are_no_key(world: SqlWorld, clauses: str, code: str, told:
     ("version", "code", "told"),
     [
         ("x", "UNKNOWN_COLUMN", "x"),
-        ("a", "BAD_DEFINITION", "no column of the key"),
+        ("a", "BAD_DEFINITION", "cannot be a column of the key"),
         ("s", "BAD_DEFINITION", "whole number"),
         ("f", "BAD_DEFINITION", "whole number"),
         ("maybe", "BAD_DEFINITION", "never NULL"),

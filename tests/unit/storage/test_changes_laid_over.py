@@ -10,15 +10,15 @@ import pytest
 
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.storage import Changes, arrow_type
+from tilth.storage import PartChanges, arrow_type
 from tilth.storage.deltas.changes import Patch
 
 INT = Simple(Kind.INT64)
 SCHEMA = Schema(columns=(Column(id=3, name="a", type=INT), Column(id=5, name="b", type=Simple(Kind.STRING))))
 
 
-def _changes(deleted: list[int], patches: dict[int, tuple[list[int], pa.Array]]) -> Changes:
-    return Changes(
+def _changes(deleted: list[int], patches: dict[int, tuple[list[int], pa.Array]]) -> PartChanges:
+    return PartChanges(
         deleted=np.array(deleted, np.int64),
         patches={c: Patch(rows=np.array(rows, np.int64), values=values) for c, (rows, values) in patches.items()},
         columns={},

@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.errors import TilthError
-from tilth.warehouse import Node, NotAllowedError, Plan, UnknownFunctionError, check_plan
+from tilth.warehouse import LogicalPlan, NotAllowedError, PlanNode, UnknownFunctionError, check_plan
 from tilth.warehouse.allowed.allow_list import allow_list
 
 
-def node(kind: str, holder: Node | None = None, **texts: str) -> Node:
-    made = Node(kind, "", 0, 1, "", holder, texts={name: text.split(".") for name, text in texts.items()})
+def node(kind: str, holder: PlanNode | None = None, **texts: str) -> PlanNode:
+    made = PlanNode(kind, "", 0, 1, "", holder, texts={name: text.split(".") for name, text in texts.items()})
     if holder is not None:
         holder.children.append(made)
     return made
 
 
-def plan(*nodes: Node, values: tuple[str, ...] = ()) -> Plan:
-    return Plan(list(nodes), frozenset([*(each.kind for each in nodes), *values]))
+def plan(*nodes: PlanNode, values: tuple[str, ...] = ()) -> LogicalPlan:
+    return LogicalPlan(list(nodes), frozenset([*(each.kind for each in nodes), *values]))
 
 
-def refused(found: Plan, text: str = "") -> TilthError:
+def refused(found: LogicalPlan, text: str = "") -> TilthError:
     with pytest.raises(TilthError) as caught:
         check_plan(found, text)
     return caught.value
 
 
-def call(name: str, **texts: str) -> Plan:
+def call(name: str, **texts: str) -> LogicalPlan:
     root = node("Project")
     return plan(root, node("UnresolvedFunction", root, nameParts=name, **texts))
 

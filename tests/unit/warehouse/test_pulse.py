@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tilth.warehouse.session.session import JobProgress, Processes
-from tilth.warehouse.worker.pulse import CALLS_PER_JOB, Look, Pulse, Question, Verdict
+from tilth.warehouse.worker.pulse import CALLS_PER_JOB, Pulse, PulseReading, PulseVerdict, Question
 from tilth.warehouse.worker.stalls import StallWatch
 
-IDLE = Look(seconds=1.0, cpu_seconds=0.0)
-BUSY = Look(seconds=1.0, cpu_seconds=1.5)
-STOPPED = Look(seconds=1.0, cpu_seconds=0.0, is_stopped=True)
+IDLE = PulseReading(seconds=1.0, cpu_seconds=0.0)
+BUSY = PulseReading(seconds=1.0, cpu_seconds=1.5)
+STOPPED = PulseReading(seconds=1.0, cpu_seconds=0.0, is_stopped=True)
 
 
 def pulse() -> Pulse:
     return Pulse(interval_seconds=5.0, hang_seconds=30.0)
 
 
-def verdicts(silent: Pulse, look: Look, seconds: int) -> list[Verdict]:
+def verdicts(silent: Pulse, look: PulseReading, seconds: int) -> list[PulseVerdict]:
     return [silent.looked(look) for _ in range(seconds)]
 
 
@@ -28,7 +28,7 @@ def test_a_call_is_asked_at_once_and_then_once_an_interval() -> None:
     jvm.answered(Question.JOB)
     asked = []
     for _ in range(5 * CALLS_PER_JOB):
-        assert jvm.looked(IDLE) is Verdict.WELL
+        assert jvm.looked(IDLE) is PulseVerdict.WELL
         for question in jvm.due():
             asked.append(question)
             jvm.answered(question)
@@ -37,13 +37,13 @@ def test_a_call_is_asked_at_once_and_then_once_an_interval() -> None:
 
 
 @pytest.mark.parametrize("look", [IDLE, STOPPED])
-def test_an_idle_jvm_that_does_not_answer_hangs_after_the_bound(look: Look) -> None:
+def test_an_idle_jvm_that_does_not_answer_hangs_after_the_bound(look: PulseReading) -> None:
     jvm = pulse()
     jvm.due()
     found = verdicts(jvm, look, 30)
-    assert found[:14] == [Verdict.WELL] * 14
-    assert found[14:29] == [Verdict.LATE] * 15
-    assert found[29] is Verdict.HUNG
+    assert found[:14] == [PulseVerdict.WELL] * 14
+    assert found[14:29] == [PulseVerdict.LATE] * 15
+    assert found[29] is PulseVerdict.HUNG
     assert jvm.why.startswith("it has not answered a call for 30 s")
     assert ("stopped" in jvm.why) is look.is_stopped
 
@@ -51,47 +51,49 @@ def test_an_idle_jvm_that_does_not_answer_hangs_after_the_bound(look: Look) -> N
 def test_a_long_garbage_collection_kills_nothing() -> None:
     jvm = pulse()
     jvm.due()
-    assert Verdict.HUNG not in verdicts(jvm, BUSY, 119)
+    assert PulseVerdict.HUNG not in verdicts(jvm, BUSY, 119)
     jvm.answered(Question.CALL)
     jvm.answered(Question.JOB)
-    assert jvm.looked(IDLE) is Verdict.WELL
+    assert jvm.looked(IDLE) is PulseVerdict.WELL
 
 
 def test_a_jvm_that_collects_garbage_and_nothing_else_is_ended_after_four_bounds() -> None:
     jvm = pulse()
     jvm.due()
-    assert verdicts(jvm, BUSY, 120)[-1] is Verdict.HUNG
+    assert verdicts(jvm, BUSY, 120)[-1] is PulseVerdict.HUNG
 
 
 def test_cancelled_tasks_that_do_not_end_count_by_the_slots_that_they_hold() -> None:
     for share, seconds in ((1.0, 30), (0.5, 60), (0.25, 120)):
         jvm = pulse()
-        found = verdicts(jvm, Look(seconds=1.0, cpu_seconds=1.9, is_full=share == 1.0, stuck_share=share), seconds)
-        assert found[seconds // 2 - 2 : seconds // 2] == [Verdict.WELL, Verdict.LATE]
-        assert found[-2:] == [Verdict.LATE, Verdict.HUNG]
+        found = verdicts(
+            jvm, PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=share == 1.0, stuck_share=share), seconds
+        )
+        assert found[seconds // 2 - 2 : seconds // 2] == [PulseVerdict.WELL, PulseVerdict.LATE]
+        assert found[-2:] == [PulseVerdict.LATE, PulseVerdict.HUNG]
         assert jvm.why == "cancelled tasks that do not end have held its task slots for 30 s"
 
 
 def test_tasks_that_end_late_are_forgiven() -> None:
     jvm = pulse()
-    stuck = Look(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0)
+    stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0)
     for _ in range(5):
-        assert Verdict.HUNG not in verdicts(jvm, stuck, 29)
-        assert jvm.looked(IDLE) is Verdict.WELL
+        assert PulseVerdict.HUNG not in verdicts(jvm, stuck, 29)
+        assert jvm.looked(IDLE) is PulseVerdict.WELL
 
 
 def test_a_job_that_waits_behind_stuck_tasks_is_not_the_reason() -> None:
     jvm = pulse()
     jvm.due()
     jvm.answered(Question.CALL)
-    verdicts(jvm, Look(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0), 20)
+    verdicts(jvm, PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0), 20)
     assert jvm.why.startswith("cancelled tasks")
 
 
 def test_time_in_which_this_process_did_not_run_is_not_held_against_the_jvm() -> None:
     jvm = pulse()
     jvm.due()
-    assert jvm.looked(Look(seconds=3600.0, cpu_seconds=0.0)) is Verdict.WELL
+    assert jvm.looked(PulseReading(seconds=3600.0, cpu_seconds=0.0)) is PulseVerdict.WELL
 
 
 def test_spark_that_runs_no_job_hangs_although_the_jvm_answers() -> None:
@@ -102,7 +104,7 @@ def test_spark_that_runs_no_job_hangs_although_the_jvm_answers() -> None:
         jvm.due()
         jvm.answered(Question.CALL)
         verdict = jvm.looked(IDLE)
-        assert (verdict is Verdict.HUNG) is (second == 29)
+        assert (verdict is PulseVerdict.HUNG) is (second == 29)
     assert "job of one task" in jvm.why
 
 
@@ -111,14 +113,14 @@ def test_a_job_waits_for_ever_while_all_slots_are_taken() -> None:
     jvm.due()
     for _ in range(1000):
         jvm.answered(Question.CALL)
-        assert jvm.looked(Look(seconds=1.0, cpu_seconds=0.0, is_full=True)) is Verdict.WELL
+        assert jvm.looked(PulseReading(seconds=1.0, cpu_seconds=0.0, is_full=True)) is PulseVerdict.WELL
         jvm.due()
 
 
 def test_spark_that_has_ended_inside_of_a_living_jvm_is_ended_at_once() -> None:
     jvm = pulse()
     jvm.ended("Spark has ended inside of it")
-    assert jvm.looked(IDLE) is Verdict.HUNG
+    assert jvm.looked(IDLE) is PulseVerdict.HUNG
 
 
 def stalls() -> StallWatch:

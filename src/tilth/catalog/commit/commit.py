@@ -211,7 +211,6 @@ class Committer:
 
 
 def committed_before(view: ReadView, txn_id: int) -> Committed:
-    """The answer that the transaction's commit got; raises TxnNotFoundError when it is not finished."""
     finished = read(view, pack(Space.FINISHED_TXN, txn_id), codec.FINISHED_TXNS)
     if finished is None:
         raise TxnNotFoundError(txn=txn_id, hint="it was never begun, or was aborted and cleaned up")
@@ -256,7 +255,6 @@ def _check_pressure(
 
 
 def _write(batch: Batch, before: CommitState, changes: Changes) -> None:
-    """The changes as puts and deletes."""
     puts = batch.puts
     for table, change in changes.tables.items():
         if not change.is_empty:

@@ -24,17 +24,17 @@ from tilth.catalog.rules.requirements import NoRowsSince, Requirement, check_fen
 from tilth.catalog.rules.updates import (
     AcceptMutation,
     AddDelta,
-    DropPartition,
     ExpirePartition,
+    HideEverything,
+    HidePartition,
     InsertLabel,
     InsertPart,
     ReplaceDeltas,
+    RestorePartition,
     RewritePart,
     StartMutation,
     SubscriptionUpdate,
     TableUpdate,
-    TruncateTable,
-    UndropPartition,
     Update,
     kafka_tables_of,
     partitions_looked_into,
@@ -105,7 +105,6 @@ def load_state(
 
 
 def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, StoredOffset]:
-    """The stored offsets of a Kafka table: the next to read of each topic partition."""
     start, end = span(Space.OFFSET, kafka_table)
     offsets: dict[TopicPartition, StoredOffset] = {}
     for key, found in view.scan(start, end):
@@ -152,7 +151,7 @@ def count_parts(view: ReadView, table: str, record: PartitionRecord) -> int:
 
 
 def count_all_parts(view: ReadView, table: str) -> dict[str, int]:
-    """The visible parts of each partition that has a record."""
+    """Count the visible parts of each partition that has a record."""
     records = read_all(view, codec.PARTITIONS, Space.PARTITION, table)
     return {record.partition: count_parts(view, table, record) for record in records}
 
@@ -176,12 +175,12 @@ def _load_table(
     changed = {update.written.partition for update in updates if isinstance(update, AddDelta)}
     others = [update for update in updates if not isinstance(update, AddDelta)]
     needed: set[str] = set().union(*(partitions_looked_into(update) for update in others))
-    if any(isinstance(update, TruncateTable) for update in updates):
+    if any(isinstance(update, HideEverything) for update in updates):
         needed.update(each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
     counted = needed.union(*(partitions_written(update) for update in updates))
     # Whoever changes rows or requires something only asks what is visible.
     asked = (changed | _asked(view, table, version, requirements)) - needed
-    undropped = {update.partition for update in updates if isinstance(update, UndropPartition)}
+    undropped = {update.partition for update in updates if isinstance(update, RestorePartition)}
     compacted = {update.partition for update in updates if isinstance(update, ReplaceDeltas)}
     sources = {name for update in updates if isinstance(update, ReplaceDeltas) for name in update.sources}
     everything = sorted(needed | counted | asked)
@@ -209,7 +208,6 @@ def _load_table(
 
 
 def _asked(view: ReadView, table: str, version: TableVersion, requirements: Iterable[Requirement]) -> set[str]:
-    """The partitions that the requirements look into."""
     asked: set[str] = set()
     for requirement in requirements:
         if isinstance(requirement, NoRowsSince) and requirement.table == table:
@@ -285,7 +283,7 @@ def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_
 
 
 def _load_partitions(view: ReadView, batch: Batch, table: str, partitions: Iterable[str]) -> dict[str, PartitionRecord]:
-    """Counted. Pinned, for GC removes the records of empty ones."""
+    """Load and count them. Pinned, because GC removes the records of empty ones."""
     records: dict[str, PartitionRecord] = {}
     for partition in sorted(partitions):
         key = pack(Space.PARTITION, table, partition)
@@ -306,14 +304,14 @@ def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[
         | InsertLabel
         | AddDelta
         | ReplaceDeltas
-        | DropPartition
+        | HidePartition
         | ExpirePartition
-        | TruncateTable
+        | HideEverything
         | StartMutation
     )
     if all(isinstance(update, without) for update in updates):
         return ()
-    is_undrop = any(isinstance(update, UndropPartition) for update in updates)
+    is_undrop = any(isinstance(update, RestorePartition) for update in updates)
     relied = {update.mutation for update in updates if isinstance(update, RewritePart | AcceptMutation)}
     mutations: list[Mutation] = []
     for key, found in view.scan(*span(Space.MUTATION, table)):

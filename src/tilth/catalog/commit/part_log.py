@@ -20,7 +20,7 @@ class PartLog:
         self._kv = kv
 
     def recent(self, since_ms: int = 0, table: str | None = None, *, limit: int) -> list[PartEvent]:
-        """The newest events at or after a time, of one table or all; oldest of them first."""
+        """Return the newest events at or after a time, of one table or all; oldest of them first."""
         found: list[PartEvent] = []
         for event in self._backwards(since_ms):
             if len(found) == limit:

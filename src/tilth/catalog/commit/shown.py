@@ -97,7 +97,6 @@ class ShownParts:
 
 
 def _after(shown: Shown, partition: str, change: TableChange) -> Shown:
-    """Return the visible parts of a partition after the change has added entries to it."""
     added = [entry for entry in change.added if entry.name.partition == partition]
     fresh = tuple(entry for entry in added if isinstance(entry, Part) and entry.name.level == 0)
     if len(fresh) == len(added) and not change.accepted:

@@ -71,11 +71,10 @@ class Transactions:
         return work.id
 
     def live(self) -> set[int]:
-        """Ids of the work under way in this process."""
         return self._live.ids()
 
     def begin(self, actor: str, *, outputs: Sequence[TxnOutput] = (), fences: Sequence[Fence] = ()) -> Txn:
-        """A running transaction, recorded before its first file is written. Raises FencedError."""
+        """Begin a transaction, recorded before its first file is written. Raises FencedError."""
         txn = Txn(
             id=self._hybrid.now(),
             actor=actor,
@@ -111,7 +110,7 @@ class Transactions:
         return self._found_out(txn_id) or outcome if isinstance(outcome, Unknown) else outcome
 
     def turn(self, table: str) -> AbstractContextManager[None]:
-        """While it is held nobody else of this process commits to the table. To be held for a moment only."""
+        """Keep everybody else of this process from committing to the table, for a moment only."""
         return self._committer.turn((table,))
 
     def resolve(self, txn_id: int) -> TxnState | None:
@@ -163,7 +162,6 @@ class Transactions:
         change(self._kv, self._clock, plan)
 
     def recent(self, limit: int) -> list[Txn]:
-        """The newest transactions of any state, newest first."""
         with self._kv.view() as view:
             running = read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN, limit=limit, reverse=True)
             finished = read_all(view, codec.FINISHED_TXNS, Space.FINISHED_TXN, limit=limit, reverse=True)
@@ -171,7 +169,7 @@ class Transactions:
             return list(islice(merged, limit))
 
     def oldest_running(self) -> int | None:
-        """The id of the oldest transaction that may still commit: GC keeps what it may have read."""
+        """Id of the oldest transaction that may still commit: GC keeps what it may have read."""
         with self._kv.view() as view:
             records = read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN)
             return next((txn.id for txn in records if txn.state is TxnState.RUNNING), None)

@@ -79,7 +79,7 @@ class MemoryKV:
             return Landed(self._sequence)
 
     def close(self) -> None:
-        """Nothing to do: the memory goes with the object."""
+        """Do nothing: the memory goes with the object."""
 
     def _write(self, key: bytes, value: bytes | None) -> None:
         history = self._history.get(key)

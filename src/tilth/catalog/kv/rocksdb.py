@@ -133,7 +133,7 @@ class RocksKV:
                 self._close_db()
 
     def _ready(self) -> Rdict:
-        """The database; opened anew if it is closed, for the disk may be cured by now."""
+        """Return the database; opened anew if it is closed, for the disk may work again by now."""
         if not self._is_open:
             with self._lock:
                 if not self._is_open:
@@ -297,7 +297,7 @@ class _View:
         self._iterator = None
 
     def interrupt(self) -> None:
-        """End the view under whoever reads from it; any thread may call it."""
+        """End the view of its reader; any thread may call it."""
         self._is_interrupted = True
         self._iterator = None
 
@@ -335,7 +335,7 @@ def _key_at(iterator: RdictIter) -> bytes | None:
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """RocksDB's errors while reading, as ours; rocksdict raises bare Exceptions."""
+    """Convert RocksDB's errors while reading to ours; rocksdict raises bare Exceptions."""
     try:
         yield
     except (AssertionError, TilthError):

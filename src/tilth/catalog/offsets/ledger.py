@@ -67,7 +67,7 @@ def folded(entries: Sequence[LedgerEntry]) -> LedgerEntry:
 
 
 def _rounds(entries: Iterable[LedgerEntry], borders: Sequence[int]) -> Iterator[list[LedgerEntry]]:
-    """The stretches of rounds between moves that wrote to the same tables, and between borders."""
+    """Yield the stretches of rounds between moves that wrote to the same tables, and between borders."""
 
     def kind(entry: LedgerEntry) -> tuple[frozenset[str], int]:
         return frozenset(entry.targets), bisect(borders, entry.commit_ts)

@@ -41,7 +41,6 @@ class Offsets:
         return read(self._kv, pack(Space.SUBSCRIPTION, cluster, topic_id, group), codec.SUBSCRIPTIONS)
 
     def subscriptions(self) -> list[Subscription]:
-        """Subscriptions of all groups, by cluster, topic id and group."""
         return list(read_all(self._kv, codec.SUBSCRIPTIONS, Space.SUBSCRIPTION))
 
     def ledger(self, kafka_table: str) -> Iterator[LedgerEntry]:

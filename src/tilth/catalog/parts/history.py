@@ -25,7 +25,6 @@ class History:
         return read(self._kv, pack(Space.VERSION_TIME, table, version), codec.INTEGERS)
 
     def listing(self, table: str, limit: int) -> list[tuple[int, int]]:
-        """The newest versions with their times, newest first."""
         start, end = span(Space.VERSION_TIME, table)
         return [
             (_version_of(key), codec.INTEGERS.decode(key, found.value))
@@ -33,7 +32,6 @@ class History:
         ]
 
     def oldest(self, table: str) -> int | None:
-        """The oldest version that is not forgotten."""
         start, end = span(Space.VERSION_TIME, table)
         return next((_version_of(key) for key, _ in self._kv.scan(start, end, limit=1)), None)
 

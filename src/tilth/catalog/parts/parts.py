@@ -56,16 +56,14 @@ class Parts:
         return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
 
     def counts(self, table: str) -> dict[str, int]:
-        """Count the visible parts of each partition, from the records of the partitions."""
         with self._kv.view() as view:
             return count_all_parts(view, table)
 
     def entries(self, table: str, partition: str) -> list[Entry]:
-        """All entries, ended ones too, in the order of their names."""
+        """Entries with ended ones, in the order of their names."""
         return list(read_all(self._kv, codec.ENTRIES, Space.ENTRY, table, partition))
 
     def all_entries(self, table: str) -> Iterator[Entry]:
-        """Return the same as `entries`, over all partitions."""
         return read_all(self._kv, codec.ENTRIES, Space.ENTRY, table)
 
     def visible(self, table: str, partition: str, at: int | None = None) -> list[Part]:
@@ -182,7 +180,6 @@ class Parts:
     def _shown_groups(
         self, view: ReadView, table: str, partitions: Collection[str] | None, *, stored: int
     ) -> Iterator[Sequence[Part]]:
-        """Yield the parts of each partition that are visible now, in the order of the partitions."""
         if partitions is not None:
             for partition in sorted(set(partitions)):
                 yield load_shown(view, table, partition, self._shown, stored=stored)
@@ -253,7 +250,7 @@ class Parts:
 
 
 def _fenced(view: ReadView, fence: Fence | None) -> list[Precondition]:
-    """The precondition that the fence is held; raises FencedError."""
+    """Return the precondition that the fence is held; raises FencedError."""
     if fence is None:
         return []
     lease_key = pack(Space.LEASE, fence.name)
@@ -279,7 +276,6 @@ def _stored_deltas(
 
 
 def _groups(view: ReadView, table: str, partitions: Collection[str] | None) -> Iterator[list[Entry]]:
-    """The entries of each partition, in the order of the partitions."""
     if partitions is not None:
         for partition in sorted(set(partitions)):
             yield list(read_all(view, codec.ENTRIES, Space.ENTRY, table, partition))
@@ -312,7 +308,6 @@ class _Drops:
         return next((each for each in self._ranges_of(name.partition) if each.name.max_block >= name.max_block), None)
 
     def pinned(self, each: DropRange) -> Precondition:
-        """The precondition that the range is still there."""
         return self._pinned[each.name]
 
     def _ranges_of(self, partition: str) -> list[DropRange]:

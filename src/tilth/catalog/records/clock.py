@@ -20,7 +20,6 @@ class HybridClock:
         self._last = 0
 
     def now(self) -> int:
-        """A new time, greater than all before."""
         return self.reserve(1)
 
     def reserve(self, count: int, *, after: int = 0) -> int:
@@ -32,6 +31,6 @@ class HybridClock:
             return first
 
     def observe(self, ts: int) -> None:
-        """Never answers this time or an earlier one from now on."""
+        """Never return this time or an earlier one from now on."""
         with self._lock:
             self._last = max(self._last, ts)

@@ -139,13 +139,12 @@ def entry_key(table: str, name: PartName, *, space: Space = Space.ENTRY) -> byte
 
 
 def delta_key(table: str, delta: Delta) -> bytes:
-    """The key of a delta, which moves when it ends."""
+    """Key of a delta, which moves when it ends."""
     space = Space.ENDED_DELTA if delta.end_ts else Space.DELTA
     return pack(space, table, delta.partition, delta.change_ts, delta.file.name)
 
 
 def describe(key: bytes) -> str:
-    """A key as people can read it."""
     try:
         space = Space(key[:1]).name.lower()
     except ValueError:

@@ -77,7 +77,6 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
 
 
 def wait_before_retry(clock: Clock, failures: int) -> None:
-    """Wait a little longer after each failure."""
     clock.sleep(backoff_ms(failures, base_ms=_BACKOFF_BASE_MS, doublings_max=UNKNOWNS_MAX) / 1000)
 
 
@@ -91,12 +90,10 @@ def _has_landed(view: ReadView, planned: Plan[T]) -> bool:
 
 
 def unchanged(key: bytes, found: Versioned | None) -> Precondition:
-    """The precondition that a key is still as it was read."""
     return Absent(key) if found is None else AtVersion(key, found.version)
 
 
 def read(view: ReadView, key: bytes, codec: Codec[T]) -> T | None:
-    """The decoded value, or None where there is no such key."""
     found = view.get(key)
     return None if found is None else codec.decode(key, found.value)
 

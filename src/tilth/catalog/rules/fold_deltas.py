@@ -43,7 +43,6 @@ class OpenDeltas:
         return max((delta.change_ts for delta in self.changing(part)), default=0)
 
     def newest_before(self, partition: str, file: str) -> int:
-        """Return the same as `newest`, without the changes of this commit."""
         old = self._old.get(partition)
         if old is None:
             self._old[partition] = old = by_file(self._before.get(partition, ()))
@@ -78,7 +77,6 @@ class OpenDeltas:
 
 
 def delta_of(written: WrittenDelta, *, commit_ts: int, txn: int) -> Delta:
-    """Return the delta that a commit makes of a written one."""
     check_written(written)
     if written.change_ts > commit_ts:
         raise InvalidInputError("a delta is older than its changes", file=written.file.name, change=written.change_ts)
@@ -99,11 +97,11 @@ def check_written(written: WrittenDelta) -> None:
     files = [target.file for target in written.targets]
     file = written.file.name
     if not files or len(set(files)) < len(files):
-        raise InvalidInputError("a delta changes parts, and names each once", file=file)
+        raise InvalidInputError("a delta must name the parts that it changes, each once", file=file)
     if written.kind is not DeltaKind.CHANGES and len(files) > 1:
         raise InvalidInputError("a delta of this kind changes one part", file=file, kind=written.kind)
     if any(target.deleted < 0 or target.updated < 0 for target in written.targets):
-        raise InvalidInputError("a delta changes no fewer than no rows", file=file)
+        raise InvalidInputError("a delta cannot change a negative number of rows", file=file)
 
 
 def check_seen(definition: TableDef, newest: Mapping[str, int], seen: Seen) -> None:
@@ -114,7 +112,7 @@ def check_seen(definition: TableDef, newest: Mapping[str, int], seen: Seen) -> N
         raise PartsChangedError(
             table=full_name(definition),
             files=",".join(changed),
-            hint="read what has changed of these parts, and commit again",
+            hint="read the newest changes of these parts, and commit again",
         )
 
 

@@ -41,7 +41,6 @@ class TableNow:
         events: list[PartEvent],
         parts: list[tuple[str, Part]],
     ) -> None:
-        """Add events and new parts to the commit's."""
         self.change = TableChange(version=raised(state.version, times.commit_ts))
         self.deltas = OpenDeltas(state.deltas)
         self._uuid = uuid

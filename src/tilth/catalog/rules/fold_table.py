@@ -39,17 +39,17 @@ from tilth.catalog.rules.requirements import check_planned, check_visible
 from tilth.catalog.rules.updates import (
     AcceptMutation,
     AddDelta,
-    DropPartition,
     ExpirePartition,
+    HideEverything,
+    HidePartition,
     InsertLabel,
     InsertPart,
     ReplaceDeltas,
     ReplaceParts,
+    RestorePartition,
     RewritePart,
     StartMutation,
     TableUpdate,
-    TruncateTable,
-    UndropPartition,
 )
 from tilth.catalog.rules.visibility import lasting
 from tilth.model.delta import Delta, Seen
@@ -82,7 +82,6 @@ class TableFold:
         events: list[PartEvent],
         parts: list[tuple[str, Part]],
     ) -> None:
-        """Block ids are drawn from the commit's, events and new parts are added to the commit's."""
         self._now = TableNow(uuid, state, times, events=events, parts=parts)
         self.change = self._now.change
         self._uuid = uuid
@@ -104,17 +103,17 @@ class TableFold:
                 self._compact(update)
             case ReplaceParts():
                 self._replace(update)
-            case DropPartition(partition=partition):
+            case HidePartition(partition=partition):
                 self._drop(partition)
             case ExpirePartition():
                 self._expire(update)
-            case TruncateTable():
+            case HideEverything():
                 added = {entry.name.partition for entry in self.change.added}
                 for partition in sorted(added.union(self._state.entries)):
                     self._drop(partition)
                 emptied_ts = self._times.commit_ts
                 self.change.version = msgspec.structs.replace(self.change.version, emptied_ts=emptied_ts)
-            case UndropPartition(partition=partition):
+            case RestorePartition(partition=partition):
                 self._undrop(partition)
             case StartMutation():
                 self._start(update)
@@ -153,7 +152,7 @@ class TableFold:
     def _label(self, update: InsertLabel) -> None:
         taken = self.change.labels.get(update.label) or self._state.labels.get(update.label)
         if taken is not None:
-            hint = "the insert is stored already: leave it, or give another one another label"
+            hint = "the insert is stored already: leave it, or use another label for another insert"
             raise LabelTakenError(
                 table=self._now.name,
                 label=update.label,
@@ -223,7 +222,7 @@ class TableFold:
     def _expire(self, update: ExpirePartition) -> None:
         definition = self._now.definition
         if definition.ttl != update.ttl:
-            hint = "judge the partition anew"
+            hint = "check the partition again"
             raise ConflictError("the TTL has changed meanwhile", table=self._now.name, ttl=definition.ttl, hint=hint)
         shown = self._now.visible(update.partition)
         parts = check_visible(definition, shown, update.parts)
@@ -232,7 +231,7 @@ class TableFold:
         is_linked = bool(self._state.deltas.get(update.partition))
         others = [name for name in shown.keys() - set(update.parts) if is_linked or name.max_block <= last]
         if others:
-            hint = "judge the partition anew"
+            hint = "check the partition again"
             message = "the partition has parts that were not judged"
             raise PartsGoneError(message, table=self._now.name, partition=update.partition, part=min(others), hint=hint)
         self._hide(update.partition, parts, update.reason)
@@ -269,9 +268,9 @@ class TableFold:
         items = [item for item in trash if item.end_ts == newest]
         before = self._now.visible(partition)
         if self._now.definition.unique_key and before:
-            hint = "insert what is missing anew: newer rows with the same keys may have come"
+            hint = "insert missing rows again: newer rows with the same keys may exist"
             raise NothingToUndropError(
-                "rows have come into the partition since it was dropped, and keys must stay unique",
+                "rows were inserted into the partition since it was dropped, and keys must stay unique",
                 table=self._now.name,
                 partition=partition,
                 hint=hint,
@@ -283,7 +282,7 @@ class TableFold:
         hidden = max((*(each.parts for each in gone), *(item.dropped_parts for item in items)), default=0)
         if not back or len(back) < hidden:
             raise NothingToUndropError(
-                "files of what was dropped last are being removed already",
+                "files of the last drop are being removed already",
                 table=self._now.name,
                 partition=partition,
                 dropped=hidden,
@@ -415,9 +414,9 @@ class TableFold:
         definition, commit_ts = self._now.definition, self._times.commit_ts
         check_planned(definition, update.from_version)
         if self._times.txn in self._mutations:
-            raise InvalidInputError("a transaction starts one mutation of a table only", table=self._now.name)
+            raise InvalidInputError("a transaction can start only one mutation of a table", table=self._now.name)
         if (update.kind is MutationKind.COLUMNS) != (update.schema is not None):
-            raise InvalidInputError("a mutation of columns brings the new ones, others do not", kind=update.kind)
+            raise InvalidInputError("only a mutation of columns brings new columns", kind=update.kind)
         if update.schema is None:
             definition = msgspec.structs.replace(definition, mutation_ts=commit_ts)
         else:
@@ -537,7 +536,6 @@ class TableFold:
 
 
 def _mutated_ts(part: Part, mutation: Mutation) -> int:
-    """Return the timestamp of the newest UPDATE or DELETE that the part has after this mutation."""
     return part.mutation_ts if mutation.kind is MutationKind.COLUMNS else max(part.mutation_ts, mutation.commit_ts)
 
 
@@ -550,7 +548,7 @@ def _merged_name(update: ReplaceParts, *, txn: int, table: str) -> PartName:
     if update.written is not None:
         partitions.add(update.written.partition)
     if len(partitions) > 1:
-        raise BadMergeError("parts of one partition only can be merged", table=table, partitions=sorted(partitions))
+        raise BadMergeError("only parts of one partition can be merged", table=table, partitions=sorted(partitions))
     if len(set(sources)) < len(sources):
         raise BadMergeError("a part is named twice", table=table)
     low, high = sources[0].min_block, max(source.max_block for source in sources)

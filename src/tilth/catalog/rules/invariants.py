@@ -119,7 +119,6 @@ def _check_counts(uuid: str, before: TableState, everything: list[Entry], change
 
 
 def _counted(entries: list[Entry]) -> Counter[tuple[str, bool]]:
-    """Visible parts by partition, and whether they are segments."""
     return Counter((part.name.partition, part.is_segment) for part in visible(entries))
 
 

@@ -32,7 +32,6 @@ class InsertDelay:
 
     @property
     def reason(self) -> str:
-        """`1,200 parts in partition 20240101`."""
         return f"{self.parts:,} {self.noun} in partition {self.partition}"
 
 

@@ -54,7 +54,6 @@ Requirement = SchemaIs | PartsBelow | NoRowsSince
 
 
 def required_tables(requirements: Iterable[Requirement]) -> set[str]:
-    """The uuids of the tables that the requirements look at."""
     return {each.table for each in requirements}
 
 
@@ -66,7 +65,7 @@ def check_schema(definition: TableDef, requirement: SchemaIs) -> None:
             table=full_name(definition),
             written_with=requirement.schema_version,
             now=definition.schema_version,
-            hint="read the table's definition again and write anew",
+            hint="read the table's definition again, and retry the write",
         )
 
 
@@ -82,7 +81,6 @@ def check_planned(definition: TableDef, from_version: int) -> None:
 
 
 def check_fences(leases: dict[str, Lease | None], fences: Iterable[Fence]) -> None:
-    """Raises FencedError for the first fence that is not held."""
     for fence in fences:
         check_fence(leases.get(fence.name), fence)
 
@@ -121,7 +119,7 @@ def check_no_rows_since(
     if files:
         listed = ", ".join(sorted(files)[:_NAMES_LISTED_MAX])
         raise PartsChangedError(
-            "rows have come in since the table was looked through",
+            "rows were inserted since the table was read",
             table=full_name(definition),
             files=listed,
             count=len(files),

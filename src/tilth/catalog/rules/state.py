@@ -67,12 +67,10 @@ def released(lease: Lease) -> Lease:
 
 
 def is_held(lease: Lease | None, fence: Fence) -> bool:
-    """True if the fence's epoch still has the lease."""
     return lease is not None and lease.epoch == fence.epoch and lease.holder != NOBODY
 
 
 def check_fence(lease: Lease | None, fence: Fence) -> None:
-    """Raises FencedError when the fence's epoch has lost the lease."""
     if not is_held(lease, fence):
         now = "none" if lease is None else lease.epoch
         holder = "nobody" if lease is None or lease.holder == NOBODY else lease.holder

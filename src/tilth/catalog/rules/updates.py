@@ -81,7 +81,7 @@ class ReplaceParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropPartition:
+class HidePartition:
     """Hides what is visible in the partition now."""
 
     table: str
@@ -101,14 +101,14 @@ class ExpirePartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateTable:
+class HideEverything:
     """Hides all that is visible now."""
 
     table: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndropPartition:
+class RestorePartition:
     """Brings back what the newest drop of the partition hid, whether it is still in the table or in the trash."""
 
     table: str
@@ -246,10 +246,10 @@ TableUpdate = (
     | AddDelta
     | ReplaceDeltas
     | ReplaceParts
-    | DropPartition
+    | HidePartition
     | ExpirePartition
-    | TruncateTable
-    | UndropPartition
+    | HideEverything
+    | RestorePartition
     | StartMutation
     | RewritePart
     | AcceptMutation
@@ -274,17 +274,15 @@ def kafka_of(update: KafkaUpdate) -> str:
 
 
 def tables_of(updates: Iterable[Update]) -> set[str]:
-    """The uuids of the tables whose parts change."""
     return {update.table for update in updates if isinstance(update, TableUpdate)}
 
 
 def kafka_tables_of(updates: Iterable[Update]) -> set[str]:
-    """The uuids of the Kafka tables whose offsets, ledger or gaps change."""
     return {kafka_of(update) for update in updates if not isinstance(update, TableUpdate)}
 
 
 def partitions_looked_into(update: TableUpdate) -> set[str]:
-    """The partitions whose entries the fold looks into. Inserts need none; a TRUNCATE needs all."""
+    """Partitions whose entries the fold looks into. Inserts need none; a TRUNCATE needs all."""
     match update:
         case ReplaceParts(sources=sources):
             return {source.partition for source in sources}
@@ -296,19 +294,18 @@ def partitions_looked_into(update: TableUpdate) -> set[str]:
             return {written.partition}
         case (
             ReplaceDeltas(partition=partition)
-            | DropPartition(partition=partition)
+            | HidePartition(partition=partition)
             | ExpirePartition(partition=partition)
-            | UndropPartition(partition=partition)
+            | RestorePartition(partition=partition)
         ):
             return {partition}
-        case InsertPart() | InsertLabel() | StartMutation() | TruncateTable():
+        case InsertPart() | InsertLabel() | StartMutation() | HideEverything():
             return set()
         case _:
             assert_never(update)
 
 
 def partitions_written(update: TableUpdate) -> set[str]:
-    """The partitions that get a part."""
     if isinstance(update, InsertPart | ReplaceParts | RewritePart) and update.written is not None:
         return {update.written.partition}
     return set()
@@ -329,5 +326,4 @@ def files_of(updates: Iterable[Update]) -> Iterator[str]:
 
 
 def inserts_of(updates: Iterable[Update]) -> int:
-    """Count the block ids that the commit draws."""
     return sum(isinstance(update, InsertPart) for update in updates)

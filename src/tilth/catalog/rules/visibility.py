@@ -108,7 +108,7 @@ def _order(entry: Entry) -> tuple[str, int, int, int, int]:
 
 
 def _chains(entries: list[Part | Mark]) -> Iterator[Chain]:
-    """Sorted entries of one partition, cut where the blocks change."""
+    """Yield chains of sorted entries of one partition, cut where the blocks change."""
     chain: list[Part | Mark] = []
     for entry in entries:
         if chain and not _follows(entry, chain[-1]):

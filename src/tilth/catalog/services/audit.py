@@ -29,7 +29,7 @@ STATEMENT_LENGTH_MAX = 1_000
 EVENTS = Codec(msgspec.msgpack.Decoder(AuditEvent))
 
 
-class Audit:
+class AuditLog:
     """`catalog.audit`."""
 
     def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue) -> None:
@@ -49,7 +49,6 @@ class Audit:
         self._recorded += 1
 
     def recent(self, limit: int) -> list[AuditEvent]:
-        """The newest lines, newest first."""
         with self._kv.view() as view:
             return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
 

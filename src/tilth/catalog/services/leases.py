@@ -25,12 +25,12 @@ class Leases:
         self._kv = kv
 
     def take(self, name: str, holder: str, ttl_ms: int) -> Lease:
-        """The lease under a new epoch, whoever holds it: his commits are refused from here on."""
+        """Take the lease under a new epoch, whoever holds it: the former holder's commits are refused from here on."""
         now_ms = self._clock.now_ms()
         return self._change(name, lambda old: state.taken(old, name=name, holder=holder, now_ms=now_ms, ttl_ms=ttl_ms))
 
     def renew(self, lease: Lease, ttl_ms: int) -> Lease:
-        """The same epoch for longer. Raises FencedError when somebody has taken it."""
+        """Extend the lease under its epoch. Raises FencedError when somebody has taken it."""
         now_ms = self._clock.now_ms()
         return self._change(lease.name, lambda old: state.renewed(old, held=lease, now_ms=now_ms, ttl_ms=ttl_ms))
 
@@ -51,7 +51,6 @@ class Leases:
         return read(self._kv, pack(Space.LEASE, name), codec.LEASES)
 
     def list(self) -> builtins.list[Lease]:
-        """Return the leases that are held, by name."""
         leases = read_all(self._kv, codec.LEASES, Space.LEASE)
         return [lease for lease in leases if lease.holder != state.NOBODY]
 

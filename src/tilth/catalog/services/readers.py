@@ -34,7 +34,7 @@ class Readers:
         client: str = "",
         is_outside: bool = False,
     ) -> ReaderLease:
-        """A hold on the table as of a hybrid time. Ended leases of the table are swept out with it."""
+        """Hold the table as of a hybrid time. Ended leases of the table are swept out with it."""
         now_ms = self._clock.now_ms()
         lease = ReaderLease(
             id=self._ids(),
@@ -56,7 +56,7 @@ class Readers:
         return change(self._kv, self._clock, plan)
 
     def renew(self, lease: ReaderLease, ttl_ms: int) -> ReaderLease:
-        """The hold for longer. Raises FencedError when it had ended and was swept out: the snapshot may be gone."""
+        """Extend the hold. Raises FencedError when it had ended and was swept out: the snapshot may be gone."""
         key = _key(lease)
         renewed = msgspec.structs.replace(lease, expires_ms=self._clock.now_ms() + ttl_ms)
 
@@ -89,7 +89,6 @@ class Readers:
         return next((each for each in self.list() if each.id == lease_id), None)
 
     def oldest(self, table: str, now_ms: int) -> int | None:
-        """The oldest snapshot that somebody still reads."""
         leases = read_all(self._kv, codec.READERS, Space.READER, table)
         return min((each.snapshot_ts for each in leases if not _is_over(each, now_ms)), default=None)
 

@@ -14,7 +14,7 @@ from tilth.catalog.records.small_commit import Plan, change, read, read_all
 from tilth.model.service import ServiceKind, Switch
 
 
-class Services:
+class ServiceSwitches:
     """`catalog.services`."""
 
     def __init__(self, clock: Clock, kv: KeyValue) -> None:
@@ -32,7 +32,6 @@ class Services:
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
 
     def all(self) -> list[Switch]:
-        """Return all switches, by table and service."""
         return list(read_all(self._kv, codec.SWITCHES, Space.SWITCH))
 
 

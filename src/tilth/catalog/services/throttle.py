@@ -14,7 +14,7 @@ from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.parts.parts import Parts
 from tilth.catalog.rules.pressure import InsertDelay, check_counts, pressure_settings, round_delay_ms, worst_delay
 from tilth.catalog.rules.requirements import PartsBelow
-from tilth.catalog.services.services import Services
+from tilth.catalog.services.services import ServiceSwitches
 from tilth.catalog.settings import PressureSettings
 from tilth.catalog.stats import Counters
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
@@ -27,7 +27,7 @@ _LIMITS = frozenset(setting_of(PressureSettings, name).name for name in ("throw"
 class Throttle:
     """`catalog.throttle`."""
 
-    def __init__(self, clock: Clock, parts: Parts, services: Services, counters: Counters) -> None:
+    def __init__(self, clock: Clock, parts: Parts, services: ServiceSwitches, counters: Counters) -> None:
         self._clock = clock
         self._parts = parts
         self._services = services
@@ -114,17 +114,16 @@ class Throttle:
         return PartsBelow(table=table.uuid, per_partition=settings.throw, total=settings.total)
 
     def _are_merges_stopped(self, table: TableDef) -> bool:
-        """True if the user has stopped merges, so that waiting for them would not help."""
         return self._stopped_by(table) is not None
 
     def _stopped_by(self, table: TableDef) -> Switch | None:
-        """The switch by which the user has stopped the table's merges; None: they may run."""
+        """Return the switch by which the user has stopped the table's merges; None: they may run."""
         switches = [each for each in self._services.all() if each.table in (table.uuid, ALL_TABLES)]
         switch = switches_in_force(switches, now_ms=self._clock.now_ms()).get(ServiceKind.MERGE)
         return None if switch is None or switch.state is SwitchState.RUNNING else switch
 
     def _why_unmerged(self, table: TableDef) -> str:
-        """Empty unless the user has stopped the merges that would make room."""
+        """Hint that the user has stopped the merges that would make room; empty: the user has not."""
         now_ms = self._clock.now_ms()
         switch = self._stopped_by(table)
         if switch is None:

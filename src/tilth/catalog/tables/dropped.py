@@ -82,7 +82,7 @@ def undrop(kv: KeyValue, clock: Clock, database: str, name: str) -> Relation:
             if (each.relation.database, each.relation.name) == (database, name) and not each.is_going
         ]
         if not candidates:
-            raise TableNotFoundError("no dropped table of that name is kept", table=f"{database}.{name}")
+            raise TableNotFoundError("there is no dropped table of that name", table=f"{database}.{name}")
         relation = max(candidates, key=lambda each: each.dropped_ms).relation
         dropped_key = pack(Space.DROPPED, relation.uuid)
         puts, preconditions = added_relation(view, relation)
@@ -97,7 +97,6 @@ def undrop(kv: KeyValue, clock: Clock, database: str, name: str) -> Relation:
 
 
 def all_dropped(kv: KeyValue) -> list[DroppedTable]:
-    """Longest dropped first."""
     with kv.view() as view:
         return sorted(read_all(view, codec.DROPPED, Space.DROPPED), key=lambda each: each.dropped_ms)
 

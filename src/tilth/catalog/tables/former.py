@@ -136,5 +136,4 @@ def _released_in(view: ReadView) -> Iterator[tuple[bytes, Subscription]]:
 
 
 def _targets(view: ReadView, uuid: str) -> set[str]:
-    """Uuids of the tables that a Kafka table has written to."""
     return {target for entry in read_all(view, codec.LEDGER, Space.LEDGER, uuid) for target in entry.tables}

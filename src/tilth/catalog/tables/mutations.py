@@ -149,14 +149,13 @@ def _mutation(view: ReadView, table: str, id: int) -> Mutation:
 
 
 def pending_in(view: ReadView, table: str) -> list[Mutation]:
-    """Return the table's mutations that have not ended, oldest first."""
     entries = read_all(view, codec.MUTATIONS, Space.MUTATION, table)
     pending = [each for each in entries if each.state is MutationState.PENDING]
     return sorted(pending, key=lambda each: each.commit_ts)
 
 
 def _hidden(view: ReadView, table: str) -> Iterator[Part]:
-    """Parts that are not visible, but may be again."""
+    """Yield parts that are not visible, but may be again."""
     entries = list(read_all(view, codec.ENTRIES, Space.ENTRY, table))
     shown = {part.name for part in visible(entries)}
     yield from (entry for entry in entries if isinstance(entry, Part) and entry.name not in shown)

@@ -52,7 +52,6 @@ def relation_of(view: ReadView, uuid: str) -> Relation:
 
 
 def names_in(view: ReadView, database: str) -> list[str]:
-    """The names of a database's relations, in their order."""
     start, end = span(Space.NAME, database)
     return [str(unpack(key, "ss")[1]) for key, _ in view.scan(start, end)]
 
@@ -64,7 +63,6 @@ def views_on(view: ReadView, space: Space, uuid: str) -> list[ViewDef]:
 
 
 def no_table(view: ReadView, database: str, name: str) -> TableNotFoundError | DatabaseNotFoundError:
-    """The error that names what is near."""
     if database not in (DEFAULT_DATABASE, SYSTEM_DATABASE) and view.get(pack(Space.DATABASE, database)) is None:
         return no_database(view, database)
     near = get_close_matches(name, names_in(view, database), n=_NEAR_NAMES_MAX)
@@ -77,12 +75,11 @@ _FILE_FORMATS = frozenset("avro binaryfile csv delta iceberg json orc parquet te
 
 
 def no_database(view: ReadView, name: str) -> DatabaseNotFoundError:
-    """The error that names what is near."""
     known = [record.name for record in read_all(view, codec.DATABASES, Space.DATABASE)]
     near = get_close_matches(name, [*known, DEFAULT_DATABASE], n=_NEAR_NAMES_MAX)
     hint = f"did you mean {', '.join(near)}?" if near else "CREATE DATABASE makes it"
     if name.lower() in _FILE_FORMATS:
-        hint = "queries read no files by path: load the rows over HTTP, with `tilth sql` or from Kafka"
+        hint = "queries cannot read files by path: load the rows over HTTP, with `tilth sql` or from Kafka"
     return DatabaseNotFoundError(database=name, hint=hint)
 
 
@@ -137,7 +134,6 @@ def changed_secrets(
 
 
 def removed_relation(relation: Relation) -> list[bytes]:
-    """The keys that make the relation be there."""
     keys = [pack(Space.NAME, relation.database, relation.name), pack(Space.RELATION, relation.uuid)]
     if isinstance(relation, ViewDef):
         keys.append(pack(Space.VIEW_OF, relation.source, relation.uuid))
@@ -154,7 +150,7 @@ def _check_ends(view: ReadView, relation: ViewDef) -> None:
 
 
 def _write_again(view: ReadView, key: bytes, puts: Puts, preconditions: list[Precondition]) -> None:
-    """The same value under a new version."""
+    """Write the same value again, under a new version."""
     found = view.get(key)
     assert found is not None
     preconditions.append(unchanged(key, found))

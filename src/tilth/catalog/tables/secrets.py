@@ -47,13 +47,11 @@ class SecretStore:
         return [each for each in found if isinstance(each, KafkaDef) and part(each.settings)[1]]
 
     def move(self, relation: Relation, part: Part) -> None:
-        """Move the secrets of a relation out of its definition, in one commit."""
         if change(self._kv, self._clock, partial(_moved, uuid=relation.uuid, part=part)):
             _log.info("secrets_moved", cause_id=relation.uuid, table=full_name(relation))
 
 
 def _moved(view: ReadView, uuid: str, part: Part) -> Plan[int]:
-    """Plan the move for a relation that exists or was dropped."""
     dropped = read(view, pack(Space.DROPPED, uuid), codec.DROPPED)
     key = pack(Space.RELATION if dropped is None else Space.DROPPED, uuid)
     relation: Relation | None = read(view, key, codec.RELATIONS) if dropped is None else dropped.relation

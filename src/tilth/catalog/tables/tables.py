@@ -78,7 +78,7 @@ class Tables:
             if name == DEFAULT_DATABASE or found is not None:
                 if if_not_exists:
                     return Plan(result=None)
-                raise DatabaseExistsError(database=name, hint="CREATE DATABASE IF NOT EXISTS passes over it")
+                raise DatabaseExistsError(database=name, hint="CREATE DATABASE IF NOT EXISTS skips it")
             return Plan(result=None, preconditions=[unchanged(key, None)], puts={key: value})
 
         change(self._kv, self._clock, plan)
@@ -87,7 +87,7 @@ class Tables:
         """Raises DatabaseNotFoundError, DatabaseNotEmptyError or ReservedNameError."""
         check_not_system(name)
         if name == DEFAULT_DATABASE:
-            raise ReservedNameError(database=name, hint="the default database is always there")
+            raise ReservedNameError(database=name, hint="the default database always exists")
         key = pack(Space.DATABASE, name)
 
         def plan(view: ReadView) -> Plan[None]:
@@ -122,7 +122,7 @@ class Tables:
                 # The very same: an earlier try whose answer was lost.
                 if if_not_exists or existing == new:
                     return Plan(result=existing)
-                raise TableExistsError(table=full_name(new), hint="CREATE .. IF NOT EXISTS passes over it")
+                raise TableExistsError(table=full_name(new), hint="CREATE .. IF NOT EXISTS skips it")
             puts, preconditions = added_relation(view, new)
             kept, _, pinned = changed_secrets(view, new.uuid, secrets)
             return Plan(result=new, preconditions=[*preconditions, *pinned], puts={**puts, **kept})
@@ -147,7 +147,6 @@ class Tables:
         return read(self._kv, pack(Space.RELATION, uuid), codec.RELATIONS)
 
     def list(self, database: str | None = None) -> builtins.list[Relation]:
-        """Return the relations, by database and name."""
         fields = () if database is None else (database,)
         with self._kv.view() as view:
             return [relation_of(view, uuid) for uuid in read_all(view, codec.TEXTS, Space.NAME, *fields)]
@@ -167,12 +166,10 @@ class Tables:
         return [relation for _, relation in found.values()]
 
     def views_of(self, kafka_uuid: str) -> builtins.list[ViewDef]:
-        """The views that read a Kafka table, by uuid."""
         with self._kv.view() as view:
             return views_on(view, Space.VIEW_OF, kafka_uuid)
 
     def views_into(self, table_uuid: str) -> builtins.list[ViewDef]:
-        """The views that write into a table, by uuid."""
         with self._kv.view() as view:
             return views_on(view, Space.VIEW_INTO, table_uuid)
 

@@ -77,7 +77,7 @@ class _Waiting:
         self.stop()
 
     def stop(self) -> None:
-        """Nothing of it stays on the screen."""
+        """Stop without a trace on the screen."""
         self._progress.stop()
 
     def count(self, rows: int) -> None:
@@ -92,7 +92,7 @@ class _Waiting:
 
 
 def _show(console: Console, waiting: _Waiting, reply: Reply) -> None:
-    """The first rows when they are there; those behind them are counted and forgotten."""
+    """Show the first rows when they are there; those behind them are counted and forgotten."""
     started = time.monotonic()  # noqa: TID251  # a command line has no clock handed in
     rows, first, seen, is_shown = Rows(reply), list[pa.RecordBatch](), 0, False
     for batch in rows:
@@ -117,7 +117,7 @@ def _show(console: Console, waiting: _Waiting, reply: Reply) -> None:
 
 
 def _pass_on(reply: Reply) -> None:
-    """Bytes as they come, so that a large result needs no memory here."""
+    """Write bytes as they come, so that a large result needs no memory here."""
     out = sys.stdout.buffer
     for piece in reply.pieces:
         out.write(piece)

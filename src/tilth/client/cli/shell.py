@@ -67,7 +67,7 @@ def converse(connection: Connection, console: Console, errors: Console, output: 
 
 
 def _obey(connection: Connection, console: Console, errors: Console, statement: str, output: OutputFormat) -> bool:
-    """False when the statements behind this one on the line are better not sent."""
+    """Run a shortcut or a statement; return false when the later statements of the line must not be sent."""
     try:
         run(connection, console, errors, statement, output)
     except TilthError as error:
@@ -80,7 +80,7 @@ def _obey(connection: Connection, console: Console, errors: Console, statement: 
 
 
 def _meant(connection: Connection, console: Console, line: str) -> str | None:
-    """The statement behind a shortcut, empty when there is none to send; None when it is time to leave."""
+    """Return the statement behind a shortcut, empty when there is none to send; None when it is time to leave."""
     command, _, argument = line.rstrip("; ").partition(" ")
     argument = argument.strip()
     match command:
@@ -108,7 +108,7 @@ def _history() -> History:
 
 
 def _completer(connection: Connection, errors: Console) -> WordCompleter:
-    """Words of the language and, when the server answers, names of databases and tables."""
+    """Complete words of the language and, when the server answers, names of databases and tables."""
     words = list(KEYWORDS)
     try:
         for row in connection.sql("SELECT concat(database, '.', name) FROM system.tables").rows:

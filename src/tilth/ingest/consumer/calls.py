@@ -64,7 +64,7 @@ class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms: float = 0.0
 
 
-class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Columns with which files were written."""
 
     table: str
@@ -93,7 +93,7 @@ class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     fence: Fence
     txn: int
     facts: RoundFacts
-    schemas: tuple[SchemaVersion, ...]
+    schemas: tuple[WrittenSchema, ...]
     seconds: float
     #: Of tables with unique keys: what the new rows replace.
     changes: tuple[TableChanges, ...] = ()

@@ -25,7 +25,7 @@ from tilth.ingest.consumer.calls import (
     Heard,
     LookAtTables,
     RoundDone,
-    SchemaVersion,
+    WrittenSchema,
 )
 from tilth.ingest.consumer.standing import Standing
 from tilth.ingest.errors import BrokenMessageError, UnreadRangesError, ViewError, ViewFailedError
@@ -208,7 +208,7 @@ class ResidentConsumer:
             fence=order.fence,
             txn=granted.txn,
             facts=facts,
-            schemas=tuple(SchemaVersion(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
+            schemas=tuple(WrittenSchema(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
             seconds=self._clock.monotonic() - started,
         )
         self._commit(done, tables, first_task=tasks)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tilth.ingest.messages.decode import Broken, Decoded, Message, micros_of
-from tilth.ingest.rounds.round import RoundJob, Verdict
+from tilth.ingest.rounds.round import RoundJob, ViewRefusal
 from tilth.ingest.views.plans import SqlPlan
 from tilth.ingest.views.refusals import by_message, failed_checks, without
 from tilth.storage import ScratchWriter, TableLayout, read_scratch, remove_scratch, scratch_name
@@ -96,7 +96,7 @@ class Kept:
             if rows.num_rows:
                 yield rows.select(names)
 
-    def condemn(self, verdicts: Sequence[Verdict]) -> None:
+    def condemn(self, verdicts: Sequence[ViewRefusal]) -> None:
         """Write the verdicts for `condemned`, once a round."""
         columns = [
             pa.array([each.number for each in verdicts], pa.int64()),

@@ -167,7 +167,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ViewRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """A view cannot take a message."""
 
     #: The message's number in the round.
@@ -223,7 +223,7 @@ def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
     )
 
 
-def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[Verdict]) -> RoundFacts:
+def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[ViewRefusal]) -> RoundFacts:
     """Add the messages that computed views have refused, of which there is one at least."""
     places = [job.numbers.place(each.number) for each in verdicts]
     counts = Counter((topic, partition) for topic, partition, _ in places)

@@ -20,7 +20,7 @@ from tilth.ingest.messages.dead import dead_letter_rows
 from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, broken
 from tilth.ingest.rounds.keep import Keeper, Kept
 from tilth.ingest.rounds.round import RoundFacts, RoundJob
-from tilth.ingest.rounds.write import HELD_BYTES_MAX, PartWriter
+from tilth.ingest.rounds.write import HELD_BYTES_MAX, RoundPartWriter
 from tilth.ingest.settings import ErrorMode
 from tilth.ingest.views.ops import ops_of
 from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan
@@ -42,7 +42,7 @@ class SourceTask:
         self._attempt = attempt
         self._ranges = job.groups[group]
         self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults)
-        self._writer = PartWriter(txn=job.txn, task=group, attempt=attempt)
+        self._writer = RoundPartWriter(txn=job.txn, task=group, attempt=attempt)
         self._picking = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
         self._held_bytes = 0
         self._counts = {(each.topic, each.partition): _Counts() for each in self._ranges}
@@ -157,7 +157,7 @@ class SourceTask:
 def write_condemned(kept: Kept, group: int, *, attempt: int) -> RoundFacts:
     """Write the kept messages that computed views have refused to the dead-letter table."""
     job = kept.job
-    writer = PartWriter(txn=job.txn, task=job.task_of_dead + group, attempt=attempt)
+    writer = RoundPartWriter(txn=job.txn, task=job.task_of_dead + group, attempt=attempt)
     held: list[Broken] = []
     held_bytes = 0
     for each in kept.condemned(group):
@@ -170,7 +170,7 @@ def write_condemned(kept: Kept, group: int, *, attempt: int) -> RoundFacts:
     return RoundFacts(parts=tuple(writer.written))
 
 
-def write_dead_letters(job: RoundJob, writer: PartWriter, found: Sequence[Broken]) -> None:
+def write_dead_letters(job: RoundJob, writer: RoundPartWriter, found: Sequence[Broken]) -> None:
     """Write messages to the round's dead-letter table, where it has one."""
     if found and job.dead_letters is not None:
         layout = job.dead_letters.layout
@@ -214,7 +214,7 @@ class _PickingView:
         self._held.append(without(picked, owners, unfit)[0])
         return refused | unfit
 
-    def flush(self, writer: PartWriter) -> None:
+    def flush(self, writer: RoundPartWriter) -> None:
         """Write what it holds; raises ViewFailedError."""
         if self._held:
             writer.write_view(self.plan, self._layout, pa.concat_tables(self._held))

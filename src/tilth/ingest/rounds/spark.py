@@ -36,10 +36,17 @@ from tilth.base.logs import Log
 from tilth.ingest.errors import RoundStorageError, ViewFailedError
 from tilth.ingest.rounds.careful import run_carefully
 from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept, Numbers
-from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, Verdict, joined_ranges, total_of, with_refused
+from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, joined_ranges, total_of, with_refused
 from tilth.ingest.rounds.source import SourceTask, write_condemned
 from tilth.ingest.rounds.spark_errors import why_not_computed
-from tilth.ingest.rounds.write import CULPRITS_MAX, PartWriter, Written, check_computed, write_computed, write_guarded
+from tilth.ingest.rounds.write import (
+    CULPRITS_MAX,
+    RoundPartWriter,
+    Written,
+    check_computed,
+    write_computed,
+    write_guarded,
+)
 from tilth.ingest.views.plans import SqlPlan
 from tilth.ingest.views.probe import Probes, probes_of
 from tilth.ingest.views.views import spark_ddl
@@ -54,7 +61,7 @@ REASONS_MAX = 200
 
 T = TypeVar("T")
 #: What a task does with the rows of a view.
-_Sink = Callable[[PartWriter, Iterable[pa.RecordBatch]], Written]
+_Sink = Callable[[RoundPartWriter, Iterable[pa.RecordBatch]], Written]
 
 _log = Log("ingest")
 # pyspark would log every error of a view with the stacks of both languages; what is wrong is kept with the message.
@@ -133,7 +140,7 @@ def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable
     sources = _run_source(session, job)
     kept = Kept(job, tuple(facts.attempt for facts in sources))
     facts = total_of(sources)
-    verdicts: list[Verdict] = []
+    verdicts: list[ViewRefusal] = []
     failures: dict[str, str] = {}
     clock, view_seconds = SystemClock(), dict[str, float]()
     for place, plan in enumerate(job.computed):
@@ -151,7 +158,7 @@ def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable
             failures |= error.facts
             continue
         view_seconds[plan.view] = round(clock.monotonic() - started, 3)
-        verdicts += (Verdict(number=each.number, view=plan.view, reason=each.reason) for each in written.culprits)
+        verdicts += (ViewRefusal(number=each.number, view=plan.view, reason=each.reason) for each in written.culprits)
         facts = msgspec.structs.replace(facts, parts=(*facts.parts, *written.parts))
     if failures:
         raise ViewFailedError.of(failures)
@@ -312,7 +319,7 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
 
     def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> Written:
         with _disk_errors():
-            return sink(PartWriter(txn=txn, task=first_task + task, attempt=attempt), rows)
+            return sink(RoundPartWriter(txn=txn, task=first_task + task, attempt=attempt), rows)
 
     try:
         # As many writers at most as task numbers were reserved, whatever the view shuffles.

@@ -41,7 +41,7 @@ class Written:
     culprits: tuple[Culprit, ...] = ()
 
 
-class PartWriter:
+class RoundPartWriter:
     """Writes parts under one task's names; numbers run on within a table."""
 
     def __init__(self, *, txn: int, task: int, attempt: int) -> None:
@@ -79,7 +79,7 @@ def too_many(plan: ViewPlan, culprits: Sequence[Culprit]) -> ViewFailedError:
 
 
 def write_computed(
-    writer: PartWriter, batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout
+    writer: RoundPartWriter, batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout
 ) -> Written:
     """Sort and write what the view computed; raises ViewFailedError."""
     for rows in stretches(batches, bytes_max=HELD_BYTES_MAX):
@@ -102,7 +102,7 @@ def check_computed(batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: 
 
 
 def write_guarded(
-    writer: PartWriter, batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout
+    writer: RoundPartWriter, batches: Iterable[pa.RecordBatch], *, plan: SqlPlan, layout: TableLayout
 ) -> Written:
     """Write the rows of all messages but those with a row that could not be computed or does not fit the target.
 

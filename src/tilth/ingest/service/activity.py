@@ -23,7 +23,7 @@ RATE_ROUNDS_MAX = 32
 RATE_MS_MAX = 60_000
 
 
-class Kind(IntEnum):
+class ActivityKind(IntEnum):
     """Activity of a consumer; of several consumers the first of these is shown."""
 
     READING = 0
@@ -38,7 +38,7 @@ class Kind(IntEnum):
 class Doing:
     """Activity of a consumer at one moment."""
 
-    kind: Kind
+    kind: ActivityKind
     since_ms: int
     #: Messages that could be read and are not.
     behind: int = 0
@@ -56,7 +56,7 @@ class Doing:
     @property
     def seconds_left(self) -> float | None:
         """Time to read the messages behind at this rate; None: not known, or the consumer does not read."""
-        return self.behind / self.rate if self.kind is Kind.READING and self.rate else None
+        return self.behind / self.rate if self.kind is ActivityKind.READING and self.rate else None
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class Activity:
         behind, uncommitted = self._behind()
         if self._is_in_round or (behind and self._rounds and self._bounded_by):
             return Doing(
-                kind=Kind.READING,
+                kind=ActivityKind.READING,
                 since_ms=self._began_ms,
                 behind=behind,
                 uncommitted=uncommitted,
@@ -127,10 +127,12 @@ class Activity:
                 bounded_by=self._bounded_by,
             )
         if behind:
-            return Doing(kind=Kind.FLUSH_INTERVAL, since_ms=self._waiting_ms, behind=behind, uncommitted=uncommitted)
+            return Doing(
+                kind=ActivityKind.FLUSH_INTERVAL, since_ms=self._waiting_ms, behind=behind, uncommitted=uncommitted
+            )
         if uncommitted:
-            return Doing(kind=Kind.OPEN_TRANSACTION, since_ms=self._blocked_ms, uncommitted=uncommitted)
-        return Doing(kind=Kind.IDLE, since_ms=self._message_ms or self.since_ms)
+            return Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=self._blocked_ms, uncommitted=uncommitted)
+        return Doing(kind=ActivityKind.IDLE, since_ms=self._message_ms or self.since_ms)
 
     def _behind(self) -> tuple[int, int]:
         """Messages that can be read, and messages in open transactions."""
@@ -157,17 +159,17 @@ def describe(doings: Sequence[Doing], *, flush_interval_ms: int) -> str:
         return ""
     kind = min(each.kind for each in doings)
     same = [each for each in doings if each.kind is kind]
-    since_ms = max(each.since_ms for each in same) if kind is Kind.IDLE else min(each.since_ms for each in same)
+    since_ms = max(each.since_ms for each in same) if kind is ActivityKind.IDLE else min(each.since_ms for each in same)
     behind = sum(each.behind for each in doings)
     uncommitted = sum(each.uncommitted for each in doings)
     match kind:
-        case Kind.READING:
+        case ActivityKind.READING:
             return _reading(same, behind)
-        case Kind.FLUSH_INTERVAL:
+        case ActivityKind.FLUSH_INTERVAL:
             return f"waiting for the flush interval ({flush_interval_ms / 1000:g} s), {show_count(behind)} messages"
-        case Kind.OPEN_TRANSACTION:
+        case ActivityKind.OPEN_TRANSACTION:
             return f"behind an open transaction since {show_time(since_ms)}, {show_count(uncommitted)} messages"
-        case Kind.IDLE:
+        case ActivityKind.IDLE:
             return f"idle: no message since {show_time(since_ms)}"
 
 

@@ -43,12 +43,12 @@ from tilth.ingest.consumer.calls import (
     TablesNow,
 )
 from tilth.ingest.rounds.round import RoundFacts
-from tilth.ingest.service.activity import Activity, Doing, Kind
+from tilth.ingest.service.activity import Activity, ActivityKind, Doing
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions
 from tilth.ingest.service.reporter import Reporter, RoundCounts, error_text
 from tilth.ingest.service.state import ConsumerState
-from tilth.ingest.service.stats import ConsumeEventKind, ConsumerStats, PartitionStats
+from tilth.ingest.service.stats import ConsumeEventKind, ConsumerStats, TopicPartitionStats
 from tilth.model.lease import Fence
 from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, full_name
@@ -99,7 +99,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ConsumerEnded:
     """A consumer's task is over; without an error when it was asked to end."""
 
     index: int
@@ -127,7 +127,7 @@ class Consumers:
         definitions: Definitions,
         positions: Mapping[TopicPartition, StoredOffset],
         *,
-        when_ended: Callable[[Ended], None],
+        when_ended: Callable[[ConsumerEnded], None],
     ) -> None:
         """Send a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
         known = self._of(index)
@@ -181,7 +181,7 @@ class Consumers:
         if work is not None:
             work.settle(reason)
 
-    def over(self, ended: Ended, *, is_failure: bool) -> None:
+    def over(self, ended: ConsumerEnded, *, is_failure: bool) -> None:
         known = self._of(ended.index)
         with self._lock:
             known.handle = None
@@ -208,7 +208,7 @@ class Consumers:
     def stats(
         self,
         index: int,
-        partitions: Iterable[PartitionStats],
+        partitions: Iterable[TopicPartitionStats],
         *,
         state: ConsumerState,
         reason: str = "",
@@ -338,7 +338,7 @@ class Consumers:
         with self._lock:
             ends = {each.position: each.end for each in call.ends}
             known.activity.heard(ends, now_ms=self._clock.now_ms())
-            has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is Kind.IDLE
+            has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is ActivityKind.IDLE
         if has_all:
             # It reached the broker and has read everything: there is no round whose commit would say so.
             self._reporter.succeeded(call.consumer)
@@ -425,10 +425,10 @@ def _refusing(facts: RoundFacts) -> str:
     return f"messages of the last round that a view cannot take: {facts.refused}, by {views}" if facts.refused else ""
 
 
-def _watch(index: int, handle: Handle, when_ended: Callable[[Ended], None]) -> None:
+def _watch(index: int, handle: Handle, when_ended: Callable[[ConsumerEnded], None]) -> None:
     error: TilthError | None = None
     try:
         handle.wait()
     except TilthError as raised:
         error = raised
-    when_ended(Ended(index, error))
+    when_ended(ConsumerEnded(index, error))

@@ -78,7 +78,7 @@ class Reporter:
         """Keep what became of offsets as an event, and for a while as part of the service's reason."""
         with self._lock:
             self._note, self._note_ms = text, self._clock.now_ms()
-        self.event(ConsumeEventKind.OFFSETS, SERVICE, told=text)
+        self.event(ConsumeEventKind.OFFSETS, SERVICE, detail=text)
 
     def noted(self) -> str:
         """The last note, while it is new."""
@@ -100,7 +100,7 @@ class Reporter:
         else:
             # Nobody foresaw it: a defect, whose traceback matters.
             _log.error("consume_failed", table=full_name(self._kafka), consumer=consumer, error=error)
-        self.event(ConsumeEventKind.EXCEPTION, consumer, told=text)
+        self.event(ConsumeEventKind.EXCEPTION, consumer, detail=text)
 
     def committed(self, call: RoundDone) -> None:
         """A round became true."""
@@ -109,7 +109,7 @@ class Reporter:
         if facts.broken:
             count = facts.dead + facts.refused
             self.event(
-                ConsumeEventKind.PARSE_ERROR, call.consumer, call.txn, RoundCounts(messages=count), told=facts.broken
+                ConsumeEventKind.PARSE_ERROR, call.consumer, call.txn, RoundCounts(messages=count), detail=facts.broken
             )
         written = RoundCounts(
             messages=facts.messages,
@@ -128,7 +128,7 @@ class Reporter:
         txn: int = 0,
         counts: RoundCounts = _NOTHING,
         *,
-        told: str = "",
+        detail: str = "",
     ) -> None:
         """A line of `system.kafka_log`."""
         self._events.add(
@@ -144,7 +144,7 @@ class Reporter:
                 rows=counts.rows,
                 bytes=counts.bytes,
                 duration_ms=counts.duration_ms,
-                told=told,
+                detail=detail,
             )
         )
 

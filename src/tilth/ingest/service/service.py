@@ -43,7 +43,7 @@ from tilth.ingest.kafka.reach import PartitionEnd
 from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.service.activity import describe
-from tilth.ingest.service.consumers import Consumers, Ended
+from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
 from tilth.ingest.service.reporter import Reporter, error_text
@@ -51,19 +51,19 @@ from tilth.ingest.service.state import (
     ConsumerState,
     EndKind,
     Instruction,
-    Look,
     ServiceLifecycle,
-    ServiceState,
-    Start,
-    Stop,
+    StartConsumer,
+    StopConsumer,
+    TableObservation,
     missing_in,
 )
-from tilth.ingest.service.stats import ConsumerStats, EventLog, PartitionStats
+from tilth.ingest.service.stats import ConsumerStats, EventLog, TopicPartitionStats
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import StoredOffset, TopicPartition
 from tilth.model.service import (
     ALL_TABLES,
     ServiceKind,
+    ServiceState,
     ServiceStats,
     Switch,
     SwitchState,
@@ -109,7 +109,7 @@ class KafkaService:
         self._definitions: Definitions | None = None
         self._broker: BrokerClient | None = None
         self._broker_config: KafkaConfig | None = None
-        self._ends: deque[Ended] = deque()
+        self._ends: deque[ConsumerEnded] = deque()
         #: How far the topics reach, and their ids, as heard last.
         self._reaches: dict[TopicPartition, PartitionEnd] = {}
         self._topic_ids: Mapping[str, str] = {}
@@ -221,9 +221,9 @@ class KafkaService:
         retry_ms = self._next_wakeup_ms if self._lifecycle.is_without_broker else self._lifecycle.next_retry_ms()
         return retry_ms or 0
 
-    def _partition(self, place: TopicPartition, stored: StoredOffset | None) -> PartitionStats:
+    def _partition(self, place: TopicPartition, stored: StoredOffset | None) -> TopicPartitionStats:
         topic_id = self._topic_ids.get(place.topic, "")
-        return PartitionStats(
+        return TopicPartitionStats(
             place=place,
             offset=-1 if stored is None else stored.offset,
             end=self._reaches.get(place),
@@ -321,7 +321,7 @@ class KafkaService:
             self._clock.wait(self._wake, seconds)
         self._end()
 
-    def _looked(self, look: Look) -> None:
+    def _looked(self, look: TableObservation) -> None:
         with self._changed:
             if self._holds:
                 # Somebody began to move offsets while we looked: what we saw is old by now.
@@ -361,14 +361,14 @@ class KafkaService:
         seconds = min(seconds, (next_ms - self._clock.now_ms()) / 1000)
         return max(_WAIT_SECONDS_MIN, seconds)
 
-    def _look(self) -> Look:
+    def _look(self) -> TableObservation:
         """Ask the catalog and the broker."""
         switches, now_ms = self._switches(), self._clock.now_ms()
         self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
         switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)
         if switch is not None and switch.state is not SwitchState.RUNNING:
             self._close_broker()
-            return Look(is_wanted=False, because=switch.because)
+            return TableObservation(is_wanted=False, because=switch.because)
         try:
             folder = self._certificates_folder
             seen = read_definitions(
@@ -376,7 +376,7 @@ class KafkaService:
             )
         except TilthError as error:
             self._close_broker()
-            return Look(is_wanted=True, missing=str(error))
+            return TableObservation(is_wanted=True, missing=str(error))
         self._definitions, self._kafka = seen, seen.kafka
         suspects, self._suspects = self._suspects, set()
         try:
@@ -386,14 +386,14 @@ class KafkaService:
             self._positions.settle(seen.kafka, seen.config, broker, topics)
             ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
         except GroupInUseError as error:
-            return Look(is_wanted=True, missing=error_text(error))
+            return TableObservation(is_wanted=True, missing=error_text(error))
         except (BrokerUnavailableError, UnknownTopicError) as error:
             self._suspects |= suspects
             self._reporter.failed(error)
-            return Look(is_wanted=True, trouble=str(error))
+            return TableObservation(is_wanted=True, trouble=str(error))
         self._reporter.succeeded()
         self._reaches, self._topic_ids = ends, topics.ids
-        return Look(
+        return TableObservation(
             is_wanted=True,
             definition=seen.fingerprint(),
             consumers=seen.config.consumers,
@@ -423,14 +423,14 @@ class KafkaService:
     def _perform(self, instructions: Iterable[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Start():
+                case StartConsumer():
                     self._start_consumer(instruction)
-                case Stop(index=index, reason=reason):
+                case StopConsumer(index=index, reason=reason):
                     self._consumers.cancel(index, reason)
                 case _:
                     assert_never(instruction)
 
-    def _start_consumer(self, start: Start) -> None:
+    def _start_consumer(self, start: StartConsumer) -> None:
         seen = self._definitions
         assert seen is not None, "nothing starts before a look"
         try:
@@ -439,18 +439,18 @@ class KafkaService:
                 raise RetryError("offsets of a topic partition are not known yet", table=full_name(self._kafka))
             self._consumers.dispatch(start.index, seen, positions, when_ended=self._ended)
         except TilthError as error:
-            self._ended(Ended(start.index, error))
+            self._ended(ConsumerEnded(start.index, error))
             return
         # A defect here must not leave a consumer that is taken to run and does not.
         except Exception as error:
-            self._ended(Ended(start.index, TilthError(f"a defect of Tilth: {error!r}")))
+            self._ended(ConsumerEnded(start.index, TilthError(f"a defect of Tilth: {error!r}")))
             raise
         with self._lock:
             is_wanted = self._lifecycle.consumers[start.index].state is ConsumerState.RUNNING
         if not is_wanted:
             self._consumers.cancel(start.index, "asked to end while it was dispatched")
 
-    def _ended(self, ended: Ended) -> None:
+    def _ended(self, ended: ConsumerEnded) -> None:
         self._ends.append(ended)
         self._wake.set()
 
@@ -472,7 +472,7 @@ class KafkaService:
                 self._lifecycle.ended(ended.index, kind, error_text(ended.error), now_ms=self._clock.now_ms())
                 self._changed.notify_all()
 
-    def _settle(self, ended: Ended) -> None:
+    def _settle(self, ended: ConsumerEnded) -> None:
         try:
             self._consumers.settle(ended.index, str(ended.error or "its consumer ended"))
         except TilthError as error:

@@ -25,21 +25,13 @@ from tilth.base.retry import INGEST_BACKOFF_BASE_MS, INGEST_BACKOFF_DOUBLINGS_MA
 from tilth.base.units import show_time
 from tilth.ingest.policy.assignment import assign, consumer_count
 from tilth.model.offset import TopicPartition
+from tilth.model.service import ServiceState
 
 
 class ConsumerState(StrEnum):
     STOPPED = "stopped"
     RUNNING = "running"
     STOPPING = "stopping"
-    FAILED = "failed"
-
-
-class ServiceState(StrEnum):
-    """State of a service in `system.bg_threads`."""
-
-    RUNNING = "running"
-    WAITING = "waiting"
-    STOPPED = "stopped"
     FAILED = "failed"
 
 
@@ -59,7 +51,7 @@ class EndKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class TableObservation:
     """Observation of the table by the manager."""
 
     #: The user's switch.
@@ -80,7 +72,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartConsumer:
     """Dispatch consumer `index` for these partitions."""
 
     index: int
@@ -88,14 +80,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopConsumer:
     """Ask consumer `index` to end."""
 
     index: int
     reason: str
 
 
-Instruction = Start | Stop
+Instruction = StartConsumer | StopConsumer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,14 +110,14 @@ class ServiceLifecycle:
         self.consumers: dict[int, Consumer] = {}
         self.state = ServiceState.WAITING
         self.reason = "not looked at yet"
-        self._look = Look(is_wanted=False)
+        self._look = TableObservation(is_wanted=False)
         #: Since when the broker has not answered; 0: it has.
         self._no_broker_ms = 0
         #: Of what runs or is about to.
         self._definition = ""
         self._partitions: dict[str, int] = {}
 
-    def looked(self, look: Look, *, now_ms: int) -> list[Instruction]:
+    def looked(self, look: TableObservation, *, now_ms: int) -> list[Instruction]:
         """The manager has looked around."""
         had_trouble = bool(self._look.trouble)
         self._look = look
@@ -188,7 +180,7 @@ class ServiceLifecycle:
             is_off = consumer.state in (ConsumerState.STOPPED, ConsumerState.FAILED)
             if is_off and consumer.retry_at_ms <= now_ms and not look.gaps.intersection(consumer.places):
                 consumer.state = ConsumerState.RUNNING
-                starts.append(Start(consumer.index, consumer.places))
+                starts.append(StartConsumer(consumer.index, consumer.places))
         self._say(look)
         return starts
 
@@ -211,7 +203,7 @@ class ServiceLifecycle:
 
     def stop_all(self, reason: str) -> list[Instruction]:
         """Stop all consumers, for the node's end and while offsets are moved: nothing starts before the next look."""
-        self._look = Look(is_wanted=False, because=reason)
+        self._look = TableObservation(is_wanted=False, because=reason)
         return self._rest(ServiceState.STOPPED, reason)
 
     def _wait_for_broker(self, why: str, *, now_ms: int) -> None:
@@ -228,15 +220,15 @@ class ServiceLifecycle:
         # Those that were asked before are asked again: the first time may have come while they were being dispatched.
         return [self._stop(consumer, reason) for consumer in self.consumers.values() if _is_active(consumer)]
 
-    def _assign(self, look: Look) -> None:
+    def _assign(self, look: TableObservation) -> None:
         count = consumer_count(wanted=look.consumers, partitions=look.partitions)
         shares = assign(consumers=count, partitions=look.partitions)
         self.consumers = {index: Consumer(index=index, places=places) for index, places in enumerate(shares)}
         self._definition, self._partitions = look.definition, dict(look.partitions)
 
-    def _stop(self, consumer: Consumer, reason: str) -> Stop:
+    def _stop(self, consumer: Consumer, reason: str) -> StopConsumer:
         consumer.state = ConsumerState.STOPPING
-        return Stop(consumer.index, reason)
+        return StopConsumer(consumer.index, reason)
 
     def _running(self) -> list[Consumer]:
         return [consumer for consumer in self.consumers.values() if consumer.state is ConsumerState.RUNNING]
@@ -244,7 +236,7 @@ class ServiceLifecycle:
     def _is_active(self) -> bool:
         return any(map(_is_active, self.consumers.values()))
 
-    def _say(self, look: Look) -> None:
+    def _say(self, look: TableObservation) -> None:
         failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
         if look.gaps:
             self.state, self.reason = ServiceState.FAILED, missing_in(min(look.gaps))

@@ -49,11 +49,11 @@ class ConsumeEvent:
     rows: int = 0
     bytes: int = 0
     duration_ms: int = 0
-    told: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStats:
+class TopicPartitionStats:
     """One partition of a consumer: where it stands and where the topic ends."""
 
     place: TopicPartition
@@ -88,7 +88,7 @@ class ConsumerStats:
     state: str
     #: The task that runs it; empty if none does.
     task: str
-    partitions: tuple[PartitionStats, ...]
+    partitions: tuple[TopicPartitionStats, ...]
     rounds: int = counter("tilth_ingest_rounds_total", "Rounds that were committed.", labels=CONSUMER)
     messages: int = counter("tilth_ingest_messages_total", "Messages that were read and committed.", labels=CONSUMER)
     rows: int = counter("tilth_ingest_rows_total", "Rows that were stored.", labels=CONSUMER)

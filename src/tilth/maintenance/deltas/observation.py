@@ -43,14 +43,14 @@ class DeltaObservation:
         return self._looked_ms + LOOK_BUSY_MS if self._is_all_stale or self._stale else FAR_MS
 
     def observe(self, event: PartEvent, partition: str) -> bool:
-        """A line of the part log about this table; returns whether it is news."""
+        """Note a line of the part log about this table; return true if it is news."""
         is_news = event.event in _NEWS
         if is_news:
             self.notice(partition)
         return is_news
 
     def notice(self, partition: str) -> None:
-        """Something of the partition has changed."""
+        """Note that something of the partition has changed."""
         with self._watch.lock:
             self._stale.add(partition)
         self._watch.is_woken = True
@@ -69,7 +69,6 @@ class DeltaObservation:
         return list(self._known.values())
 
     def fresh(self, partition: str) -> PartitionDeltas:
-        """The partition as it is now."""
         uuid = self._watch.uuid
         deltas = self._catalog.parts.deltas(uuid, partition)
         parts = self._catalog.parts.visible(uuid, partition) if deltas else []

@@ -209,7 +209,7 @@ class DeltaRecipe(Recipe[DeltaWork, DeltaFacts]):
 
 
 def delta_ops(context: TableContext) -> list[PartWorkOp[DeltaWork, DeltaFacts]]:
-    """The three compactions of one table, which share their looks."""
+    """Return the three compactions of one table, which share their observation."""
     settings, used_percent = context.server.settings, context.server.used_percent
     choices: dict[OpKind, ChooseDeltas] = {
         OpKind.FLUSH_DELTAS: lambda partitions, busy, now_ms: choose_flush(

@@ -62,7 +62,7 @@ class PartitionDeltas:
 
     @property
     def changes(self) -> list[Delta]:
-        """The change segments that readers need, oldest first; of others no target is visible."""
+        """Change segments that readers need, oldest first; of others no target is visible."""
         return [
             delta
             for delta in self.deltas
@@ -70,7 +70,7 @@ class PartitionDeltas:
         ]
 
     def of_parts(self) -> list[tuple[Part, tuple[Delta, ...]]]:
-        """The visible parts that are no segments, each with all that changes it."""
+        """Visible parts that are no segments, each with all deltas that change it."""
         known = by_file(self.deltas)
         return [
             (self.parts[file], deltas)
@@ -112,12 +112,10 @@ class DeltaWork:
 
     @property
     def sources(self) -> tuple[Part, ...]:
-        """The parts whose changes are read."""
         return (*self.parts, *self.kept)
 
     @property
     def changes(self) -> Mapping[str, tuple[Delta, ...]]:
-        """Return the changes by the names of the parts' files."""
         return by_file(self.deltas)
 
     @property
@@ -194,7 +192,7 @@ def choose_flush(
 def choose_minor(
     partitions: Sequence[PartitionDeltas], *, busy: Collection[str], settings: DeltaSettings
 ) -> DeltaChoice:
-    """The part that gains most, or why there is none."""
+    """Choose the part that gains most, or return why there is none."""
     best: DeltaWork | None = None
     for partition in partitions:
         for part, deltas in partition.of_parts():
@@ -218,7 +216,7 @@ def choose_minor(
 def choose_major(
     partitions: Sequence[PartitionDeltas], *, busy: Collection[str], settings: DeltaSettings
 ) -> DeltaChoice:
-    """The part that gains most, or why there is none."""
+    """Choose the part that gains most, or return why there is none."""
     best: DeltaWork | None = None
     highest = 0.0
     updated = 0
@@ -251,7 +249,7 @@ def choose_major(
 
 
 def folded(deltas: Sequence[Delta]) -> list[Delta]:
-    """The updates of a part and those of its column deltas that have columns of theirs, in their order."""
+    """Updates of a part and those of its column deltas that have columns of theirs, in their order."""
     updated = {column for delta in deltas if delta.kind is DeltaKind.UPDATE for column in delta.columns}
     return [
         delta
@@ -261,7 +259,7 @@ def folded(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def _ready(deltas: PartitionDeltas, busy: Collection[str]) -> list[Delta]:
-    """Change segments, oldest first, without those at the beginning that change nothing but rows that stay theirs."""
+    """Return change segments, oldest first, without those at the beginning that change only rows that stay in them."""
     changes = deltas.changes
     for place, delta in enumerate(changes):
         if any(_can_take(deltas.parts.get(target.file), busy) for target in delta.targets):
@@ -270,7 +268,7 @@ def _ready(deltas: PartitionDeltas, busy: Collection[str]) -> list[Delta]:
 
 
 def _oldest(changes: Sequence[Delta]) -> list[Delta]:
-    """The oldest within the bounds, all of one commit or none."""
+    """Choose the oldest changes within the bounds, all of one commit or none."""
     taken: list[Delta] = []
     size = 0
     for delta in changes:

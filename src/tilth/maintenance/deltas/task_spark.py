@@ -73,7 +73,7 @@ def decode_facts(payload: bytes) -> DeltaFacts:
 
 
 def delta_runner() -> Runner:
-    """The runner of TaskKind.DELTA: one Spark task reads, folds, writes; the files are on the disk when it returns."""
+    """Runner of TaskKind.DELTA: one Spark task reads, folds, writes; the files are on the disk when it returns."""
     return _compact
 
 

@@ -77,14 +77,12 @@ class FlushCommands:
         )
 
     def _check_none(self, out: Collection[str]) -> None:
-        """Raise DamagedSegmentsError for segments that were left out."""
         if out:
             known = self._watch.damaged.all()
             because = next((known[name].reason for name in sorted(out) if name in known), "")
             raise DamagedSegmentsError(table=self._watch.name, segments=len(out), because=because, hint=CURE)
 
     def _wait(self, deadline_ms: int, count: int) -> None:
-        """Wait for other work that has reserved the segments."""
         if self._clock.now_ms() >= deadline_ms:
             raise FlushStuckError(
                 table=self._watch.name, segments=count, hint="see system.bg_threads for what holds them"

@@ -87,11 +87,11 @@ class _Waiting:
 
     @property
     def oldest_ms(self) -> int:
-        """Since when rows wait that could be flushed; 0 where there are none."""
+        """Time since which rows wait that could be flushed; 0 where there are none."""
         return self.specs[0].oldest_ms if self.specs else 0
 
     def without(self, partitions: Collection[str]) -> _Waiting:
-        """Return the same, where nothing of these partitions can be flushed for now."""
+        """Return the same without what is in these partitions, which cannot be flushed for now."""
         return replace(self, specs=tuple(spec for spec in self.specs if spec.partition not in partitions))
 
     def about(self, now_ms: int, gain: float) -> str:
@@ -224,7 +224,7 @@ class FlushChooser(Chooser[Flush]):
         ]
 
     def _open(self, now_ms: int) -> _Waiting:
-        """Return what the last observation found, without what failed a moment ago."""
+        """Return the last observation, without what failed a moment ago."""
         return self._waiting.without(self.failures.waiting(now_ms))
 
     def _gain(self, waiting: _Waiting, now_ms: int) -> float:

@@ -18,8 +18,8 @@ from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_en
 from tilth.maintenance.policy.gc import (
     Cutoff,
     GcEntry,
-    Hold,
-    TrashItem,
+    GcHold,
+    TrashRecord,
     Verdict,
     judge_ended,
     judge_entry,
@@ -29,8 +29,7 @@ from tilth.maintenance.policy.gc import (
 from tilth.maintenance.stats import GcRow
 from tilth.model.delta import Delta
 from tilth.model.lease import ReaderLease
-from tilth.model.part import Entry, Mark, Part
-from tilth.model.part import TrashItem as TrashedItem
+from tilth.model.part import Entry, Mark, Part, TrashItem
 from tilth.model.ttl import ends_ms
 
 #: Lines; a last one says how many there are besides.
@@ -145,11 +144,11 @@ def _ended(now: _Now, entry: Entry, end_ts: int) -> GcRow:
 def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[str, int, str]:
     """Return why an entry that has ended is retained, until when at least, and the details; the settings retain it
     until `until_ms`."""
-    if verdict.hold is Hold.TRANSACTION:
+    if verdict.hold is GcHold.TRANSACTION:
         return f"transaction {now.oldest_txn}", 0, verdict.reason
-    if verdict.hold is Hold.READER and now.leases:
+    if verdict.hold is GcHold.READER and now.leases:
         return _by_reader(now.leases[0], verdict, until_ms)
-    if verdict.hold is Hold.SNAPSHOT:
+    if verdict.hold is GcHold.SNAPSHOT:
         return _by_reader(next(each for each in now.leases if each.snapshot_ts >= commit_ts), verdict)
     return str(verdict.hold or ""), until_ms, verdict.reason
 
@@ -202,16 +201,16 @@ def _trash(now: _Now) -> Iterator[GcRow]:
             return
 
 
-def _trashed(now: _Now, item: TrashedItem) -> GcRow:
+def _trashed(now: _Now, item: TrashItem) -> GcRow:
     part, settings = item.part, now.table.settings
     verdict = judge_trash(
-        TrashItem(name=str(part.name), commit_ts=part.commit_ts, end_ts=item.end_ts),
+        TrashRecord(name=str(part.name), commit_ts=part.commit_ts, end_ts=item.end_ts),
         now_ms=now.now_ms,
         snapshots=now.snapshots,
         settings=settings,
     )
     kept_until_ms = 0
-    if verdict.hold is Hold.TRASH_LIFETIME:
+    if verdict.hold is GcHold.TRASH_LIFETIME:
         kept_until_ms = milliseconds(item.end_ts) + round(settings.trash_lifetime * 1000) + 1
     held_by, until_ms, reason = _held(now, verdict, part.commit_ts, kept_until_ms)
     state = "removable" if verdict.goes else "in trash"

@@ -15,19 +15,10 @@ from tilth.base.logs import Log
 from tilth.base.retry import Retry
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.op import IoUsage, NotPrepared, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.state import (
-    FAR_MS,
-    Failure,
-    ServiceState,
-    ServiceWork,
-    failed_again,
-    is_failure,
-    rule_of,
-    service_status,
-)
+from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, failed_again, is_failure, rule_of, service_status
 from tilth.maintenance.stats import GcReport
 from tilth.model.part import PartEvent
-from tilth.model.service import ServiceKind
+from tilth.model.service import ServiceKind, ServiceState
 
 #: The first look at a table comes some time within this, and within so much for each table of the server.
 FIRST_LOOK_MS = 20_000

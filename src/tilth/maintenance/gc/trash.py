@@ -17,7 +17,7 @@ from tilth.catalog import TrashedPart
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import (
-    TrashItem,
+    TrashRecord,
     TrashState,
     after_trash_round,
     deleters,
@@ -132,7 +132,7 @@ class TrashPhase:
         if done.partition is not None and part.name.partition != done.partition:
             return False
         verdict = judge_trash(
-            TrashItem(name=str(part.name), commit_ts=part.commit_ts, end_ts=end_ts),
+            TrashRecord(name=str(part.name), commit_ts=part.commit_ts, end_ts=end_ts),
             now_ms=now_ms,
             snapshots=snapshots,
             settings=done.settings,

@@ -27,7 +27,6 @@ class DecisionLog:
         self._last_idle = ""
 
     def rows(self) -> list[ChoiceRow]:
-        """Newest first."""
         with self._lock:
             return list(reversed(self._rows))
 
@@ -53,12 +52,12 @@ class DecisionLog:
         _log.info("maintenance_choice", op=op, rule=choice.rule, reason=reason, runnable=runnable, others=text)
 
     def refused(self, op: str, table: str, reason: str) -> None:
-        """A piece of work, or a table, that is left alone."""
+        """Log a piece of work, or a table, that is left alone."""
         self._add(ChoiceRow(at_ms=self._clock.now_ms(), op=op, table=table, rule="refused", reason=reason))
         _log.debug("maintenance_refusal", op=op, table=table, reason=reason)
 
     def idle(self, choice: Choice) -> None:
-        """Log once that nothing was chosen, until the reason is another."""
+        """Log once that nothing was chosen, until the reason changes."""
         if choice.reason == self._last_idle:
             return
         self._last_idle = choice.reason

@@ -31,11 +31,10 @@ class PartFeed:
 
     @property
     def has_begun(self) -> bool:
-        """False until the events of before the start were reported."""
         return self._since_ms is not None
 
     def news(self, now_ms: int) -> tuple[list[PartEvent], bool]:
-        """The events since the last call, oldest first, and whether they are all."""
+        """Return the events since the last call, oldest first, and whether they are all."""
         if self._since_ms is None:
             start, limit = max(0, now_ms - WARM_START_MS), WARM_EVENTS_MAX
         else:

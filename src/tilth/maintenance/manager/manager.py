@@ -153,7 +153,6 @@ class MaintenanceManager:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask running work to end, wait for it, release the tables."""
         self._stopping.set()
         self._awake.set()
         # All are asked before any is waited for.
@@ -168,7 +167,7 @@ class MaintenanceManager:
         self._table_leases.release_all()
 
     def wake(self, table_uuid: str | None = None) -> None:
-        """Something has changed, a table, a switch, a setting, a mutation: looked at now instead of a little later."""
+        """Look at the table now instead of a little later: it, a switch, a setting or a mutation has changed."""
         with self._lock:
             if table_uuid is None or self._registry.find(table_uuid) is None:
                 self._must_refresh = True
@@ -177,7 +176,7 @@ class MaintenanceManager:
         self._awake.set()
 
     def scanned(self, table_uuids: Iterable[str]) -> None:
-        """A query begins to read these tables: the more are read, the more it is worth to merge them."""
+        """Count that a query begins to read these tables: the more are read, the more it is worth to merge them."""
         for uuid in table_uuids:
             table = self._registry.find(uuid)
             if table is not None:
@@ -185,7 +184,7 @@ class MaintenanceManager:
                     table.watch.workload.add(scans=1)
 
     def step(self) -> Choice:
-        """One turn of the loop: news, registration, at most one start. The thread calls it; tests may."""
+        """Do one turn of the loop: news, registration, at most one start. The thread calls it; tests may."""
         now_ms = self._clock.now_ms()
         self._refresh(now_ms)
         self._take_news(now_ms)
@@ -199,7 +198,7 @@ class MaintenanceManager:
     # --- status ---
 
     def stats(self) -> list[ServiceStats]:
-        """A row for each service of every table."""
+        """Return a row for each service of every table."""
         now_ms = self._clock.now_ms()
         return [
             service_stats(table.watch, ops, now_ms, server=self._catalog.server, unseen=self._observations.failure)
@@ -208,7 +207,6 @@ class MaintenanceManager:
         ]
 
     def numbers(self) -> MaintenanceNumbers:
-        """Return what was done since the start, and what waits now."""
         waiting: dict[OpKind, int] = {}
         for table in self._registry.all():
             for op in table.ops:
@@ -219,7 +217,7 @@ class MaintenanceManager:
         return self._counters.numbers(waiting)
 
     def ops(self) -> list[OpRow]:
-        """Every registered op as it was weighed last; to weigh is the business of the manager's thread alone."""
+        """Return every registered op as it was weighed last; only the manager's own thread weighs them."""
         return [
             op_row(table.watch, op, self._observations.last(op), self._settings.scheduler)
             for table in self._registry.all()
@@ -227,21 +225,18 @@ class MaintenanceManager:
         ]
 
     def runs(self) -> list[OpRun]:
-        """Runs under way, then the last that ended, newest first."""
         return self._runs.listing()
 
     def choices(self) -> list[ChoiceRow]:
-        """The last thousand choices and refusals, newest first."""
         return self._decisions.rows()
 
     def memory(self) -> MemoryReading:
-        """Memory in use, as of at most 50 ms ago, and the limits: what writers are slowed and refused by."""
+        """Memory in use, as of at most 50 ms ago, and the limits at which writers are slowed and refused."""
         use = self._memory.use()
         soft = int((use.hard_limit or 0) * self._settings.scheduler.memory_limit_soft_percentage / 100)
         return MemoryReading(used=use.consumption, hard=use.hard_limit, soft=soft)
 
     def status(self) -> ManagerStatus:
-        """Ops, runs and slots at this moment."""
         runs = self._runs.listing()
         memory = self._memory.last
         return ManagerStatus(
@@ -322,7 +317,7 @@ class MaintenanceManager:
                 self._clock.wait(self._awake, min(interval, self._poller.behind_seconds or interval))
 
     def _refresh(self, now_ms: int) -> None:
-        """Tables that come and go, and what has changed of those that stay."""
+        """Refresh new and dropped tables, and what has changed of the others."""
         started = self._clock.monotonic()
         is_wanted = self._must_refresh and started >= self._may_refresh_at
         if is_wanted or now_ms - self._refreshed_ms >= REFRESH_MS:
@@ -433,7 +428,6 @@ class MaintenanceManager:
         return choice
 
     def _startable(self, views: list[OpView]) -> list[OpView]:
-        """Return the ops whose work would not only wait for a place at the warehouse."""
         if self._places.is_free():
             return views
         return [view for view in views if self._poller.found(view.name)[1].kind not in REWRITES]
@@ -494,7 +488,7 @@ class MaintenanceManager:
         return ops_of(TableContext(self._context, watch))
 
     def _used_under_pressure(self) -> float:
-        """Percent of the memory in use where that presses, else 0."""
+        """Percent of the memory in use, if that is under pressure, else 0."""
         used = self._memory.last.percent
         return used if used >= self._settings.scheduler.memory_pressure_percentage else 0.0
 

@@ -50,7 +50,6 @@ class MemoryMeter:
 
     @property
     def last(self) -> MemoryUse:
-        """The last sample, from any thread."""
         return self._use
 
     def use(self) -> MemoryUse:
@@ -66,7 +65,7 @@ class MemoryMeter:
             return self._use
 
     def _warn(self) -> None:
-        """Warn once for each time that it comes so near."""
+        """Warn once for each time that memory comes so near to its limit."""
         is_near = self._use.percent >= self._warn_percentage
         if is_near and not self._has_warned:
             used, limit = show_bytes(self._use.consumption), show_bytes(self._hard_limit or 0)

@@ -50,7 +50,7 @@ class Observations:
         self._failures: dict[Op, Failure] = {}
 
     def ask(self, op: Op) -> OpStats:
-        """Ask the op for its statistics; it is left alone while it waits after a failure."""
+        """Ask the op for its statistics; after a failure it is left alone for a while."""
         failure = self.failure(op)
         if failure is not None and self._clock.now_ms() < failure.until_ms:
             return OpStats.idle(f"failed: {failure.reason}")
@@ -66,12 +66,10 @@ class Observations:
         return stats
 
     def note(self, op: Op, stats: OpStats) -> None:
-        """Note what was added to its answer."""
         with self._lock:
             self._stats[op] = stats
 
     def last(self, op: Op) -> OpStats:
-        """The last answer."""
         with self._lock:
             return self._stats.get(op, _NOT_LOOKED_AT)
 
@@ -80,7 +78,7 @@ class Observations:
             return self._failures.get(op)
 
     def failed(self, op: Op, error: TilthError) -> Failure:
-        """Looking at it or preparing it failed: the next try comes after a wait."""
+        """Note that polling or preparing failed: the next try comes after a wait."""
         with self._lock:
             failure = failed_again(self._failures.get(op), error, now_ms=self._clock.now_ms())
             self._failures[op] = failure
@@ -92,7 +90,6 @@ class Observations:
             self._failures.pop(op, None)
 
     def forget(self, op: Op) -> None:
-        """Forget an op whose table is gone."""
         with self._lock:
             self._failures.pop(op, None)
             self._stats.pop(op, None)
@@ -129,11 +126,11 @@ class Poller:
         self.behind_seconds = 0.0
 
     def urge(self, table: TableOps) -> None:
-        """Something has just happened to the table: it goes before those of which nothing is known yet."""
+        """Poll the table, which something has just happened to, before those of which nothing is known yet."""
         self._urgent.setdefault(table.watch.uuid, table)
 
     def woken(self, uuid: str) -> None:
-        """Something has changed in the table, or it is new: it is looked at in the next turn. For any thread."""
+        """Poll the table in the next turn: it is new, or something has changed in it. For any thread."""
         self._woken.append(uuid)
 
     def look(self) -> None:
@@ -169,14 +166,14 @@ class Poller:
                 raise
 
     def _gather(self, now_ms: int) -> None:
-        """Put the tables that were woken, and those that have become due, behind those that wait from earlier turns."""
+        """Queue the tables that were woken, and those that have become due, behind those of earlier turns."""
         while self._woken:
             self._ready.setdefault(self._woken.popleft())
         while self._due and self._due[0][0] <= now_ms:
             self._ready.setdefault(heapq.heappop(self._due)[1])
 
     def _is_due_at(self, table: TableOps, due_ms: int) -> None:
-        """The table is looked at then, if nothing happens before."""
+        """Poll the table then, if nothing happens before."""
         table.watch.due_ms = due_ms
         if due_ms >= FAR_MS:
             return
@@ -185,7 +182,7 @@ class Poller:
             self._forget_old_times()
 
     def _forget_old_times(self) -> None:
-        """Each look adds a time, and those of earlier looks stay until they come: leave the newest of each table."""
+        """Leave only the newest time of each table: each poll adds one, and it stays until it comes."""
         tables = {uuid: self._find(uuid) for _, uuid in self._due}
         times = [(found.watch.due_ms, uuid) for uuid, found in tables.items() if found is not None]
         self._due = [each for each in times if each[0] < FAR_MS]
@@ -193,15 +190,12 @@ class Poller:
         self._due_max = 2 * len(self._due) + TIMES_MIN
 
     def views(self) -> list[OpView]:
-        """Return the ops that could run, for the choice."""
         return list(itertools.chain.from_iterable(self._runnable.values()))
 
     def found(self, name: str) -> tuple[TableOps, Op]:
-        """The op of a view."""
         return self._found[name]
 
     def forget(self, table: TableOps) -> None:
-        """The table is gone."""
         self._urgent.pop(table.watch.uuid, None)
         self._ready.pop(table.watch.uuid, None)
         self._drop(table)

@@ -64,7 +64,9 @@ class Registry:
             raise TableNotFoundError("no such table of rows", uuid=uuid)
         table = self._add(relation)
         if table is None:
-            raise TableNotFoundError(table=full_name(relation), hint="it is on its way out, try again in a moment")
+            raise TableNotFoundError(
+                table=full_name(relation), hint="the table is being dropped: try again in a moment"
+            )
         self._look_at(table)
         return table
 
@@ -103,7 +105,7 @@ class Registry:
         return None
 
     def leave(self, table: TableOps) -> None:
-        """The table is not looked at any more; its ops are asked to end."""
+        """Stop looking at the table; its ops are asked to end."""
         with self._lock:
             self._tables.pop(table.watch.uuid, None)
             self._leaving[table.watch.uuid] = table
@@ -116,12 +118,12 @@ class Registry:
             return list(self._leaving.values())
 
     def forget(self, uuid: str) -> None:
-        """Nothing of the table runs any more."""
+        """Forget a table of which nothing runs any more."""
         with self._lock:
             self._leaving.pop(uuid, None)
 
     def _known(self, uuid: str, definition: TableDef) -> TableOps | None:
-        """The table, its definition up to date; none while it is leaving or cannot be registered."""
+        """Return the table, its definition up to date; none while it is leaving or cannot be registered."""
         known = self.find(uuid)
         try:
             if known is None:
@@ -136,7 +138,7 @@ class Registry:
         return known
 
     def _add(self, definition: TableDef) -> TableOps | None:
-        """Made without the lock; of two threads that make one the first wins. None while it is leaving."""
+        """Make a table without the lock; of two threads that make one the first wins. None while it is leaving."""
         with self._lock:
             if definition.uuid in self._leaving:
                 return None
@@ -150,7 +152,6 @@ class Registry:
         return added
 
     def _look_at(self, table: TableOps) -> None:
-        """Read what belongs to one table."""
         uuid = table.watch.uuid
         services = sorted({op.service for op in table.ops})
         found = [self._catalog.services.switch(of, service) for of in (ALL_TABLES, uuid) for service in services]

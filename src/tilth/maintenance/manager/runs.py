@@ -54,16 +54,13 @@ class Runs:
 
     @property
     def count(self) -> int:
-        """Number of slots in use."""
         return len(self._slots)
 
     def of_kinds(self, kinds: Collection[OpKind]) -> int:
-        """Number of slots that ops of these kinds use."""
         with self._lock:
             return sum(slot.op.kind in kinds for slot in self._slots.values())
 
     def of_table(self, uuid: str) -> int:
-        """Number of slots that the table's ops use."""
         with self._lock:
             return self._of_table[uuid]
 
@@ -88,7 +85,6 @@ class Runs:
             return slot
 
     def release(self, slot: Slot) -> None:
-        """Release the slot of a run that will not happen."""
         with self._lock:
             self._free(slot)
 
@@ -108,7 +104,7 @@ class Runs:
             raise
 
     def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until nothing runs any more, so long at most; True if nothing does."""
+        """Wait at most so long until nothing runs any more; True if nothing does."""
         with self._lock:
             # Real time: what is waited for are other threads.
             return self._is_idle.wait_for(lambda: not self._slots, seconds)

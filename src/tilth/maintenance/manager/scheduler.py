@@ -88,7 +88,7 @@ def choose(
 def passed_over(
     ops: Iterable[OpView], choice: Choice, settings: SchedulerSettings, *, count: int = 3
 ) -> list[tuple[str, float]]:
-    """The ops that could have run beside the one that was chosen, those with the best scores first."""
+    """Return the ops that could have run beside the one that was chosen, those with the best scores first."""
     others = (
         (adjusted_score(op.stats, settings), op.name)
         for op in ops
@@ -98,7 +98,7 @@ def passed_over(
 
 
 def adjusted_score(stats: OpStats, settings: SchedulerSettings) -> float:
-    """The gain with workload and priority; 0 stays 0."""
+    """Return the gain with workload and priority; 0 stays 0."""
     if stats.perf_improvement == 0:
         return 0.0
     steps = max(-settings.max_priority_range, min(stats.priority, settings.max_priority_range))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from tilth.maintenance.manager.scheduler import adjusted_score
 from tilth.maintenance.op import Op, OpKind, OpStats
 from tilth.maintenance.settings import SchedulerSettings
-from tilth.maintenance.state import FAR_MS, Failure, ServiceState, newest
+from tilth.maintenance.state import FAR_MS, Failure, newest
 from tilth.maintenance.stats import OpRow
 from tilth.maintenance.work.watch import TableWatch
-from tilth.model.service import ServiceStats, SwitchState
+from tilth.model.service import ServiceState, ServiceStats, SwitchState
 
 #: The state of a service is the first of these that one of its ops has.
 _ORDER = (
@@ -25,7 +25,6 @@ _GO_AROUND = (OpKind.MERGE, OpKind.MUTATE, OpKind.FLUSH, OpKind.FLUSH_DELTAS, Op
 
 
 def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
-    """Return the op's row, with its last observation."""
     return OpRow(
         name=op.name,
         kind=op.kind,

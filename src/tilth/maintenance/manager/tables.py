@@ -42,7 +42,6 @@ class TableOps:
         return self.commands
 
     def by_service(self) -> list[list[Op]]:
-        """The ops, those of one service together."""
         found: dict[ServiceKind, list[Op]] = {}
         for op in self.ops:
             found.setdefault(op.service, []).append(op)
@@ -50,7 +49,6 @@ class TableOps:
 
 
 def ops_of(context: TableContext) -> TableOps:
-    """All ops of one table."""
     merges, mutations, flushes = MergeCommands(context), MutateCommands(context), FlushCommands(context)
     garbage = GcCommands(context)
     return TableOps(

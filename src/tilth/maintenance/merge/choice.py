@@ -40,7 +40,7 @@ class MergeChoice:
     """The merge policy of one table, with its memory."""
 
     def __init__(self, watch: TableWatch, workers: Callable[[], int]) -> None:
-        """`workers`: how many there are now."""
+        """`workers` returns the number of workers at that time."""
         self._watch = watch
         self._workers = workers
         self._key_range = KeyRangePolicy()
@@ -49,7 +49,7 @@ class MergeChoice:
 
     @property
     def policy(self) -> MergePolicy:
-        """The table's own, which follows from its key where none is set."""
+        """Policy of the table, which follows from its key where none is set."""
         definition = self._watch.definition
         if definition.unique_key and setting_of(MergeSettings, "policy").name not in definition.settings:
             return MergePolicy.KEY_RANGE
@@ -58,7 +58,7 @@ class MergeChoice:
     def select(
         self, parts: Sequence[Part], changes: ChangesOf, *, being_merged: Collection[str], effort: Effort, now_ms: int
     ) -> MergeSelection:
-        """The merges worth doing among these parts, none of them with a segment."""
+        """Select merges worth doing among these parts, none of them with a segment."""
         policy = self._policy_for(effort)
         candidates = self._candidates(parts, changes, policy, now_ms)
         if effort is Effort.FINAL and self.ttl is not None:
@@ -77,7 +77,7 @@ class MergeChoice:
         policy: MergePolicy,
         now_ms: int,
     ) -> tuple[MergeCandidate, ...]:
-        """Every candidate among these parts, with the verdict of the policy."""
+        """Return every candidate among these parts, with the verdict of the policy."""
         candidates = self._candidates(parts, changes, policy, now_ms)
         settings = self._watch.settings.merge
         by_name = {str(part.name): part for part in parts}
@@ -103,7 +103,7 @@ class MergeChoice:
         return replace(candidate, reason=f"{candidate.reason}; {text}") if text else candidate
 
     def asking(self, policy: MergePolicy) -> AskPolicy:
-        """The policy alone, for a history of its own, whose parts may have names that others have."""
+        """Return the policy alone, for a history of its own, whose parts may have names that others have."""
         key_range = KeyRangePolicy()
 
         def ask(candidates: Sequence[CandidatePart], stats: Mapping[str, PartitionStats], now: float) -> MergeSelection:
@@ -125,7 +125,7 @@ class MergeChoice:
 
     @property
     def ttl(self) -> TableTtl | None:
-        """Read once for each definition; none also where it is not understood, which GC reports."""
+        """TTL, read once for each definition; none also where it is not understood, which GC reports."""
         definition = self._watch.definition
         if self._ttl_of is not definition:
             try:
@@ -153,11 +153,11 @@ class MergeChoice:
         )
 
     def with_counts(self, stats: Mapping[str, PartitionStats], counts: Mapping[str, int]) -> dict[str, PartitionStats]:
-        """The statistics with the number of visible parts, for the strategy that ranks by it."""
+        """Add the number of visible parts to the statistics, for the strategy that ranks by it."""
         return {name: replace(known, visible_parts=counts.get(name, 0)) for name, known in stats.items()}
 
     def _policy_for(self, effort: Effort) -> MergePolicy:
-        """OPTIMIZE FINAL wants one part, whatever the keys."""
+        """Return the policy of an effort; OPTIMIZE FINAL wants one part, whatever the keys."""
         return MergePolicy.SIZE_TIERED if effort is Effort.FINAL else self.policy
 
     def _ask(

@@ -41,7 +41,6 @@ class MergeMoment:
 
 
 def policy_named(text: str) -> MergePolicy:
-    """Return the policy of that name. Raises InvalidInputError."""
     try:
         return MergePolicy(text.lower())
     except ValueError as error:
@@ -52,7 +51,7 @@ def policy_named(text: str) -> MergePolicy:
 def explain_now(
     candidates: Sequence[MergeCandidate], taken: Sequence[Part], moment: MergeMoment
 ) -> list[MergeCandidateRow]:
-    """A line for each candidate, then for each partition of which parts are taken by merges or mutations."""
+    """Return a line for each candidate, then for each partition of which parts are taken by merges or mutations."""
     rows = [_row(candidate, moment) for candidate in candidates[:ROWS_MAX]]
     if len(candidates) > ROWS_MAX:
         text = f"{len(candidates) - ROWS_MAX} more candidates"
@@ -65,17 +64,16 @@ def explain_now(
 
 
 def explain_held(rows: Sequence[MergeCandidateRow], why: str, until_ms: int) -> list[MergeCandidateRow]:
-    """The lines while no merge may begin; `until_ms`: when that is over, 0: when somebody says so."""
+    """Return the lines while no merge may begin; `until_ms`: the end of that, 0: unknown."""
     return [row if row.state == "running" else _held_row(row, why, until_ms) for row in rows]
 
 
 def explain_damaged(parts: Sequence[Part], moment: MergeMoment) -> list[MergeCandidateRow]:
-    """A line for each part that is left out because a file of it is damaged."""
     return [_damaged_row(part, moment.damaged[str(part.name)]) for part in parts]
 
 
 def explain_history(found: Replay, policy: MergePolicy) -> list[MergeCandidateRow]:
-    """A line for each merge that the policy would have done, oldest first, then the sums of both histories."""
+    """Return a line for each merge that the policy would have done, oldest first, then the sums of both histories."""
     text = f"the newest {found.events} events of the part log"
     return [
         *(_replayed(merge) for merge in found.merges),

@@ -21,11 +21,11 @@ from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy import (
     BackOff,
     Effort,
+    MergeRefusal,
     MergeSelection,
     MergeSpec,
     PartitionStats,
     PartitionStrategy,
-    Refusal,
     Rotation,
     postpone,
     select_for_merge,
@@ -115,7 +115,7 @@ class MergeChooser(Chooser[Merge]):
         self._rotation = Rotation()
         self._postponed: dict[str, BackOff] = {}
         self._visible_bytes: dict[str, float] = {}
-        self._refusals: dict[str, Refusal] = {}
+        self._refusals: dict[str, MergeRefusal] = {}
         #: Whether the last look found a merge.
         self._is_fruitful = False
         self.next_look_ms = 0
@@ -171,7 +171,7 @@ class MergeChooser(Chooser[Merge]):
         return moment.looked_ms + LOOK_BUSY_MS if moment.has_news else self.next_look_ms
 
     def look(self, moment: OpMoment, busy: Busy) -> None:
-        """One round of selection; what it finds waits in order."""
+        """Do one round of selection; what it finds waits in order."""
         now_ms = moment.now_ms
         # Older choices give way: with more parts there are better ranges.
         self._waiting = []
@@ -264,7 +264,7 @@ class MergeChooser(Chooser[Merge]):
         return {name: each.since + wait for name, each in self._postponed.items()}
 
     def _heard(self, at_ms: int) -> bool:
-        """Parts of the table came or went, or what may be done with them has changed, at that time or now."""
+        """Note that parts of the table came or went, or what may be done with them has changed, at that time or now."""
         self._seen.clear()
         self._news_ms = max(self._news_ms, at_ms)
         return True
@@ -275,17 +275,19 @@ class MergeChooser(Chooser[Merge]):
 
     def _read(
         self, partitions: Sequence[str], now_ms: int
-    ) -> tuple[list[Part], dict[str, tuple[Delta, ...]], list[Refusal]]:
-        """The parts of these partitions and what changes them, but of those that expire; by one look at the catalog."""
+    ) -> tuple[list[Part], dict[str, tuple[Delta, ...]], list[MergeRefusal]]:
+        """Read the parts of partitions that do not expire, and their deltas, by one look at the catalog."""
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
-        expired: list[Refusal] = []
+        expired: list[MergeRefusal] = []
         there = parts_by_partition(self._catalog, self._watch.uuid, partitions, parts_max=PARTS_MAX)
         for partition, members in there.items():
             self._watch.damaged.keep(partition, {str(part.name) for part in members.parts})
             self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
             if self._choice.is_expired(members.parts, now_ms):
-                expired.append(Refusal(partition=partition, reason="all its rows have expired", should_postpone=True))
+                expired.append(
+                    MergeRefusal(partition=partition, reason="all its rows have expired", should_postpone=True)
+                )
             else:
                 parts += members.parts
                 changes |= members.changes

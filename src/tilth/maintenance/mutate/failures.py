@@ -56,12 +56,12 @@ class EntryFailures:
                 self._suspects.clear()
 
     def forget(self) -> None:
-        """The last entry has ended."""
+        """Forget the failures of the last entry, which has ended."""
         self.begin(0)
         self._loss = None
 
     def keep(self, parts: frozenset[str]) -> None:
-        """Forget all other parts: they are not to be done any more."""
+        """Forget all other parts, which need no rewrite any more."""
         with self._watch.lock:
             self._suspects &= parts
             self._parts = {name: failure for name, failure in self._parts.items() if name in parts}

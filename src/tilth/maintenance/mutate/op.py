@@ -118,7 +118,7 @@ class MutateChooser(Chooser[Rewrite]):
         return self.look_due_ms(moment)
 
     def look(self, moment: OpMoment, busy: Busy) -> None:
-        """One round of selection; ends the entries that have nothing left to do."""
+        """Do one round of selection; end the entries that have nothing left to do."""
         self._next_look_ms = moment.now_ms + LOOK_QUIET_MS
         selection, is_stale = self._select(moment, busy)
         self._is_fruitful = bool(selection.specs)
@@ -192,7 +192,7 @@ class MutateChooser(Chooser[Rewrite]):
         return 0 if self._is_fruitful else moment.looked_ms + LOOK_BUSY_MS
 
     def _select(self, moment: OpMoment, busy: Busy) -> tuple[MutateSelection, bool]:
-        """The selection of the oldest entry that is not done; whether what it stands on is out of date already."""
+        """Return the selection of the oldest entry that is not done, and whether its inputs are out of date already."""
         view, pending = self.view(moment, busy)
         is_stale = False
         while True:
@@ -226,7 +226,6 @@ class MutateChooser(Chooser[Rewrite]):
                 _log.warning("mutation_not_finished", cause_id=str(entry), table=self._watch.name, reason=error)
 
     def _finish(self, entry: int, now_ms: int) -> bool:
-        """End the entry; True if it has ended."""
         # Reads of the past need the columns of then up to here.
         mark = ancient_mark(pack(now_ms), self._watch.settings.gc.history)
         is_done = self._catalog.mutations.finish(self._watch.uuid, entry, keep_ts=mark)
@@ -235,7 +234,7 @@ class MutateChooser(Chooser[Rewrite]):
         return is_done
 
     def _forget(self) -> None:
-        """The last entry has ended, and what has failed of it with it."""
+        """Forget the last entry and its failures."""
         self._waiting = []
         self.failures.forget()
         self._to_do = frozenset()

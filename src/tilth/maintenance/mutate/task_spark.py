@@ -33,8 +33,8 @@ from tilth.storage import (
     can_filter,
     expressions,
     footer_rows,
-    place_of,
     rewrite_part,
+    rewrite_target,
 )
 from tilth.warehouse import Runner, TaskContext, TaskResult, mailbox, run_tasks
 
@@ -75,7 +75,6 @@ class MutateSource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The part's."""
         return str(self.source.name)
 
     @property
@@ -84,12 +83,10 @@ class MutateSource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """True if its rows are those of a Parquet file."""
         return not (self.source.is_segment or self.source.deltas)
 
     @property
     def is_filterable(self) -> bool:
-        """True if a scan of its file may use Parquet's filters."""
         return can_filter(self.source.schema, self.file)
 
 
@@ -205,7 +202,7 @@ def _mutate(context: TaskContext) -> TaskResult:
 
 
 def _present_rows(folder: str, source: PartSource) -> int:
-    """Rows that no delta deletes, by the file's own count."""
+    """Count the rows that no delta deletes, by the file itself."""
     rows = source.rows if source.is_segment else footer_rows(folder, source.file)
     return rows - deleted_rows(source.file.name, source.deltas)
 
@@ -232,7 +229,7 @@ def _written(
 ) -> dict[str, WrittenPart]:
     """Rewrite the sources at these places; return by file what was written for it, nothing where no row was left."""
     by_file = {
-        task.sources[place].file.name: place_of(
+        task.sources[place].file.name: rewrite_target(
             task.layout, task.sources[place].source, task.sources[place].values, task=place
         )
         for place in places
@@ -291,7 +288,7 @@ def _rows_of(
 
 
 def _changed(task: MutateTask, frame: DataFrame, names: _Names) -> DataFrame:
-    """The rows after the mutation, their order unchanged."""
+    """Apply the mutation to the rows, their order unchanged."""
     from pyspark.sql import functions as f
 
     if task.kind is MutationKind.COLUMNS:

@@ -12,9 +12,9 @@ from tilth.maintenance.policy.candidates import (
     CandidateState,
     Effort,
     MergeCandidate,
+    MergeRefusal,
     MergeSelection,
     MergeSpec,
-    Refusal,
 )
 from tilth.maintenance.policy.partitions import (
     BackOff,
@@ -44,6 +44,7 @@ __all__ = [
     "KeyRangeSettings",
     "MergeCandidate",
     "MergePolicy",
+    "MergeRefusal",
     "MergeSelection",
     "MergeSettings",
     "MergeSpec",
@@ -52,7 +53,6 @@ __all__ = [
     "PartitionSettings",
     "PartitionStats",
     "PartitionStrategy",
-    "Refusal",
     "Rotation",
     "postpone",
     "select_for_gc",

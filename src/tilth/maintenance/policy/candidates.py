@@ -82,7 +82,7 @@ class MergeSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class MergeRefusal:
     """The reason why a partition gives no merge in this round."""
 
     partition: str
@@ -122,11 +122,10 @@ class MergeSelection:
     """Disjoint merges, best first, lone parts last; and a refusal for each partition without one."""
 
     specs: tuple[MergeSpec, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[MergeRefusal, ...] = ()
 
 
 def by_partition(parts: Sequence[CandidatePart]) -> dict[str, list[CandidatePart]]:
-    """The parts of each partition, in the order given."""
     grouped: dict[str, list[CandidatePart]] = {}
     for part in parts:
         grouped.setdefault(part.partition, []).append(part)
@@ -134,7 +133,7 @@ def by_partition(parts: Sequence[CandidatePart]) -> dict[str, list[CandidatePart
 
 
 def split_runs(parts: Sequence[CandidatePart], *, being_merged: Collection[str]) -> tuple[Run, ...]:
-    """The runs of one partition; parts under merge or mutation belong to none and cut."""
+    """Split a partition into runs; parts under merge or mutation belong to none and cut."""
     runs: list[Run] = []
     members: list[CandidatePart] = []
     cut = "first part"
@@ -180,7 +179,6 @@ def why_apart(left: CandidatePart, right: CandidatePart) -> str | None:
 def candidate_of(
     parts: Sequence[CandidatePart], state: CandidateState, reason: str, score: float | None = None
 ) -> MergeCandidate:
-    """A verdict over parts of one partition."""
     return MergeCandidate(
         partition=parts[0].partition,
         parts=tuple(part.name for part in parts),

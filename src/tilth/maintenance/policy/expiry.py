@@ -36,7 +36,7 @@ class TableTtl:
     definition: TableDef
 
     def below(self, now_ms: int) -> int:
-        """Values of the column below this have expired."""
+        """Return the value of the column below which values have expired."""
         return expired_below(self.ttl, now_ms, self.column.type)
 
     def column_of(self, part: Part) -> Column | None:
@@ -47,7 +47,7 @@ class TableTtl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEnd:
+class ExpiryBound:
     """End of the last row of a partition."""
 
     #: The largest value of the TTL's column that a row can have; none: it is not known.
@@ -66,24 +66,24 @@ def ttl_of(definition: TableDef) -> TableTtl | None:
     return TableTtl(text=definition.ttl, ttl=ttl, column=column, definition=definition)
 
 
-def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> PartitionEnd:
+def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSettings) -> ExpiryBound:
     """Return the end by the partition's key where it bounds the column, else by the visible parts of the partition."""
     if not parts:
-        return PartitionEnd(last=None, reason="it has no visible part")
+        return ExpiryBound(last=None, reason="it has no visible part")
     by_key = last_of_key(table, parts[0].values)
     if by_key is not None:
-        return PartitionEnd(last=by_key, reason="by its key")
+        return ExpiryBound(last=by_key, reason="by its key")
     if not settings.partition_ttl_fallback:
         reason = "its key does not bound the column, and enable_partition_ttl_fallback is off"
-        return PartitionEnd(last=None, reason=reason)
+        return ExpiryBound(last=None, reason=reason)
     known = [last for last in (_last_of_part(table, part) for part in parts) if last is not None]
     if len(known) < len(parts):
         reason = f"{len(parts) - len(known)} of {len(parts)} parts do not record the newest {table.column.name}"
-        return PartitionEnd(last=None, reason=reason)
-    return PartitionEnd(last=max(known), reason=f"by its {len(parts)} parts")
+        return ExpiryBound(last=None, reason=reason)
+    return ExpiryBound(last=max(known), reason=f"by its {len(parts)} parts")
 
 
-def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: int) -> Verdict:
+def judge_expiry(partition: str, end: ExpiryBound, table: TableTtl, *, now_ms: int) -> Verdict:
     """Return the verdict whether a whole partition has expired."""
     if end.last is None:
         return Verdict(partition, False, end.reason)
@@ -94,7 +94,7 @@ def judge_expiry(partition: str, end: PartitionEnd, table: TableTtl, *, now_ms: 
 
 
 def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
-    """Say what the TTL makes of single rows of a part, which go with its next merge; empty where nothing is known."""
+    """Describe the TTL's effect on rows of a part, which go with its next merge; empty where nothing is known."""
     known = _range_of(table, part)
     if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
         return ""
@@ -119,7 +119,7 @@ def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
 
 
 def last_of_key(table: TableTtl, values: Sequence[Bound]) -> int | None:
-    """The largest value of the TTL's column that rows of a partition with these values can have; none: not bounded."""
+    """Largest value of the TTL's column that rows of a partition with these values can have; none: not bounded."""
     is_date = table.column.type == Simple(Kind.DATE)
     found = [
         _last_of_value(transform, value, is_date=is_date)
@@ -163,7 +163,7 @@ def _is_in_calendar(day: int) -> bool:
 
 
 def _last_of_date(year: int, month: int, day: int | None, *, is_date: bool) -> int | None:
-    """None for a year that the calendar does not have."""
+    """Return none for a year that the calendar does not have."""
     try:
         date = datetime.date(year, month, day or calendar.monthrange(year, month)[1])
     except ValueError:

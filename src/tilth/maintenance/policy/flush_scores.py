@@ -33,7 +33,7 @@ def flush_gain(ram_bytes: int, elapsed_ms: int, settings: FlushSettings) -> floa
 
 
 def best_delta_store(stores: Sequence[DeltaStore], *, used_percent: float) -> int | None:
-    """The place of the store to flush; `used_percent` is that of memory under pressure, else 0."""
+    """Return the index of the store to flush; `used_percent` is that of memory under pressure, else 0."""
     weight = min(100.0, max(0.0, used_percent))
     best: int | None = None
     best_score, best_bytes = 0.0, 0
@@ -45,7 +45,7 @@ def best_delta_store(stores: Sequence[DeltaStore], *, used_percent: float) -> in
 
 
 def minor_gain(files_by_kind: Mapping[str, int], settings: DeltaSettings) -> float:
-    """Return the gain of making one part's delta files of one kind one; the kind with the most files counts."""
+    """Return the gain of merging one part's delta files of one kind; the kind with the most files counts."""
     files = max(files_by_kind.values(), default=0)
     return 0.0 if files <= 1 else min(1.0, files / settings.minor_files_max)
 

@@ -26,7 +26,7 @@ HITS_MAX = 15
 EMPTY_PARTITION_SECONDS_MIN = 1800.0
 
 
-class Hold(StrEnum):
+class GcHold(StrEnum):
     """The bound that holds collection back most."""
 
     LIFETIME = "old_parts_lifetime"
@@ -46,7 +46,7 @@ class Cutoff:
     before_ts: int
     #: The same without history: what intermediate entries are judged by, and what decides whether a round is worth it.
     gc_ts: int
-    hold: Hold
+    hold: GcHold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class GcEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrashItem:
+class TrashRecord:
     """A record in the trash."""
 
     name: str
@@ -77,7 +77,7 @@ class Verdict:
     goes: bool
     reason: str
     #: What keeps it, where something does.
-    hold: Hold | None = None
+    hold: GcHold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +96,14 @@ def cutoff(
     """Return how far collection may go: the start of the oldest active transaction over all servers (none if there is
     none), the snapshot of the oldest reader, and the ancient history mark (none if history is not retained)."""
     reader_floor = _before(now_ms, READER_HOLD_SECONDS_MAX)
-    marks = [(_before(now_ms, settings.old_parts_lifetime), Hold.LIFETIME)]
+    marks = [(_before(now_ms, settings.old_parts_lifetime), GcHold.LIFETIME)]
     if oldest_txn is not None:
-        marks.append((oldest_txn, Hold.TRANSACTION))
+        marks.append((oldest_txn, GcHold.TRANSACTION))
     if oldest_reader is not None:
-        marks.append((max(oldest_reader, reader_floor), Hold.READER))
+        marks.append((max(oldest_reader, reader_floor), GcHold.READER))
     gc_ts = min(mark for mark, _ in marks)
     if ahm is not None:
-        marks.append((ahm, Hold.HISTORY))
+        marks.append((ahm, GcHold.HISTORY))
     before, hold = min(marks, key=lambda mark: mark[0])
     return Cutoff(before_ts=before, gc_ts=gc_ts, hold=hold)
 
@@ -141,7 +141,7 @@ def plan_moves(entries: Iterable[GcEntry], limit: Cutoff, *, settings: GcSetting
     return tuple(verdicts)
 
 
-def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], settings: GcSettings) -> Verdict:
+def judge_trash(item: TrashRecord, *, now_ms: int, snapshots: Sequence[int], settings: GcSettings) -> Verdict:
     """Phase 2: whether an item's files are deleted. `snapshots` are the times still read, in ascending order."""
     if item.end_ts == 0:
         return Verdict(item.name, True, "left by a dead transaction")
@@ -149,8 +149,8 @@ def judge_trash(item: TrashItem, *, now_ms: int, snapshots: Sequence[int], setti
         return Verdict(item.name, True, "hidden before it was committed")
     if item.end_ts >= _before(now_ms, settings.trash_lifetime):
         age = (now_ms - milliseconds(item.end_ts)) / 1000
-        text = f"hidden {age:.0f} s ago, {Hold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
-        return Verdict(item.name, False, text, Hold.TRASH_LIFETIME)
+        text = f"hidden {age:.0f} s ago, {GcHold.TRASH_LIFETIME}={settings.trash_lifetime:.0f}"
+        return Verdict(item.name, False, text, GcHold.TRASH_LIFETIME)
     held = judge_snapshots(item.name, commit_ts=item.commit_ts, end_ts=item.end_ts, snapshots=snapshots)
     return held or Verdict(item.name, True, "its time in the trash is over")
 
@@ -168,7 +168,7 @@ def judge_snapshots(name: str, *, commit_ts: int, end_ts: int, snapshots: Sequen
     """Return the verdict that a snapshot still needs it; None: no one does."""
     first = bisect_left(snapshots, commit_ts)
     if first < len(snapshots) and snapshots[first] < end_ts:
-        return Verdict(name, False, f"the snapshot at {snapshots[first]} reads it", Hold.SNAPSHOT)
+        return Verdict(name, False, f"the snapshot at {snapshots[first]} reads it", GcHold.SNAPSHOT)
     return None
 
 

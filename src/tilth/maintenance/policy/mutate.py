@@ -98,7 +98,6 @@ class MutateSelection:
 
     @property
     def is_finished(self) -> bool:
-        """True if the head has nothing left to do anywhere."""
         return self.head is not None and all(state is PartitionState.FINISHED for state in self.partitions.values())
 
 
@@ -113,7 +112,7 @@ class Blame:
 
 
 def select_mutations(view: MutateView, settings: MutateSettings) -> MutateSelection:
-    """All batches that may begin, in the order in which they do; and why the rest waits."""
+    """Return all batches that may begin, in the order in which they do, and why the rest waits."""
     pending = sorted(view.pending, key=lambda entry: entry.commit_ts)
     if not pending:
         return MutateSelection(head=None, specs=(), refusals=(), partitions={}, to_do=frozenset(), next_try_ms=0)
@@ -141,7 +140,7 @@ def select_mutations(view: MutateView, settings: MutateSettings) -> MutateSelect
 
 
 def delay_ms(failures: int, *, longest_ms: int) -> int:
-    """The wait after so many failures in a row (docs/policies/mutations.md#failures)."""
+    """Milliseconds to wait after so many failures in a row (docs/policies/mutations.md#failures)."""
     # Bounded before it is shifted: any count may come.
     return min(FAILURE_BASE_MS << min(max(0, failures - 1), 40), longest_ms)
 
@@ -166,13 +165,13 @@ def blame(parts: Sequence[str], culprits: Collection[str]) -> Blame:
 
 
 def mutation_gain(oldest: Mutation, *, now_ms: int) -> float:
-    """The longer an entry waits the more it counts (docs/policies/scheduling.md#gains)."""
+    """Gain of an entry, which grows as it waits (docs/policies/scheduling.md#gains)."""
     age = max(0.0, (now_ms - milliseconds(oldest.commit_ts)) / 1000)
     return min(1.0, GAIN_MIN + age / GAIN_AGE_SECONDS)
 
 
 def _batches(view: MutateView, ready: Sequence[Part], settings: MutateSettings) -> Iterator[list[Part]]:
-    """First what nothing speaks against, then each suspect alone, then each part that has failed."""
+    """Yield batches of parts that have never failed, then each suspect alone, then each part that has failed."""
     sound: list[Part] = []
     suspects: list[list[Part]] = []
     failed: list[list[Part]] = []
@@ -218,7 +217,7 @@ def _spec(head: Mutation, batch: Sequence[Part]) -> MutateSpec:
 
 
 def _under_merge(view: MutateView, head: Mutation, todo: Sequence[Part]) -> Iterator[MutateRefusal]:
-    """One line a partition, so that a burst of merges does not fill the record."""
+    """Yield one line a partition, so that a burst of merges does not fill the decision log."""
     merging = [part for part in todo if str(part.name) in view.reserved and str(part.name) not in view.mutating]
     for partition, group in groupby(merging, key=lambda part: part.name.partition):
         first, *others = group

@@ -100,7 +100,6 @@ class PartitionStats:
         )
 
     def with_removal(self, *, parts: int) -> PartitionStats:
-        """After `parts` parts with rows were moved to the trash."""
         return replace(self, removed_parts=self.removed_parts + parts)
 
 
@@ -125,7 +124,7 @@ class BackOff:
     merged_parts: int = 0
 
     def holds(self, stats: PartitionStats, *, now: float, postpone_time: float) -> bool:
-        """Until the time is over, a merge has changed what there is, or `BACK_OFF_PARTS` new parts have come."""
+        """True until the time is over, a merge has changed what there is, or `BACK_OFF_PARTS` new parts have come."""
         is_over = now - self.since > postpone_time
         has_grown = stats.inserted_parts >= self.inserted_parts + BACK_OFF_PARTS
         return not (is_over or has_grown or stats.merged_parts != self.merged_parts)
@@ -219,7 +218,7 @@ def select_for_gc(
     now: float,
     rng: Rng,
 ) -> PartitionSelection:
-    """The partitions to collect in: the slowest collected ones, plus those that finished merges `pushed`."""
+    """Select the partitions to collect in: the slowest collected ones, plus those that finished merges `pushed`."""
     known = [stats[partition] for partition in all_partitions if partition in stats]
     cause = _rotation_cause(known, rotation, is_ready=is_ready, settings=settings, now=now)
     if cause:

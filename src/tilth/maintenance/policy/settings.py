@@ -15,7 +15,7 @@ from enum import StrEnum
 from tilth.base.settings import (
     SWITCH,
     BadSettingError,
-    Check,
+    SettingCheck,
     SettingGroup,
     contained,
     node_setting,
@@ -57,7 +57,7 @@ class PartitionSettings:
     strategy: PartitionStrategy = table_setting(
         "partition_strategy",
         PartitionStrategy.ADAPTIVE,
-        Check(PartitionStrategy, "adaptive, newest, parts or rotation"),
+        SettingCheck(PartitionStrategy, "adaptive, newest, parts or rotation"),
         "How partitions are ranked for merges. adaptive: new and neglected ones, half and half. newest: fresh data "
         "reads fastest, old partitions wait. parts: the most crowded first. rotation: all alike, busy ones wait.",
     )
@@ -71,7 +71,7 @@ class PartitionSettings:
     rotation_interval: float = table_setting(
         "cnch_merge_round_robin_partitions_interval",
         300.0,
-        Check(parse_seconds, "above 0", lambda s: s > 0),
+        SettingCheck(parse_seconds, "above 0", lambda s: s > 0),
         "Time between two rounds that take the next partitions in turn instead of the best. Shorter: quiet partitions "
         "get their turn sooner. Longer: more rounds go where they pay most.",
         unit="s",
@@ -116,7 +116,7 @@ class KeyRangeSettings:
     gain_min: float = table_setting(
         "compaction_minimum_improvement",
         0.01,
-        Check(float, "above 0", lambda x: x > 0),
+        SettingCheck(float, "above 0", lambda x: x > 0),
         "key_range: the fewest parts by which a merge must shorten the average lookup. More: less rewriting. Less: "
         "merges begin with less overlap.",
     )
@@ -143,7 +143,7 @@ class MergeSettings:
     policy: MergePolicy = table_setting(
         "merge_policy",
         MergePolicy.SIZE_TIERED,
-        Check(MergePolicy, "size_tiered or key_range"),
+        SettingCheck(MergePolicy, "size_tiered or key_range"),
         "How parts to merge are found; a table with UNIQUE KEY takes key_range unless set otherwise. size_tiered: "
         "neighbours of like size, least rewriting for the fewest files. key_range: parts whose sort keys overlap, so "
         "that a key is looked up in fewer parts; large parts that overlap with nothing are left alone.",
@@ -186,14 +186,14 @@ class MergeSettings:
     parts_max: int = table_setting(
         "cnch_merge_max_parts_to_merge",
         100,
-        Check(int, "0, or 2 or more", lambda n: n == 0 or n >= 2),
+        SettingCheck(int, "0, or 2 or more", lambda n: n == 0 or n >= 2),
         "Parts of one merge; 0 leaves it at 1000. More: bursts of small parts fold in one go. Fewer: less memory for a "
         "merge, and a cheaper choice.",
     )
     parts_at_once_max: int = table_setting(
         "max_parts_to_merge_at_once",
         100,
-        Check(int, "0, or 2 or more", lambda n: n == 0 or n >= 2),
+        SettingCheck(int, "0, or 2 or more", lambda n: n == 0 or n >= 2),
         "The same limit under the name ClickHouse gives it; the smaller one counts, 0 leaves it at 1000. More: bursts "
         "of small parts fold in one go. Fewer: less memory for a merge.",
     )
@@ -250,7 +250,7 @@ class MergeSettings:
     size_log_max: float = table_setting(
         "merge_selector_size_log_max",
         25.0,
-        Check(float, "above 0, up to 60; above merge_selector_size_log_min", lambda x: 0 < x <= 60),
+        SettingCheck(float, "above 0, up to 60; above merge_selector_size_log_min", lambda x: 0 < x <= 60),
         "Natural logarithm of the bytes from which on that age is thirty days. More: middling parts are folded sooner. "
         "Less: they wait longer and are rewritten less often.",
     )
@@ -373,7 +373,7 @@ class GcSettings:
     history: float = table_setting(
         "tablet_history_max_age_sec",
         3600.0,
-        Check(float, "-1, or 0 and more", lambda s: s == -1 or s >= 0),
+        SettingCheck(float, "-1, or 0 and more", lambda s: s == -1 or s >= 0),
         "How far back the table's past can be read, besides what the other lifetimes keep; -1 promises nothing. "
         "Longer: older snapshots. Shorter: less disk, as each merge keeps a copy of its rows for so long.",
         unit="s",
@@ -401,7 +401,7 @@ class GcPartitionSettings:
     rotation_interval: float = table_setting(
         "cnch_gc_round_robin_partitions_interval",
         600.0,
-        Check(parse_seconds, "above 0", lambda s: s > 0),
+        SettingCheck(parse_seconds, "above 0", lambda s: s > 0),
         "Time between two rounds of collecting that take the next partitions in turn. Shorter: quiet partitions are "
         "freed sooner. Longer: more rounds go where most is waiting.",
         unit="s",
@@ -529,5 +529,4 @@ def _merge_settings(read: MergeSettings) -> MergeSettings:
 
 
 def _smaller(one: int, other: int) -> int:
-    """The smaller limit, where 0 is none."""
     return min(one, other) if one and other else one or other

@@ -20,7 +20,7 @@ from tilth.base.cancel import carried
 from tilth.base.errors import FencedError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.maintenance.op import NotPrepared, OpStats, Prepared, op_name
-from tilth.maintenance.state import FAR_MS, Failure, ServiceState, ServiceWork, service_status
+from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, service_status
 from tilth.maintenance.work.attempt import Attempts
 from tilth.maintenance.work.chooser import (
     Busy,
@@ -42,6 +42,7 @@ from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.recipe import FactsT, Recipe
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.part import PartEvent
+from tilth.model.service import ServiceState
 
 #: Pieces of work of one run at once; the warehouse's slots bound it further.
 RUN_THREADS = 4

@@ -1,4 +1,4 @@
-"""What every statement stands on: one node's rooms, the call itself, names, the audit log.
+"""Context of every statement: one node's rooms, the call itself, names, the audit log.
 
 Covers: the rooms below as far as SQL needs them, and what statements and system tables share. Does not cover: who makes
 the services (node.py).

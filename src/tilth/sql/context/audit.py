@@ -14,7 +14,7 @@ from tilth.sql.context.services import Call, Services
 
 @dataclass(slots=True)
 class Audit:
-    """What the audit log is to say of a statement that was not refused."""
+    """Outcome of a statement that was not refused, for the audit log."""
 
     outcome: str = "done"
 

@@ -9,7 +9,7 @@ from tilth.sql.grammar import ColumnSpec, CreateTable, CreateView, Name, render
 
 
 def create_statement(services: Services, relation: Relation) -> str:
-    """The statement that makes the relation as it is now; it can be run again."""
+    """Statement that makes the relation as it is now; it can be run again."""
     name = Name(relation.database, relation.name)
     match relation:
         case TableDef():
@@ -46,7 +46,6 @@ def create_statement(services: Services, relation: Relation) -> str:
 
 
 def _select(view: ViewDef, target: Relation | None) -> str:
-    """The view's SELECT; where columns that it fills have other names by now, with these names."""
     now = {column.id: column.name for column in target.schema.columns} if isinstance(target, TableDef) else {}
     names = [(name, now.get(identity, name)) for name, identity in view.target_columns]
     if all(old.lower() == new.lower() for old, new in names):
@@ -69,7 +68,7 @@ def _spec(column: Column) -> ColumnSpec:
 
 
 def _shown_default(column: Column) -> str | None:
-    """As it was written; a time for good as it was understood, for the session that reads it may have another zone."""
+    """Text as the user wrote it; a constant time as it was understood, since a session may have another zone."""
     is_fixed = column.is_default_computed is False and _has_instants(column.type)
     return column.default if is_fixed else column.written_default
 

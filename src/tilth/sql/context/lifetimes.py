@@ -1,9 +1,8 @@
-"""How long what was dropped can be brought back: tables by the node's setting, partitions by their table's."""
+"""Time for which a drop can be undone: of tables by the node's setting, of partitions by their table's."""
 
 from __future__ import annotations
 
 from tilth.base.settings import read_settings
-from tilth.base.units import show_time
 from tilth.catalog import Catalog
 from tilth.maintenance import ManagerSettings, gc_settings
 from tilth.model.part import DataFile, Part
@@ -15,12 +14,11 @@ _BATCH = 1000
 
 
 def trash_lifetime_ms(table: TableDef) -> int:
-    """How long the table's trash keeps what it holds, counted from when it was hidden."""
+    """Milliseconds for which the table's trash keeps an item, counted from when it was hidden."""
     return round(gc_settings(table.settings).trash_lifetime * 1000)
 
 
 def dropped_keep_ms(services: Services) -> int:
-    """How long a dropped table is kept."""
     return int(read_settings(ManagerSettings, services.node_settings.texts).dropped_table_keep * 1000)
 
 
@@ -34,8 +32,3 @@ def files_of(catalog: Catalog, table: str) -> list[DataFile]:
         files += (each.item.part.file for each in items)
         if after is None:
             return files
-
-
-def told_time(at_ms: int) -> str:
-    """A time for messages, in UTC."""
-    return show_time(at_ms)

@@ -1,7 +1,7 @@
-"""What the names of a statement mean: relations of the catalog, of the kind that the statement needs.
+"""Names of a statement, resolved to relations of the catalog, of the kind that the statement needs.
 
 Covers: names without a database, what cannot be changed. Does not cover: names in a query, which Spark's parser finds
-(query/desk.py).
+(query/snapshots.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def relation_of(services: Services, call: Call, name: Name) -> Relation:
 
 
 def table_of(services: Services, call: Call, name: Name, *, what: str) -> TableDef:
-    """A table that stores rows; raises WrongKindOfTableError that says what cannot be done."""
+    """Raises WrongKindOfTableError, which names `what` cannot be done, for a relation that stores no rows."""
     relation = relation_of(services, call, name)
     if not isinstance(relation, TableDef):
         raise wrong_kind(relation, what=what, needed="a MergeTree table")
@@ -35,7 +35,7 @@ def table_of(services: Services, call: Call, name: Name, *, what: str) -> TableD
 
 
 def kafka_of(services: Services, call: Call, name: Name, *, what: str) -> KafkaDef:
-    """A Kafka table; raises WrongKindOfTableError that says what cannot be done."""
+    """Raises WrongKindOfTableError, which names `what` cannot be done, for a relation that is no Kafka table."""
     relation = relation_of(services, call, name)
     if not isinstance(relation, KafkaDef):
         raise wrong_kind(relation, what=what, needed="a Kafka table")
@@ -43,7 +43,7 @@ def kafka_of(services: Services, call: Call, name: Name, *, what: str) -> KafkaD
 
 
 def wrong_kind(relation: Relation, *, what: str, needed: str) -> WrongKindOfTableError:
-    """An error that says what is needed; a view's hint names the table behind it."""
+    """Return an error that names what is needed; a view's hint names the table behind it."""
     hint = "name the table that the view writes into" if isinstance(relation, ViewDef) else ""
     return WrongKindOfTableError(
         f"{what} needs {needed}", table=full_name(relation), engine=relation.engine.value, hint=hint

@@ -1,4 +1,4 @@
-"""What every statement stands on: one node's rooms, and the call itself.
+"""Services of one node that statements use, and the call itself.
 
 Covers: the services, what belongs to one call, asking a worker what only Spark knows. Does not cover: who makes the
 services (node.py).
@@ -28,8 +28,8 @@ from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
 from tilth.sql.control.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.control.query_log import QueryLog
 from tilth.sql.control.running import RunningStatements
-from tilth.sql.query.desk import OpenQuery, QueryDesk
 from tilth.sql.query.protocol import WorkerTask
+from tilth.sql.query.snapshots import OpenQuery, SnapshotService
 from tilth.sql.results.waiting import OpenResults
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
 from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
@@ -45,7 +45,7 @@ class Services:
     dispatcher: Dispatch
     consume: Consume
     maintenance: Maintenance
-    desk: QueryDesk
+    snapshots: SnapshotService
     #: Where small inserts meet.
     groups: InsertGroups[PreparedInsert]
     #: What refuses writes when memory runs out.
@@ -74,8 +74,8 @@ class Services:
     def opened(
         self, call: Call, *, seen: Callable[[Snapshot], Snapshot] | None = None
     ) -> AbstractContextManager[OpenQuery]:
-        """Inside, the worker that runs the statement's query may ask for names and files; see query/desk.py."""
-        return self.desk.opened(
+        """Let the worker that runs the statement's query ask for names and files; see query/snapshots.py."""
+        return self.snapshots.opened(
             call.query_id, database=call.database, prune=call.settings.prune_parts, client=call.client, seen=seen
         )
 
@@ -99,12 +99,11 @@ class Call:
 
     @property
     def zone_name(self) -> str:
-        """The zone of times without one."""
         return self.settings.spark.get(ZONE, UTC_NAMES[0])
 
     @property
     def zone(self) -> tzinfo:
-        """The same; raises BadSettingError for one that is not known."""
+        """Raises BadSettingError for an unknown zone."""
         if self.zone_name in UTC_NAMES:
             return UTC
         try:
@@ -114,7 +113,7 @@ class Call:
 
 
 def ask_worker(services: Services, task: WorkerTask) -> bytes:
-    """The payload of a worker's answer; raises what the worker raises, and UnavailableError."""
+    """Return the payload of a worker's answer; raises what the worker raises, and UnavailableError."""
     spec = services.dispatcher.new_spec(
         TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
     )

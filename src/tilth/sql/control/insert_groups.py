@@ -59,7 +59,7 @@ class PreparedInsert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """What an insert says of the group that it joins; the strictest in the group counts."""
+    """Limits that an insert sets to the group that it joins; the strictest in the group counts."""
 
     wait_seconds: float
     bytes_max: int
@@ -90,19 +90,19 @@ class Gathering:
     is_working: bool = False
 
     def arrive(self, insert: Waiting) -> bool:
-        """True: whoever brought it leads the next group."""
+        """Return true if the new insert leads the next group."""
         self.waiting.append(insert)
         return not self.is_working and len(self.waiting) == 1
 
     def seconds_left(self, now: float) -> float:
-        """How long the leader still waits; 0: nothing is won by waiting."""
+        """Seconds that the leader still waits; 0: waiting gains nothing."""
         group = self._group()
         if len(group) < len(self.waiting) or _is_full(group):
             return 0.0
         return max(0.0, min(each.arrived + each.limits.wait_seconds for each in group) - now)
 
     def take(self) -> list[Waiting]:
-        """The group, which is now worked on; the leader's insert is the first in it."""
+        """Remove and return the next group, which is now worked on; the leader's insert is the first in it."""
         assert not self.is_working
         group = self._group()
         for _ in group:
@@ -111,12 +111,12 @@ class Gathering:
         return group
 
     def done(self) -> int | None:
-        """The work is done; the insert whose bringer leads the next group, if there is one."""
+        """End the work; return the insert that leads the next group, if there is one."""
         self.is_working = False
         return self.waiting[0].id if self.waiting else None
 
     def withdraw(self, insert: Waiting) -> int | None:
-        """It waits no more; the insert whose bringer leads in its place, if it led and others wait."""
+        """Remove an insert; return the one that leads in its place, if it led and others wait."""
         has_led = not self.is_working and self.waiting[0] is insert
         self.waiting.remove(insert)
         return self.waiting[0].id if has_led and self.waiting else None
@@ -133,7 +133,7 @@ class Gathering:
 
 
 def is_ones_fault(error: TilthError) -> bool:
-    """Whether one insert alone may be why its group was refused: then each is to be tried without the others."""
+    """True if one insert alone may be why its group was refused: each is then tried without the others."""
     return isinstance(error, LabelTakenError | TooManyPartsError) or error.kind is ErrorKind.INVALID
 
 
@@ -145,7 +145,7 @@ def _is_full(group: Sequence[Waiting]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertStats:
-    """What became of INSERTs since the start."""
+    """Counts of INSERTs since the start, by outcome."""
 
     grouped: int = counter("tilth_inserts_grouped_total", "INSERTs that shared a commit, or might have.")
     groups: int = counter("tilth_insert_groups_total", "Commits of such INSERTs.")
@@ -247,7 +247,7 @@ class InsertGroups(Generic[T]):
             self._quiet.wait_for(lambda: not self._tickets, STOP_SECONDS_MAX)
 
     def _wait(self, table: str, ticket: _Ticket[T]) -> None:
-        """Until the insert is answered; leads its group when it is its turn."""
+        """Wait until the insert is answered; lead its group when it is its turn."""
         while not ticket.answered.is_set():
             ticket.turn.wait()
             ticket.turn.clear()
@@ -255,7 +255,7 @@ class InsertGroups(Generic[T]):
                 if self._withdraw(table, ticket):
                     raise_if_cancelled()
                 if not self._clock.wait(ticket.answered, SETTLE_SECONDS):
-                    hint = "look whether the rows are there before you send them again; with an insertion_label, "
+                    hint = "check whether the rows are there before you send them again; with an insertion_label, "
                     why = self._why_cancelled()
                     raise InsertUnderWayError(reason=why, hint=f"{hint}sending them again is always safe")
             elif ticket.is_leading and not ticket.is_taken:
@@ -266,7 +266,7 @@ class InsertGroups(Generic[T]):
         return "" if cancellation is None or cancellation.error is None else str(cancellation.error)
 
     def _withdraw(self, table: str, ticket: _Ticket[T]) -> bool:
-        """Forget the insert, unless its group is at work or done; whether it was."""
+        """Forget the insert, unless its group is at work or done; return whether it was forgotten."""
         with self._quiet:
             if ticket.is_taken or ticket.insert.id not in self._tickets:
                 return False
@@ -277,7 +277,7 @@ class InsertGroups(Generic[T]):
             return True
 
     def _appoint(self, table: str, leader: int | None) -> None:
-        """Says who leads next; None: nobody does now. Hold the lock."""
+        """Name the next leader; None: nobody leads now. Hold the lock."""
         if leader is not None:
             self._tickets[leader].is_leading = True
             self._tickets[leader].turn.set()
@@ -285,7 +285,7 @@ class InsertGroups(Generic[T]):
             del self._tables[table]
 
     def _lead(self, table: str, ticket: _Ticket[T]) -> None:
-        """Wait for others, and have the work of all begun."""
+        """Wait for others, and start the work of all."""
         self._gather(table, ticket)
         with self._lock:
             if ticket.is_cancelled:
@@ -306,7 +306,7 @@ class InsertGroups(Generic[T]):
 
     def _work(self, table: str, group: Sequence[_Ticket[T]]) -> None:
         error: TilthError | None = UnknownOutcomeError(
-            "the work of this group of inserts was broken off", hint="look whether the rows are there"
+            "the work of this group of inserts was broken off", hint="check whether the rows are there"
         )
         try:
             error = self._stored(group)
@@ -325,7 +325,7 @@ class InsertGroups(Generic[T]):
             self._clock.sleep(min(left, LOOK_SECONDS))
 
     def _stored(self, group: Sequence[_Ticket[T]]) -> TilthError | None:
-        """What refused all of them; None: each ticket has its own answer."""
+        """Return the error that refused all of them; None: each ticket has its own answer."""
         error = self._try([ticket.payload for ticket in group])
         if error is None or len(group) == 1 or not is_ones_fault(error):
             return error
@@ -338,7 +338,7 @@ class InsertGroups(Generic[T]):
             self._store(payloads)
         except TilthError as error:
             return error
-        # A defect must be told to all who wait, not only to the one who met it.
+        # A defect must reach all who wait, not only the one who met it.
         except Exception as error:
             _log.error("insert_group_failed", inserts=len(payloads), error=error)
             return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}")

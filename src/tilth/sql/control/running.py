@@ -61,7 +61,7 @@ class NodeStoppingError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who sent a statement, and the way to end it."""
+    """Sender of a statement, and the way to end it."""
 
     #: Host and port; empty: it comes from this process.
     host: str = ""
@@ -72,7 +72,7 @@ class Origin:
 
     def cancel(self, by: str, **facts: str) -> None:
         """End the statement; `by` says who wanted it."""
-        hint = "nothing of it was applied; send it again if it is still wanted"
+        hint = "nothing was applied; send it again if it is still needed"
         self.cancellation.cancel(QueryCancelledError(**facts, by=by, hint=hint))
 
     @property
@@ -157,7 +157,6 @@ class RunningStatements:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to check time limits."""
         self._thread = threading.Thread(target=self._watch, name="tilth-time-limits", daemon=True)
         self._thread.start()
 
@@ -167,7 +166,6 @@ class RunningStatements:
             self._thread.join(CHECK_SECONDS + 1)
 
     def add(self, running: Running) -> None:
-        """List the statement."""
         with self._lock:
             self._running[running.query_id] = running
             # A node that stops takes nothing more.
@@ -176,7 +174,7 @@ class RunningStatements:
             running.origin.cancellation.cancel(NodeStoppingError(query_id=running.query_id, hint=_STOPPING_HINT))
 
     def remove(self, query_id: str) -> None:
-        """The statement is over; others may have its slot."""
+        """Remove the statement; others may have its slot."""
         with self._lock:
             self._running.pop(query_id, None)
         self.leave(query_id)
@@ -203,7 +201,7 @@ class RunningStatements:
         self.enter(running, queue)
 
     def leave(self, query_id: str) -> None:
-        """The slot, or the place in the line, is for others. Does nothing for a statement that has neither."""
+        """Release the slot, or the place in the line. Does nothing for a statement that has neither."""
         with self._lock:
             self._turns.pop(query_id, None)
             turns = [self._turns.pop(granted) for granted in self._board.leave(query_id)]
@@ -211,13 +209,12 @@ class RunningStatements:
             turn.cancel()
 
     def list(self) -> list[tuple[Running, int | None]]:
-        """The statements in the order of their arrival, each with how many are ahead of it, None for those that run."""
+        """Statements in the order of their arrival, each with how many are ahead of it, None for those that run."""
         with self._lock:
             ahead = self._board.ahead()
             return [(running, ahead.get(running.query_id)) for running in self._running.values()]
 
     def cancellation_of(self, query_id: str) -> Cancellation:
-        """The way to end a statement that is listed."""
         with self._lock:
             return self._running[query_id].origin.cancellation
 
@@ -231,7 +228,7 @@ class RunningStatements:
         return True
 
     def cancel_all(self) -> None:
-        """The node stops: cancel all statements, and those that still come."""
+        """Cancel all statements, and those that still come: the node stops."""
         self._stopping.set()
         with self._lock:
             statements = list(self._running.values())
@@ -241,7 +238,7 @@ class RunningStatements:
             running.origin.cancellation.abandon()
 
     def check_limits(self) -> None:
-        """Cancel what runs too long, and let go on whoever waits for what does not end. The thread calls it."""
+        """Cancel statements that run too long; let others pass one that does not end. The thread calls it."""
         self._check_others()
         now = self._clock.monotonic()
         with self._lock:

@@ -1,4 +1,4 @@
-"""Which statement runs next. Pure: statements arrive and leave, those whose turn it is are named.
+"""Slots and queues of statements. Pure: statements arrive and leave, and it names those that run next.
 
 Covers: queues with slots of their own, turns among clients. Does not cover: waiting (running.py), Spark's slots
 (warehouse/tasks/state.py). Always holds: a queue never has more statements than slots; a slot is free only where nobody
@@ -76,14 +76,14 @@ class _Line:
         return _Line(OrderedDict((name, inner.copy()) for name, inner in self.members.items()))
 
     def turns(self) -> Iterator[str]:
-        """The statements in the order in which they will be taken."""
+        """Yield the statements in the order in which they get their slots."""
         line = self.copy()
         while line.members:
             yield line.take()
 
 
 class SlotBoard:
-    """Who runs and who waits. Not thread-safe: its owner has a lock."""
+    """Statements that run and that wait. Not thread-safe: its owner has a lock."""
 
     def __init__(self, slots: Mapping[Queue, int], *, waiting_max: int) -> None:
         """`waiting_max`: of each queue; more are refused."""
@@ -132,11 +132,10 @@ class SlotBoard:
         return granted
 
     def ahead(self) -> dict[str, int]:
-        """How many statements have their turn before each one that waits."""
+        """Number of statements that have their turn before each one that waits."""
         return {one: place for line in self._lines.values() for place, one in enumerate(line.turns())}
 
     def running(self, queue: Queue) -> int:
-        """Statements that have a slot of the queue."""
         return self._count(queue)
 
     def _count(self, queue: Queue) -> int:

@@ -1,7 +1,7 @@
 """Words: the text of a statement to a value, and back.
 
 Covers: every statement of Tilth; anything that is a query is passed on as text. Does not cover: what statements do
-(sql/engine.py), Spark SQL's own grammar. Always holds: pure; errors tell line and column; `parse(render(s)) == s`.
+(sql/engine.py), Spark SQL's own grammar. Always holds: pure; errors name line and column; `parse(render(s)) == s`.
 See also: statements.py for the values, docs/reference for examples.
 """
 
@@ -42,7 +42,7 @@ from tilth.sql.grammar.statements import (
     MutateUpdate,
     Name,
     NothingToDo,
-    OffsetMark,
+    OffsetKeyword,
     OptimizeTable,
     Partition,
     PartitionId,
@@ -54,6 +54,9 @@ from tilth.sql.grammar.statements import (
     RenameTable,
     ResetConsumeOffset,
     ResetSetting,
+    ResetToMark,
+    ResetToOffsets,
+    ResetToTimestamp,
     RunService,
     RunVerb,
     SetSettings,
@@ -68,9 +71,6 @@ from tilth.sql.grammar.statements import (
     Statement,
     SwitchService,
     SwitchVerb,
-    ToMark,
-    ToOffsets,
-    ToTimestamp,
     TruncateTable,
     UndropPartition,
     UndropTable,
@@ -117,7 +117,7 @@ __all__ = [
     "MutateUpdate",
     "Name",
     "NothingToDo",
-    "OffsetMark",
+    "OffsetKeyword",
     "OptimizeTable",
     "Partition",
     "PartitionId",
@@ -129,6 +129,9 @@ __all__ = [
     "RenameTable",
     "ResetConsumeOffset",
     "ResetSetting",
+    "ResetToMark",
+    "ResetToOffsets",
+    "ResetToTimestamp",
     "RunService",
     "RunVerb",
     "SetSettings",
@@ -145,9 +148,6 @@ __all__ = [
     "StructValue",
     "SwitchService",
     "SwitchVerb",
-    "ToMark",
-    "ToOffsets",
-    "ToTimestamp",
     "TruncateTable",
     "TupleValue",
     "UndropPartition",

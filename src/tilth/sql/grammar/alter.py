@@ -93,7 +93,7 @@ def parse_alter(cursor: Cursor) -> AlterTable:
 def _check_combines(cursor: Cursor, operation: AlterOperation, token: Token) -> None:
     if not isinstance(operation, ColumnOperation):
         hint = "write one ALTER for each"
-        raise cursor.refused("only operations on columns may stand together in one ALTER", at=token, hint=hint)
+        raise cursor.refused("one ALTER can combine only operations on columns", at=token, hint=hint)
 
 
 def _operation(cursor: Cursor) -> AlterOperation:

@@ -117,7 +117,7 @@ def _database(cursor: Cursor) -> CreateDatabase:
 
 @dataclass(slots=True)
 class _Clauses:
-    """What has been read of a table so far; each clause with the token that began it."""
+    """Clauses of a table that have been read so far; each clause with the token that began it."""
 
     engine: Engine | None = None
     engine_name: str = ""
@@ -197,7 +197,7 @@ def _columns(cursor: Cursor, clauses: _Clauses) -> tuple[ColumnSpec, ...]:
 
 
 def _refuse_elements(cursor: Cursor) -> None:
-    """What ClickHouse allows among the columns and Tilth has not. A column may have such a name, too."""
+    """Refuse what ClickHouse allows among the columns and Tilth does not. A column may have such a name, too."""
     if cursor.at("PROJECTION") and cursor.is_symbol("(", 2):
         raise cursor.refused("PROJECTION is not supported", hint="write to a second table by a second view")
     if cursor.at("CONSTRAINT") and (cursor.is_word("CHECK", 2) or cursor.is_word("ASSUME", 2)):
@@ -212,7 +212,7 @@ def _skip_index(cursor: Cursor) -> None:
 
 
 def _says_type(cursor: Cursor) -> bool:
-    """Whether the word TYPE comes before this element ends."""
+    """True if the word TYPE comes before this element ends."""
     depth = 0
     ahead = 1
     while depth >= 0 and cursor.peek(ahead).text not in ("", ";"):
@@ -288,7 +288,7 @@ def _engine_hint(written: str) -> str:
 
 
 def _engine_arguments(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
-    """The strings, and the column that may stand last."""
+    """Return the strings, and the column that may stand last."""
     if not cursor.take_symbol("("):
         return (), None
     arguments: list[str] = []
@@ -336,7 +336,7 @@ def _read_unique_key(cursor: Cursor, clauses: _Clauses) -> None:
 
 
 def _read_cluster_by(cursor: Cursor, clauses: _Clauses) -> None:
-    """Takes ByConity's buckets, which would be further partitions here."""
+    """Accept ByConity's buckets, which would be further partitions here."""
     parse_key(cursor, "CLUSTER BY")
     if cursor.take("INTO"):
         cursor.integer("a number of buckets")
@@ -375,7 +375,7 @@ _READ: dict[str, Callable[[Cursor, _Clauses], None]] = {
 
 
 def parse_ttl(cursor: Cursor, stop: Callable[[Cursor], bool] | None = None) -> str:
-    """The expression of a TTL whose rows are deleted; DELETE may be said."""
+    """Return the expression of a TTL whose rows are deleted; the word DELETE may follow it."""
 
     def ends(at: Cursor) -> bool:
         return at.at("DELETE") or any(at.at(word) for word in _TTL_REFUSED) or (stop is not None and stop(at))
@@ -390,7 +390,7 @@ def parse_ttl(cursor: Cursor, stop: Callable[[Cursor], bool] | None = None) -> s
 
 
 def _at_clause(cursor: Cursor) -> bool:
-    """Whether the next clause of the table begins here, rather than an expression going on."""
+    """True if the next clause of the table begins here, rather than an expression going on."""
     if cursor.at("COMMENT"):
         return cursor.is_string(1)
     if at_settings(cursor):
@@ -423,7 +423,7 @@ def _check_together(cursor: Cursor, clauses: _Clauses) -> None:
 
 
 def _replace_rows(cursor: Cursor, clauses: _Clauses) -> None:
-    """The sort key of a ReplacingMergeTree is its unique key: of the rows with one key one is left, and at once."""
+    """Make the sort key of a ReplacingMergeTree its unique key: of the rows with one key one is left, and at once."""
     if not clauses.order_by:
         hint = "write ENGINE = MergeTree UNIQUE KEY (..)"
         at = clauses.seen["ENGINE"]

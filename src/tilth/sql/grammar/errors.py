@@ -1,6 +1,6 @@
-"""What is wrong with a statement, and where. Pure.
+"""Errors in a statement's text, with their places. Pure.
 
-Always holds: every error tells line and column, both counted from 1, of the text that was handed to `parse` or `split`.
+Always holds: every error has line and column, both counted from 1, of the text that was handed to `parse` or `split`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,10 @@ def place(text: str, offset: int) -> tuple[int, int]:
 
 
 def syntax_error(message: str, text: str, offset: int, *, hint: str = "") -> SqlSyntaxError:
-    """An error that points at an offset of the text."""
     line, column = place(text, offset)
     return SqlSyntaxError(message, hint=hint, line=line, column=column)
 
 
 def unsupported(message: str, text: str, offset: int, *, hint: str = "") -> UnsupportedSqlError:
-    """A refusal that points at an offset of the text."""
     line, column = place(text, offset)
     return UnsupportedSqlError(message, hint=hint, line=line, column=column)

@@ -29,7 +29,7 @@ def parse_insert(cursor: Cursor) -> InsertValues | InsertQuery | InsertData:
     name = parse_name(cursor)
     if cursor.at("PARTITION"):
         raise cursor.refused(
-            "INSERT .. PARTITION is not supported", hint="the rows tell their partitions; leave it out"
+            "INSERT .. PARTITION is not supported", hint="each row's values determine its partition; leave it out"
         )
     columns: tuple[str, ...] = ()
     if cursor.is_symbol("(") and not _is_bracketed_query(cursor):

@@ -60,7 +60,7 @@ _KNOWN = (
 
 
 def parse_partition_by(cursor: Cursor) -> tuple[Transform, ...]:
-    """A column, a transform, or a tuple of them; `tuple()` is no partitioning."""
+    """Read a column, a transform, or a tuple of them; `tuple()` is no partitioning."""
     if _takes_tuple(cursor):
         transforms: list[Transform] = []
         while not cursor.take_symbol(")"):
@@ -79,7 +79,7 @@ def parse_partition_by(cursor: Cursor) -> tuple[Transform, ...]:
 
 
 def parse_key(cursor: Cursor, clause: str) -> tuple[str, ...]:
-    """The columns of ORDER BY, PRIMARY KEY or UNIQUE KEY; `tuple()` is none."""
+    """Read the columns of ORDER BY, PRIMARY KEY or UNIQUE KEY; `tuple()` is none."""
     columns: list[str] = []
     if not _takes_tuple(cursor):
         columns += _key_columns(cursor, clause)
@@ -106,7 +106,7 @@ def _takes_tuple(cursor: Cursor) -> bool:
 
 
 def _key_columns(cursor: Cursor, clause: str) -> list[str]:
-    """One column; of a hash, its columns, which tell rows apart as it does, and better."""
+    """Read one column; of a hash, its columns, which identify a row as well as the hash does, and better."""
     if not (cursor.peek().text.lower() in _HASHES and cursor.is_symbol("(", 1)):
         return [_key_column(cursor, clause)]
     written = cursor.name("a hash")
@@ -130,7 +130,7 @@ def _key_column(cursor: Cursor, clause: str) -> str:
 
 
 def _goes_on(cursor: Cursor) -> bool:
-    """Whether an operator makes an expression of what stood before."""
+    """True if an operator makes an expression of what stood before."""
     token = cursor.peek()
     return token.kind is TokenKind.SYMBOL and token.text not in ",;()[]{}"
 
@@ -181,7 +181,7 @@ def _bucket_of_hash(cursor: Cursor, name: str) -> Transform:
 
 
 def _with_number(cursor: Cursor, function: str, kind: TransformKind) -> Transform:
-    """The number may stand first, as in Spark and Iceberg, or last."""
+    """Read a transform's number, which may stand first, as in Spark and Iceberg, or last."""
     if cursor.is_name():
         column = _argument_column(cursor, function)
         cursor.expect_symbol(",")

@@ -67,7 +67,7 @@ def parse_value(cursor: Cursor, *, hint: str = "", depth: int = 0) -> Value:
 
 
 def parse_partition(cursor: Cursor) -> Partition:
-    """What follows the word PARTITION."""
+    """Read the part of a statement behind the word PARTITION."""
     if cursor.at("ID") and cursor.is_string(1):
         cursor.advance()
         return PartitionId(cursor.string("the partition's id"))
@@ -94,7 +94,6 @@ def parse_settings(cursor: Cursor) -> SettingTexts:
 
 
 def take_settings(cursor: Cursor) -> SettingTexts:
-    """The settings behind the word SETTINGS, if it comes next."""
     return parse_settings(cursor) if cursor.take("SETTINGS") else ()
 
 
@@ -164,7 +163,7 @@ def _bytes(cursor: Cursor) -> bytes:
         # An odd number of digits has a zero before it, as in Spark.
         return binascii.unhexlify(text.rjust(len(text) + len(text) % 2, "0"))
     except ValueError as error:
-        raise cursor.error("these are no hexadecimal digits", at=token, hint="write bytes as in X'00ff'") from error
+        raise cursor.error("these are not hexadecimal digits", at=token, hint="write bytes as in X'00ff'") from error
 
 
 def _called(cursor: Cursor, hint: str, depth: int) -> Value:

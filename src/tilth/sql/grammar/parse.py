@@ -1,7 +1,7 @@
 """Text to a statement. Pure.
 
 Covers: which statement it is, the short ones, queries. Does not cover: the long ones (create.py, alter.py, insert.py,
-system.py), scripts (text/script.py). Always holds: the whole text is read or an error tells where it stops making
+system.py), scripts (text/script.py). Always holds: the whole text is read or an error names where it stops making
 sense; `parse(render(s)) == s`.
 """
 
@@ -91,7 +91,7 @@ _NAME_FOLLOWS = frozenset(_NAME_FOLLOWS_TEXT.split())
 def parse(text: str) -> Statement:
     """The statement in the text; a `;` may end it.
 
-    Raises SqlSyntaxError, and of its kinds UnsupportedSqlError for what is understood but not there. Both tell line and
+    Raises SqlSyntaxError, and of its kinds UnsupportedSqlError for what is understood but not there. Both name line and
     column.
     """
     return parse_noticed(text)[0]
@@ -109,7 +109,7 @@ def parse_noticed(text: str) -> tuple[Statement, tuple[str, ...]]:
 
 def _statement(cursor: Cursor) -> Statement:
     if cursor.at("EXIT") or cursor.at("QUIT"):
-        raise cursor.refused("EXIT is a word of the shell", hint="in `tilth sql`, exit, quit and \\q leave")
+        raise cursor.refused("EXIT is a command of the shell", hint="in `tilth sql`, exit, quit and \\q leave")
     word = cursor.peek().text.upper() if cursor.peek().kind is TokenKind.WORD else ""
     if word in _QUERY_WORDS or cursor.is_symbol("("):
         return _query(cursor)
@@ -127,7 +127,7 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _query(cursor: Cursor) -> Query:
-    """Spark's text, and what stands behind it for us: FORMAT and SETTINGS, in any order."""
+    """Read Spark's text and the FORMAT and SETTINGS behind it, in any order."""
     tokens = _tokens(cursor)
     if not tokens:
         raise cursor.expected("a query")
@@ -162,7 +162,7 @@ def _ends_in_format(tokens: list[Token]) -> bool:
 
 
 def _settings_at_end(text: str, tokens: list[Token]) -> tuple[int, SettingTexts] | None:
-    """Where the last SETTINGS begins and what it says, when it is a clause that fills the rest."""
+    """Find the last SETTINGS, when it is a clause that fills the rest; return where it begins and its settings."""
     begin = next((i for i in range(len(tokens) - 4, 0, -1) if _is_clause(tokens, i, "SETTINGS")), None)
     if (
         begin is None
@@ -177,7 +177,7 @@ def _settings_at_end(text: str, tokens: list[Token]) -> tuple[int, SettingTexts]
 
 
 def _is_clause(tokens: list[Token], index: int, word: str) -> bool:
-    """Whether this word begins a clause behind a complete query."""
+    """True if this word begins a clause behind a complete query."""
     token, before = tokens[index], tokens[index - 1]
     if token.kind is not TokenKind.WORD or token.text.upper() != word:
         return False
@@ -210,7 +210,7 @@ def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView:
 
 
 def _skip_sync(cursor: Cursor) -> None:
-    """Takes words about when files go, which the catalog does not need."""
+    """Skip words about when files go, which the catalog does not need."""
     for words in (("SYNC",), ("NO", "DELAY"), ("PERMANENTLY",)):
         if cursor.take(*words):
             cursor.notice(

@@ -32,14 +32,14 @@ def parse_name(cursor: Cursor) -> Name:
 
 
 def parse_table_name(cursor: Cursor) -> Name:
-    """A name in a definition. ON CLUSTER is taken with a notice."""
+    """Read a name in a definition. ON CLUSTER is accepted with a notice."""
     name = parse_name(cursor)
     skip_on_cluster(cursor)
     return name
 
 
 def skip_on_cluster(cursor: Cursor) -> None:
-    """Takes ON CLUSTER, which has no meaning where every server sees the one catalog."""
+    """Skip ON CLUSTER, which has no meaning where every server sees the one catalog."""
     if cursor.take("ON", "CLUSTER"):
         cursor.notice("ON CLUSTER has no effect: every server sees the one catalog")
         if cursor.is_string():
@@ -109,7 +109,7 @@ def refuse_in_partition(cursor: Cursor) -> None:
 
 
 def at_settings(cursor: Cursor) -> bool:
-    """Whether the statement's own settings begin here, rather than an expression going on."""
+    """True if the statement's own settings begin here, rather than an expression going on."""
     return cursor.at("SETTINGS") and cursor.is_name(1) and cursor.is_symbol("=", 2)
 
 
@@ -172,7 +172,7 @@ def parse_description(cursor: Cursor, *, if_exists: bool) -> DescribeColumn:
 
 
 def at_description(cursor: Cursor) -> bool:
-    """Whether a column's name comes next, and no type behind it."""
+    """True if a column's name comes next, and no type behind it."""
     return cursor.is_name() and any(cursor.is_word(word, 1) for word in ("DEFAULT", "COMMENT", "REMOVE"))
 
 
@@ -190,7 +190,7 @@ def _codec(cursor: Cursor) -> str:
 
 
 def _ends_default(cursor: Cursor) -> bool:
-    """Where the default's expression ends and the next clause of the column, or of ALTER, begins."""
+    """True where the default's expression ends and the next clause of the column, or of ALTER, begins."""
     if cursor.at("COMMENT") and cursor.is_string(1):
         return True
     if cursor.at("CODEC") and cursor.is_symbol("(", 1):

@@ -56,6 +56,9 @@ from tilth.sql.grammar.statements import (
     RenameTable,
     ResetConsumeOffset,
     ResetSetting,
+    ResetToMark,
+    ResetToOffsets,
+    ResetToTimestamp,
     RunService,
     SetSettings,
     SettingTexts,
@@ -68,9 +71,6 @@ from tilth.sql.grammar.statements import (
     ShowTables,
     Statement,
     SwitchService,
-    ToMark,
-    ToOffsets,
-    ToTimestamp,
     TruncateTable,
     UndropPartition,
     UndropTable,
@@ -98,7 +98,7 @@ _KEYWORDS = frozenset(_KEYWORDS_TEXT.split())
 
 
 def render(statement: Statement) -> str:
-    """The statement's text, without a `;`."""
+    """Return the statement's text, without a `;`."""
     match statement:
         case CreateTable():
             return _create_table(statement)
@@ -119,7 +119,7 @@ def render(statement: Statement) -> str:
 
 
 def render_operations(operations: Iterable[AlterOperation]) -> str:
-    """What stands behind the name of ALTER TABLE."""
+    """Return the text behind the name of ALTER TABLE."""
     return _list(operations, _operation)
 
 
@@ -131,7 +131,6 @@ def quoted_name(name: str) -> str:
 
 
 def quoted_string(text: str) -> str:
-    """The text as a string of the grammar."""
     return f"'{_TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)}'"
 
 
@@ -292,11 +291,11 @@ def _switch(switch: SwitchService) -> str:
 def _reset(reset: ResetConsumeOffset) -> str:
     head = f"SYSTEM RESET CONSUME OFFSET {_name(reset.name)} TO"
     match reset.target:
-        case ToMark(mark=mark):
+        case ResetToMark(mark=mark):
             return f"{head} {mark.name}"
-        case ToTimestamp(milliseconds=milliseconds):
+        case ResetToTimestamp(milliseconds=milliseconds):
             return f"{head} TIMESTAMP {milliseconds}"
-        case ToOffsets(offsets=offsets):
+        case ResetToOffsets(offsets=offsets):
             return (
                 f"{head} OFFSETS {_list(offsets, lambda o: f'({quoted_string(o.topic)}, {o.partition}, {o.offset})')}"
             )

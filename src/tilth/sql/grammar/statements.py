@@ -1,4 +1,4 @@
-"""What a user can say: one frozen value for each statement. Pure.
+"""Statements: one frozen value for each. Pure.
 
 Covers: the nouns that `parse` returns and `render` takes. Does not cover: what they do (sql/engine.py).
 Always holds: expressions, predicates and SELECTs are kept as they were written; setting values are text, without
@@ -390,7 +390,7 @@ class OptimizeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillMutation:
-    """By its id or by a predicate over `system.mutations`; the other one is None."""
+    """Exactly one of id and predicate over `system.mutations` is given; the other one is None."""
 
     mutation: str | None = None
     predicate: str | None = None
@@ -407,7 +407,7 @@ class KillMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillQuery:
-    """By its id or by a predicate over `system.processes`; the other one is None."""
+    """Exactly one of id and predicate over `system.processes` is given; the other one is None."""
 
     query_id: str | None = None
     predicate: str | None = None
@@ -456,7 +456,7 @@ class RunService:
     is_forced: bool = False
 
 
-class OffsetMark(IntEnum):
+class OffsetKeyword(IntEnum):
     """The places of a topic that have a name; the numbers are ByConity's and librdkafka's."""
 
     BEGIN = -2
@@ -468,12 +468,12 @@ class OffsetMark(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToMark:
-    mark: OffsetMark
+class ResetToMark:
+    mark: OffsetKeyword
 
 
 @dataclass(frozen=True, slots=True)
-class ToTimestamp:
+class ResetToTimestamp:
     """The first message at or after a time."""
 
     milliseconds: int
@@ -488,7 +488,7 @@ class PartitionOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class ToOffsets:
+class ResetToOffsets:
     """Partitions that are not named keep their offsets."""
 
     offsets: tuple[PartitionOffset, ...]
@@ -497,12 +497,12 @@ class ToOffsets:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetConsumeOffset:
     name: Name
-    target: ToMark | ToTimestamp | ToOffsets
+    target: ResetToMark | ResetToTimestamp | ResetToOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainMerge:
-    """What the merge policy would do, and why."""
+    """Explains the plans of the merge policy."""
 
     name: Name
     #: None: the table's own.
@@ -511,7 +511,7 @@ class ExplainMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainGc:
-    """What garbage collection would take or leave, and why."""
+    """Explains which records garbage collection would take or leave."""
 
     name: Name
 

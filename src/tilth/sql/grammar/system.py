@@ -19,18 +19,18 @@ from tilth.sql.grammar.statements import (
     KillQuery,
     Name,
     NothingToDo,
-    OffsetMark,
+    OffsetKeyword,
     OptimizeTable,
     PartitionOffset,
     ResetConsumeOffset,
+    ResetToMark,
+    ResetToOffsets,
+    ResetToTimestamp,
     RunService,
     RunVerb,
     Statement,
     SwitchService,
     SwitchVerb,
-    ToMark,
-    ToOffsets,
-    ToTimestamp,
 )
 from tilth.sql.grammar.text.cursor import Cursor
 from tilth.sql.grammar.text.tokens import Token, TokenKind
@@ -46,13 +46,13 @@ SERVICE_WORDS = {
 }
 #: A switch that turns back later than this was not meant to.
 _DURATION_SECONDS_MAX = 3650 * 86400
-_MARKS = ", ".join(f"{mark.value} {mark.name.lower()}" for mark in OffsetMark)
+_MARKS = ", ".join(f"{mark.value} {mark.name.lower()}" for mark in OffsetKeyword)
 _JSON_HINT = (
     '\'{"database_name": "db", "table_name": "t", "offset_value": -2}\', or "timestamp": ms, or "topic_name": "x" and '
     '"offset_values": [{"partition": 0, "offset": 1}]'
 )
 
-ResetTarget = ToMark | ToTimestamp | ToOffsets
+ResetTarget = ResetToMark | ResetToTimestamp | ResetToOffsets
 
 
 #: What is always done, with the reason.
@@ -202,18 +202,18 @@ def _reset(cursor: Cursor) -> ResetConsumeOffset:
         given = _json_of_text(cursor)
     else:
         raise cursor.expected("TO, or the JSON", hint="write TO BEGIN, END, STORED, TIMESTAMP ms or OFFSETS (..)")
-    told = _json_name(cursor, given, token)
-    if told is not None and (told.table != name.table or (told.database and told.database != name.database)):
-        raise cursor.error(f"the JSON names another table: {told}", at=token, hint="leave one of the names out")
+    named = _json_name(cursor, given, token)
+    if named is not None and (named.table != name.table or (named.database and named.database != name.database)):
+        raise cursor.error(f"the JSON names another table: {named}", at=token, hint="leave one of the names out")
     return ResetConsumeOffset(name=name, target=_json_target(cursor, given, token))
 
 
 def _target(cursor: Cursor) -> ResetTarget:
-    word = cursor.choose(*(mark.name for mark in OffsetMark), "TIMESTAMP", "OFFSETS")
+    word = cursor.choose(*(mark.name for mark in OffsetKeyword), "TIMESTAMP", "OFFSETS")
     if word == "TIMESTAMP":
-        return ToTimestamp(cursor.integer("milliseconds since 1970"))
+        return ResetToTimestamp(cursor.integer("milliseconds since 1970"))
     if word != "OFFSETS":
-        return ToMark(OffsetMark[word])
+        return ResetToMark(OffsetKeyword[word])
     offsets: list[PartitionOffset] = []
     while True:
         token = cursor.peek()
@@ -226,7 +226,7 @@ def _target(cursor: Cursor) -> ResetTarget:
         cursor.expect_symbol(")")
         _check_once(cursor, offsets, token)
         if not cursor.take_symbol(","):
-            return ToOffsets(tuple(offsets))
+            return ResetToOffsets(tuple(offsets))
 
 
 def _check_once(cursor: Cursor, offsets: list[PartitionOffset], token: Token) -> None:
@@ -278,25 +278,25 @@ def _json_name(cursor: Cursor, given: dict[str, Any], token: Token) -> Name | No
 
 
 def _json_target(cursor: Cursor, given: dict[str, Any], token: Token) -> ResetTarget:
-    """By the first of the keys that is there, as in ByConity."""
+    """Read the first of the keys that is there, as in ByConity."""
     if "offset_value" in given:
         value = given["offset_value"]
-        if value not in list(OffsetMark) or isinstance(value, bool | float):
+        if value not in list(OffsetKeyword) or isinstance(value, bool | float):
             hint = f'"offset_value" is one of {_MARKS}; for others use "topic_name" and "offset_values"'
             raise cursor.error(f'not an "offset_value": {value}', at=token, hint=hint)
-        return ToMark(OffsetMark(value))
+        return ResetToMark(OffsetKeyword(value))
     if "timestamp" in given:
-        return ToTimestamp(_json_integer(cursor, given, "timestamp", token))
+        return ResetToTimestamp(_json_integer(cursor, given, "timestamp", token))
     topic, values = given.get("topic_name"), given.get("offset_values")
     if not (isinstance(topic, str) and topic and isinstance(values, list) and values):
-        raise cursor.error("the JSON does not say where to", at=token, hint=_JSON_HINT)
+        raise cursor.error("the JSON does not name a position", at=token, hint=_JSON_HINT)
     offsets: list[PartitionOffset] = []
     for item in values:
         pair = _json_object(cursor, item, token)
         partition = _json_integer(cursor, pair, "partition", token)
         offsets.append(PartitionOffset(topic, partition, _json_integer(cursor, pair, "offset", token)))
         _check_once(cursor, offsets, token)
-    return ToOffsets(tuple(offsets))
+    return ResetToOffsets(tuple(offsets))
 
 
 def _json_integer(cursor: Cursor, given: dict[str, Any], key: str, token: Token) -> int:

@@ -89,7 +89,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenType:
-    """What a type's name stands for."""
+    """Type that a name stands for."""
 
     type: DataType
     #: Whether it was written as Nullable.
@@ -107,7 +107,7 @@ def parse_type(cursor: Cursor) -> WrittenType:
 
 
 def _as_written(text: str, start: int, end: int) -> str:
-    """The tokens from one place to another, with one blank where there are some, or a comment."""
+    """Text from one place to another, with one blank where there are some, or a comment."""
     pieces = ""
     at = start
     while at < end:
@@ -148,7 +148,7 @@ def _checked(stored: DataType, *rules: Rule) -> WrittenType:
 
 
 def _around(stored: DataType, inner: dict[str, WrittenType]) -> WrittenType:
-    """A type of types, by the steps that lead to them."""
+    """Wrap types into a type, by the steps that lead to them."""
     return WrittenType(
         stored,
         checks=tuple(
@@ -188,7 +188,7 @@ def _decimal_of(digits: int) -> Callable[[Cursor], WrittenType]:
         token = cursor.peek()
         scale = cursor.integer("the digits behind the point")
         if scale > digits:
-            raise cursor.refused(f"a decimal of {digits} digits has no {scale} behind the point", at=token)
+            raise cursor.refused(f"a decimal of {digits} digits cannot have {scale} behind the point", at=token)
         cursor.expect_symbol(")")
         return WrittenType(Decimal(digits, scale))
 
@@ -209,7 +209,7 @@ def _datetime64(cursor: Cursor) -> WrittenType:
         token = cursor.peek()
         digits = cursor.integer("the digits of the second")
         if digits > SECOND_DIGITS_MAX:
-            hint = f"times are kept in microseconds: use DateTime64({SECOND_DIGITS_MAX})"
+            hint = f"times have microseconds at most: use DateTime64({SECOND_DIGITS_MAX})"
             raise cursor.refused(f"DateTime64({digits}) is not supported", at=token, hint=hint)
         if cursor.take_symbol(","):
             zone = cursor.string("a time zone")
@@ -218,7 +218,7 @@ def _datetime64(cursor: Cursor) -> WrittenType:
 
 
 def _time(digits: int, zone: str) -> WrittenType:
-    """An instant; the zone is that of texts that do not say theirs."""
+    """Read the type of an instant; the zone is that of texts without one."""
     written = _checked(Simple(Kind.TIMESTAMP), *([SecondDigits(digits)] if digits < SECOND_DIGITS_MAX else []))
     return replace(written, zones=(((), zone),)) if zone else written
 
@@ -241,7 +241,7 @@ def _fixed_string(cursor: Cursor) -> WrittenType:
 
 
 def _enum(cursor: Cursor, bits: int) -> WrittenType:
-    """Its names; what numbers ClickHouse gives them is checked, kept in the text, and otherwise without effect."""
+    """Read an enum's names; the numbers that ClickHouse gives them are checked, kept in the text, and ignored."""
     cursor.expect_symbol("(")
     names: dict[str, int] = {}
     number = 0
@@ -277,7 +277,7 @@ _WITH_PARAMETERS: dict[str, Callable[[Cursor], WrittenType]] = {
 
 
 def _open(cursor: Cursor) -> str:
-    """Takes `(` or `<` and returns what closes it."""
+    """Take `(` or `<` and return what closes it."""
     if cursor.take_symbol("("):
         return ")"
     if cursor.take_symbol("<"):

@@ -25,7 +25,7 @@ from tilth.storage import UPSERT_TRIES_MAX, layout_of, write_parts, write_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """What a transaction of an INSERT is for."""
+    """Purpose of a transaction of an INSERT."""
 
     table: TableDef
     #: The statements that it serves, for people.
@@ -39,7 +39,7 @@ class Writing:
 
 
 def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
-    """Writes and commits inserts into one table, in their order, in one transaction; raises what refused them all."""
+    """Write and commit inserts into one table, in their order, in one transaction; raises what refused them all."""
     table = inserts[0].table
     rows = _joined([insert.rows for insert in inserts])
     writing = Writing(
@@ -60,7 +60,7 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
 
 
 def committed(services: Services, writing: Writing, write: Callable[[int], Sequence[WrittenPart]]) -> int:
-    """Begins a transaction, writes, commits; returns how many rows were written."""
+    """Begin a transaction, write, commit; return the number of rows."""
     table, transactions = writing.table, services.catalog.transactions
     has_key = bool(table.unique_key)
     outputs = [TxnOutput(table=table.uuid, tasks=writing.tasks + UPSERT_TRIES_MAX * has_key)]
@@ -87,7 +87,7 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows one behind the other; where one of the tables says what its rows do, all do."""
+    """Concatenate the rows; where one of the tables has row operations, all get them."""
     has_op = any(OP_COLUMN in table.column_names for table in tables)
     plain = []
     for table in tables:

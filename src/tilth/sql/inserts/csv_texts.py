@@ -3,7 +3,7 @@
 Covers: splitting, NULL, texts as values of a type without a loop in Python where Arrow means the same. Does not cover:
 which columns there are (formats.py), values that Arrow does not read (language/values.py).
 Always holds: `\\N` without quotes is NULL, everything in quotes is a text; lines end where they do for RFC 4180: by
-`\\n`, `\\r` or both, outside of quotes, and at no other character of Unicode; errors tell the row.
+`\\n`, `\\r` or both, outside of quotes, and at no other character of Unicode; errors name the row.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def texts_array(
 
 
 def _cast(texts: pa.Array, column: Column, reading: Reading) -> pa.Array | None:
-    """The values where Arrow reads all of the texts, and as `to_stored` does; else None."""
+    """Return the values where Arrow reads all of the texts, and as `to_stored` does; else None."""
     data_type = column.type
     kind = data_type.kind if isinstance(data_type, Simple) else None
     if data_type == Simple(Kind.STRING):
@@ -123,7 +123,7 @@ def _cast(texts: pa.Array, column: Column, reading: Reading) -> pa.Array | None:
 
 
 def _has_x(texts: pa.Array) -> bool:
-    """Whether one of the texts has an `x`. Most columns of numbers have none anywhere in their bytes."""
+    """True if one of the texts has an `x`. Most columns of numbers have none anywhere in their bytes."""
     letters = texts.buffers()[2]
     data = b"" if letters is None else letters.to_pybytes()
     if b"x" not in data and b"X" not in data:

@@ -89,7 +89,7 @@ def altered(
 
 
 def _as_given(column: Column) -> Column:
-    """With the default that was written, where it is not one value for good."""
+    """Return the column with the default that was written, unless that is a constant."""
     if not column.is_default_computed:
         return column
     return msgspec.structs.replace(column, default=column.written_default)
@@ -98,7 +98,7 @@ def _as_given(column: Column) -> Column:
 def _checked(
     services: Services, call: Call, table: str, schema: Schema, columns: Sequence[Column]
 ) -> dict[str, CheckedDefault]:
-    """What Spark says of these defaults, by column."""
+    """Return Spark's check of these defaults, by column."""
     if not columns:
         return {}
     task = ExpressionsTask(
@@ -126,7 +126,6 @@ def _stored(column: Column, value: object, reading: Reading) -> Stored:
 
 
 def _constant(column: Column, stored: Stored) -> Column:
-    """The column with this value as its default."""
     if stored is None and not column.nullable:
         raise BadValueError("the default of a NOT NULL column cannot be NULL", column=column.name)
     check_array(column, array_of([stored], column.type), position=1)
@@ -135,7 +134,7 @@ def _constant(column: Column, stored: Stored) -> Column:
 
 
 def _computed(column: Column, *, kafka: str) -> Column:
-    """The column with its default as an expression. `kafka`: the name of the Kafka table; empty: it is of none."""
+    """Return the column with its default as an expression. `kafka`: its Kafka table's name; empty: it has none."""
     if kafka:
         hint = "give the default to the target's column, or compute it in the view"
         raise BadDefaultError("must be a constant in a Kafka table", table=kafka, column=column.name, hint=hint)
@@ -147,20 +146,20 @@ def _computed(column: Column, *, kafka: str) -> Column:
 
 
 def _in_precision(column: Column, value: Stored) -> Stored:
-    """A computed value with no more digits of the second than the column takes."""
+    """Return a computed value with no more digits of the second than the column takes."""
     unit = _unit_of(column)
     return value if value is None or unit == 1 else value // unit * unit
 
 
 def _unit_of(column: Column) -> int:
-    """The least step between two times of the column, in microseconds."""
+    """Least step between two times of the column, in microseconds."""
     digits = [check.rule.digits for check in column.checks if not check.path and isinstance(check.rule, SecondDigits)]
     unit: int = 10 ** (SECOND_DIGITS_MAX - min(digits, default=SECOND_DIGITS_MAX))
     return unit
 
 
 def stored_of(value: pa.Scalar, data_type: DataType) -> Stored:
-    """A value of Arrow as `to_stored` would give it."""
+    """Return a value of Arrow as `to_stored` would give it."""
     if not value.is_valid:
         return None
     match data_type:
@@ -180,7 +179,7 @@ def stored_of(value: pa.Scalar, data_type: DataType) -> Stored:
 
 
 def computing(services: Services, call: Call) -> Compute:
-    """What computes defaults for one INSERT: here what says the time, all else by Spark."""
+    """Return a function that computes defaults for one INSERT: of the time here, all else by Spark."""
     now_us = services.clock.now_ms() * 1000
 
     def compute(columns: Sequence[Column], rows: int) -> Mapping[str, pa.Array]:
@@ -206,7 +205,7 @@ def _of_type(values: pa.ChunkedArray, column: Column) -> pa.Array:
 
 
 def _of_instant(column: Column, now_us: int, zone: tzinfo) -> Stored:
-    """The value of a default that says the time; None: Spark has to be asked."""
+    """Return the value of a default that depends on the time only; None: Spark has to be asked."""
     text = (column.written_default or "").strip()
     if column.type == Simple(Kind.TIMESTAMP) and _NOW.fullmatch(text):
         return _in_precision(column, now_us)

@@ -1,7 +1,7 @@
 """Rows as text, in the formats that INSERT .. FORMAT takes. Pure.
 
 Covers: JSON, which columns a text has, what rows get that do not bring a column. Does not cover: CSV (csv_texts.py).
-Always holds: either all rows are read or an error tells the row that cannot be; a column that a row does not bring
+Always holds: either all rows are read or an error names the row that cannot be; a column that a row does not bring
 gets its default.
 """
 
@@ -55,13 +55,13 @@ class InsertTarget:
     is_partial: bool = False
 
     def find(self, name: str) -> Column | None:
-        """The column of that name; OP for `_op` and its alias, unless the table has a column called so."""
+        """Return the column of that name; OP for `_op` and its alias, unless the table has a column of that name."""
         found = self.schema.find(name)
         return OP if found is None and self.key and is_op_name(name) else found
 
     # Any: a value of the column's type, or None.
     def missing_value(self, column: Column) -> Any:
-        """What a row gets that does not bring the column, COMPUTED where that is not known here.
+        """Value of a row that does not bring the column, COMPUTED where it is not known here.
 
         Raises BadValueError where nothing is, and UniqueKeyNullError for a column of the key.
         """
@@ -73,12 +73,11 @@ class InsertTarget:
         return default_of(column)
 
     def needs(self, column: Column) -> bool:
-        """Whether a row that only deletes must bring the column: its key, and what tells where it is."""
+        """True if a row that only deletes must bring the column: its key, and its partition."""
         return column.name in self.key or column.name in self.place
 
 
 def target_of(table: TableDef) -> InsertTarget:
-    """What an INSERT into the table may bring."""
     if not table.unique_key:
         return InsertTarget(table.schema)
     settings = storage_settings(table)
@@ -99,7 +98,7 @@ def _exact(schema: Schema, names: Iterable[str]) -> frozenset[str]:
 def check_deletes(target: InsertTarget, column: Column) -> None:
     """Raises BadValueError where a row that deletes does not bring the column and needs it to find its key."""
     if column.name in target.place and column.name not in target.key:
-        hint = "keys are unique within a partition, so the row must tell in which one it is"
+        hint = "keys are unique within a partition, so the row must have the columns of PARTITION BY"
         raise BadValueError("a row that deletes does not name its partition", column=column.name, hint=hint)
 
 
@@ -122,13 +121,15 @@ def read_rows(
     """
     reader = _READERS.get(form.lower())
     if reader is None:
-        raise BadValueError("rows of this format are not read", format=form, hint=f"use one of {', '.join(_NAMES)}")
+        raise BadValueError(
+            "rows of this format are not supported", format=form, hint=f"use one of {', '.join(_NAMES)}"
+        )
     given = reader(target, target_columns(target, columns), text)
     return _in_table(target, given, reading=replace(reading, is_base64=True), compute=compute)
 
 
 def target_columns(target: InsertTarget, names: Sequence[str]) -> tuple[Column, ...]:
-    """The columns that an INSERT names; all of the table, if it names none."""
+    """Return the columns that an INSERT names; all of the table, if it names none."""
     found: list[Column] = []
     for name in names:
         column = target.find(name)
@@ -196,7 +197,7 @@ def _is_computed(values: Values | pa.Array) -> bool:
 def _with_computed(
     column: Column, values: Values, computed: pa.Array, reading: Reading, place: int, deletes: Sequence[int]
 ) -> pa.Array:
-    """The values that are given, the computed ones in the other rows."""
+    """Combine the given values with the computed ones in the other rows."""
     lacks = [value is COMPUTED for value in values]
     optional = [int(one or (bool(deletes) and bool(deletes[row]))) for row, one in enumerate(lacks)]
     known = [None if value is COMPUTED else value for value in values]
@@ -206,7 +207,7 @@ def _with_computed(
 
 
 def _deletes(given: TextRows) -> list[int]:
-    """For each row whether it deletes; empty if none does."""
+    """Return 1 for each row that deletes, else 0; empty if none does."""
     if OP not in given.columns:
         return []
     index = given.columns.index(OP)
@@ -222,7 +223,7 @@ def _listed(values: Values | pa.Array) -> Values:
 def _values(
     target: InsertTarget, column: Column, rows: TextRows, index: int, deletes: Sequence[int]
 ) -> Values | pa.Array:
-    """The column's values, by its place in the rows; -1: they do not bring it."""
+    """Return the column's values, by its place in the rows; -1: they do not bring it."""
     given: Values | pa.Array = [ABSENT] * rows.count if index < 0 else rows.values[index]
     if isinstance(given, pa.Array) or not any(value is ABSENT for value in given):
         return given
@@ -245,7 +246,7 @@ def _check_key(column: Column, values: Values | pa.Array, place: int) -> None:
 
 # Any: a value of the column's type, None, or COMPUTED.
 def default_of(column: Column) -> Any:
-    """What a row gets that does not bring the column; raises BadValueError where there is nothing."""
+    """Return the value of a row that does not bring the column; raises BadValueError where there is none."""
     if column.default is None:
         if not column.nullable:
             raise BadValueError("a column that is NOT NULL and has no default is missing", column=column.name)
@@ -274,7 +275,7 @@ def _json(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextR
 
 
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Objects one behind the other, with blanks, line ends or commas between."""
+    """Yield objects one behind the other, with blanks, line ends or commas between."""
     decoder = json.JSONDecoder(parse_float=Decimal)
     at, number = _after_blanks(text, 0), 0
     while at < len(text):

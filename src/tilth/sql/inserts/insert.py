@@ -82,7 +82,7 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
 
 
 def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
-    """Stores rows whose columns are found by name; columns that are not there get their defaults."""
+    """Store rows whose columns are found by name; columns that are not there get their defaults."""
     _check_size(call, rows.nbytes)
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
@@ -109,22 +109,22 @@ def _done(services: Services, call: Call, table: TableDef, names: Sequence[str],
     `names` are the columns that the statement names; none: all of them.
     """
     label = call.settings.insertion_label
-    told = _told_before(services, table, label)
-    if told is not None:
-        return told
+    earlier = _earlier_answer(services, table, label)
+    if earlier is not None:
+        return earlier
     services.memory.check()
     try:
         return _once_more(services, call, table, names, act)
     except LabelTakenError:
         # Sent twice at once: the other one was faster.
-        told = _told_before(services, table, label)
-        if told is None:
+        earlier = _earlier_answer(services, table, label)
+        if earlier is None:
             raise
-        return told
+        return earlier
 
 
-def _told_before(services: Services, table: TableDef, label: str) -> Outcome | None:
-    """The answer to an insert whose label is taken."""
+def _earlier_answer(services: Services, table: TableDef, label: str) -> Outcome | None:
+    """Answer to an insert whose label is taken."""
     found = services.catalog.labels.find(table.uuid, label) if label else None
     if found is None:
         return None
@@ -132,7 +132,7 @@ def _told_before(services: Services, table: TableDef, label: str) -> Outcome | N
 
 
 def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
-    """Does it, and once more when an ALTER came in between: into the same columns, whatever they are called now."""
+    """Do it, and once more when an ALTER came in between: into the same columns, under their names of then."""
     try:
         return act(table, names)
     except SchemaChangedError as error:
@@ -149,7 +149,7 @@ def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[
 
 
 def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Table:
-    """With the defaults of the columns that are not there, and what rows do as numbers."""
+    """Return the rows with the defaults of missing columns and with row operations as numbers."""
     columns = target_columns(target, rows.column_names)
     has_op = OP in columns
     computed: list[Column] = []
@@ -176,7 +176,7 @@ def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tab
 
 
 def _op_array(given: pa.ChunkedArray) -> pa.Array:
-    """What each row does; raises BadValueError telling the word that says it."""
+    """Return the operation of each row; raises BadValueError naming the word that is none."""
     # Few different words, however many rows.
     try:
         words = pc.cast(given, pa.string())
@@ -195,7 +195,7 @@ def _op_array(given: pa.ChunkedArray) -> pa.Array:
 
 
 def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
-    """Writes the rows and commits them, perhaps with those of others."""
+    """Write the rows and commit them, perhaps with those of others."""
     _check_size(call, rows.nbytes)
     shaped = shaped_rows(layout_of(table, services.root), rows, is_numbered=True)
     if not shaped.num_rows:
@@ -233,7 +233,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
 
 
 def _is_grouped(services: Services, call: Call, table: TableDef) -> bool:
-    """As the statement says, else as the table says, else where rows land in segments."""
+    """Follow the statement's setting, else the table's, else group where rows land in segments."""
     said = call.settings.async_insert
     if said == AUTO:
         said = read_settings(InsertSettings, table.settings).async_insert
@@ -288,7 +288,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
 
 
 def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
-    """Slows a writer whose partition has many parts."""
+    """Slow a writer whose partition has many parts."""
     if delay is not None:
         _log.info("insert_delayed", cause_id=call.query_id, ms=round(delay.milliseconds, 3), reason=delay.reason)
         pause(services.clock, delay.milliseconds / 1000)

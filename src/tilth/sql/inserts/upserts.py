@@ -55,7 +55,7 @@ def commit_upserts(
 
 
 def _resolved(services: Services, table: TableDef, txn: int, lookup: UpsertLookup) -> tuple[WrittenDelta, ...]:
-    """Right here where there is little to read, else on a worker."""
+    """Resolve here where there is little to read, else on a worker."""
     if lookup.bytes <= UPSERT_HERE_BYTES_MAX:
         return resolve_all(lookup.requests, attempt=0)
     spec = services.dispatcher.new_spec(

@@ -1,4 +1,4 @@
-"""Which types an INSERT .. SELECT may put into which columns. Pure.
+"""Types that an INSERT .. SELECT may put into columns. Pure.
 
 Always holds: what is allowed loses nothing, or fails at the value that does not fit; never does a value change
 silently.
@@ -39,7 +39,7 @@ def is_assignable(source: DataType, target: DataType) -> bool:
 
 
 def is_narrowed(source: DataType, target: DataType) -> bool:
-    """Whether whole numbers go into a column of whole numbers that does not hold all of them."""
+    """True if whole numbers go into a column of whole numbers that does not hold all of them."""
     if not isinstance(target, Simple) or target.kind not in INTEGER_DIGITS:
         return False
     if isinstance(source, Decimal):
@@ -48,7 +48,7 @@ def is_narrowed(source: DataType, target: DataType) -> bool:
 
 
 def is_rounded(source: DataType, target: DataType) -> bool:
-    """Whether whole numbers go into a column of floats that does not have all of them."""
+    """True if whole numbers go into a column of floats that does not have all of them."""
     if not isinstance(source, Simple) or not isinstance(target, Simple):
         return False
     digits = INTEGER_DIGITS.get(source.kind, 0)

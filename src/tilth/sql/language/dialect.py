@@ -45,7 +45,7 @@ class _Spark(Spark):
 
 @contextmanager
 def reading(statement: Statement, name: str) -> Iterator[tuple[Statement, tuple[str, ...]]]:
-    """The statement as its dialect has it, with a notice that shows it; errors inside show it, too."""
+    """Yield the statement as its dialect has it, with a notice that shows it; errors inside show it, too."""
     if name != CLICKHOUSE:
         yield statement, ()
         return
@@ -90,14 +90,13 @@ def in_sparks_words(statement: Statement) -> Statement:
 
 
 def to_spark(text: str) -> str:
-    """Return the query for Spark."""
     try:
         tree = sqlglot.parse_one(text, read=CLICKHOUSE)
     except sqlglot.errors.ParseError as error:
-        told = error.errors[0] if error.errors else {}
-        message = f"ClickHouse's dialect cannot be read here: {str(told.get('description', error)).rstrip('.')}"
+        facts = error.errors[0] if error.errors else {}
+        message = f"ClickHouse's dialect cannot be read here: {str(facts.get('description', error)).rstrip('.')}"
         hint = "check the spelling, or write the query in Spark's SQL and leave SETTINGS dialect out"
-        raise SqlSyntaxError(message, hint=hint, line=told.get("line", 1), column=told.get("col", 1)) from error
+        raise SqlSyntaxError(message, hint=hint, line=facts.get("line", 1), column=facts.get("col", 1)) from error
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise _refused("this query", "write it in Spark's SQL and leave SETTINGS dialect out") from error
     if not isinstance(tree, exp.Query):
@@ -113,7 +112,7 @@ def to_spark(text: str) -> str:
 
 
 def refusal_of(text: str) -> str:
-    """Return what to say of a query that Spark cannot read because it is in ClickHouse's dialect; empty: it is not."""
+    """Return the message for a query that Spark cannot read because it is in ClickHouse's dialect; empty: it is not."""
     if not _MARKS.search(_STRING.sub("''", text)):
         return ""
     try:
@@ -126,7 +125,7 @@ def refusal_of(text: str) -> str:
 
 
 def read_as(text: str) -> str:
-    """Return the sentence that shows a user what became of a query."""
+    """Return the sentence that shows a user the query as it was read."""
     shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}.."
     return f"dialect = 'clickhouse' read the query as: {shown}"
 
@@ -139,7 +138,7 @@ def _refused(what: str, hint: str) -> UnsupportedSqlError:
 
 
 def _check(tree: exp.Expression) -> exp.Expression:
-    """Refuses what would be left out or would mean something else."""
+    """Refuse what would be left out or would mean something else."""
     for node in tree.find_all(exp.Select):
         if node.args.get("settings") or node.args.get("format"):
             raise _refused("SETTINGS or FORMAT inside of the query", "write them at its end")
@@ -167,7 +166,7 @@ def _check(tree: exp.Expression) -> exp.Expression:
 
 
 def _prewhere(tree: exp.Expression) -> exp.Expression:
-    """PREWHERE is a part of WHERE: what is read first is decided here without it."""
+    """Move PREWHERE into WHERE: the order of reading is decided here without it."""
     for select in tree.find_all(exp.Select):
         first = select.args.get("prewhere")
         if first is not None:
@@ -177,7 +176,7 @@ def _prewhere(tree: exp.Expression) -> exp.Expression:
 
 
 def _final(tree: exp.Expression) -> exp.Expression:
-    """Every SELECT sees one row for each key."""
+    """Remove FINAL: every SELECT sees one row for each key."""
     for node in list(tree.find_all(exp.Final)):
         node.replace(node.this)
     return tree
@@ -196,7 +195,7 @@ def _sample(tree: exp.Expression) -> exp.Expression:
 
 
 def _limit_by(tree: exp.Expression) -> exp.Expression:
-    """LIMIT n BY a: the first n rows of each a, by the order of the query."""
+    """Write LIMIT n BY a as the first n rows of each a, by the order of the query."""
     for select in tree.find_all(exp.Select):
         limit = select.args.get("limit")
         keys = limit.expressions if limit is not None else []
@@ -218,7 +217,7 @@ def _limit_by(tree: exp.Expression) -> exp.Expression:
 
 
 def _named_values(tree: exp.Expression) -> exp.Expression:
-    """WITH 1 AS one: the name stands for the expression."""
+    """Put the expression in the place of the name in WITH 1 AS one."""
     for select in list(tree.find_all(exp.Select)):
         given = select.args.get("with_") or select.args.get("with")
         if given is None:
@@ -292,7 +291,7 @@ def _function(node: exp.Expression) -> exp.Expression:
 
 
 def _types(tree: exp.Expression) -> exp.Expression:
-    """Types as tables store them: without a sign they are wider."""
+    """Write types as tables store them: unsigned ones are wider."""
     for node in list(tree.find_all(exp.DataType)):
         stored = _TYPES.get(node.this)
         if stored is not None:

@@ -61,11 +61,9 @@ class Redacted:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def is_in(self, message: str) -> bool:
-        """Return whether a message contains one of the secrets."""
         return without_secrets(message, self.secrets) != message
 
     def hide_in(self, error: TilthError) -> None:
-        """Redact an error about the statement."""
         if not self.secrets:
             return
         error.message = without_secrets(error.message, self.secrets)
@@ -75,7 +73,6 @@ class Redacted:
 
 
 def redacted(text: str) -> Redacted:
-    """Redact a statement."""
     secrets: list[str] = []
 
     def hide(found: re.Match[str]) -> str:
@@ -93,7 +90,7 @@ def redacted(text: str) -> Redacted:
 
 
 def shown_statement(text: str) -> str:
-    """Return the redacted statement."""
+    """Return the statement's text, redacted."""
     return redacted(text).text
 
 

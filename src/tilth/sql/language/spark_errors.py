@@ -56,7 +56,7 @@ def from_spark(
     text = str(error)
     if isinstance(error, RecursionError) or any(word in text for word in _TOO_DEEP):
         return nested_too_deep()
-    condition, told = _condition(error), _told(error)
+    condition, named = _condition(error), _parameters(error)
     if is_whole and condition.startswith(("PARSE_", "UNSUPPORTED_DATATYPE")) and (refusal := refusal_of(original)):
         line, column = _place_of(text, original, to_original, sent) or (1, 1)
         hint = "add SETTINGS dialect = 'clickhouse' to the query, or write it in Spark's SQL"
@@ -73,10 +73,10 @@ def from_spark(
     if not is_whole:
         facts = {"expression": original}
     if condition.startswith("UNRESOLVED_COLUMN"):
-        hint = _DOUBLE_QUOTES if any(double_quoted(original)) else _meant(told.get("proposal", ""))
-        return UnknownColumnError(hint=hint, column=_plain(told.get("objectName", "?")), **facts)
+        hint = _DOUBLE_QUOTES if any(double_quoted(original)) else _meant(named.get("proposal", ""))
+        return UnknownColumnError(hint=hint, column=_plain(named.get("objectName", "?")), **facts)
     if condition.startswith("UNRESOLVED_ROUTINE"):
-        return UnknownFunctionError(function=_plain(told.get("routineName", "?")), **facts)
+        return UnknownFunctionError(function=_plain(named.get("routineName", "?")), **facts)
     if condition or _is_analysis(error):
         return BadQueryError(message, hint=_hint_of(condition), reason=condition or "ANALYSIS", **facts)
     return _runtime_error(text)
@@ -87,13 +87,13 @@ def _hint_of(condition: str) -> str:
 
 
 def nested_too_deep() -> BadQueryError:
-    """What to raise for a statement with thousands of brackets or operators."""
+    """Error for a statement with thousands of brackets or operators."""
     hint = "write it with fewer brackets and operators, for instance a list behind IN"
     return BadQueryError("the statement is nested too deep", hint=hint)
 
 
 def _runtime_error(text: str) -> TilthError:
-    """An error without a condition of its own: a failed job, whose reason is somewhere in the text."""
+    """Error without a condition of its own: a failed job, whose reason is somewhere in the text."""
     nested = _NESTED.search(text)
     if nested is not None and nested[1] not in ("FAILED_READ_FILE", "INTERNAL_ERROR"):
         message = _VIEW_AS.sub(lambda found: found[1] or "the table", _STATE.sub("", nested[2]))
@@ -108,7 +108,7 @@ def _condition(error: BaseException) -> str:
     return str((get() if get is not None else None) or "")
 
 
-def _told(error: BaseException) -> Mapping[str, str]:
+def _parameters(error: BaseException) -> Mapping[str, str]:
     get = getattr(error, "getMessageParameters", None)
     return (get() if get is not None else None) or {}
 

@@ -3,7 +3,7 @@
 Covers: what each type takes, in which zone times are read. Does not cover: formats (inserts/formats.py), checks of the
 declared type beyond those of the stored one (tilth.storage).
 Always holds: a value that does not fit is refused, never cut, rounded or wrapped; floats become the nearest floats;
-refusals tell row, position and column.
+refusals name row, position and column.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Stored = Any
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How values are read that do not say it themselves."""
+    """Rules for values that do not say themselves how to read them."""
 
     #: The zone of times without one.
     zone: tzinfo = UTC
@@ -76,12 +76,11 @@ class Reading:
     is_base64: bool = False
 
     def of(self, column: Column) -> Reading:
-        """With the zones that the column declares."""
         zones = {path: ZoneInfo(zone) for path, zone in column.zones}
         return Reading(self.zone, zones, self.is_base64) if zones else self
 
     def below(self, step: str) -> Reading:
-        """For the values at a step into the type."""
+        """Return the reading of the values at a step into the type."""
         if not self.zones:
             return self
         zones = {path[1:]: zone for path, zone in self.zones.items() if path[:1] == (step,)}
@@ -127,7 +126,7 @@ def _refused(column: Column, *, row: int, position: int, given: str, why: object
 
 
 def op_numbers(values: Sequence[Given], *, position: int) -> list[int]:
-    """What each row does, of a column `_op`; raises BadValueError naming the row."""
+    """Return the row operations of a column `_op`; raises BadValueError naming the row."""
     ops: list[int] = []
     for row, value in enumerate(values, start=1):
         try:
@@ -138,7 +137,7 @@ def op_numbers(values: Sequence[Given], *, position: int) -> list[int]:
 
 
 def to_stored(value: Given, data_type: DataType, reading: Reading = _PLAIN) -> Stored:
-    """The value for pyarrow; raises ValueError that says what was expected."""
+    """Return the value for pyarrow; raises ValueError that names what was expected."""
     if value is None:
         return None
     if isinstance(value, CastValue):
@@ -163,7 +162,7 @@ def to_stored(value: Given, data_type: DataType, reading: Reading = _PLAIN) -> S
 
 
 def _cast(value: CastValue, reading: Reading) -> Given:
-    """The literal, which must be a value of the type that it says."""
+    """Return the literal, which must be a value of the type that it names."""
     inner = value.value
     if isinstance(inner, bytes) and value.type == Simple(Kind.STRING):
         return _read(bytes.decode, inner, "the bytes of a text")
@@ -208,7 +207,7 @@ def _float(value: Given, kind: Kind) -> float:
 
 
 def _spelled(number: str) -> str:
-    """The number's text; raises ValueError for what only Python takes for a number: `1_000`."""
+    """Return the number's text; raises ValueError for what only Python takes for a number: `1_000`."""
     return number if number.isascii() and "_" not in number else _wrong("a number")
 
 
@@ -309,7 +308,7 @@ def _moment(value: Given) -> tuple[int, int | None]:
 
 
 def _in_range(micros: int) -> int:
-    return micros if -(1 << 63) <= micros < 1 << 63 else _wrong("a time that 64 bits of microseconds can tell")
+    return micros if -(1 << 63) <= micros < 1 << 63 else _wrong("a time within 64 bits of microseconds")
 
 
 def _items(value: Given) -> Sequence[Given]:
@@ -329,7 +328,7 @@ def _entries(value: Given, key_type: DataType) -> Sequence[tuple[Given, Given]]:
 
 
 def from_json(text: str) -> Given:
-    """What a JSON text says, numbers exactly; raises ValueError."""
+    """Parse a JSON text, numbers exactly; raises ValueError."""
     return json.loads(text, parse_float=Decimal)
 
 
@@ -357,12 +356,12 @@ def _struct(value: Given, data_type: Struct, reading: Reading) -> Stored:
 
 
 def to_bound(value: Given, data_type: DataType) -> Bound:
-    """The value as the catalog keeps bounds; raises ValueError."""
+    """Return the value as the catalog keeps bounds; raises ValueError."""
     return bound_of(pa.scalar(to_stored(value, data_type), arrow_type(data_type)))
 
 
 def literal(text: str) -> tuple[Given] | None:
-    """The value of an expression that is a literal, in a tuple of its own; None for any other expression."""
+    """Return the value of an expression that is a literal, in a tuple of its own; None for any other expression."""
     try:
         statement = parse(f"INSERT INTO t VALUES ({text})")
     except SqlSyntaxError:
@@ -378,7 +377,7 @@ def _refuse(value: Given, one: type, other: type, expected: str) -> None:
 
 
 def _read(read: Callable[[Given], T], value: Given, expected: str) -> T:
-    """What the function makes of the value; raises ValueError in our words, not in Python's."""
+    """Apply the function to the value; raises ValueError in our words, not in Python's."""
     try:
         return read(value)
     except (ValueError, TypeError, InvalidOperation) as error:

@@ -31,7 +31,7 @@ from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import full_name
 from tilth.sql.errors import DamagedPartError, DamagedPartsNotSkippedError, QueryFailedError
-from tilth.sql.query.desk import narrowed
+from tilth.sql.query.snapshots import narrowed
 from tilth.sql.settings import SessionSettings
 
 #: How often a query begins anew because another part turned out to be damaged; then the error stands.
@@ -62,7 +62,7 @@ class LeftOut:
 
 
 class QueryParts:
-    """What one query reads, and what of it is damaged, over all of its tries."""
+    """Parts that one query reads, the damaged ones among them, over all of its tries."""
 
     def __init__(self, book: DamageBook, *, skips: bool, explains: bool = False) -> None:
         self._book = book
@@ -77,16 +77,15 @@ class QueryParts:
 
     @property
     def may_begin_early(self) -> bool:
-        """Whether rows may be sent before the query has ended."""
+        """True if rows may be sent before the query has ended."""
         return not self._skips
 
     def begin(self) -> None:
-        """A new try."""
         self._snapshots.clear()
         self.left_out.clear()
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot as the query may read it."""
+        """Return the snapshot as the query may read it."""
         self._snapshots.append(snapshot)
         if not self._looks:
             return snapshot
@@ -102,11 +101,11 @@ class QueryParts:
         return narrowed(snapshot, lambda part: str(part.name) not in damaged) if self._skips else snapshot
 
     def may_try_again(self, error: TilthError) -> bool:
-        """Whether the query may succeed without what the error is about."""
+        """True if the query may succeed without what the error is about."""
         return self._skips and self._learns(error)
 
     def named(self, error: TilthError) -> TilthError:
-        """The error with the part that it is about, if a file is why."""
+        """Return the error with the part that it is about, if a file is why."""
         if isinstance(error, QueryFailedError) and _READ_ERROR.search(str(error)):
             return self._first_damaged() or (self._first_damaged() if self._learns(error) else None) or error
         for snapshot in self._snapshots:
@@ -123,7 +122,7 @@ class QueryParts:
         return None
 
     def notices(self) -> tuple[str, ...]:
-        """What the answer lacks."""
+        """Notices of rows that the answer lacks."""
         if not self.left_out or not self._skips:
             return ()
         rows = sum(each.rows for each in self.left_out)
@@ -134,7 +133,7 @@ class QueryParts:
         return (f"{count} left out, {rows} rows are missing ({_SKIP} = 1): {listed}",)
 
     def explained(self, plan: pa.Table) -> pa.Table:
-        """The answer of EXPLAIN with a row about damaged parts."""
+        """Add a row about damaged parts to the answer of EXPLAIN."""
         if not self.left_out or plan.num_columns != 1:
             return plan
         fate = "is left out" if self._skips else "makes this query fail"
@@ -145,7 +144,7 @@ class QueryParts:
         return pa.concat_tables([plan, row])
 
     def _learns(self, error: TilthError) -> bool:
-        """Whether more is known of damaged files than before."""
+        """Note the damaged files that the error is about; return true if some are new."""
         if isinstance(error, CorruptError) and "file" in error.facts:
             return any(self._learns_of(snapshot, error) for snapshot in self._snapshots)
         if not isinstance(error, QueryFailedError) or not _READ_ERROR.search(str(error)):
@@ -179,7 +178,7 @@ class QueryParts:
 
 
 def named(book: DamageBook, snapshot: Snapshot, error: TilthError, *, hint: str = CURE) -> TilthError:
-    """The error with table and part, if it is about a file of the snapshot, of which the book takes note."""
+    """Return the error with table and part, if it is about a file of the snapshot, which is noted in the book."""
     if not isinstance(error, CorruptError) or "part" in error.facts or not (path := error.facts.get("file")):
         return error
     book.report(snapshot.table.uuid, error, snapshot.parts, snapshot.deltas)
@@ -204,7 +203,6 @@ def naming(name: Callable[[TilthError], TilthError]) -> Iterator[None]:
 
 
 def explains(text: str) -> bool:
-    """Whether the query is an EXPLAIN."""
     return _EXPLAIN.match(text) is not None
 
 
@@ -213,8 +211,8 @@ def check_reads_all(settings: SessionSettings) -> None:
     if settings.skip_damaged_parts:
         raise DamagedPartsNotSkippedError(
             setting=_SKIP,
-            hint=f"set {_SKIP} = 0 for this statement; what the damaged parts hold would be missing "
-            "for good, and nothing would say so",
+            hint=f"set {_SKIP} = 0 for this statement; the rows of the damaged parts would be missing for good, "
+            "without a notice",
         )
 
 

@@ -1,4 +1,4 @@
-"""Which moment of a table AS OF means, and whether it can still be read, and read again with the same answer.
+"""Moments of a table that AS OF means, and checks that they can still be read, and read again with the same answer.
 
 Covers: versions and times as hybrid times, the ancient history mark, times that are not over yet. Does not cover:
 leases (held.py), what is kept for how long (maintenance).
@@ -20,7 +20,7 @@ from tilth.maintenance import GcSettings, gc_settings
 from tilth.model.history import SnapshotTooOldError, ancient_mark, check_readable
 from tilth.model.table import TableDef, full_name
 from tilth.sql.errors import UnknownVersionError
-from tilth.sql.query.protocol import AsOf, AtTime, AtVersion
+from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
 
 #: How far clocks may be apart: a time that is so little in the future is waited for.
 SKEW_MS = 500
@@ -48,9 +48,9 @@ def moment_of(catalog: Catalog, clock: Clock, table: TableDef, as_of: AsOf) -> M
     Raises SnapshotTooOldError, SnapshotInFutureError, UnknownVersionError.
     """
     match as_of:
-        case AtVersion(version=version):
+        case AsOfVersion(version=version):
             moment = _at_version(catalog, clock, table, version)
-        case AtTime(micros=micros):
+        case AsOfTime(micros=micros):
             moment = Moment(ts=pack(micros // 1000, COUNTER_MAX))
             _wait_over(catalog, clock, table, moment.ts)
         case _:
@@ -68,26 +68,26 @@ def check_kept(catalog: Catalog, clock: Clock, table: TableDef, moment: Moment) 
     now = max(pack(clock.now_ms()), last, moment.ts)
     check_readable(moment.ts, ahm=mark_of(table, clock), now=now, table=full_name(table))
     if milliseconds(moment.ts) < table.created_ms:
-        raise SnapshotTooOldError("the table was not there yet", table=full_name(table), hint="read a later time")
+        raise SnapshotTooOldError("the table did not exist yet", table=full_name(table), hint="read a later time")
     for dropped, undone in catalog.parts.version(table.uuid).undone:
         if dropped <= moment.ts < undone:
             raise SnapshotTooOldError(
-                "rows that a drop hid then have come back: what the table showed is not known any more",
+                "rows that a drop hid at that time were restored: what the table contained is not known any more",
                 table=full_name(table),
                 hint="read a time before the drop or after the UNDROP",
             )
     oldest = _forgotten_before(catalog, table, moment.ts)
     if oldest is not None:
         raise SnapshotTooOldError(
-            "what the table was then has been collected",
+            "garbage collection has removed what the table contained at that time",
             table=full_name(table),
             oldest_version=oldest,
-            hint="it was collected by a shorter tablet_history_max_age_sec than the table has now",
+            hint="tablet_history_max_age_sec was shorter then than it is now",
         )
 
 
 def _forgotten_before(catalog: Catalog, table: TableDef, ts: int) -> int | None:
-    """The oldest version that is known, if the table's versions up to a time are forgotten, as HISTORY_GC does it."""
+    """Oldest version that is known, if the table's versions up to a time are forgotten, as HISTORY_GC does it."""
     version = catalog.parts.version(table.uuid)
     if version.last_commit_ts <= ts or catalog.history.version_at(table.uuid, ts) is not None:
         return None
@@ -103,7 +103,7 @@ def mark_of(table: TableDef, clock: Clock) -> int | None:
 
 
 def history_seconds(table: TableDef) -> float:
-    """How far back reads of the table are promised; negative: not at all."""
+    """Seconds of the past that the table promises to readers; negative: none."""
     return gc_settings(table.settings).history
 
 
@@ -146,7 +146,7 @@ def _unknown(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> N
 
 
 def _wait_over(catalog: Catalog, clock: Clock, table: TableDef, ts: int) -> None:
-    """Until no commit can come any more at or before this time; raises SnapshotInFutureError if that is far away."""
+    """Wait until no commit at or before this time can come any more; raises SnapshotInFutureError if it is far away."""
     last = catalog.parts.version(table.uuid).last_commit_ts
     if ts <= last:
         return

@@ -16,7 +16,7 @@ from tilth.model.table import TableDef, ViewDef, full_name
 from tilth.sql.errors import WrongKindOfTableError
 from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import moment_of
-from tilth.sql.query.protocol import AsOf, AtTime, AtVersion
+from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
 
 #: Long, for such a reader may be a notebook whose owner thinks between two cells.
 PIN_MS = 600_000
@@ -52,9 +52,9 @@ class Pins:
             raise InvalidInputError("a table is read as of a time or of a version, not both", hint="leave one out")
         as_of: AsOf | None = None
         if as_of_ms is not None:
-            as_of = AtTime(micros=as_of_ms * 1000)
+            as_of = AsOfTime(micros=as_of_ms * 1000)
         elif version is not None:
-            as_of = AtVersion(version=version)
+            as_of = AsOfVersion(version=version)
         relation = self._catalog.tables.get(database, table)
         found = self._catalog.tables.by_id(relation.target) if isinstance(relation, ViewDef) else relation
         if not isinstance(found, TableDef):
@@ -77,7 +77,7 @@ class Pins:
         """Raises NotFoundError for a lease that was closed, FencedError for one that has run out."""
         lease = self._find(lease_id)
         if lease is None:
-            raise NotFoundError("this snapshot is not held any more", reader=lease_id, hint="read the table again")
+            raise NotFoundError("this snapshot was released", reader=lease_id, hint="read the table again")
         renewed = self._catalog.readers.renew(lease, PIN_MS)
         with self._lock:
             self._held[lease_id] = renewed

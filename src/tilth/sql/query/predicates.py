@@ -1,8 +1,8 @@
-"""What a query asks of one table's rows, as far as it can be answered from a part's ranges. Pure.
+"""Predicates of a query on one table's rows, as far as a part's ranges can answer them. Pure.
 
 Covers: the tree. Does not cover: reading it out of Spark's optimized plan (NeedsReader.java), deciding about parts
-(prune.py). Always holds: what is not understood is Unknown, and Unknown never rules a part out; comparisons with NULL
-are never true.
+(prune.py). Always holds: what is not understood is Undecided, and Undecided never rules a part out; comparisons with
+NULL are never true.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Negation(msgspec.Struct, frozen=True, tag="not"):
     item: Predicate
 
 
-class Unknown(msgspec.Struct, frozen=True, tag="any"):
+class Undecided(msgspec.Struct, frozen=True, tag="any"):
     """May be true, false or null."""
 
 
-Predicate = Compare | IsIn | IsNull | HasPrefix | AllOf | AnyOf | Negation | Unknown
+Predicate = Compare | IsIn | IsNull | HasPrefix | AllOf | AnyOf | Negation | Undecided
 
 
 def leaf_name(occurrence: int, column: str) -> str:
-    """What a column of the n-th table reference is called below its view, so that the optimized plan tells both."""
+    """Name of a column of the n-th table reference below its view; it is unique in the optimized plan."""
     return f"{occurrence}:{column}"

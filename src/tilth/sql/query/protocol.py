@@ -1,14 +1,14 @@
-"""What server and worker say to each other while a query runs.
+"""Protocol of server and worker while a query runs.
 
-Covers: the payloads of QUERY and INSERT tasks and the two calls back. Does not cover: who answers them (desk.py), who
-makes them (worker/spark.py). Always holds: a worker learns of tables only through these calls; a remote worker makes
-them over HTTP.
+Covers: the payloads of QUERY and INSERT tasks and the two calls back. Does not cover: who answers them (snapshots.py),
+who makes them (worker/spark.py). Always holds: a worker learns of tables only through these calls; a remote worker
+makes them over HTTP.
 
     server                                   worker
       | -- task: the statement's text ---------> |
       | <-- resolve: names of the relations ---- |   Spark's parser found them
       | -- their schemas ----------------------> |
-      | <-- pin: a predicate for each of them -- |   Spark's optimizer told them
+      | <-- pin: a predicate for each of them -- |   found by Spark's optimizer
       | -- snapshots, pruned ------------------> |
       | <-- result ----------------------------- |
 """
@@ -25,20 +25,20 @@ from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Schema, TableDef
-from tilth.sql.query.predicates import Predicate, Unknown
+from tilth.sql.query.predicates import Predicate, Undecided
 from tilth.storage import UpsertRequest
 
 #: Under this key of an Arrow schema's metadata a result carries its columns, as JSON of `ColumnInfo`s.
 COLUMNS_KEY = b"tilth.columns"
 
 
-class AtVersion(msgspec.Struct, frozen=True, tag="version"):
+class AsOfVersion(msgspec.Struct, frozen=True, tag="version"):
     """A table as its n-th commit left it."""
 
     version: int
 
 
-class AtTime(msgspec.Struct, frozen=True, tag="time"):
+class AsOfTime(msgspec.Struct, frozen=True, tag="time"):
     """A table as it was at a time: with all that was committed in that millisecond."""
 
     #: Microseconds since 1970, UTC.
@@ -46,7 +46,7 @@ class AtTime(msgspec.Struct, frozen=True, tag="time"):
 
 
 #: A moment of a table's past.
-AsOf = AtVersion | AtTime
+AsOf = AsOfVersion | AsOfTime
 
 
 class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
@@ -102,7 +102,7 @@ class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expression
 
 
 class CheckedDefault(msgspec.Struct, frozen=True, kw_only=True):
-    """What Spark says of a default."""
+    """Spark's check of a default."""
 
     column: str
     #: Its value now: an Arrow stream of one row, of the column's type.
@@ -122,7 +122,7 @@ class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[tuple[str, str], ...]
     predicate: str
     #: What the predicate asks of the columns, where that was asked and is understood.
-    where: Predicate = Unknown()
+    where: Predicate = Undecided()
     #: The names of the columns that the expressions look at, likewise; None: perhaps all.
     columns: tuple[str, ...] | None = None
     #: Of the defaults that were asked for.
@@ -210,7 +210,7 @@ InsertWork = InsertTask | ResolveTask
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a name in a query stands for."""
+    """Table that a name in a query stands for."""
 
     database: str
     table: str
@@ -218,7 +218,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the rows of one relation are: in a snapshot's files, or right here."""
+    """Rows of one relation: in a snapshot's files, or right here."""
 
     snapshot: Snapshot | None = None
     #: Below which the tables' folders are.
@@ -228,10 +228,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryCalls(Protocol):
-    """What a worker asks its server while a query runs; both raise TilthErrors."""
+    """Calls of a worker to its server while a query runs; both raise TilthErrors."""
 
     def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
-        """What the names stand for, in the query's database.
+        """Find the tables that the names stand for, in the query's database.
 
         `as_of`: of each of them the moment that is asked for, None for now; empty: all of them now.
         """

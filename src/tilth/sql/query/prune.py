@@ -1,4 +1,4 @@
-"""Which parts a predicate rules out, decided from the ranges that the catalog keeps of each part. Pure.
+"""Parts that a predicate rules out, by the ranges that the catalog keeps of each part. Pure.
 
 Always holds: a part that holds a matching row is never ruled out. A predicate is true, false or null for a row, and
 only rows for which it is true are wanted: so both "may be true" and "may be false" are followed, and NOT changes them
@@ -28,7 +28,7 @@ from tilth.sql.query.predicates import (
     IsNull,
     Negation,
     Predicate,
-    Unknown,
+    Undecided,
 )
 from tilth.sql.query.simplify import bounded, joined
 
@@ -72,9 +72,9 @@ def as_present(part: Part, table: TableDef) -> Part:
 
 
 def _test(predicate: Predicate, types: Mapping[str, DataType], *, wanted: bool) -> Keep:
-    """Whether some row of a part may make the predicate true (or false, when that is wanted)."""
+    """Test if some row of a part may make the predicate true (or false, when that is wanted)."""
     match predicate:
-        case Unknown():
+        case Undecided():
             return _always
         case AllOf(items=items):
             return _combined(items, types, wanted=wanted, needs_all=wanted)
@@ -126,7 +126,7 @@ def _column_test(predicate: Compare | IsIn | HasPrefix, data_type: DataType, *, 
 def _range_test(
     predicate: Compare | IsIn | HasPrefix, data_type: DataType, *, wanted: bool
 ) -> Callable[[Any, Any], bool]:
-    """The test of a column whose values are from low to high; None: no bound on that side."""
+    """Test of a column whose values are from low to high; None: no bound on that side."""
     match predicate:
         case Compare(comparison=comparison, value=value):
             single = _readable(value, data_type)
@@ -147,14 +147,14 @@ def _range_test(
 
 
 def _is_any_within(ordered: Sequence[Any], low: Any, high: Any) -> bool:
-    """Whether one of the values, which are in order, is from low to high."""
+    """True if one of the values, which are in order, is from low to high."""
     first = 0 if low is None else bisect_left(ordered, low)
     return first < len(ordered) and (high is None or bool(ordered[first] <= high))
 
 
 # Any: bounds and values of one column are of one type that has an order, whichever it is.
 def _may_hold(comparison: Comparison, value: Any, low: Any, high: Any, *, wanted: bool) -> bool:
-    """Whether `x <comparison> value` may be true (or false) for an x from low to high; None: no bound on that side."""
+    """True if `x <comparison> value` may be true (or false) for an x from low to high; None: no bound on that side."""
     if comparison is Comparison.EQUAL and not wanted:
         return low is None or high is None or not (low == value == high)
     if not wanted:
@@ -174,7 +174,7 @@ def _may_hold(comparison: Comparison, value: Any, low: Any, high: Any, *, wanted
 
 
 def _bounds(known: ColumnRange, data_type: DataType) -> tuple[Any, Any]:
-    """The bounds as values with an order; where NaNs are, which Spark sorts above all numbers, ranges have no high."""
+    """Bounds as values with an order; where NaNs are, which Spark sorts above all numbers, ranges have no high."""
     return _readable(known.low, data_type), _readable(known.high, data_type)
 
 

@@ -100,7 +100,7 @@ def _terms(predicate: Predicate) -> int:
 
 
 def _necessary(predicate: Predicate) -> dict[str, set[Bound]]:
-    """By column the values of which it has one in each row for which the predicate is true."""
+    """Values by column, one of which it has in each row for which the predicate is true."""
     listed = _values(predicate)
     if listed is not None:
         return {listed[0]: set(listed[1])}

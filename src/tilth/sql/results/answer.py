@@ -1,4 +1,4 @@
-"""What a statement gives back. See also: tilth.model.wire for what of it goes over HTTP."""
+"""Answers to statements. See also: tilth.model.wire for the part that goes over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilth.storage import type_from_arrow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a statement gives back: rows or a message, and how it went."""
+    """Answer to a statement: rows or a message, with its statistics."""
 
     query_id: str
     #: Empty for statements without rows.
@@ -42,7 +42,7 @@ class Answer:
     parts_pruned: int = 0
 
     def summary(self) -> Summary:
-        """Return what a client is told beside the rows."""
+        """Return the part of the answer that a client gets beside the rows."""
         return Summary(
             query_id=self.query_id,
             elapsed_ms=self.elapsed_ms,
@@ -55,7 +55,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one statement's function returns; the engine makes an Answer of it."""
+    """Return value of one statement's function; the engine makes an Answer of it."""
 
     table: pa.Table = field(default_factory=lambda: pa.table({}))
     #: The rows of a large result, in the place of the table's.
@@ -70,15 +70,14 @@ class Outcome:
 
 
 def done(message: str, *, rows_written: int = 0) -> Outcome:
-    """The outcome of a statement without rows."""
     return Outcome(message=message, rows_written=rows_written)
 
 
 def columns_of(schema: pa.Schema) -> list[ColumnInfo]:
-    """Names and types in Spark's words: what the query told, or what the Arrow types say."""
-    told = (schema.metadata or {}).get(COLUMNS_KEY)
-    if told is not None:
-        return msgspec.json.decode(told, type=list[ColumnInfo])
+    """Names and types in Spark's words: from the query's metadata, else from the Arrow types."""
+    known = (schema.metadata or {}).get(COLUMNS_KEY)
+    if known is not None:
+        return msgspec.json.decode(known, type=list[ColumnInfo])
     return [ColumnInfo(field.name, _type_name(field.type)) for field in schema]
 
 

@@ -29,7 +29,7 @@ TOO_LARGE_HINT = "ask for fewer rows or columns, add a LIMIT, or raise the setti
 
 
 def write_schema(folder: str, schema: pa.Schema) -> None:
-    """Say that the result comes as files."""
+    """Mark the result as one that comes as files."""
     write_batches(os.path.join(folder, SCHEMA_FILE), schema, iter(()))
 
 
@@ -79,7 +79,7 @@ def read_schema(folder: Path) -> pa.Schema:
 
 
 def has_schema(folder: Path) -> bool:
-    """Whether the result comes as files."""
+    """True if the result comes as files."""
     return (folder / SCHEMA_FILE).exists()
 
 

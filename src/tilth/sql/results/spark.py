@@ -52,7 +52,7 @@ def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:
 
 
 def is_large(frame: DataFrame) -> bool:
-    """Whether the rows may be too many to be collected, by the estimate of Spark's optimizer, which is too high rather
+    """True if the rows may be too many to be collected, by the estimate of Spark's optimizer, which is too high rather
     than too low, except for what makes many rows of one."""
     # Any: a handle of the JVM.
     plan: Any = frame._jdf.queryExecution().optimizedPlan()
@@ -74,7 +74,7 @@ def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
 def _write_file(
     folder: str, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
 ) -> None:
-    """Runs in Spark's tasks: rows in, a file out."""
+    """Write the rows of one of Spark's tasks to a file."""
     # Rows of an earlier attempt may be on their way to the client.
     assert attempt == 0, "a result cannot be written twice"
     write_partition(folder, task, schema, _checked(rows, schema, bytes_max))
@@ -91,7 +91,7 @@ def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) 
 
 
 def _described(frame: DataFrame) -> pa.Schema:
-    """The columns as clients get them: times in UTC, Spark's types in the metadata."""
+    """Return the columns as clients get them: times in UTC, Spark's types in the metadata."""
     columns = [ColumnInfo(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
     schema = to_arrow_schema(_all_nullable(_without_voids(frame).schema), timezone="UTC")
     return schema.with_metadata({COLUMNS_KEY: msgspec.json.encode(columns)})
@@ -120,7 +120,7 @@ def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
 
 
 def _readable(table: pa.Table) -> pa.Table:
-    """The rows with texts that everybody can read: Spark also makes texts of bytes that are none."""
+    """Return the rows with valid texts: Spark also makes texts of bytes that are none."""
     for position, column in enumerate(table.columns):
         try:
             column.validate(full=True)
@@ -131,7 +131,7 @@ def _readable(table: pa.Table) -> pa.Table:
 
 
 def _without_voids(frame: DataFrame) -> DataFrame:
-    """The rows with texts where a type has void inside, as array() does: Arrow has no such arrays and maps."""
+    """Return the rows with texts where a type has void inside, as array() does: Arrow has no such arrays and maps."""
     fields = frame.schema.fields
     types = [_with_texts(field.dataType) for field in fields]
     if all(one is field.dataType for one, field in zip(types, fields, strict=True)):
@@ -142,7 +142,7 @@ def _without_voids(frame: DataFrame) -> DataFrame:
 
 
 def _all_nullable(schema: spark_types.StructType) -> spark_types.StructType:
-    """Without columns of void that are not null, of which Arrow has none."""
+    """Make columns of void nullable: Arrow has no others."""
     fields = [
         spark_types.StructField(
             field.name, field.dataType, field.nullable or isinstance(field.dataType, spark_types.NullType)
@@ -153,7 +153,7 @@ def _all_nullable(schema: spark_types.StructType) -> spark_types.StructType:
 
 
 def _with_texts(kind: spark_types.DataType, *, is_inside: bool = False) -> spark_types.DataType:
-    """The type itself where it has no void inside."""
+    """Return the type itself where it has no void inside."""
     if isinstance(kind, spark_types.NullType):
         return spark_types.StringType() if is_inside else kind
     if isinstance(kind, spark_types.ArrayType):
@@ -193,7 +193,6 @@ class _BoundedCollection(ArrowCollectSerializer, _BoundedStream):
 
 
 def to_stream(table: pa.Table) -> bytes:
-    """The table as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -33,7 +33,7 @@ class ResultNotReadError(ConflictError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultLimits:
-    """What results may use. 0: no limit."""
+    """Limits of what results may use. 0: no limit."""
 
     #: Of all results together, on the disk.
     bytes_max: int = BYTES_MAX
@@ -74,14 +74,14 @@ class OpenResults:
             self._results.pop(query_id, None)
 
     def followed(self, result: OpenResult, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; whoever is given one and asks for no other is taken for a client that does not read."""
+        """Yield the batches; a client that was given one and asks for no other counts as one that does not read."""
         for batch in batches:
             result.waiting_since = self._clock.monotonic()
             yield batch
             result.waiting_since = None
 
     def state(self, query_id: str) -> str:
-        """Where the rows of a query are; empty: it has no large result."""
+        """State of a query's large result; empty: it has none."""
         with self._lock:
             result = self._results.get(query_id)
         if result is None:
@@ -89,7 +89,7 @@ class OpenResults:
         since, on_disk = result.waiting_since, f"{show_bytes(result.bytes)} of its rows on disk"
         if since is None:
             return f"its client waits for rows, {on_disk}"
-        return f"its client has read nothing for {self._clock.monotonic() - since:.0f} s, {on_disk}"
+        return f"its client has not read for {self._clock.monotonic() - since:.0f} s, {on_disk}"
 
     def check(self) -> None:
         """Measure, and cancel what is over a limit."""
@@ -101,7 +101,7 @@ class OpenResults:
             waited = 0.0 if result.waiting_since is None else now - result.waiting_since
             if limits.read_seconds_max and waited > limits.read_seconds_max:
                 hint = "read the rows as they come; the node's setting server.result-read-timeout is the limit"
-                reason = f"its client has read nothing for {waited:.0f} s"
+                reason = f"its client has not read for {waited:.0f} s"
                 result.cancellation.cancel(ResultNotReadError(query_id=result.query_id, reason=reason, hint=hint))
         self._make_room(results)
 

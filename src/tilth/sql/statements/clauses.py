@@ -14,11 +14,12 @@ import msgspec
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.settings import read_settings
+from tilth.base.units import show_time
 from tilth.maintenance import gc_settings, is_expired, ttl_of
 from tilth.model.table import Column, Schema, TableDef, full_name, is_op_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
-from tilth.sql.context.lifetimes import told_time, trash_lifetime_ms
+from tilth.sql.context.lifetimes import trash_lifetime_ms
 from tilth.sql.context.services import Services
 from tilth.sql.errors import BadAlterError, BadDefinitionError, UnknownColumnError
 from tilth.sql.grammar import CreateTable
@@ -40,15 +41,15 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
     key = [_found(schema, name, "UNIQUE KEY") for name in statement.unique_key]
     for column in key:
         if not can_be_key(column.type):
-            raise _refused("rows have no key in a column of this type", column)
+            raise _refused("a column of this type cannot be a key", column)
     needed = list(key)
     if statement.version_column is not None:
         version = _found(schema, statement.version_column, "the version of ENGINE = MergeTree(..)")
         if version in key:
-            raise _refused("the version tells rows with one key apart: it is no column of the key", version)
+            raise _refused("the version orders rows of one key: it cannot be a column of the key", version)
         if not _can_be_version(version.type):
             hint = "a version is a whole number, a date or a timestamp"
-            raise _refused("a column of this type is no version", version, hint=hint)
+            raise _refused("a column of this type cannot be a version", version, hint=hint)
         needed.append(version)
     said = {spec.name for spec in statement.columns if spec.says_null}
     for column in needed:
@@ -64,31 +65,30 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
 
 
 def check_no_op_column(schema: Schema) -> None:
-    """Raises BadDefinitionError for a column whose name says, in rows on their way in, what the row does."""
+    """Raises BadDefinitionError for a column with the name under which inserted rows carry their operation."""
     for column in schema.columns:
         if is_op_name(column.name):
-            hint = "call it otherwise: rows of a table with a UNIQUE KEY tell by a column of this name that they delete"
+            hint = "choose another name: rows of a table with a UNIQUE KEY use a column of this name to delete"
             raise _refused("the name is taken", column, hint=hint)
 
 
 def can_be_key(data_type: DataType) -> bool:
-    """Whether a key may have a column of this type."""
     return isinstance(data_type, Simple | Decimal)
 
 
 def check_scope_stays(table: TableDef, changes: Mapping[str, str], reset: Iterable[str]) -> None:
-    """Raises BadAlterError for another scope of the keys that are there: rows would have to be looked at again."""
+    """Raises BadAlterError for another scope of existing keys: their uniqueness would have to be checked anew."""
     if not table.unique_key:
         return
     now = _scope(table.settings)
     settings = {name: text for name, text in table.settings.items() if name not in set(reset)} | dict(changes)
     if _scope(settings) != now:
         raise BadAlterError(
-            "the scope of a unique key stays as it is",
+            "the scope of a unique key cannot be changed",
             table=full_name(table),
             setting=_SCOPE,
             value=str(now).lower(),
-            hint="make a table with the other scope, INSERT .. SELECT",
+            hint="create a table with the other scope, then INSERT .. SELECT",
         )
 
 
@@ -107,22 +107,22 @@ def _found(schema: Schema, name: str, clause: str) -> Column:
     return column
 
 
-def _refused(told: str, column: Column, *, hint: str = "") -> BadDefinitionError:
-    return BadDefinitionError(told, column=column.name, type=spark_name(column.type), hint=hint)
+def _refused(message: str, column: Column, *, hint: str = "") -> BadDefinitionError:
+    return BadDefinitionError(message, column=column.name, type=spark_name(column.type), hint=hint)
 
 
 def check_ttl(text: str, schema: Schema, now_ms: int) -> None:
-    """Raises InvalidInputError for what is no TTL, and for one by which a row of today would outlive the calendar."""
+    """Raises InvalidInputError for an invalid TTL, and for one by which a row of today would outlive the calendar."""
     ttl = read_ttl(text, schema)
     today = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).date()
     years, days = ttl.months / 12, ttl.seconds / _DAY_SECONDS
     if today.year + years > datetime.MAXYEAR or days > (datetime.date.max - today).days:
-        hint = "leave the TTL out, and rows stay for ever"
+        hint = "leave the TTL out to keep rows for ever"
         raise InvalidInputError("this TTL leaves the range of times, which ends with year 9999", ttl=text, hint=hint)
 
 
-def told_expired(services: Services, table: TableDef, text: str) -> str:
-    """What of the table has expired already by a new TTL, and how it can be had back; empty when nothing has."""
+def expired_at_once(services: Services, table: TableDef, text: str) -> str:
+    """Sentence on the rows that a new TTL expires at once, and how to recover them; empty when there are none."""
     ttl = ttl_of(msgspec.structs.replace(table, ttl=text))
     assert ttl is not None
     now_ms, settings = services.clock.now_ms(), gc_settings(table.settings)
@@ -135,7 +135,7 @@ def told_expired(services: Services, table: TableDef, text: str) -> str:
             rows += sum(part.rows for part in parts)
     if not partitions:
         return ""
-    until = told_time(now_ms + trash_lifetime_ms(table))
+    until = show_time(now_ms + trash_lifetime_ms(table))
     return (
         f"; expired by it already, so that they go now, unless GC is stopped: partitions {partitions}, rows {rows}; "
         f"REMOVE TTL or a longer TTL, and then UNDROP PARTITION, brings them back until {until}"

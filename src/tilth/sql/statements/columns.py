@@ -1,4 +1,4 @@
-"""What ADD, DROP, MODIFY and RENAME COLUMN make of a table's columns. Pure.
+"""Columns of a table after ADD, DROP, MODIFY and RENAME COLUMN. Pure.
 
 Covers: the new columns, and why an operation is refused. Does not cover: reading defaults (inserts/defaults.py),
 the parts that are there (tilth.storage shapes them while they are read, maintenance rewrites them).
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from tilth.model.checks import first_stricter, told_rule
+from tilth.model.checks import first_stricter, rule_text
 from tilth.model.mutation import Mutation
 from tilth.model.table import Column, Schema, TableDef, full_name
 from tilth.model.ttl import read_ttl
@@ -43,7 +43,7 @@ _WIDENING_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class NewColumns:
-    """What the operations make."""
+    """Columns that the operations make."""
 
     schema: Schema
     next_column_id: int
@@ -82,7 +82,7 @@ def changed(
 
 
 def protected_columns(table: TableDef) -> dict[int, str]:
-    """The columns that files are laid out by, by id, and by which clause."""
+    """Columns that files are laid out by, by id, and by which clause."""
     found: dict[int, str] = {}
     named = [(table.order_by, "ORDER BY"), (table.unique_key, "UNIQUE KEY")]
     named.append((tuple(each.column for each in table.partition_by), "PARTITION BY"))
@@ -102,14 +102,18 @@ def check_unprotected(table: TableDef, column: Column, what: str) -> None:
     """Raises BadAlterError for a column that files are laid out by."""
     clause = protected_columns(table).get(column.id)
     if clause is not None:
-        hint = "MODIFY TTL or REMOVE TTL first" if clause == "TTL" else "make a table with other keys, INSERT .. SELECT"
+        hint = (
+            "MODIFY TTL or REMOVE TTL first"
+            if clause == "TTL"
+            else "create a table with other keys, then INSERT .. SELECT"
+        )
         raise BadAlterError(
-            f"{what} cannot be done to a column of {clause}", table=full_name(table), column=column.name, hint=hint
+            f"{what} cannot be used for a column of {clause}", table=full_name(table), column=column.name, hint=hint
         )
 
 
 def find_in(schema: Schema, name: str) -> Column:
-    """The column of that name; raises UnknownColumnError that tells those there are."""
+    """Return the column of that name; raises UnknownColumnError that lists those there are."""
     column = schema.find(name)
     if column is None:
         raise UnknownColumnError(column=name, hint=f"the columns are: {', '.join(schema.names)}")
@@ -117,7 +121,7 @@ def find_in(schema: Schema, name: str) -> Column:
 
 
 def is_widening(old: DataType, new: DataType) -> bool:
-    """Whether every value of the old type is a value of the new one, wherever and whenever it is read."""
+    """True if every value of the old type is a value of the new one, wherever and whenever it is read."""
     if old == new:
         return True
     match old, new:
@@ -146,20 +150,20 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
     if now.schema.find(spec.name) is not None:
         if operation.if_not_exists:
             return now
-        hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
+        hint = "ADD COLUMN IF NOT EXISTS keeps the column as it is"
         raise BadAlterError("the column exists already", table=full_name(table), column=spec.name, hint=hint)
     if not spec.nullable and _is_nothing(spec.default):
         raise BadAlterError(
             "a new column that is NOT NULL needs a default",
             table=full_name(table),
             column=spec.name,
-            hint="rows that are there already get it",
+            hint="existing rows get it",
         )
     return placed(now, operation)
 
 
 def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
-    """With the new column where the operation wants it; it has a name that is free."""
+    """Add the new column, which has a free name, where the operation wants it."""
     columns = list(now.schema.columns)
     position = len(columns)
     if operation.first:
@@ -171,7 +175,7 @@ def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
 
 
 def column_of(spec: ColumnSpec, identity: int) -> Column:
-    """The column as a definition keeps it, but for its default (inserts/defaults.py). Raises BadDefinitionError."""
+    """Return the column of a definition, without its default (inserts/defaults.py). Raises BadDefinitionError."""
     for _, zone in spec.zones:
         _check_zone(spec.name, zone)
     return Column(
@@ -213,7 +217,7 @@ def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColu
 def _modified(
     table: TableDef, now: NewColumns, operation: ModifyColumn, busy: Mapping[str, Mutation], versions: Collection[int]
 ) -> NewColumns:
-    """Type and NULL are as written; DEFAULT and COMMENT stay where they are not."""
+    """Change type and NULL to what is written; DEFAULT and COMMENT stay unless they are written, too."""
     spec = operation.column
     if operation.if_exists and now.schema.find(spec.name) is None:
         return now
@@ -231,12 +235,12 @@ def _modified(
             hint=_WIDENING_HINT,
         )
     if old.nullable and not spec.nullable:
-        hint = "leave NOT NULL out: rows that are there may hold NULL"
+        hint = "leave NOT NULL out: existing rows may have NULL"
         raise BadAlterError("a column cannot become NOT NULL", table=full_name(table), column=old.name, hint=hint)
     stricter = first_stricter(spec.checks, old.checks)
     if stricter is not None:
         raise BadAlterError(
-            f"stored values may be other than {told_rule(stricter.rule)}",
+            f"stored values may be other than {rule_text(stricter.rule)}",
             table=full_name(table),
             column=old.name,
             type=old.declared_type,
@@ -257,7 +261,7 @@ def _modified(
 
 
 def with_default(column: Column, other: Column) -> Column:
-    """The column with the default of the other one."""
+    """Return the column with the default of the other one."""
     return msgspec.structs.replace(
         column,
         default=other.default,
@@ -279,7 +283,7 @@ def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, vers
 
 
 def described(column: Column, operation: DescribeColumn) -> Column:
-    """The column with the operation's DEFAULT and COMMENT; what it does not say stays."""
+    """Return the column with the operation's DEFAULT and COMMENT; one that is not written stays."""
     if operation.no_default or operation.default is not None:
         text = operation.default
         column = msgspec.structs.replace(column, default=text, written_default=text, is_default_computed=None)
@@ -318,7 +322,6 @@ def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewCo
 
 
 def replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
-    """With one column in the place of another."""
     columns = tuple(new if each is old else each for each in now.schema.columns)
     return replace(now, schema=Schema(columns=columns))
 

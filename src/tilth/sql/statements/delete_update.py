@@ -39,9 +39,9 @@ from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadAlterError, KeyColumnUpdateError, RowsBusyError
 from tilth.sql.grammar import DeleteRows, UpdateRows
 from tilth.sql.query.damaged import named, naming
-from tilth.sql.query.desk import OpenQuery, check_same_columns, narrowed
 from tilth.sql.query.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask
 from tilth.sql.query.prune import keeper
+from tilth.sql.query.snapshots import OpenQuery, check_same_columns, narrowed
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import UTC_NAMES, ZONE
 from tilth.sql.statements.columns import check_unprotected, find_in
@@ -62,7 +62,7 @@ _log = Log("sql")
 
 
 def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRows) -> Outcome:
-    """Answers with the number of rows, after the commit."""
+    """Return the number of rows, after the commit."""
     verb = "UPDATE" if isinstance(statement, UpdateRows) else "DELETE"
     table = table_of(services, call, statement.name, what=verb)
     with audited(services, call, verb=verb, table=full_name(table)) as audit:
@@ -72,7 +72,7 @@ def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRo
 
 
 def _changed(services: Services, call: Call, table: TableDef, statement: DeleteRows | UpdateRows) -> Outcome:
-    """Begins anew when columns change meanwhile: nothing has been committed yet."""
+    """Change the rows; begin anew when columns change meanwhile, since nothing has been committed yet."""
     _check_zone(call)
     for _ in range(SCHEMA_TRIES_MAX - 1):
         try:
@@ -103,8 +103,8 @@ def _tried(services: Services, call: Call, table: TableDef, statement: DeleteRow
     with services.opened(call) as query:
         change = _Change(services, call, query, table, checked)
         rows = change.run()
-    told = f"{'updated in' if assignments else 'deleted from'} {full_name(table)}: {rows} rows"
-    return replace(done(told, rows_written=rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+    message = f"{'updated in' if assignments else 'deleted from'} {full_name(table)}: {rows} rows"
+    return replace(done(message, rows_written=rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 
 def _check_zone(call: Call) -> None:
@@ -112,17 +112,17 @@ def _check_zone(call: Call) -> None:
     if zone not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
         raise BadSettingError(
-            "DELETE and UPDATE compute times in UTC only", setting=ZONE, value=zone, allowed="UTC", hint=hint
+            "DELETE and UPDATE compute times only in UTC", setting=ZONE, value=zone, allowed="UTC", hint=hint
         )
 
 
 def _assignments(table: TableDef, statement: UpdateRows) -> list[tuple[str, str]]:
-    """With the columns' names as the table spells them; raises for columns by which rows are found or laid out."""
+    """Spell the columns as the table does; raises for columns by which rows are found or laid out."""
     found = []
     for name, text in statement.assignments:
         column = find_in(table.schema, name)
         if column.name in table.unique_key:
-            hint = "DELETE the row and INSERT it with the other key"
+            hint = "DELETE the row, and INSERT it with the new key"
             raise KeyColumnUpdateError(table=full_name(table), column=column.name, hint=hint)
         check_unprotected(table, column, "UPDATE")
         found.append((column.name, text))
@@ -145,7 +145,7 @@ def _wait_for_mutations(services: Services, call: Call, table: TableDef) -> None
                 table=full_name(table),
                 mutation=pending[0].id,
                 command=pending[0].command,
-                hint=f"nothing was updated: try again when system.mutations shows it as done, or KILL MUTATION "
+                hint=f"nothing was updated: try again when system.mutations shows the ALTER as done, or KILL MUTATION "
                 f"'{pending[0].id}'",
             )
         pause(services.clock, _POLL_SECONDS)
@@ -171,7 +171,7 @@ class _Change:
         self._written: list[WrittenDelta] = []
 
     def run(self) -> int:
-        """How many rows changed. Raises RowsBusyError, SchemaChangedError, ColumnsPendingError."""
+        """Return the number of changed rows. Raises RowsBusyError, SchemaChangedError, ColumnsPendingError."""
         snapshot = self._checked_parts(self._snapshot(self._keep))
         if not snapshot.parts:
             return 0
@@ -211,7 +211,7 @@ class _Change:
         return self._checked_parts(narrowed(now, partial(_is_of, again)))
 
     def _snapshot(self, keep: Callable[[Part], bool]) -> Snapshot:
-        snapshot = self._services.desk.hold(self._query, self._table.uuid, keep)
+        snapshot = self._services.snapshots.hold(self._query, self._table.uuid, keep)
         check_same_columns(self._table, snapshot.table)
         return snapshot
 
@@ -220,7 +220,7 @@ class _Change:
         return snapshot
 
     def _found(self, txn: Txn, snapshot: Snapshot, first_task: int) -> list[WrittenDelta]:
-        """The changes of the rows in the snapshot's parts, in files that nobody knows yet."""
+        """Write the changes of the rows in the snapshot's parts, to files that nobody knows yet."""
         self._known |= {part.file.name: part.name for part in snapshot.parts}
         self._seen |= newest_changes(snapshot)
         task = ChangeTask(
@@ -258,7 +258,7 @@ class _Change:
         ]
 
     def _pending(self, error: ColumnsPendingError) -> ColumnsPendingError:
-        """The same, with what to do where nobody works on it."""
+        """Return the same error, with what to do where nobody works on it."""
         pending = self._services.catalog.mutations.pending(self._table.uuid)
         if any(each.kind is MutationKind.COLUMNS for each in pending):
             return error
@@ -266,13 +266,13 @@ class _Change:
         return ColumnsPendingError(table=full_name(self._table), files=error.facts.get("files", ""), hint=hint)
 
     def _requirements(self) -> list[Requirement]:
-        """New values are of the columns that they were computed for; which rows go does not depend on them any more."""
+        """Require the columns for which new values were computed; which rows go does not depend on them any more."""
         if not self._checked.assignments:
             return []
         return [SchemaIs(table=self._table.uuid, schema_version=self._table.schema_version)]
 
     def _without(self, txn: Txn, written: Sequence[WrittenDelta], stale: set[str], task: int) -> list[WrittenDelta]:
-        """The changes of all other files; segments with some of these are written anew without them."""
+        """Return the changes of all other files; segments with some of these are written anew without them."""
         kept: list[WrittenDelta] = []
         out = DeltaWriter(self._layout, txn=txn.id, task=task, attempt=0)
         for each in written:
@@ -297,7 +297,7 @@ def _is_of(files: Collection[str], part: Part) -> bool:
 
 
 def newest_changes(snapshot: Snapshot) -> dict[str, int]:
-    """By data file the time of the newest change that the snapshot shows; 0: it has none."""
+    """Time of the newest change that the snapshot shows, by data file; 0: it has none."""
     changes = by_file(snapshot.deltas)
     return {
         part.file.name: max((delta.change_ts for delta in changes.get(part.file.name, ())), default=0)
@@ -321,8 +321,8 @@ def check_no_ranges(snapshot: Snapshot, names: Iterable[str]) -> None:
                     table=full_name(table),
                     column=assigned[column.id],
                     part=part.name,
-                    hint="OPTIMIZE TABLE .. FINAL writes them anew, if there are several in a partition; or DELETE the "
-                    "rows and INSERT them as they should be",
+                    hint="OPTIMIZE TABLE .. FINAL rewrites them, if there are several in a partition; or DELETE the "
+                    "rows and INSERT them with the right values",
                 )
 
 

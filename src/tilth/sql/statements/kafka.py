@@ -40,7 +40,7 @@ _WITH_TABLE = ("dead_letter", "stream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetters:
+class DeadLetterTable:
     #: None: the Kafka table has none.
     table: TableDef | None
     is_new: bool
@@ -64,7 +64,7 @@ def alter_kafka_columns(
     views = [_checked(services, view, kafka, wanted) for view in services.catalog.tables.views_of(kafka.uuid)]
     services.catalog.tables.alter_kafka(kafka, schema, next_column_id=new.next_column_id, views=views)
     services.consume.wake(kafka.uuid)
-    return done(f"columns changed: {full_name(kafka)}; messages that come from now on are read by them")
+    return done(f"columns changed: {full_name(kafka)}; new messages are read with them")
 
 
 def changed_columns(kafka: KafkaDef, operations: Sequence[ColumnOperation]) -> NewColumns | None:
@@ -93,7 +93,7 @@ def _added(kafka: KafkaDef, now: NewColumns, operation: AddColumn) -> NewColumns
     if now.schema.find(spec.name) is not None:
         if operation.if_not_exists:
             return now
-        hint = "ADD COLUMN IF NOT EXISTS takes it as it is"
+        hint = "ADD COLUMN IF NOT EXISTS keeps the column as it is"
         raise BadAlterError("the column exists already", table=full_name(kafka), column=spec.name, hint=hint)
     return placed(now, operation)
 
@@ -111,7 +111,7 @@ def _dropped(kafka: KafkaDef, now: NewColumns, operation: DropColumn) -> NewColu
 
 
 def _modified(now: NewColumns, operation: ModifyColumn) -> NewColumns:
-    """Type and NULL are as written; DEFAULT and COMMENT stay where they are not."""
+    """Change type and NULL to what is written; DEFAULT and COMMENT stay unless they are written, too."""
     spec = operation.column
     if operation.if_exists and now.schema.find(spec.name) is None:
         return now
@@ -190,13 +190,13 @@ def _in_use(view: ViewDef, kafka: KafkaDef, wanted: KafkaDef, target: TableDef, 
     )
 
 
-def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig) -> DeadLetters:
+def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig) -> DeadLetterTable:
     """The dead-letter table that the Kafka table's settings ask for, made if it is missing.
 
     Raises BadDefinitionError where a relation of its name cannot take dead letters.
     """
     if config.error_mode.value not in _WITH_TABLE:
-        return DeadLetters(table=None, is_new=False)
+        return DeadLetterTable(table=None, is_new=False)
     found = services.catalog.tables.find(kafka.database, config.dead_letter_table)
     if found is not None:
         if not isinstance(found, TableDef) or not takes_dead_letters(found):
@@ -206,15 +206,15 @@ def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig
                 hint="name another one by kafka_dead_letter_table, or give it the columns "
                 f"{DEAD_LETTER_SCHEMA.spark_ddl}",
             )
-        return DeadLetters(table=found, is_new=False)
+        return DeadLetterTable(table=found, is_new=False)
     new = dead_letter_table(kafka, config, uuid="", now_ms=services.clock.now_ms())
     made = services.catalog.tables.create(new)
     assert isinstance(made, TableDef)
-    return DeadLetters(table=made, is_new=True)
+    return DeadLetterTable(table=made, is_new=True)
 
 
 def has_dead_letters_in(kafka: KafkaDef, table: TableDef) -> bool:
-    """Whether the Kafka table's broken messages go into this table."""
+    """True if the Kafka table's broken messages go into this table."""
     config = read_config(kafka)
     name = config.dead_letter_table if config.error_mode.value in _WITH_TABLE else None
     return (kafka.database, name) == (table.database, table.name)

@@ -28,8 +28,8 @@ from tilth.sql.system_tables.table import TableNames
 #: How long SYNC waits for the end.
 SYNC_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.05
-#: So many are told of by name.
-_TOLD_MAX = 10
+#: Mutations that the answer names.
+_NAMED_MAX = 10
 
 
 class QueryNotFoundError(NotFoundError):
@@ -93,31 +93,31 @@ def _killed_queries(chosen: list[Running], statuses: list[str], message: str) ->
 
 
 def kill_mutations(services: Services, call: Call, statement: KillMutation) -> Outcome:
-    """One row for each mutation that was killed, or that could not be any more, which the message tells.
+    """One row for each mutation that was killed, or that could not be any more, which the message says.
 
     Raises MutationNotFoundError; TableNotFoundError for the id of a mutation whose table was dropped.
     """
     names = TableNames(services)
     rows: list[tuple[Mutation, str]] = []
-    told: list[str] = []
+    messages: list[str] = []
     for entry in _chosen_mutations(services, statement):
         database, table = names.of(entry.table)
         name = f"{database}.{table}" if table else entry.table
         try:
             ended = _kill(services, call, entry, name)
-            told.append(f"mutation {entry.id} of {name} was killed: {_left_behind(ended)}")
+            messages.append(f"mutation {entry.id} of {name} was killed: {_left_behind(ended)}")
         except MutationEndedError:
             ended = services.catalog.mutations.get(entry.table, entry.id)
             became = "is done" if ended.state is MutationState.DONE else "was killed"
-            told.append(f"nothing was killed: mutation {entry.id} of {name} {became} already")
+            messages.append(f"nothing was killed: mutation {entry.id} of {name} {became} already")
         except TableNotFoundError:
             if statement.mutation is not None:
                 raise
             ended = entry
-            told.append(f"nothing was killed: {name}, the table of mutation {entry.id}, was dropped")
+            messages.append(f"nothing was killed: {name}, the table of mutation {entry.id}, was dropped")
         rows.append((ended, name))
-    if len(told) > _TOLD_MAX:
-        told[_TOLD_MAX:] = [f"and {len(told) - _TOLD_MAX} more"]
+    if len(messages) > _NAMED_MAX:
+        messages[_NAMED_MAX:] = [f"and {len(messages) - _NAMED_MAX} more"]
     table_of_rows = pa.table(
         {
             "mutation_id": pa.array([str(entry.id) for entry, _ in rows], pa.string()),
@@ -126,7 +126,9 @@ def kill_mutations(services: Services, call: Call, statement: KillMutation) -> O
             "state": pa.array([entry.state.value for entry, _ in rows], pa.string()),
         }
     )
-    return Outcome(table=table_of_rows, message="; ".join(told) or "nothing was killed: no pending mutation matches")
+    return Outcome(
+        table=table_of_rows, message="; ".join(messages) or "nothing was killed: no pending mutation matches"
+    )
 
 
 def _kill(services: Services, call: Call, entry: Mutation, name: str) -> Mutation:
@@ -134,7 +136,7 @@ def _kill(services: Services, call: Call, entry: Mutation, name: str) -> Mutatio
     reason = f"KILL MUTATION by query {call.query_id}"
     with audited(services, call, verb="KILL MUTATION", table=name):
         if entry.state is MutationState.PENDING and services.catalog.tables.by_id(entry.table) is None:
-            hint = "nobody works on it; UNDROP TABLE brings it back with its table"
+            hint = "nobody works on it; UNDROP TABLE restores it with its table"
             raise TableNotFoundError("the table was dropped", table=name, mutation=entry.id, hint=hint)
         ended = services.catalog.mutations.kill(entry.table, entry.id, reason)
         if entry.state is not MutationState.PENDING or ended.reason != reason:
@@ -145,7 +147,7 @@ def _kill(services: Services, call: Call, entry: Mutation, name: str) -> Mutatio
 
 def _left_behind(killed: Mutation) -> str:
     columns = "the new columns stay in force, and " if killed.kind is MutationKind.COLUMNS else ""
-    return columns + killed.told_parts
+    return columns + killed.parts_summary
 
 
 def _chosen_mutations(services: Services, statement: KillMutation) -> list[Mutation]:

@@ -37,7 +37,7 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
     if names is None:
         return _by_spark(services, call, statement.text)
     for name in names:
-        # A name that is wrong is told before anything is computed.
+        # A wrong name is an error before anything is computed.
         find_system_table(name)
     try:
         table = answer_from_system(
@@ -56,7 +56,7 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
 
 
 def _by_spark(services: Services, call: Call, text: str) -> Outcome:
-    """Begins anew when columns change between the look at the names and the snapshot: nothing has been answered yet."""
+    """Run the query; begin anew when columns change before the snapshot: nothing has been answered yet."""
     for _ in range(TRIES_MAX - 1):
         try:
             return _answered(services, call, text)
@@ -66,7 +66,7 @@ def _by_spark(services: Services, call: Call, text: str) -> Outcome:
 
 
 def _answered(services: Services, call: Call, text: str) -> Outcome:
-    """Begins anew without a part that turns out to be damaged, if the user lets it; see query/damaged.py."""
+    """Run the query; begin anew without a part that turns out to be damaged, if settings allow it; see damaged.py."""
     is_explained = explains(text)
     reading = QueryParts(services.damage, skips=call.settings.skip_damaged_parts, explains=is_explained)
     for left in reversed(range(TRIES_OF_READING_MAX)):

@@ -56,7 +56,6 @@ def nothing_to_do(services: Services, call: Call, statement: NothingToDo) -> Out
 
 
 def named_settings(statement: Statement) -> tuple[str, ...]:
-    """Return the names of the settings that the statement says."""
     match statement:
         case AlterTable(operations=operations, settings=settings):
             changed = [name for each in operations if isinstance(each, ModifySetting) for name, _ in each.settings]

@@ -43,7 +43,6 @@ def show(
     call: Call,
     statement: ShowDatabases | ShowTables | ShowSettings | ShowProcesses | ShowCreate | Describe | ExistsTable,
 ) -> Outcome:
-    """Answers any of these statements."""
     match statement:
         case ShowDatabases():
             return show_databases(services, statement)
@@ -63,7 +62,7 @@ def show(
 
 
 def show_processes(services: Services) -> Outcome:
-    """The statements under way; long ones shortened, which `system.processes` has whole."""
+    """List the statements under way; long ones are shortened, which `system.processes` has whole."""
     table = find_system_table("processes").build(services).select(_PROCESS_COLUMNS)
     texts = [shortened(text, LISTED_TEXT_MAX) for text in table.column("query").to_pylist()]
     place = _PROCESS_COLUMNS.index("query")
@@ -71,7 +70,7 @@ def show_processes(services: Services) -> Outcome:
 
 
 def show_more(services: Services, call: Call, statement: ShowPartitions | ShowFunctions) -> Outcome:
-    """The partitions of a table that have rows; the functions that queries can call."""
+    """List the partitions of a table that have rows, or the functions that queries can call."""
     match statement:
         case ShowPartitions(name=name):
             table = table_of(services, call, name, what="SHOW PARTITIONS")
@@ -142,8 +141,8 @@ def _columns(services: Services, call: Call, name: Name) -> tuple[Column, ...]:
         found = find_system_table(name.table)
         columns = schema_from_arrow(found.schema).columns
         return tuple(
-            Column(id=one.id, name=one.name, type=one.type, comment=told.doc)
-            for one, told in zip(columns, found.columns, strict=True)
+            Column(id=one.id, name=one.name, type=one.type, comment=documented.doc)
+            for one, documented in zip(columns, found.columns, strict=True)
         )
     relation = relation_of(services, call, name)
     if isinstance(relation, ViewDef):

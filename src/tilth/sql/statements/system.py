@@ -22,13 +22,13 @@ from tilth.sql.context.services import Call, Services
 from tilth.sql.grammar import (
     OptimizeTable,
     ResetConsumeOffset,
+    ResetToMark,
+    ResetToOffsets,
+    ResetToTimestamp,
     RunService,
     RunVerb,
     SwitchService,
     SwitchVerb,
-    ToMark,
-    ToOffsets,
-    ToTimestamp,
 )
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.statements.alter.alter_partitions import partition_named
@@ -46,7 +46,7 @@ _DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RES
 
 
 def switch_service(services: Services, call: Call, statement: SwitchService) -> Outcome:
-    """Without a table the word is for all, those that come later too."""
+    """Switch a service of one table; without a table, of all, those that come later too."""
     what = f"SYSTEM {statement.verb.value} {_SPELLED[statement.service]}"
     relation = _switched(services, call, statement, what)
     uuid, name = (ALL_TABLES, "") if relation is None else (relation.uuid, full_name(relation))
@@ -107,19 +107,19 @@ def run_service(services: Services, call: Call, statement: RunService) -> Outcom
 
 
 def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
-    """Returns when all rows that were unsorted when it was said are in parts."""
+    """Flush, and return when all rows that were unsorted at the start are in parts."""
     table = table_of(services, call, statement.name, what="SYSTEM FLUSH")
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
     with audited(services, call, verb="SYSTEM FLUSH", table=full_name(table)) as audit:
         report = apart(
             lambda: services.maintenance.flush_now(table.uuid, partition),
             name="flush",
-            hint="what was flushed stays; say it again to go on",
+            hint="flushed rows stay in parts; run the statement again to continue",
         )
         size, took = show_bytes(report.bytes), f"{report.seconds:.2f} s"
-        told = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {took}"
-        audit.outcome = f"done: {told}"
-    return done(f"flushed {full_name(table)}: {told if report.segments else 'no segments'}")
+        result = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {took}"
+        audit.outcome = f"done: {result}"
+    return done(f"flushed {full_name(table)}: {result if report.segments else 'no segments'}")
 
 
 def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
@@ -132,19 +132,19 @@ def _collect(services: Services, call: Call, statement: RunService) -> Outcome:
         report = apart(
             lambda: services.maintenance.gc_now(table.uuid, partition, is_forced=forced),
             name="collect",
-            hint="what was collected stays so; what has begun goes on",
+            hint="collected files stay removed; rounds under way continue",
         )
-        told = _collected(report)
-        audit.outcome = f"done: {told}"
+        result = _collected(report)
+        audit.outcome = f"done: {result}"
     warning = "; queries that hold no lease, and reads of the past, may fail now" if statement.is_forced else ""
-    return done(f"collected from {where}: {told}{warning}")
+    return done(f"collected from {where}: {result}{warning}")
 
 
 def _collected(report: GcReport) -> str:
     expired = f"{report.expired} partitions expired, " if report.expired else ""
-    told = f"{expired}{report.moved} records moved to the trash, {report.removed} files removed"
+    moved = f"{expired}{report.moved} records moved to the trash, {report.removed} files removed"
     freed = f"{show_bytes(report.removed_bytes)} freed, {report.kept + report.in_trash} wait"
-    return f"{told}, {freed}{_because(report.reason)}"
+    return f"{moved}, {freed}{_because(report.reason)}"
 
 
 def _because(reason: str) -> str:
@@ -152,7 +152,7 @@ def _because(reason: str) -> str:
 
 
 def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
-    """One row for each thing that was checked."""
+    """Return one row for each thing that was checked."""
     relation = relation_of(services, call, statement.name)
     if not isinstance(relation, TableDef | KafkaDef):
         raise wrong_kind(relation, what="SYSTEM VERIFY", needed="a table or a Kafka table")
@@ -165,7 +165,7 @@ def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
                 "subject": pa.array([check.subject for check in checks], pa.string()),
                 "check": pa.array([check.check for check in checks], pa.string()),
                 "ok": pa.array([check.is_ok for check in checks], pa.bool_()),
-                "detail": pa.array([check.told for check in checks], pa.string()),
+                "detail": pa.array([check.detail for check in checks], pa.string()),
             }
         )
     )
@@ -175,17 +175,17 @@ def reset_offset(services: Services, call: Call, statement: ResetConsumeOffset) 
     kafka = kafka_of(services, call, statement.name, what="SYSTEM RESET CONSUME OFFSET")
     with audited(services, call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
         offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
-    told = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
-    return done(f"{full_name(kafka)} goes on with {told or 'no topic partition'}")
+    positions = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
+    return done(f"{full_name(kafka)} continues at {positions or 'no topic partition'}")
 
 
 def _wanted(statement: ResetConsumeOffset) -> ingest.OffsetReset:
     match statement.target:
-        case ToMark(mark=mark):
+        case ResetToMark(mark=mark):
             return ingest.ToMark(ingest.OffsetMark(mark.value))
-        case ToTimestamp(milliseconds=milliseconds):
+        case ResetToTimestamp(milliseconds=milliseconds):
             return ingest.ToTime(milliseconds)
-        case ToOffsets(offsets=offsets):
+        case ResetToOffsets(offsets=offsets):
             return ingest.ToOffsets({TopicPartition(one.topic, one.partition): one.offset for one in offsets})
     assert_never(statement.target)
 
@@ -198,14 +198,14 @@ def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcom
         report = apart(
             lambda: services.maintenance.optimize(table.uuid, partition, final),
             name="optimize",
-            hint="merges that are done stay; say it again to go on",
+            hint="finished merges stay; run the statement again to continue",
         )
     note = f"; {report.note}" if report.note else ""
     return done(f"optimized {full_name(table)}: {_optimized(report)}{note}")
 
 
 def _optimized(report: OptimizeReport) -> str:
-    """What came of it; merges that were under way already are the background's."""
+    """Sentence on the merges of OPTIMIZE; merges that were under way already are the background's."""
     before, after, took = report.parts_before, report.parts_after, f"{report.seconds:.2f} s"
     if report.merges:
         return f"{before} parts became {after} by {report.merges} merges, {report.rows_merged} rows, {took}"

@@ -10,13 +10,13 @@ import msgspec
 
 from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
-from tilth.catalog import SYSTEM_DATABASE, TableInUseError, TableNotFoundError
-from tilth.catalog import TruncateTable as HideEverything
+from tilth.base.units import show_time
+from tilth.catalog import SYSTEM_DATABASE, HideEverything, TableInUseError, TableNotFoundError
 from tilth.ingest import IngestSettings, check_group, check_library, group_of, pinned_group, read_config, standing_of
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.context.audit import audited
-from tilth.sql.context.lifetimes import dropped_keep_ms, told_time
+from tilth.sql.context.lifetimes import dropped_keep_ms
 from tilth.sql.context.names import place_of, relation_of, table_of, wrong_kind
 from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadDefinitionError, UnknownColumnError
@@ -33,8 +33,8 @@ from tilth.sql.grammar import (
     UseDatabase,
 )
 from tilth.sql.inserts.defaults import settled
-from tilth.sql.query.desk import qualified
 from tilth.sql.query.protocol import CheckTask, NamesTask
+from tilth.sql.query.snapshots import qualified
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together, check_typed
 from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
@@ -54,7 +54,7 @@ def drop_database(services: Services, statement: DropDatabase) -> Outcome:
 
 
 def use_database(services: Services, statement: UseDatabase) -> Outcome:
-    """The connection is the client's, so its database is too; here it is only looked up."""
+    """Check that the database exists: the connection is the client's, and so is its database."""
     known = [*services.catalog.tables.databases(), SYSTEM_DATABASE]
     if statement.database not in known:
         # Raises with the names that are near.
@@ -170,7 +170,7 @@ def _sort_column(schema: Schema, name: str) -> Column:
 
 
 def find_column(schema: Schema, name: str, clause: str) -> Column:
-    """The column of that name; raises UnknownColumnError that names the clause and the columns there are."""
+    """Return the column of that name; raises UnknownColumnError that names the clause and the columns there are."""
     column = schema.find(name)
     if column is None:
         raise UnknownColumnError(column=name, clause=clause, hint=f"the columns are: {', '.join(schema.names)}")
@@ -189,7 +189,7 @@ def drop_table(services: Services, call: Call, statement: DropTable | DropView) 
     with audited(services, call, verb=_verb(relation, "DROP"), table=full_name(relation)):
         services.catalog.tables.drop(relation.uuid)
     _wake_after(services, relation)
-    until = told_time(services.clock.now_ms() + dropped_keep_ms(services))
+    until = show_time(services.clock.now_ms() + dropped_keep_ms(services))
     kept = ""
     if isinstance(relation, KafkaDef):
         kept = f"; its offsets stay those of group {group_of(relation)}"
@@ -201,7 +201,7 @@ def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outc
     with audited(services, call, verb="UNDROP TABLE", table=f"{database}.{name}"):
         relation = _undropped(services, database, name)
     _wake_after(services, relation)
-    return done(f"back again: {full_name(relation)}")
+    return done(f"restored: {full_name(relation)}")
 
 
 def _undropped(services: Services, database: str, name: str) -> Relation:
@@ -211,8 +211,8 @@ def _undropped(services: Services, database: str, name: str) -> Relation:
         if (each.relation.database, each.relation.name) == (database, name) and not each.is_going
     ]
     if not kept:
-        hint = "system.dropped_tables lists what can be brought back"
-        raise TableNotFoundError("no dropped table of that name is kept", table=f"{database}.{name}", hint=hint)
+        hint = "system.dropped_tables lists the tables that can be restored"
+        raise TableNotFoundError("there is no dropped table of that name", table=f"{database}.{name}", hint=hint)
     newest = max(kept, key=lambda each: each.dropped_ms).relation
     if isinstance(newest, KafkaDef):
         check_group(newest, services.catalog.tables.list())
@@ -224,7 +224,6 @@ def _verb(relation: Relation, word: str) -> str:
 
 
 def _wake_after(services: Services, relation: Relation) -> None:
-    """Tells the background services that a relation came or went."""
     match relation:
         case TableDef():
             services.maintenance.wake()
@@ -297,7 +296,6 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
 
 
 def _view_source(services: Services, call: Call, statement: CreateView, view: str) -> KafkaDef:
-    """The Kafka table that the SELECT reads."""
     payload = ask_worker(services, NamesTask(text=statement.select))
     names = [qualified(name, call.database) for name in msgspec.msgpack.decode(payload, type=list[tuple[str, ...]])]
     if len(set(names)) != 1:

@@ -1,4 +1,4 @@
-"""System tables: what every room tells of itself, as rows.
+"""System tables: the state of every room, as rows.
 
 Covers: one file for each room's tables, with their columns' documentation; queries over them only (lane.py). Does not
 cover: queries that read tables of rows too (statements/select.py). Always holds: rows are made when they are asked for

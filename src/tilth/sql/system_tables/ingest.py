@@ -57,7 +57,7 @@ def _activity(doing: Doing) -> dict[str, object]:
 
 
 def _positions(one: ConsumerStats) -> dict[str, list[str]]:
-    """Assigned topic partitions, where each stands, and how far it reaches."""
+    """Assigned topic partitions, the position in each, and its end."""
     named = [(f"{each.place.topic}/{each.place.partition}", each) for each in one.partitions]
     return {
         "partitions": [name for name, _ in named],
@@ -137,7 +137,7 @@ def _rows_of_kafka_log(services: Services) -> Iterator[Row]:
             consumer=event.consumer if event.consumer >= 0 else None,
             event=event.kind.name,
             txn=event.txn or None,
-            detail=event.told,
+            detail=event.detail,
         )
 
 

@@ -1,6 +1,6 @@
 """Queries over system tables only: DataFusion, in this process, in milliseconds, with no worker alive.
 
-Covers: telling such queries from others, and answering them. Does not cover: queries that also read tables of rows.
+Covers: recognizing such queries, and answering them. Does not cover: queries that also read tables of rows.
 Always holds: a system table's rows are made when the query names it, and only then; nothing else is read, no file and
 no table of DataFusion's own; nothing is changed.
 """
@@ -30,7 +30,7 @@ class NotForThisLaneError(Exception):
 
 
 def system_tables_of(text: str, database: str) -> list[str] | None:
-    """The system tables that a query reads, or None if it reads anything else, nothing at all, or is not understood."""
+    """System tables that a query reads, or None if it reads anything else, nothing at all, or is not understood."""
     if SYSTEM_DATABASE not in text.lower() and database.lower() != SYSTEM_DATABASE:
         return None
     try:
@@ -94,7 +94,7 @@ def _refused(error: Exception) -> Exception:
 
 
 def _readable(table: pa.Table) -> pa.Table:
-    """Without the types that only DataFusion has, and without qualifiers in the names of computed columns."""
+    """Remove the types that only DataFusion has, and qualifiers in the names of computed columns."""
     fields = [pa.field(_QUALIFIER.sub("", field.name), _plain(field.type)) for field in table.schema]
     return table.rename_columns([field.name for field in fields]).cast(pa.schema(fields))
 

@@ -60,7 +60,7 @@ class SystemTables(SchemaProvider):
 
 
 def planned(text: str, tables: SystemTables, *, memory_bytes_max: int = 0) -> DataFrame:
-    """The query, ready to be run. Raises bare ValueErrors and Exceptions, as DataFusion does. 0: no bound of memory."""
+    """Plan the query. Raises bare ValueErrors and Exceptions, as DataFusion does. 0: no bound of memory."""
     config = SessionConfig(
         {
             # In the dialect that is nearest to Spark's, texts stand in double quotes too.
@@ -80,7 +80,7 @@ def planned(text: str, tables: SystemTables, *, memory_bytes_max: int = 0) -> Da
 
 
 def question(text: str, tables: Mapping[str, pa.Table]) -> bytes:
-    """What the program reads."""
+    """Encode the input of the program."""
     sink = io.BytesIO()
     _put(sink, json.dumps({"text": text, "tables": list(tables)}).encode())
     for table in tables.values():
@@ -127,7 +127,7 @@ def main() -> None:
                 if size > RESULT_BYTES_MAX:
                     raise ValueError(f"the result has more than {RESULT_BYTES_MAX} bytes: ask for fewer rows")
                 writer.write_batch(rows)
-    # DataFusion raises bare Exceptions; the node tells them.
+    # DataFusion raises bare Exceptions; the node names them.
     except Exception as error:
         print(str(error), file=sys.stderr, flush=True)
         os._exit(1)

@@ -30,7 +30,7 @@ _REASON_CHARACTERS_MAX = 500
 
 
 def may_take_long(tree: exp.Expr, rows: Mapping[str, int]) -> bool:
-    """Whether the query may compute for more than a moment over tables with so many rows."""
+    """True if the query may compute for more than a moment over tables with so many rows."""
     pairs = math.prod(max(1, rows.get(table.name.lower(), 1)) for table in tree.find_all(exp.Table))
     if pairs > PAIRS_MAX:
         return True
@@ -61,7 +61,7 @@ class _Process:
     abandon = cancel
 
     def answer(self, question: bytes) -> tuple[bytes, str, int]:
-        """Rows, reason, exit code; the process has ended."""
+        """Return rows, reason, exit code; the process has ended."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -91,7 +91,7 @@ def _close(pipe: object) -> None:
 
 
 def answered_apart(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """The rows. Raises BadQueryError, UnavailableError, and why the statement was cancelled."""
+    """Return the rows. Raises BadQueryError, UnavailableError, and why the statement was cancelled."""
     raise_if_cancelled()
     question = lane_child.question(text, tables)
     try:

@@ -50,7 +50,7 @@ def _rows_of_bg_threads(services: Services) -> Iterator[Row]:
 
 
 def _waiting(one: ServiceStats, trouble: str) -> ServiceStats:
-    """The row of a service while no worker can run its tasks."""
+    """Row of a service while no worker can run its tasks."""
     if one.service in _WITHOUT_SPARK or one.state == "stopped":
         return one
     return msgspec.structs.replace(one, state="waiting", reason="; ".join(filter(None, (trouble, one.reason))))
@@ -184,7 +184,7 @@ MERGES = SystemTable(
 
 def _rows_of_mutations(services: Services) -> Iterator[Row]:
     names = TableNames(services)
-    # The entries first: what is told of one that ends in between stays without effect.
+    # The entries first: the progress of one that ends in between stays without effect.
     entries = services.catalog.mutations.all()
     progress = {(each.uuid, each.id): each for each in services.maintenance.mutations()}
     for entry in entries:
@@ -219,7 +219,7 @@ def _parts_to_do(entry: Mutation, now: MutationProgress | None) -> int | None:
 
 def _reason(entry: Mutation, now: MutationProgress | None) -> str:
     if entry.state is MutationState.KILLED:
-        return f"{entry.reason}; {entry.told_parts}"
+        return f"{entry.reason}; {entry.parts_summary}"
     if entry.state is MutationState.DONE:
         return entry.reason
     return "nobody works on it yet" if now is None else now.state_reason

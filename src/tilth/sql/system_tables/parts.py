@@ -1,4 +1,4 @@
-"""What the data of tables consists of, and what became of it, as rows.
+"""Parts, deltas and other files of tables, and their history, as rows.
 
 Covers: `system.parts`, `system.cnch_parts`, `system.segments`, `system.partitions`, `system.deltas`, `system.marks`,
 `system.part_log`.
@@ -59,7 +59,6 @@ def _rows_of_parts(services: Services) -> Iterator[Row]:
 def _row_of_part(
     table: TableDef, part: Part, deltas: Sequence[Delta], damaged: Mapping[str, DamagedFile], **more: object
 ) -> Row:
-    """Return the row of a part or a segment; `more`: what only one of the two tables shows."""
     deleted = deleted_rows(part.file.name, deltas)
     return Row(
         part,
@@ -79,7 +78,7 @@ def _row_of_part(
 
 
 def damage_of(damaged: Mapping[str, DamagedFile], part: Part) -> str | None:
-    """Why the part cannot be read and what to do, if it stands in the book of damaged files."""
+    """Return why the part cannot be read and what to do, if it stands in the book of damaged files."""
     found = damaged.get(str(part.name))
     return None if found is None else f"{found.reason}: {CURE}"
 

@@ -42,7 +42,7 @@ _INSTEAD = {
 
 
 def _tables() -> Iterator[SystemTable]:
-    """Each `SystemTable` that a module of this folder holds."""
+    """Yield each `SystemTable` that a module of this folder holds."""
     for found in iter_modules(system_tables.__path__):
         if found.name != __name__.rpartition(".")[2]:
             module = import_module(f"{system_tables.__name__}.{found.name}")
@@ -57,7 +57,7 @@ def system_table_names() -> list[str]:
 
 
 def find_system_table(name: str) -> SystemTable:
-    """Without regard to case; raises TableNotFoundError with the names that are near."""
+    """Find a table without regard to case; raises TableNotFoundError with the names that are near."""
     found = SYSTEM_TABLES.get(name.lower())
     if found is None:
         instead = _INSTEAD.get(name.lower())

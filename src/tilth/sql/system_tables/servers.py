@@ -141,7 +141,7 @@ def _rows_of_metrics(services: Services) -> Iterator[Row]:
 
 
 def _numbers(room: str, stats: object, prefix: str = "") -> Iterator[Row]:
-    """The numeric fields of a room's stats, and of what stands in them."""
+    """Yield the numeric fields of a room's stats, and of the structs in them."""
     if not is_dataclass(stats):
         return
     for field in fields(stats):

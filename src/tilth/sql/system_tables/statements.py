@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.base.settings import Scope
-from tilth.base.sources import Source
+from tilth.base.settings import SettingScope
+from tilth.base.sources import SettingSource
 from tilth.model.task import TaskInfo, TaskState
 from tilth.sql.context.services import Services
 from tilth.sql.control.running import Running
@@ -106,7 +106,7 @@ QUERY_LOG = SystemTable(
     name="query_log",
     doc="One row for each of the last statements of this server, oldest first; empty after a restart.",
     columns=(
-        ColumnDoc("query_id", TEXT, "The statement's id; the log tells of it under this cause_id."),
+        ColumnDoc("query_id", TEXT, "The statement's id; the log names it as cause_id."),
         ColumnDoc("kind", TEXT, "`Query`, `CreateTable`, `InsertValues`, ..."),
         ColumnDoc(
             "text", TEXT, "What was sent, without secrets; of more than 4,000 characters the beginning and the end."
@@ -160,14 +160,14 @@ AUDIT_LOG = SystemTable(
 def _rows_of_settings(services: Services) -> Iterator[Row]:
     given = services.node_settings
     for setting in all_settings(services.upper_settings):
-        text = given.texts.get(setting.name) if setting.scope is Scope.NODE else None
+        text = given.texts.get(setting.name) if setting.scope is SettingScope.NODE else None
         yield Row(
             setting,
             value=setting.default_text if text is None else setting.shown(text),
             default_value=setting.default_text,
             is_set=text is not None,
             aliases=list(setting.aliases),
-            source=(Source.DEFAULT if text is None else given.source(setting.name)).value,
+            source=(SettingSource.DEFAULT if text is None else given.source(setting.name)).value,
         )
 
 

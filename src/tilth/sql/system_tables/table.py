@@ -1,4 +1,4 @@
-"""What a system table is: a name, documented columns, and rows on demand."""
+"""System table: a name, documented columns, and rows on demand."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ class SystemTable:
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
 
     def build(self, services: Services) -> pa.Table:
-        """The rows as of now."""
         rows = [row.named(self.columns) for row in self.rows(services)]
         arrays = [pa.array([row[column.name] for row in rows], column.type) for column in self.columns]
         return pa.table(arrays, schema=self.schema)
@@ -101,6 +100,6 @@ class TableNames:
         return self._names.get(uuid, ("", ""))
 
     def row(self, uuid: str) -> dict[str, str]:
-        """The same as the columns `database` and `table` of a row."""
+        """Return the columns `database` and `table` of a row."""
         database, name = self.of(uuid)
         return {"database": database, "table": name}

@@ -1,4 +1,4 @@
-"""What is defined: databases, tables and views, columns, versions, what was dropped, as rows.
+"""Definitions as rows: databases, tables and views, columns, versions, dropped tables.
 
 Covers: `system.databases`, `system.tables`, `system.columns`, `system.dropped_tables`, `system.table_versions`.
 """
@@ -161,7 +161,7 @@ COLUMNS = SystemTable(
         ColumnDoc("is_in_sort_key", FLAG, "Whether ORDER BY names it."),
         ColumnDoc("is_in_partition_key", FLAG, "Whether PARTITION BY names it."),
         ColumnDoc("is_in_unique_key", FLAG, "Whether UNIQUE KEY names it."),
-        ColumnDoc("is_version", FLAG, "Whether its value tells which of two rows with one key is the newer."),
+        ColumnDoc("is_version", FLAG, "Whether its value decides which of two rows with one key is the newer."),
         ColumnDoc("id", INTEGER, "Stays when it is renamed, and is never used again."),
         ColumnDoc("comment", TEXT, "What its creator said of it."),
     ),

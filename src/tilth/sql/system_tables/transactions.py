@@ -1,4 +1,4 @@
-"""Who may act, who reads, what is under way and what waits for removal, as rows.
+"""Leases, readers, transactions under way and records that wait for removal, as rows.
 
 Covers: `system.transactions`, `system.leases`, `system.readers`, `system.trash`.
 """
@@ -136,7 +136,7 @@ def _rows_of_trash(services: Services) -> Iterator[Row]:
 
 
 def _lifetimes_ms(services: Services) -> dict[str, int]:
-    """How long the trash of each table keeps its items, by uuid."""
+    """Milliseconds for which the trash of each table keeps its items, by uuid."""
     relations = [*services.catalog.tables.list(), *(each.relation for each in services.catalog.tables.dropped())]
     return {each.uuid: trash_lifetime_ms(each) for each in relations if isinstance(each, TableDef)}
 

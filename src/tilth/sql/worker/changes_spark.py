@@ -71,7 +71,7 @@ def _conf(task: ChangeTask) -> dict[str, str]:
 
 
 def _matching(session: SparkSession, task: ChangeTask, columns: Sequence[Column], mailbox: Mailbox) -> DataFrame:
-    """File and row of what changes, then the new values; all expressions see the old ones."""
+    """File and row of each change, then the new values; all expressions see the old ones."""
     rows = located_snapshot(session, task.snapshot, task.root, task.columns, mailbox=mailbox)
     values = [
         f.expr(f"CAST(({text}) AS {spark_name(column.type)})").alias(value_name(column.id))
@@ -117,7 +117,7 @@ class _ChangeWriter:
         ]
 
     def _changes(self, found: pa.Table, files: pa.DictionaryArray) -> pa.Table:
-        """In the columns of a change segment."""
+        """Return the rows with the columns of a change segment."""
         op = CHANGE_UPDATE if self._columns else CHANGE_DELETE
         columns: dict[str, pa.Array | pa.ChunkedArray] = {
             "file": files,

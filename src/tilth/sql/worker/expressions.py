@@ -1,4 +1,4 @@
-"""What an ALTER computes, checked by Spark's analysis before anything is made.
+"""Expressions of an ALTER, checked by Spark's analysis before anything is made.
 
 Covers: assignments and predicates of mutations, defaults of new columns. Does not cover: computing them (maintenance).
 Always holds: what passes gives the same for a row whenever and in whichever order the parts are rewritten: no
@@ -21,7 +21,7 @@ from tilth.sql.language.coerce import is_assignable, is_narrowed
 from tilth.sql.language.values import Reading, column_array, literal
 from tilth.sql.query.protocol import CheckedDefault, CheckedExpressions, ExpressionsTask
 from tilth.sql.worker.relations import FINE_TIME, QUERIES, TIME_WORDS, find_relations, frozen_times, rewrite
-from tilth.warehouse import Node, Plan, check_plan, make_active, parse_expression, parse_plan, read_plan
+from tilth.warehouse import LogicalPlan, PlanNode, check_plan, make_active, parse_expression, parse_plan, read_plan
 
 # A handle of a Java or PySpark object; py4j gives it no type.
 Java = Any
@@ -45,7 +45,7 @@ class _Analysed:
 
     #: The field that it makes.
     field: Java
-    plan: Plan
+    plan: LogicalPlan
     #: Whether it is the same each time, apart from the time of day.
     is_deterministic: bool
 
@@ -77,7 +77,7 @@ class ExpressionChecker:
         self.sent = ""
 
     def original(self, place: int) -> int:
-        """The place in the expression for one in what Spark got."""
+        """Map a place in Spark's text to one in the expression."""
         return max(0, place - len(_HEAD)) if self.sent.startswith(_HEAD) else place
 
     def check(self) -> CheckedExpressions:
@@ -131,9 +131,9 @@ class ExpressionChecker:
         named = [node.text("nameParts")[0] for node in parsed.nodes if node.kind == "UnresolvedAttribute"]
         others = [found for found in map(self._task.schema.find, named) if found is not None]
         if others:
-            hint = "it stands for itself; UPDATE the column once it is there, or compute it where rows are inserted"
-            told = "a DEFAULT cannot name other columns"
-            raise BadMutationError(told, column=column.name, default=self.text, names=others[0].name, hint=hint)
+            hint = "UPDATE the column once it is there, or compute it where rows are inserted"
+            message = "a DEFAULT cannot name other columns"
+            raise BadMutationError(message, column=column.name, default=self.text, names=others[0].name, hint=hint)
         # Without columns: a default stands for itself.
         rows = self._session.range(1).select()
         analysed = self._analysed(rows, self.text, column=column.name)
@@ -161,7 +161,7 @@ class ExpressionChecker:
         return column
 
     def _fixed(self, text: str, **facts: str) -> str:
-        """The text with one instant for now() and its kin, closed so that anything may stand behind it."""
+        """Return the text with one instant for now() and its kin, closed so that anything may stand behind it."""
         if self._has_time_literal(self._parse(text, **facts)):
             raise self._depends_on_time(**facts)
         self.sent = _HEAD + text
@@ -172,7 +172,7 @@ class ExpressionChecker:
         # A comment that runs to the end of the line would take what follows with it.
         return f"{text}\n" if "--" in text else text
 
-    def _parse(self, text: str, **facts: str) -> Plan:
+    def _parse(self, text: str, **facts: str) -> LogicalPlan:
         """Return a checked expression. Raises BadMutationError, NotAllowedError and UnknownFunctionError."""
         self.text = self.sent = text
         parsed = parse_expression(self._session, text)
@@ -180,28 +180,30 @@ class ExpressionChecker:
             raise BadMutationError("an expression here cannot have a name (AS ..)", expression=text, **facts)
         self._check_digits(parsed, **facts)
         if not QUERIES.isdisjoint(parsed.kinds):
-            hint = "a row is changed by what it holds itself; join in a SELECT and INSERT the result into a new table"
+            hint = (
+                "a change can use only values of the row itself; join in a SELECT, INSERT the result into a new table"
+            )
             raise BadMutationError("subqueries are not possible here", expression=text, hint=hint, **facts)
         check_plan(parsed)
         return parsed
 
-    def _check_digits(self, parsed: Plan, **facts: str) -> None:
+    def _check_digits(self, parsed: LogicalPlan, **facts: str) -> None:
         """Raises BadMutationError for a time with digits that Spark would cut."""
         if any(FINE_TIME.search(self.text, node.start, node.end) for node in _time_literals(parsed)):
             raise BadMutationError("a time has microseconds at most", expression=self.text, **facts)
 
-    def _has_time_literal(self, parsed: Plan) -> bool:
-        """Whether it says `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
+    def _has_time_literal(self, parsed: LogicalPlan) -> bool:
+        """True if it contains `TIMESTAMP 'now'` or the like, which a literal has forgotten once it is parsed."""
         return any(_TIME_LITERAL.search(self.text, node.start, node.end) for node in _time_literals(parsed))
 
     def _depends_on_time(self, **facts: str) -> BadMutationError:
         hint = "write the time itself, as in TIMESTAMP '2026-01-31 12:00:00'"
         return BadMutationError("this depends on when it is computed", expression=self.text, hint=hint, **facts)
 
-    def _check_texts(self, expression: Plan, **facts: str) -> None:
+    def _check_texts(self, expression: LogicalPlan, **facts: str) -> None:
         """Raises BadMutationError where Spark makes numbers of texts by itself: the first that is none would end it."""
         if _CAST_CALLS.search(self.text):
-            # Such a call cannot be told from what Spark does by itself.
+            # Such a call looks the same as what Spark does by itself.
             return
         for node in expression.nodes:
             if node.kind != "Cast" or node.text("isUserSpecified"):
@@ -209,14 +211,14 @@ class ExpressionChecker:
             text = node.children[0]
             if text.type == "string" and text.kind != "Literal" and _NUMBER.match(node.type):
                 hint = "put the number in quotes, as in s = '7', or say with CAST or TRY_CAST what is wanted"
-                told = "a text would be taken for a number"
-                raise BadMutationError(told, expression=self.text, hint=hint, **facts)
+                message = "a text would be taken for a number"
+                raise BadMutationError(message, expression=self.text, hint=hint, **facts)
 
     def _constant(self, rows: Java, text: str, **facts: str) -> Java:
-        """The field that the expression makes; raises BadMutationError where it is another one later."""
+        """Field that the expression makes; raises BadMutationError where its value changes with the time."""
         analysed = self._analysed(rows, text, **facts)
         if not analysed.is_deterministic:
-            hint = "another try of the same part must give the same rows"
+            hint = "a retry of the same part must give the same rows"
             raise BadMutationError(
                 "this expression gives another result each time", expression=self.text, hint=hint, **facts
             )
@@ -231,7 +233,7 @@ class ExpressionChecker:
             raise BadMutationError("this is not one expression", expression=self.text, **facts)
         below = rows._jdf.queryExecution().analyzed()
         if _class(project) != "Project" or _class(project.child()) != _class(below):
-            hint = "no aggregates, window functions, explode: a row is changed by what it holds itself"
+            hint = "no aggregates, window functions, explode: a change can use only values of the row itself"
             raise BadMutationError("this cannot be computed row by row", expression=self.text, hint=hint, **facts)
         expression = project.projectList().apply(0)
         analysed = read_plan(self._session, expression)
@@ -239,13 +241,12 @@ class ExpressionChecker:
         return _Analysed(frame.schema.fields[0], analysed, bool(expression.deterministic()))
 
 
-def _time_literals(parsed: Plan) -> list[Node]:
-    """The literals of dates and times."""
+def _time_literals(parsed: LogicalPlan) -> list[PlanNode]:
     return [node for node in parsed.nodes if node.kind == "Literal" and node.type in _TIME_TYPES]
 
 
-def _is_time(node: Node) -> bool:
-    """Whether its value is another one later."""
+def _is_time(node: PlanNode) -> bool:
+    """True if its value changes with the time."""
     if node.kind not in _TIME_READERS:
         return node.kind in _TIMES
     if node.type not in _TIME_TYPES:

@@ -1,7 +1,7 @@
-"""What a query reads and where in its text that stands, by Spark's own parser; the text with other names there.
+"""Relations of a query and their places in its text, by Spark's own parser; the text with other names there.
 
-Covers: relations with their places and AS OF, references that name a database, functions that tell the time, rewriting.
-Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/desk.py,
+Covers: relations with their places and AS OF, references that name a database, functions of the time, rewriting.
+Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/snapshots.py,
 query/past.py).
 Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's; everything between the
 replaced places reaches Spark as it was written.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tilth.model.types import quoted
 from tilth.sql.errors import BadQueryError
-from tilth.warehouse import Node, Plan
+from tilth.warehouse import LogicalPlan, PlanNode
 
 #: The name follows TABLE, as in `TABLE t`: no alias may stand there.
 _NO_ALIAS = re.compile(r"\btable\s*\(?\s*\Z", re.IGNORECASE)
@@ -41,7 +41,7 @@ QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "Lat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What `VERSION AS OF` or `TIMESTAMP AS OF` behind a table's name says."""
+    """Moment that `VERSION AS OF` or `TIMESTAMP AS OF` behind a table's name gives."""
 
     #: Offsets of the whole clause in the text; the end is not included.
     start: int
@@ -67,12 +67,12 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """What was found in one text."""
+    """Relations that were found in one text."""
 
     text: str
     relations: list[Relation]
     #: All nodes of the query without the expressions of AS OF.
-    nodes: list[Node]
+    nodes: list[PlanNode]
 
     @property
     def present(self) -> str:
@@ -83,7 +83,7 @@ class Relations:
         return text
 
 
-def find_relations(plan: Plan, text: str) -> Relations:
+def find_relations(plan: LogicalPlan, text: str) -> Relations:
     """The tables that a query names, those of common table expressions not among them.
 
     Raises BadQueryError for a past that makes no sense.
@@ -91,7 +91,7 @@ def find_relations(plan: Plan, text: str) -> Relations:
     found = Relations(text, [], [])
     places: set[int] = set()
     #: Nodes with the names of the common table expressions that they see.
-    stack: list[tuple[Node, frozenset[str]]] = [(plan.root, frozenset())]
+    stack: list[tuple[PlanNode, frozenset[str]]] = [(plan.root, frozenset())]
     while stack:
         node, hidden = stack.pop()
         found.nodes.append(node)
@@ -109,12 +109,12 @@ def find_relations(plan: Plan, text: str) -> Relations:
                     found.relations.append(_relation(name, node, text, past))
                 continue
         if past is not None:
-            raise BadQueryError("only a table has a past", at=text[past.start : past.end])
+            raise BadQueryError("AS OF works for tables only", at=text[past.start : past.end])
         stack.extend(reversed(list(_scopes(node, hidden))))
     return found
 
 
-def _scopes(node: Node, hidden: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
+def _scopes(node: PlanNode, hidden: frozenset[str]) -> Iterator[tuple[PlanNode, frozenset[str]]]:
     """Yield the children with the names of the common table expressions that they see."""
     if node.kind == _WITH:
         is_recursive = bool(node.text("allowRecursion"))
@@ -131,7 +131,7 @@ def _scopes(node: Node, hidden: frozenset[str]) -> Iterator[tuple[Node, frozense
         yield child, hidden
 
 
-def _past(node: Node, table: Node, text: str) -> Past:
+def _past(node: PlanNode, table: PlanNode, text: str) -> Past:
     """Raises BadQueryError for a time that depends on rows."""
     # In `t@v1` the clause includes the name.
     start = max(node.start, table.end)
@@ -145,7 +145,7 @@ def _past(node: Node, table: Node, text: str) -> Past:
     return Past(start=start, end=node.end, time=text[time.start : time.end])
 
 
-def _relation(name: tuple[str, ...], node: Node, text: str, past: Past | None) -> Relation:
+def _relation(name: tuple[str, ...], node: PlanNode, text: str, past: Past | None) -> Relation:
     holder = node.holder if past is None or node.holder is None else node.holder.holder
     alias_at: int | None = node.end if past is None else past.end
     if holder is not None and _SAMPLE.match(text, holder.start):
@@ -195,7 +195,7 @@ def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
 
 
 def has_fine_times(found: Relations) -> bool:
-    """Whether a literal of a time has digits that Spark cuts."""
+    """True if a literal of a time has digits that Spark cuts."""
     if not FINE_TIME.search(found.text):
         return False
     literals = (node for node in found.nodes if node.kind == "Literal")
@@ -231,7 +231,7 @@ class Rewritten:
     anchors: tuple[tuple[int, int], ...]
 
     def original(self, place: int) -> int:
-        """Where a place of the new text was in the old one; inside a replacement: where the replaced text began."""
+        """Map a place of the new text to one in the old; inside a replacement: to where the replaced text began."""
         index = bisect_right([anchor for anchor, _ in self.anchors], place) - 1
         new, old = self.anchors[index]
         following = self.anchors[index + 1][1] if index + 1 < len(self.anchors) else None
@@ -240,7 +240,7 @@ class Rewritten:
 
 
 def rewrite(text: str, edits: list[Edit]) -> Rewritten:
-    """Applies edits that do not overlap."""
+    """Apply edits that do not overlap."""
     pieces: list[str] = []
     anchors = [(0, 0)]
     at, length = 0, 0

@@ -16,7 +16,7 @@ import msgspec
 
 from tilth.model.table import Schema
 from tilth.model.types import quoted, spark_name
-from tilth.sql.query.predicates import AnyOf, Predicate, Unknown, leaf_name
+from tilth.sql.query.predicates import AnyOf, Predicate, Undecided, leaf_name
 from tilth.warehouse import make_active, read_needs
 
 # Handles of Java objects of Spark's internals; py4j gives them no types.
@@ -46,7 +46,7 @@ def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a query needs of each of its tables."""
+    """Needs of a query from each of its tables."""
 
     predicates: list[Predicate]
     #: By name; None: perhaps all.
@@ -55,7 +55,7 @@ class Needs:
 
 def nothing_known(occurrences: int) -> Needs:
     """Every row and every column may be needed."""
-    return Needs(predicates=[Unknown()] * occurrences, columns=[None] * occurrences)
+    return Needs(predicates=[Undecided()] * occurrences, columns=[None] * occurrences)
 
 
 class _Scan(msgspec.Struct):
@@ -70,7 +70,7 @@ _decoder = msgspec.json.Decoder(list[_Scan])
 
 
 def ask_needs(session: Java, text: str, occurrences: int) -> Needs:
-    """What the query needs of each table. The views must be there.
+    """Return what the query needs of each table. The views must be there.
 
     Raises Spark's AnalysisException.
     """
@@ -81,13 +81,13 @@ def ask_needs(session: Java, text: str, occurrences: int) -> Needs:
     for scan in scans:
         by_table[scan.table].append(scan)
     return Needs(
-        predicates=[AnyOf(tuple(scan.where for scan in found)) if found else Unknown() for found in by_table],
+        predicates=[AnyOf(tuple(scan.where for scan in found)) if found else Undecided() for found in by_table],
         columns=[_all_of([scan.columns for scan in found]) for found in by_table],
     )
 
 
 def _all_of(readings: list[frozenset[str] | None]) -> frozenset[str] | None:
-    """What all readings of a table need together."""
+    """Union of the needs of all readings of a table."""
     if not readings or None in readings:
         return None
     return frozenset().union(*(reading for reading in readings if reading is not None))

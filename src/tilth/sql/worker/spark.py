@@ -1,7 +1,7 @@
 """Runs queries and INSERT .. SELECT on a worker's Spark.
 
 Covers: the runners of QUERY and INSERT tasks: a query's relations become snapshots, the rest reaches Spark as it is.
-Does not cover: what names mean and which parts are read (query/desk.py, by calls). Always holds: every query has a
+Does not cover: what names mean and which parts are read (query/snapshots.py, by calls). Always holds: every query has a
 session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are bounded. See
 also: query/protocol.py, relations.py, shadow.py.
 """
@@ -37,8 +37,8 @@ from tilth.sql.language.coerce import is_assignable, is_rounded
 from tilth.sql.language.spark_errors import from_spark, nested_too_deep
 from tilth.sql.query.protocol import (
     AsOf,
-    AtTime,
-    AtVersion,
+    AsOfTime,
+    AsOfVersion,
     ChangeResult,
     ChangeTask,
     CheckedExpressions,
@@ -82,7 +82,7 @@ _VERSION = re.compile(r"[0-9]{1,18}")
 _PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
 
 _log = Log("sql")
-#: PySpark prints every refused query there; the caller is told anyway.
+#: PySpark prints every refused query there; the caller gets the error anyway.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ _Asked = tuple[Needs | None, list[Edit], list[str] | None]
 
 
 class CheckedView(Protocol):
-    """What a check of a view gives back, as far as it matters here."""
+    """Result of the check of a view, as far as it matters here."""
 
     @property
     def outputs(self) -> tuple[tuple[str, int], ...]: ...
@@ -166,7 +166,7 @@ def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     except (PySparkException, Py4JError) as error:
         raise from_spark(error, text, lambda place: place, text) from error
     if any(relation.past is not None for relation in relations):
-        raise BadQueryError("a view reads what comes in: AS OF has no meaning there")
+        raise BadQueryError("a view reads new rows only: AS OF has no meaning there")
     return [relation.name for relation in relations]
 
 
@@ -180,7 +180,7 @@ def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpress
 
 
 def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedExpressions) -> CheckedExpressions:
-    """With what the expressions, which were checked, need of the table."""
+    """Add the needs of the expressions, which were checked, from the table."""
     view = f"{_VIEW_PREFIX}0"
     values = ", ".join(f"({text})" for _, text in checked.assignments) or "1"
     try:
@@ -203,12 +203,12 @@ def _computed(session: SparkSession, task: ComputeTask) -> bytes:
         ]
         return to_stream(session.range(0, task.rows, 1, 1).selectExpr(*columns).toArrow())
     except PySparkException as error:
-        told = ", ".join(task.expressions)
-        raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
+        text = ", ".join(task.expressions)
+        raise from_spark(error, text, lambda place: place, text, is_whole=False) from error
 
 
 def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
-    """The expression with one instant for now() and its kin; as it is where none is given, or it cannot be fixed."""
+    """Return the expression with one instant for now() and its kin; unchanged without one or if it cannot be fixed."""
     if now_us is None or not TIME_WORDS.search(text):
         return text
     head = "SELECT "
@@ -224,8 +224,8 @@ def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
             damage = file_error(error, letters)
             if damage is not None:
                 raise damage from error
-            told = ", ".join(text for _, text in task.assignments) or task.predicate
-            raise from_spark(error, told, lambda place: place, told, is_whole=False) from error
+            shown = ", ".join(text for _, text in task.assignments) or task.predicate
+            raise from_spark(error, shown, lambda place: place, shown, is_whole=False) from error
     cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
     return TaskResult(payload=msgspec.msgpack.encode(ChangeResult(written=tuple(written))), actual=cost)
 
@@ -272,7 +272,7 @@ class InsertRunner:
 
 
 def _resolved(requests: Sequence[UpsertRequest], *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:
-    """Runs in a task of Spark; the number in the files' names is not this task's, but that of the requests."""
+    """Resolve in a task of Spark; the number in the files' names is not this task's, but that of the requests."""
     return resolve_all(requests, attempt=attempt)
 
 
@@ -292,7 +292,7 @@ class PreparedQuery:
         self._query_id = task.query_id
         self._text = task.text
         self._spark_settings = task.spark
-        #: Its rows are stored, so that no value of theirs may be another one than the text says.
+        #: Its rows are stored, so no value may differ from its text.
         self._is_insert = isinstance(task, InsertTask)
         #: What Spark gets, for the places in its messages.
         self._sent = rewrite(task.text, [])
@@ -301,7 +301,7 @@ class PreparedQuery:
         self.input_bytes = 0
 
     def guarded(self, act: Callable[[], T]) -> T:
-        """Runs it; raises Spark's errors as TilthErrors that point into the user's text."""
+        """Run it; raises Spark's errors as TilthErrors that point into the user's text."""
         try:
             return act()
         except (PySparkException, Py4JError, RecursionError) as error:
@@ -311,7 +311,7 @@ class PreparedQuery:
             raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
 
     def frame(self) -> DataFrame:
-        """The rows; nothing has run yet but analysis."""
+        """Analyze the query; nothing else has run yet."""
         session = self._session
         for name, value in self._spark_settings.items():
             session.conf.set(name, value)
@@ -337,7 +337,7 @@ class PreparedQuery:
         return frame.toDF(*names) if names is not None else frame
 
     def _needs(self, found: Relations, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> _Asked:
-        """What the query needs of each relation, with the edits that fix the time it holds for, and then the columns'
+        """Return the needs of each relation, with the edits that fix the time they hold for, and then the columns'
         names, which must not show those edits. None: it was not worth asking."""
         if not _PREDICATE_WORDS.search(self._text):
             return None, [], None
@@ -358,7 +358,7 @@ class PreparedQuery:
         return ask_needs(self._session, self._sent.text, len(resolved))
 
     def _answered(self, ask: Callable[[], T], otherwise: T) -> T:
-        """What asking Spark's optimizer gives; the other where its internals do not answer as expected."""
+        """Ask Spark's optimizer; return the other where its internals do not answer as expected."""
         try:
             return ask()
         except PySparkException:
@@ -368,7 +368,7 @@ class PreparedQuery:
             return otherwise
 
     def _frozen_times(self, found: Relations, resolved: list[Resolved]) -> list[Edit] | None:
-        """None: the query depends on the time in a way that cannot be fixed, so parts must not be chosen by it."""
+        """Return None if the query depends on the time in a way that cannot be fixed: it must not choose parts."""
         if not TIME_WORDS.search(found.present):
             return []
         if any(TIME_WORDS.fullmatch(column) for one in resolved for column in one.schema.names):
@@ -392,7 +392,7 @@ class PreparedQuery:
 
 
 def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[AsOf | None]:
-    """The moments that AS OF says; now() is one instant for all of them. Raises BadQueryError."""
+    """Moments of AS OF clauses; now() is one instant for all of them. Raises BadQueryError."""
     times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
     micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}
     moments: list[AsOf | None] = []
@@ -400,9 +400,9 @@ def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[AsOf |
         if past is None:
             moments.append(None)
         elif past.time is not None:
-            moments.append(AtTime(micros=micros[past.time]))
+            moments.append(AsOfTime(micros=micros[past.time]))
         else:
-            moments.append(AtVersion(version=_version(past.version or "")))
+            moments.append(AsOfVersion(version=_version(past.version or "")))
     return moments
 
 
@@ -414,19 +414,19 @@ def _version(text: str) -> int:
 
 
 def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
-    """The values of constant expressions, in microseconds since 1970."""
-    told = ", ".join(times)
+    """Values of constant expressions, in microseconds since 1970."""
+    shown = ", ".join(times)
     columns = ", ".join(f"unix_micros(CAST(({time}\n) AS TIMESTAMP))" for time in times)
     try:
         (row,) = session.sql(f"SELECT {columns}").collect()
     except PySparkException as error:
         hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
         condition = error.getCondition() or type(error).__name__
-        raise BadQueryError("AS OF needs a time", time=told, reason=condition, hint=hint) from error
+        raise BadQueryError("AS OF needs a time", time=shown, reason=condition, hint=hint) from error
     # Of a Row, `in` asks for the names of its fields.
     values = list(row)
     if None in values:
-        raise BadQueryError("AS OF needs a time", time=told, hint="its value is NULL")
+        raise BadQueryError("AS OF needs a time", time=shown, hint="its value is NULL")
     return values
 
 
@@ -455,7 +455,7 @@ def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFr
     session, fields = frame.sparkSession, frame.schema.fields
     # With ANSI casts a value that does not fit fails; without, it would change silently.
     session.conf.set("spark.sql.ansi.enabled", "true")
-    # The columns' types have one meaning, whatever the SELECT was told.
+    # The columns' types have one meaning, whatever the session of the SELECT says.
     session.conf.set("spark.sql.timestampType", "TIMESTAMP_LTZ")
     if len(fields) != len(task.columns):
         raise BadDefinitionError(
@@ -502,7 +502,7 @@ def _default(session: SparkSession, text: str, now_us: int | None) -> str:
 
 
 def _op_expression(value: str) -> str:
-    """What a row does as 0 or 1; a word that says nothing fails the query."""
+    """Operation of a row as 0 or 1; a word that is no operation fails the query."""
     upserts, deletes = (", ".join(f"'{word}'" for word in words) for words in (UPSERT_WORDS, DELETE_WORDS))
     word = f"lower(CAST({value} AS STRING))"
     wrong = f"raise_error(concat('a row says by {OP_COLUMN} neither that it is new nor that it deletes: ', {word}))"
@@ -538,7 +538,7 @@ def model_type(given: spark_types.DataType, wanted: DataType | None = None) -> D
 
 
 def _edits(found: Relations, resolved: list[Resolved], views: list[str]) -> list[Edit]:
-    """The views' names in the place of the tables', each with the alias by which the query knows it."""
+    """Put the views' names in the place of the tables', each with the alias by which the query knows it."""
     bare = {(one.database.lower(), one.table.lower()) for one in resolved}
     tables = [table for _, table in bare]
     edits: list[Edit] = []
@@ -552,7 +552,7 @@ def _edits(found: Relations, resolved: list[Resolved], views: list[str]) -> list
         key = (one.database.lower(), one.table.lower())
         alias = relation.name[-1]
         if tables.count(key[1]) > 1 and len(relation.name) > 1 and _names_its_database(found.text, relation.name):
-            # Two tables of one name; only with their databases can the query tell them apart.
+            # Two tables of one name; only with their databases can the query distinguish them.
             alias = f"{relation.name[-2]}_{alias}"
         if len(relation.name) > 1:
             key = (relation.name[-2].lower(), relation.name[-1].lower())
@@ -567,7 +567,7 @@ def _names_its_database(text: str, name: tuple[str, ...]) -> bool:
 
 
 def _joined(edits: list[Edit]) -> list[Edit]:
-    """An alias right behind its view becomes part of the same edit."""
+    """Make an alias right behind its view part of the same edit."""
     joined: list[Edit] = []
     for edit in sorted(edits):
         last = joined[-1] if joined else None

@@ -30,7 +30,7 @@ class WriteRows(Protocol[T_co]):
 
 
 def written_in_tasks(rows: DataFrame, write: WriteRows[T], check: Callable[[], None]) -> list[T]:
-    """What `write` returned for all rows; raises the first TilthError of a task, and Spark's own errors.
+    """Return what `write` returned for all rows; raises the first TilthError of a task, and Spark's own errors.
 
     `check` raises when the work was cancelled.
     """

@@ -51,7 +51,7 @@ class Patch:
     values: pa.Array
 
 
-class Changes:
+class PartChanges:
     """All that has changed in a part, for those columns that it was loaded for."""
 
     def __init__(
@@ -64,7 +64,6 @@ class Changes:
 
     @property
     def is_empty(self) -> bool:
-        """True if the rows are as they were written."""
         return not len(self.deleted) and not self.has_updates
 
     @property
@@ -102,7 +101,7 @@ class Changes:
         return table
 
     def live(self, table: pa.Table, first_row: int, schema: Schema) -> tuple[pa.Table, RowIndexes]:
-        """`apply`, without the deleted rows; and the index of each row that is left."""
+        """Apply the changes, without the deleted rows; also return the index of each row that is left."""
         table = self.apply(table, first_row, schema)
         rows = np.arange(first_row, first_row + table.num_rows, dtype=np.int64)
         stays = self.keep(first_row, table.num_rows)
@@ -121,7 +120,7 @@ class Changes:
         return _replaced(values, patch.rows[start:end] - first_row, patch.values.slice(start, end - start))
 
 
-def load_changes(folder: str, source: PartSource, columns: Collection[int] | None = None) -> Changes:
+def load_changes(folder: str, source: PartSource, columns: Collection[int] | None = None) -> PartChanges:
     """All that the part's deltas change, new values only of the columns with these ids; None: of all.
 
     Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
@@ -186,10 +185,10 @@ class _Loading:
             case DeltaKind.COLUMN if columns:
                 self._add_columns(delta, columns)
 
-    def result(self) -> Changes:
+    def result(self) -> PartChanges:
         deleted = _all_of(self._deletes, self._source.rows)
         patches = {column: _joined(patches) for column, patches in self._patches.items()}
-        return Changes(deleted=deleted, patches=patches, columns=self._columns)
+        return PartChanges(deleted=deleted, patches=patches, columns=self._columns)
 
     def _add_deletes(self, delta: Delta, rows: RowIndexes) -> None:
         self._check_rows(delta, rows)
@@ -228,7 +227,7 @@ class _Loading:
 
 
 def _all_of(deletes: Sequence[RowIndexes], rows: int) -> RowIndexes:
-    """All of these in their order, each once; there are no greater ones than `rows`."""
+    """Return all of these in their order, each once; none is greater than `rows`."""
     if len(deletes) == 1:
         return deletes[0]
     if sum(map(len, deletes)) * _SPARSE_SHARE < rows:
@@ -252,7 +251,6 @@ def _joined(patches: Sequence[Patch]) -> Patch:
 
 
 def _replaced(values: pa.ChunkedArray, places: RowIndexes, new: pa.Array) -> pa.ChunkedArray:
-    """The values, those at the places replaced."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         spelled = pc.cast(values, kind.value_type)

@@ -55,7 +55,7 @@ class _Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_deletes(file: str, rows: RowIndexes) -> bytes:
-    """The Puffin file that says that these rows of the data file are gone."""
+    """Encode a Puffin file that marks these rows of the data file as deleted."""
     bitmap = BitMap64(rows.astype(np.uint64))
     bitmap.run_optimize()
     vector = VECTOR_MAGIC + bitmap.serialize()
@@ -74,7 +74,7 @@ def encode_deletes(file: str, rows: RowIndexes) -> bytes:
 
 
 def decode_deletes(data: memoryview) -> tuple[str, RowIndexes]:
-    """The name of the data file and its rows that are gone, in their order; raises BadVectorError."""
+    """Return the name of the data file and its deleted rows, in their order; raises BadVectorError."""
     found = _footer_of(data)
     if len(found.blobs) != 1 or found.blobs[0].type != BLOB_TYPE:
         raise BadVectorError(f"{len(found.blobs)} blobs instead of one {BLOB_TYPE}")

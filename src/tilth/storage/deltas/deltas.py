@@ -53,12 +53,12 @@ _VALUE_NAME = re.compile(r"([cp])([1-9]\d*)")
 
 
 def value_name(column: int) -> str:
-    """The name of the new values of a column, by its id."""
+    """Name of the column with new values of a column, by its id."""
     return f"c{column}"
 
 
 def presence_name(column: int) -> str:
-    """Return the name of the column that marks rows with a new value of a column."""
+    """Name of the column that marks rows with a new value of a column."""
     return f"p{column}"
 
 
@@ -112,7 +112,7 @@ class DeltaWriter:
         )
 
     def deletes(self, partition: str, file: str, rows: RowIndexes, *, change_ts: int = 0) -> WrittenDelta:
-        """Write the rows of the data file that are gone as a deletion vector."""
+        """Write the deleted rows of the data file as a deletion vector."""
         layout = self._layout
         make_folder(layout.folder, fsync=layout.fsync)
         sink = SummingFile(os.path.join(layout.folder, self._next_name(DELETE_EXTENSION)))
@@ -286,7 +286,7 @@ def _target(file: str, rows: pa.Array, op: pa.Array) -> Target:
 
 
 def _distinct(ordered: RowIndexes) -> RowIndexes:
-    """Each once, of those that come in their order."""
+    """Remove repetitions of rows that come in their order."""
     if not len(ordered):
         return ordered
     is_first = np.append(True, ordered[1:] != ordered[:-1])

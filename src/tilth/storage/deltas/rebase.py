@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tilth.model.delta import DeltaKind, PartSource, WrittenDelta
 from tilth.model.part import DataFile
-from tilth.storage.deltas.changes import Changes, Patch, load_changes
+from tilth.storage.deltas.changes import PartChanges, Patch, load_changes
 from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.deltas.deltas import CHANGE_DELETE, CHANGE_UPDATE, DeltaWriter, presence_name, value_name
 from tilth.storage.parts.rowmap import RowMap
@@ -94,7 +94,7 @@ class PartRebaser:
         return pa.table(columns)
 
 
-def _patches(source: PartSource, changes: Changes) -> Iterator[tuple[int, Patch]]:
+def _patches(source: PartSource, changes: PartChanges) -> Iterator[tuple[int, Patch]]:
     """All new values by column, those of whole columns too."""
     whole = {column for delta in source.deltas if delta.kind is DeltaKind.COLUMN for column in delta.columns}
     for column in source.schema.columns:

@@ -23,7 +23,7 @@ from tilth.storage.values.shapes import stored_schema
 
 
 def sources_of(table: TableDef, parts: Iterable[Part], deltas: Iterable[Delta]) -> list[PartSource]:
-    """The parts with those of the deltas that change them; raises PartShapeUnknownError naming a part."""
+    """Join the parts with those of the deltas that change them; raises PartShapeUnknownError naming a part."""
     changes = by_file(deltas)
     return [source_of(part, stored_schema(table, part), changes.get(part.file.name, ())) for part in parts]
 

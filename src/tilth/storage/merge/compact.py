@@ -45,7 +45,7 @@ class _Collected:
     updates: list[pa.Table] = field(default_factory=list)
 
     def rows(self) -> tuple[RowIndexes, pa.Table | None]:
-        """The rows that are gone, in their order, and new values of those that are not."""
+        """Return the deleted rows, in their order, and new values of the others."""
         gone = np.unique(np.concatenate(self.deleted)) if self.deleted else np.empty(0, np.int64)
         if not self.updates:
             return gone, None
@@ -170,7 +170,7 @@ def _collected(folder: str, sources: Sequence[Delta], wanted: Collection[str]) -
 
 
 def _by_file(table: pa.Table, wanted: Collection[str]) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of a change segment, apart by the part that they change."""
+    """Yield the rows of a change segment for each part that they change."""
     if not table.num_rows:
         return
     encoded = table.unify_dictionaries().combine_chunks().column("file").chunk(0)
@@ -186,14 +186,14 @@ def _by_file(table: pa.Table, wanted: Collection[str]) -> Iterator[tuple[str, pa
 
 
 def _given(rows: pa.Table) -> pa.Table:
-    """New values without the columns that none of the rows has one of."""
+    """Drop the columns in which no row has a new value."""
     ids = [_id_of(name) for name in rows.column_names if name.startswith("c")]
     given = [column for column in ids if pc.any(rows.column(presence_name(column))).as_py()]
     return rows.select(["row", *(name for column in given for name in (presence_name(column), value_name(column)))])
 
 
 def _as_changes(group: Sequence[tuple[str, _Collected]]) -> pa.Table:
-    """A change segment's rows again."""
+    """Return the rows of a change segment again."""
     tables = []
     for file, collected in group:
         deleted, updates = collected.rows()
@@ -233,5 +233,4 @@ def _row_indexes(table: pa.Table) -> RowIndexes:
 
 
 def _id_of(name: str) -> int:
-    """Return the id of a column `c{i}` of changes."""
     return int(name[1:])

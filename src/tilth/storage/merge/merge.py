@@ -149,10 +149,9 @@ def merge_parts(
 
 
 def _past(schema: Schema, expired: Expiry) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """Return a function that marks the rows that have expired."""
     column = schema.find(expired.column)
     if column is None or column.type not in _TIMES:
-        raise BadColumnError("rows can not expire by this column", column=expired.column)
+        raise BadColumnError("rows cannot expire by this column", column=expired.column)
     name, number = column.name, pa.int32() if column.type == _TIMES[0] else pa.int64()
 
     def is_past(rows: pa.Table) -> pa.ChunkedArray:
@@ -171,7 +170,6 @@ class _Piece:
     rows: Rows
 
     def without(self, mask: pa.ChunkedArray) -> _Piece:
-        """The rows that the mask does not name."""
         kept = pc.invert(mask)
         chosen = kept.to_numpy()
         return _Piece(self.table.filter(kept), self.places[chosen], self.rows[chosen])
@@ -185,7 +183,6 @@ class _Block:
     rows: Rows
 
     def after(self, count: int) -> _Block | None:
-        """Return the block without its first rows; None if no row is left."""
         return None if count == len(self.rows) else _Block(self.table.slice(count), self.rows[count:])
 
     def with_more(self, more: _Block) -> _Block:
@@ -225,7 +222,7 @@ class _Source:
         self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
 
     def next_block(self) -> _Block | None:
-        """The next rows that are left; None where the end comes before any."""
+        """Return the next rows that are left; None where the end comes before any."""
         while not self.is_at_end:
             first = self._rows_read
             batch = self._next_batch()
@@ -256,7 +253,6 @@ class _Source:
         return batch
 
     def unsorted(self) -> PartFileCorruptError:
-        """Return the error for rows that are not in order."""
         return PartFileCorruptError("a part file is not sorted", file=f"{self._folder}/{self._file.name}")
 
     def close(self) -> None:
@@ -295,7 +291,7 @@ class _Window:
         return any(block is not None for block in self._blocks)
 
     def take(self) -> _Piece:
-        """The rows up to the watermark, in order; they leave the window."""
+        """Remove the rows up to the watermark from the window and return them, in order."""
         live = [number for number, block in enumerate(self._blocks) if block is not None]
         blocks = [block for block in self._blocks if block is not None]
         table = pa.concat_tables([block.table for block in blocks]).unify_dictionaries().combine_chunks()
@@ -376,7 +372,6 @@ def _dictionaries(layout: TableLayout, sources: Sequence[PartSource]) -> list[st
 
 
 def _block_rows(layout: TableLayout, sources: Sequence[_Source]) -> int:
-    """Return the number of rows of each part that the window has room for."""
     rows = max(1, sum(source.rows for source in sources))
     stored = sum(
         source.metadata.row_group(group).total_byte_size
@@ -389,7 +384,6 @@ def _block_rows(layout: TableLayout, sources: Sequence[_Source]) -> int:
 
 
 def block_rows_for(row_bytes: int, parts: int) -> int:
-    """The rows of a block, for rows of so many bytes in so many parts."""
     fewest = min(BLOCK_ROWS_MIN, max(1, BLOCK_BYTES_MIN // row_bytes))
     return max(fewest, WINDOW_BYTES // (row_bytes * max(1, parts)))
 
@@ -403,7 +397,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _wanted(schema: Schema, dictionaries: Sequence[str]) -> pa.Schema:
-    """The table's schema with some columns as dictionaries."""
+    """Return the table's schema with some columns as dictionaries."""
     return pa.schema(
         [
             pa.field(field.name, pa.dictionary(pa.int32(), field.type) if field.name in dictionaries else field.type)
@@ -433,7 +427,7 @@ def _default_of(column: Column) -> pa.Scalar:
             "a part lacks the column, and its default is more than a literal",
             column=column.name,
             default=default,
-            hint="the part is merged once it has been brought into the table's present columns",
+            hint="the part can be merged when a mutation has given it the table's present columns",
         )
     text = found["string"] if found["string"] is not None else found["bare"]
     if found["bare"] is not None and text.lower() == "null":

@@ -33,7 +33,7 @@ _BLOCK_ROWS = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RewriteTarget:
     """Position of the new file of a rewritten part."""
 
     #: By which its new file is named.
@@ -44,16 +44,21 @@ class Place:
     misjudged: Misjudged = NOTHING
 
 
-def place_of(layout: TableLayout, source: PartSource, values: tuple[Bound, ...], *, task: int) -> Place:
-    """The place of a part in the partition with these values; raises what `read_part` raises."""
+def rewrite_target(layout: TableLayout, source: PartSource, values: tuple[Bound, ...], *, task: int) -> RewriteTarget:
+    """Raises what `read_part` raises."""
     misjudged = NOTHING
     if not source.is_segment:
         misjudged = misjudged_in_file(layout.schema, source, footer_of(layout.folder, source.file))
-    return Place(task=task, partition=source.name.partition, values=values, misjudged=misjudged)
+    return RewriteTarget(task=task, partition=source.name.partition, values=values, misjudged=misjudged)
 
 
 def rewrite_part(
-    layout: TableLayout, places: Mapping[str, Place], batches: Iterator[pa.RecordBatch], *, txn: int, attempt: int
+    layout: TableLayout,
+    targets: Mapping[str, RewriteTarget],
+    batches: Iterator[pa.RecordBatch],
+    *,
+    txn: int,
+    attempt: int,
 ) -> tuple[str, WrittenPart] | None:
     """Write rows of one file to a new one; the last columns of each batch are the name of the file they are from, and
     the index that each row has there.
@@ -65,17 +70,17 @@ def rewrite_part(
     if first is None:
         return None
     source: str = first.column(first.num_columns - 2)[0].as_py()
-    place = places[source]
-    name = file_name(txn=txn, task=place.task, attempt=attempt, n=0)
+    target = targets[source]
+    name = file_name(txn=txn, task=target.task, attempt=attempt, n=0)
     keys = [column.name for column in map(layout.schema.find, layout.order_by) if column is not None]
     order = OrderCheck()
     with (
         PartWriter(
             layout,
             name=name,
-            partition=place.partition,
-            values=place.values,
-            misjudged=place.misjudged,
+            partition=target.partition,
+            values=target.values,
+            misjudged=target.misjudged,
         ) as writer,
         RowMapWriter(layout, name) as row_map,
     ):

@@ -107,17 +107,16 @@ def read_filter(layout: TableLayout, file: DataFile) -> KeyFilter | None:
 
 
 def key_names(layout: TableLayout) -> list[str]:
-    """The columns of the unique key as the schema spells them."""
+    """Columns of the unique key as the schema spells them."""
     return [column.name for name in layout.unique_key if (column := layout.schema.find(name)) is not None]
 
 
 def key_types(layout: TableLayout) -> list[pa.DataType]:
-    """The types of the columns of the unique key."""
     return [arrow_type(column.type) for name in layout.unique_key if (column := layout.schema.find(name)) is not None]
 
 
 def _placed(hashes: Hashes, words: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Hashes]:
-    """The word of each hash, and the bits that it has there."""
+    """Return the word of each hash, and the bits that it has there."""
     places = ((hashes >> np.uint64(32)) * np.uint64(words)) >> np.uint64(32)
     bits = np.zeros(len(hashes), np.uint64)
     for number in range(_BITS_SET):
@@ -131,7 +130,7 @@ def _damage(content: bytes, start: int) -> str:
         return "not a key filter"
     *_, words = _HEADER.unpack_from(content)
     if len(content) != start + 8 * words or not words:
-        return "not as long as it says"
+        return "its length is not the one in its header"
     (expected,) = _CHECKSUM.unpack_from(content, _HEADER.size)
     found = zlib.crc32(memoryview(content)[start:], zlib.crc32(content[: _HEADER.size]))
     return "" if found == expected else "its checksum differs"

@@ -118,7 +118,7 @@ class PartWriter:
         self._schema: pa.Schema | None = None
 
     def write(self, rows: pa.Table) -> None:
-        """Take rows that follow those before; their columns are the table's, some of them perhaps as dictionaries."""
+        """Append rows that follow those before; their columns are the table's, some of them perhaps as dictionaries."""
         if not rows.num_rows:
             return
         if not self._group_rows:
@@ -147,7 +147,7 @@ class PartWriter:
         )
 
     def abort(self) -> None:
-        """Give up; the file's name stays, empty, until its transaction is cleaned. Nothing after `close`."""
+        """Give up; the file's name stays, empty, until its transaction is cleaned. Does nothing after `close`."""
         if self._file is not None:
             self._file.give_up()
         if self._writer is not None:
@@ -175,7 +175,7 @@ class PartWriter:
             self._write_group(_compact(table.slice(start, min(self._group_rows, rows - start))))
 
     def _judge(self, found: Misjudged) -> None:
-        """Take note of values that Parquet's filters misjudge, before any of their rows is written."""
+        """Note values that Parquet's filters misjudge, before any of their rows is written."""
         self._found |= found
         if self._writer is None:
             self._expected |= found
@@ -252,7 +252,7 @@ def footer_of(folder: str, file: DataFile) -> pq.FileMetaData:
 
 
 def footer_rows(folder: str, file: DataFile) -> int:
-    """Return the number of rows in the file's footer; errors as those of `read_part`."""
+    """Number of rows in the file's footer; errors as those of `read_part`."""
     return int(footer_of(folder, file).num_rows)
 
 
@@ -276,7 +276,6 @@ def opened(folder: str, file: DataFile, *, dictionaries: Sequence[str] = ()) -> 
 def damaged(
     folder: str, file: DataFile, error: Exception, *, is_delta: bool = False
 ) -> PartFileCorruptError | DeltaFileCorruptError:
-    """Return the error for a file that Arrow does not understand."""
     because = (str(error).splitlines() or [""])[0]
     return corrupt(os.path.join(folder, file.name), is_delta=is_delta, because=because)
 
@@ -289,7 +288,6 @@ def _order(layout: TableLayout, table: pa.Table, partitions: np.ndarray[Any, np.
 
 
 def exact(layout: TableLayout, name: str) -> str:
-    """The column's name as the schema spells it."""
     column = layout.schema.find(name)
     assert column is not None, name
     return column.name
@@ -304,7 +302,7 @@ def ranged_columns(layout: TableLayout) -> list[str]:
 
 
 def _compact(group: pa.Table) -> pa.Table:
-    """One chunk a column; dictionaries in one, without entries that are not used if they are many."""
+    """Return one chunk a column; dictionaries in one, without entries that are not used if they are many."""
     if not any(pa.types.is_dictionary(field.type) for field in group.schema):
         return group.combine_chunks()
     group = group.unify_dictionaries().combine_chunks()
@@ -351,7 +349,7 @@ def _parquet_writer(
 
 
 def _with_statistics(schema: pa.Schema, misjudged: Misjudged) -> list[str]:
-    """Paths of the leaves that get statistics: all whose values these do not misjudge."""
+    """Return the paths of the leaves that get statistics: all but those with misjudged values."""
     left_out = misjudged_paths(schema, misjudged.statistics)
     return [leaf.path for leaf in leaves_of(schema) if leaf.path not in left_out]
 

@@ -49,7 +49,7 @@ class RowMapWriter:
         self._writer.write_batch(pa.record_batch([pa.array(places), pa.array(rows)], schema=_SCHEMA))
 
     def close(self) -> None:
-        """End the file; there is none where nothing was written."""
+        """Close the file; there is none where nothing was written."""
         if self._writer is not None and self._sink is not None:
             self._writer.close()
             self._sink.close()

@@ -119,7 +119,6 @@ def wanted_schema(schema: Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
-    """The table in batches of bounded size."""
     rows = max(1, BATCH_BYTES_MAX * table.num_rows // max(1, table.nbytes))
     batches: list[pa.RecordBatch] = table.combine_chunks().to_batches(max_chunksize=rows)
     return batches
@@ -176,7 +175,7 @@ def _is_op(name: str, schema: Schema) -> bool:
 
 
 def as_wanted(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """The rows in the wanted columns; without an `_op` of their own they have 0 there."""
+    """Return the rows in the wanted columns; without an `_op` of their own they have 0 there."""
     arrays = []
     for field in wanted:
         if field.name == OP_COLUMN and OP_COLUMN not in rows.column_names:

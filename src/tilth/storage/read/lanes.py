@@ -62,7 +62,7 @@ class Lanes:
         return sum(part.rows - deleted_rows(part.file.name, self.changes.get(part.file.name, ())) for part in changed)
 
     def source(self, table: TableDef, part: Part) -> PartSource:
-        """The part with all that changes it; raises PartShapeUnknownError."""
+        """Raises PartShapeUnknownError."""
         return source_of(part, stored_schema(table, part), self.changes.get(part.file.name, ()))
 
 
@@ -76,7 +76,6 @@ class Masked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """Bytes of deltas that are read for the part."""
         return sum(delta.bytes for delta in self.deltas)
 
 
@@ -143,7 +142,7 @@ def shared(costs: Sequence[int], *, tasks: int) -> list[range]:
 
 
 def _by_target(deltas: Sequence[Delta]) -> dict[str, tuple[Delta, ...]]:
-    """Each with one target: one with a thousand would cross to a thousand tasks with all of them."""
+    """Split the deltas by target: one with a thousand would cross to a thousand tasks with all of them."""
     found: dict[str, list[Delta]] = {}
     for delta in applied_order(deltas):
         for target in delta.targets:
@@ -153,7 +152,6 @@ def _by_target(deltas: Sequence[Delta]) -> dict[str, tuple[Delta, ...]]:
 
 
 def _gives_values(delta: Delta, needed: Collection[int] | None) -> bool:
-    """True if the delta has new values that the reader needs."""
     match delta.kind:
         case DeltaKind.DELETE:
             return False

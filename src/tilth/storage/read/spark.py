@@ -104,7 +104,7 @@ def located_snapshot(
     *,
     mailbox: Mailbox | None = None,
 ) -> DataFrame:
-    """`read_snapshot` with where each row is: `__file`, the name of its data file, and `__row`, its index there."""
+    """Read a snapshot with the place of each row: `__file`, the name of its data file, and `__row`, its index there."""
     return _Reading(session, snapshot, root, columns, is_located=True, mailbox=mailbox).frame()
 
 
@@ -179,7 +179,7 @@ class _Reading:
         self._lanes = lanes_of(snapshot, self._needed)
 
     def frame(self) -> DataFrame:
-        """The rows; nothing is read yet."""
+        """Build the frame; nothing is read yet."""
         frames = [self._plain(group) for group in scans_of(self._table, self._lanes.plain)]
         if self._needed is not None and not self._needed and not self._is_located:
             frames += self._counted()
@@ -262,7 +262,7 @@ class _Reading:
         return self._selected(frame, group, self._needed)
 
     def _selected(self, frame: DataFrame, group: ShapeGroup, needed: Collection[int] | None = None) -> DataFrame:
-        """The wanted columns, and where the row is if that is asked."""
+        """Select the wanted columns, and the row's place if that is asked."""
         location = (FILE_COLUMN, ROW_COLUMN) if self._is_located else ()
         return frame.selectExpr(*expressions(group.stored, group.wanted, needed), *location)
 

@@ -38,7 +38,7 @@ class SummingFile:
         self._size = 0
 
     def write(self, data: bytes) -> int:
-        """Append; return how many bytes. After `give_up` nothing happens."""
+        """Append; return the number of bytes. After `give_up` nothing happens."""
         if self._file.closed:
             return len(data)
         view = memoryview(data)
@@ -52,18 +52,18 @@ class SummingFile:
         return self._size
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is held back."""
 
     @property
     def closed(self) -> bool:
-        """Never, for Parquet's writer, which must be able to end after `give_up` too."""
+        """Return false for Parquet's writer, which must be able to end after `give_up` too."""
         return False
 
     def close(self) -> None:
-        """Left to finish and give_up: Parquet's writer closes what it writes to too early for fsync."""
+        """Do nothing; finish and give_up close: Parquet's writer closes what it writes to too early for fsync."""
 
     def finish(self, *, fsync: bool) -> DataFile:
-        """Close the file, on the disk if asked for."""
+        """Close the file; with `fsync`, wait until it is on the disk."""
         if fsync:
             os.fsync(self._file.fileno())
         self._file.close()
@@ -103,7 +103,6 @@ def make_folder(folder: str, *, fsync: bool) -> None:
 
 
 def checksum_of(path: str) -> tuple[int, int]:
-    """Size and CRC-32 of a file."""
     size = checksum = 0
     with open(path, "rb") as file:
         while data := file.read(_READ_BYTES):
@@ -113,7 +112,6 @@ def checksum_of(path: str) -> tuple[int, int]:
 
 
 def remove(path: str) -> bool:
-    """Remove a file; False where it was not there."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -140,7 +138,7 @@ def mapped(folder: str, file: DataFile, *, is_delta: bool = False) -> pa.Buffer:
 
 
 def check_size(path: str, file: DataFile, *, is_delta: bool = False) -> None:
-    """Raises what `missing` and `corrupt` say where the file is not there, or not as long as it was."""
+    """Raises what `missing` and `corrupt` return where the file is not there, or not as long as it was."""
     try:
         size = os.path.getsize(path)
     except FileNotFoundError as error:
@@ -162,4 +160,4 @@ def missing(
     facts = {"because": because} if because else {}
     if os.path.isdir(os.path.dirname(path.removeprefix("file:"))):
         return DeltaFileNotFoundError(file=path, **facts) if is_delta else PartFileNotFoundError(file=path, **facts)
-    return StoreAwayError(file=path, **facts, hint="see whether the store is mounted; the same is tried again")
+    return StoreAwayError(file=path, **facts, hint="check that the store is mounted; the operation is tried again")

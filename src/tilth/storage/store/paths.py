@@ -77,7 +77,7 @@ def file_name(*, txn: int, task: int, attempt: int, n: int, extension: str = PAR
 
 
 def sidecar_name(file: str, extension: str) -> str:
-    """The name of what lies beside a part's file: `{stem}.{extension}`."""
+    """Name of a file beside a part's file: `{stem}.{extension}`."""
     stem = file.rpartition(".")[0]
     return f"{stem}.{extension}"
 

@@ -40,7 +40,7 @@ class ScratchWriter:
         self._held_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows that follow those before."""
+        """Append rows that follow those before."""
         self._held.append(batch)
         self._held_bytes += batch.nbytes
         if self._held_bytes >= _BATCH_BYTES:
@@ -85,7 +85,7 @@ def read_scratch(
 
 
 def remove_scratch(layout: TableLayout, name: str) -> None:
-    """Remove a file; nothing where it is gone already."""
+    """Remove a file; do nothing where it is gone already."""
     remove(os.path.join(layout.folder, name))
 
 

@@ -35,7 +35,7 @@ class HeldFiles:
         self._bytes = 0
 
     def get(self, place: tuple[str, ...], file: DataFile, read: Callable[[], T], size_of: Callable[[T], int]) -> T:
-        """Return what `read` returns, cached or read now. `place`: the folder, and what is made of the file."""
+        """Return the result of `read`, cached or read now. `place`: the folder, and what is made of the file."""
         key = (*place, file.name, file.size, file.checksum)
         with self._lock:
             if key in self._entries:

@@ -51,7 +51,7 @@ _MARKS_BITS_MAX = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundRows:
     """Rows of one source that have wanted keys."""
 
     #: The source's number among those that were looked through.
@@ -65,7 +65,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Wanted:
+class WantedKeys:
     """Different keys, made ready for being looked for."""
 
     keys: Keys
@@ -112,14 +112,13 @@ class Wanted:
         order = np.argsort(every_row, kind="stable")
         return every_row[order], every_number[order]
 
-    def only(self, kept: Mask) -> Wanted:
-        """Return those of the keys that are marked."""
+    def only(self, kept: Mask) -> WantedKeys:
         rows = np.flatnonzero(kept)
         values = tuple(
             each.take(pa.array(rows)) if isinstance(each, pa.Array) else None if each is None else each[rows]
             for each in self.values
         )
-        return Wanted(self.keys.take(rows), self.numbers[rows], values)
+        return WantedKeys(self.keys.take(rows), self.numbers[rows], values)
 
     def may_be_in(self, column: int, low: pa.Scalar, high: pa.Scalar) -> bool:
         """True if the column of a wanted key may have a value from low to high, as far as the ordered values of the
@@ -135,15 +134,15 @@ class Wanted:
         return bool(np.searchsorted(ordered, first) < np.searchsorted(ordered, last, side="right"))
 
 
-def wanted_keys(layout: TableLayout, table: pa.Table) -> Wanted:
-    """The keys of these rows, which must be different."""
+def wanted_keys(layout: TableLayout, table: pa.Table) -> WantedKeys:
+    """Prepare the keys of these rows, which must be different."""
     types = key_types(layout)
     columns = [table.column(name) for name in key_names(layout)]
     values = tuple(_comparable(column, kind) for column, kind in zip(columns, types, strict=True))
-    return Wanted(keys_of(columns, types), np.arange(table.num_rows), values)
+    return WantedKeys(keys_of(columns, types), np.arange(table.num_rows), values)
 
 
-def find_keys(layout: TableLayout, wanted: Wanted, sources: Sequence[PartSource]) -> list[Found]:
+def find_keys(layout: TableLayout, wanted: WantedKeys, sources: Sequence[PartSource]) -> list[FoundRows]:
     """All rows of the sources that have wanted keys, in the order of the sources.
 
     Raises what reading a part raises.
@@ -156,7 +155,7 @@ def find_keys(layout: TableLayout, wanted: Wanted, sources: Sequence[PartSource]
 
 
 def _bundles(lookups: Iterable[_Lookup]) -> list[list[_Lookup]]:
-    """Small pieces of work put together: a thread is not worth one of them."""
+    """Join small pieces of work: a thread is not worth one of them."""
     bundles: list[list[_Lookup]] = []
     held = 0
     for lookup in lookups:
@@ -169,7 +168,7 @@ def _bundles(lookups: Iterable[_Lookup]) -> list[list[_Lookup]]:
     return bundles
 
 
-def _run_all(lookups: Iterable[_Lookup]) -> list[Found]:
+def _run_all(lookups: Iterable[_Lookup]) -> list[FoundRows]:
     return [found for lookup in lookups for found in lookup.run()]
 
 
@@ -198,16 +197,16 @@ class _Lookup:
     """A piece of work: a segment, or some row groups of a part."""
 
     layout: TableLayout
-    wanted: Wanted
+    wanted: WantedKeys
     number: int
     source: PartSource
     #: Each with the number of its first row; of a segment: none.
     groups: tuple[tuple[int, int], ...] = ()
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[FoundRows]:
         return self._in_segment() if self.source.is_segment else self._in_part()
 
-    def _in_segment(self) -> list[Found]:
+    def _in_segment(self) -> list[FoundRows]:
         layout, source = self.layout, self.source
         names, types = stored_names(layout, source, key_names(layout)), key_types(layout)
         version = version_name(layout, source)
@@ -225,9 +224,9 @@ class _Lookup:
         if not len(rows):
             return []
         taken = None if versions is None else versions.take(pa.array(rows))
-        return [Found(source=self.number, rows=rows, keys=numbers, versions=taken)]
+        return [FoundRows(source=self.number, rows=rows, keys=numbers, versions=taken)]
 
-    def _in_part(self) -> list[Found]:
+    def _in_part(self) -> list[FoundRows]:
         names = stored_names(self.layout, self.source, key_names(self.layout))
         version = version_name(self.layout, self.source)
         found = []
@@ -242,7 +241,7 @@ class _Lookup:
                     if version is not None:
                         read = parquet.read_row_group(group, columns=[version], use_threads=False)
                         versions = read.column(version).take(pa.array(rows))
-                    found.append(Found(source=self.number, rows=first + rows, keys=numbers, versions=versions))
+                    found.append(FoundRows(source=self.number, rows=first + rows, keys=numbers, versions=versions))
             except (pa.ArrowException, OSError) as error:
                 raise damaged(self.layout.folder, self.source.file, error) from error
         return found
@@ -298,8 +297,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _lookups(layout: TableLayout, wanted: Wanted, number: int, source: PartSource) -> list[_Lookup]:
-    """The pieces of work that one source is."""
+def _lookups(layout: TableLayout, wanted: WantedKeys, number: int, source: PartSource) -> list[_Lookup]:
+    """Split one source into pieces of work."""
     if source.is_segment:
         return [_Lookup(layout=layout, wanted=wanted, number=number, source=source)]
     if len(wanted) * FILTER_ROWS_PER_KEY <= source.rows:
@@ -316,9 +315,9 @@ def _lookups(layout: TableLayout, wanted: Wanted, number: int, source: PartSourc
 
 
 def _groups(
-    layout: TableLayout, wanted: Wanted, source: PartSource, metadata: pq.FileMetaData
+    layout: TableLayout, wanted: WantedKeys, source: PartSource, metadata: pq.FileMetaData
 ) -> Iterator[tuple[int, int, int]]:
-    """The row groups that may have wanted keys: number, first row, rows."""
+    """Yield the row groups that may have wanted keys: number, first row, rows."""
     names = stored_names(layout, source, key_names(layout))
     kinds = [arrow_type(column.type) for name in names if (column := source.schema.find(name)) is not None]
     first = 0
@@ -338,7 +337,7 @@ def _groups(
         first += group.num_rows
 
 
-def _may_be_in(wanted: Wanted, column: int, statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
+def _may_be_in(wanted: WantedKeys, column: int, statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
     if statistics is None or not statistics.has_min_max or not (is_number(kind) or _is_text(kind)):
         return True
     try:
@@ -349,7 +348,7 @@ def _may_be_in(wanted: Wanted, column: int, statistics: pq.Statistics | None, ki
 
 
 def _runs(groups: Iterable[tuple[int, int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Row groups, as many together as make a piece of work."""
+    """Yield row groups, as many together as make a piece of work."""
     run: list[tuple[int, int]] = []
     held = 0
     for number, first, rows in groups:

@@ -24,7 +24,7 @@ from tilth.storage.values.partition import partition_ids
 
 
 def stretches(batches: Iterable[pa.RecordBatch], *, bytes_max: int) -> Iterator[pa.Table]:
-    """The rows in as few tables as may be held; each has one batch more than `bytes_max` allows at most."""
+    """Yield the rows in as few tables as memory allows; each exceeds `bytes_max` by one batch at most."""
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:

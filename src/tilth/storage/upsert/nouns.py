@@ -49,7 +49,7 @@ class Fresh:
     codes: Rows
 
     def by_source(self, rows: Rows) -> Iterator[tuple[PartSource, slice, Rows]]:
-        """The sources of these rows, which are in order: where in `rows` each one's stand, and what they are in it."""
+        """Yield the sources of these rows, which are in order, each with its slice of `rows` and its row numbers."""
         ends = np.append(self.firsts[1:], len(self.codes))
         for source, first, end in zip(self.sources, self.firsts.tolist(), ends.tolist(), strict=True):
             start, stop = np.searchsorted(rows, [first, end]).tolist()
@@ -57,7 +57,6 @@ class Fresh:
                 yield source, slice(start, stop), rows[start:stop] - first
 
     def deletes(self, rows: Rows) -> Iterator[RowChanges]:
-        """Yield the deletes of these rows, which are in order."""
         for source, _, inside in self.by_source(rows):
             yield RowChanges(source.name.partition, source.file.name, inside)
 
@@ -100,7 +99,6 @@ class Existing:
             yield self.all_sources[numbers[start]], slice(start, stop), self.rows[places[start:stop]]
 
     def deletes(self, places: Rows) -> Iterator[RowChanges]:
-        """Yield the deletes of the rows at these places, which are in order."""
         for source, _, inside in self.by_source(places):
             yield RowChanges(source.name.partition, source.file.name, inside)
 

@@ -49,7 +49,7 @@ class UpsertLookup:
 
     @property
     def seen(self) -> Seen:
-        """The newest changes of the existing files that the snapshot shows."""
+        """Newest changes of the existing files that the snapshot shows."""
         return seen_of(source for request in self.requests for source in request.existing)
 
 

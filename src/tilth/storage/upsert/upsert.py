@@ -30,7 +30,7 @@ from tilth.storage.parts.segments import read_segment
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.cache import HELD
 from tilth.storage.upsert.fill import filled_rows
-from tilth.storage.upsert.key_lookup import Found, find_keys, in_threads, wanted_keys
+from tilth.storage.upsert.key_lookup import FoundRows, find_keys, in_threads, wanted_keys
 from tilth.storage.upsert.nouns import Existing, Fresh, Groups, Judged, change_tables
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.order import ranks_of
@@ -75,7 +75,7 @@ def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
 
 
 def fresh_sources(written: Iterable[WrittenPart], schema: Schema) -> tuple[PartSource, ...]:
-    """Segments that are not committed yet, as sources; they have a partition and no place in it."""
+    """Return uncommitted segments as sources; they have a partition and no place in it."""
     return tuple(
         PartSource(
             name=PartName(part.partition, 0, 0, 0, 0),
@@ -199,8 +199,8 @@ def _strength(fresh: Fresh) -> tuple[Rows, Mask]:
 # --- the rows that are there -----------------------------------------------------------------------------------------
 
 
-def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[Found]) -> Existing:
-    """The rows that were found, without those that are deleted."""
+def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[FoundRows]) -> Existing:
+    """Return the rows that were found, without deleted ones."""
     deleted = _deleted(layout.folder, [sources[number] for number in sorted({each.source for each in found})])
     version = None if layout.version_column is None else layout.schema.find(layout.version_column)
     kind = None if version is None else arrow_type(version.type)
@@ -243,7 +243,7 @@ def _deleted(folder: str, sources: Sequence[PartSource]) -> dict[str, Rows]:
 
 
 def _deletes_in(folder: str, delta: Delta) -> list[tuple[str, Rows]]:
-    """The rows that a change segment deletes, by file."""
+    """Return the rows that a change segment deletes, by file."""
 
     def read() -> list[tuple[str, Rows]]:
         # A batch has the rows of one file.
@@ -300,7 +300,6 @@ def _may_share(table: TableDef, part: Part, written: WrittenPart) -> bool:
 
 
 def _is_below(one: ColumnRange, two: ColumnRange) -> bool:
-    """True if each value of the one is smaller than each of the other."""
     high, low = one.high, two.low
     if isinstance(high, str) and isinstance(low, str):
         return high < low

@@ -52,7 +52,7 @@ _KINDS |= {
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """Return the Arrow type that stores this type."""
+    """Arrow type that stores this type."""
     match data_type:
         case Simple(kind=kind):
             return _SIMPLE[kind]
@@ -113,7 +113,6 @@ def schema_from_arrow(schema: pa.Schema) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """The columns, none of which is NOT NULL."""
     columns = (column if column.nullable else replace(column, nullable=True) for column in schema.columns)
     return Schema(columns=tuple(columns))
 
@@ -154,7 +153,7 @@ def shape(rows: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
 
 
 def conform_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    """The values as the column stores them; raises BadColumnError naming the column."""
+    """Convert the values to what the column stores; raises BadColumnError naming the column."""
     shaped = _shape_column(values, column, arrow_field(column, has_field_id=False), len(values))
     _check_valid(shaped, column.name)
     return checked(shaped, column)
@@ -169,7 +168,7 @@ def _check_valid(values: pa.ChunkedArray, column: str) -> None:
 
 
 def valid_texts(values: pa.Array) -> pa.Array:
-    """The array with U+FFFD where its texts are not UTF-8."""
+    """Put U+FFFD where the array's texts are not UTF-8."""
     kind = values.type
     if pa.types.is_string(kind):
         texts = values.view(pa.binary()).to_pylist()
@@ -233,13 +232,13 @@ def exact_cast(array: pa.ChunkedArray | pa.Array, target: pa.DataType) -> pa.Chu
 
 
 def array_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
-    """Python values as Arrow; raises ArrowInvalid, OverflowError and their kind where one is none of the type."""
+    """Convert Python values to Arrow; raises ArrowInvalid, OverflowError and their kind for one of another type."""
     target = arrow_type(data_type)
     return exact_cast(pa.array(values, _with_doubles(target)), target)
 
 
 def _with_doubles(arrow: pa.DataType) -> pa.DataType:
-    """The type with doubles for its floats, so that numbers which are too large are seen."""
+    """Put doubles in the place of floats, so that numbers which are too large are seen."""
     if pa.types.is_float32(arrow):
         return pa.float64()
     if pa.types.is_map(arrow):
@@ -287,7 +286,7 @@ def _is_leaf_kept(given: pa.Array, found: pa.Array) -> bool:
 
 
 def _leaves(values: pa.Array) -> Iterator[pa.Array]:
-    """The arrays without others in them, in the order of the type."""
+    """Yield the arrays without others in them, in the order of the type."""
     if pa.types.is_map(values.type):
         first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
         for inner in (values.keys, values.items):

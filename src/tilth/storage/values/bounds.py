@@ -21,7 +21,7 @@ STRING_CHARACTERS_MAX = 256
 
 
 def range_of(values: pa.ChunkedArray) -> ColumnRange:
-    """The range of a column; types without an order have none."""
+    """Range of a column; types without an order have none."""
     nulls = values.null_count
     kind = values.type
     if pa.types.is_dictionary(kind):
@@ -41,7 +41,7 @@ def range_of(values: pa.ChunkedArray) -> ColumnRange:
 def join_ranges(
     one: ColumnRange, other: ColumnRange, *, one_rows: int, other_rows: int, is_decimal: bool = False
 ) -> ColumnRange:
-    """The range of two stretches of one column together, given how many rows each has."""
+    """Join the ranges of two stretches of one column, given how many rows each has."""
     nulls = one.nulls + other.nulls
     if one.nulls == one_rows:
         return ColumnRange(other.low, other.high, nulls)

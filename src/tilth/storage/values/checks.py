@@ -28,7 +28,7 @@ from tilth.model.checks import (
     Rule,
     SecondDigits,
     UuidText,
-    told_rule,
+    rule_text,
 )
 from tilth.model.table import Column
 from tilth.model.text.times import SECOND_DIGITS_MAX, time_text
@@ -68,7 +68,7 @@ def checked(values: pa.ChunkedArray, column: Column, *, is_numbered: bool = Fals
 
 
 def misfits(values: pa.ChunkedArray | pa.Array, column: Column) -> list[Misfit]:
-    """The rows whose value breaks a check of the column, in their order."""
+    """Find the rows whose value breaks a check of the column, in their order."""
     found: dict[int, Misfit] = {}
     first = 0
     for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
@@ -83,7 +83,7 @@ def misfits(values: pa.ChunkedArray | pa.Array, column: Column) -> list[Misfit]:
 def _misfits(values: pa.Array, check: Check, first: int) -> Iterator[Misfit]:
     leaves, rows = _leaves(values, np.arange(len(values)), check.path)
     places = np.flatnonzero(_breaks(leaves, check.rule).fill_null(False).to_numpy(zero_copy_only=False))
-    why = f"expected {told_rule(check.rule)}"
+    why = f"expected {rule_text(check.rule)}"
     for place in places[np.unique(rows[places], return_index=True)[1]].tolist():
         yield Misfit(first + int(rows[place]), _shown(leaves[place]), why)
 
@@ -132,7 +132,7 @@ def _breaks(values: pa.Array, rule: Rule) -> pa.Array:
 
 
 def _normal(values: pa.Array, checks: Iterable[Check]) -> pa.Array:
-    """The values with their UUIDs in small letters."""
+    """Write the values' UUIDs in lower case."""
     for check in checks:
         if isinstance(check.rule, UuidText):
             leaves, _ = _leaves(values, np.arange(len(values)), check.path)
@@ -142,7 +142,7 @@ def _normal(values: pa.Array, checks: Iterable[Check]) -> pa.Array:
 
 
 def _changed(values: pa.Array, path: Path, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The array with other values at a place of its type."""
+    """Return the array with other values at a place of its type."""
     if not path:
         return change(values)
     step, rest = path[0], path[1:]

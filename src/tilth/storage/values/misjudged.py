@@ -69,12 +69,10 @@ class Leaf:
 
     @property
     def is_misjudged(self) -> bool:
-        """True if values of the type may be misjudged."""
         return _is_misjudged_type(self.type)
 
 
 def leaves_of(schema: pa.Schema) -> list[Leaf]:
-    """All leaves in the order of the file."""
     return [Leaf(field.name, path, kind) for field in schema for path, kind in _leaves(field.name, field.type)]
 
 
@@ -90,7 +88,6 @@ def misjudged_paths(schema: pa.Schema, columns: Collection[str]) -> set[str]:
 
 
 def misjudged_in(rows: pa.Table) -> Misjudged:
-    """The columns of these rows with values that are misjudged."""
     statistics: set[str] = set()
     dictionary: set[str] = set()
     for field, column in zip(rows.schema, rows.columns, strict=True):
@@ -189,7 +186,6 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _misjudged_leaves(values: pa.Array) -> Iterator[pa.Array]:
-    """The values of all leaves that may be misjudged."""
     if not any(_is_misjudged_type(kind) for _, kind in _leaves("", values.type)):
         return
     if pa.types.is_struct(values.type):

@@ -36,7 +36,6 @@ def stable_order(ranks: Codes) -> Codes:
 
 
 def is_sorted(ranks: Codes) -> bool:
-    """True if ranks never go down."""
     return bool(np.all(ranks[1:] >= ranks[:-1]))
 
 
@@ -59,7 +58,7 @@ class OrderCheck:
 
 
 def _pack(codes: list[Codes]) -> Codes:
-    """One number for several keys: by arithmetic where the ranges allow it, else by sorting."""
+    """Join several keys into one number: by arithmetic where the ranges allow it, else by sorting."""
     packed = codes[0]
     for code in codes[1:]:
         low, high = int(code.min()), int(code.max())
@@ -111,7 +110,7 @@ def _float_codes(key: pa.ChunkedArray) -> Codes:
 
 
 def _text_codes(key: pa.ChunkedArray) -> Codes:
-    """The place of each value among the distinct ones; null before all."""
+    """Rank each value among the distinct ones; null before all."""
     encoded = key if pa.types.is_dictionary(key.type) else pc.dictionary_encode(key)
     merged = encoded.unify_dictionaries().combine_chunks()
     if isinstance(merged, pa.ChunkedArray):

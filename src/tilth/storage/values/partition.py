@@ -92,7 +92,6 @@ def partition_id(schema: Schema, partition_by: Sequence[Transform], values: Sequ
 
 
 def column_of(schema: Schema, transform: Transform) -> Column:
-    """The column that a transform is of; raises BadPartitionError when there is none."""
     column = schema.find(transform.column)
     if column is None:
         raise BadPartitionError("no such column in PARTITION BY", column=transform.column)
@@ -210,7 +209,7 @@ def _down(values: pa.ChunkedArray, width: int, *, bits: int = 64) -> pa.ChunkedA
 
 
 def _modulo(values: pa.ChunkedArray, divisor: int) -> pa.ChunkedArray:
-    """The rest of the division towards zero, as `%` in Spark and ClickHouse."""
+    """Remainder of the division towards zero, as `%` in Spark and ClickHouse."""
     if not pa.types.is_decimal(values.type):
         numbers = pc.fill_null(pc.cast(values, pa.int64()), 0).to_numpy()
         return pa.chunked_array([pa.array(np.fmod(numbers, np.int64(divisor)), mask=pc.is_null(values).to_numpy())])
@@ -238,7 +237,7 @@ def _bucket(values: pa.ChunkedArray, buckets: int) -> pa.ChunkedArray:
 
 
 def _encode(values: pa.ChunkedArray) -> tuple[list[Bound], np.ndarray[Any, np.dtype[np.int64]]]:
-    """The distinct values and for each row which of them it has."""
+    """Return the distinct values and the index of each row's value among them."""
     encoded = pc.dictionary_encode(values, null_encoding="encode").unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0)
@@ -253,7 +252,8 @@ def _encode(values: pa.ChunkedArray) -> tuple[list[Bound], np.ndarray[Any, np.dt
 
 def _not_text() -> BadPartitionError:
     return BadPartitionError(
-        "a string that is not UTF-8 names no partition", hint="keep bytes in a BINARY column, or leave such rows out"
+        "a string that is not UTF-8 cannot name a partition",
+        hint="keep bytes in a BINARY column, or leave such rows out",
     )
 
 

@@ -48,5 +48,4 @@ def is_always_filterable(stored: Schema) -> bool:
 
 
 def misjudged_columns(schema: Schema) -> list[Column]:
-    """The columns whose types have values that may be misjudged."""
     return [column for column in schema.columns if kinds_in(column.type) & MISJUDGED_KINDS]

@@ -37,7 +37,7 @@ class ShapeGroup:
 
 
 def scans_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
-    """`groups_of` for scans of Spark's own: files on which Parquet's filters must not be used are apart from others."""
+    """Group parts for scans of Spark's own: files on which Parquet's filters must not be used are apart from others."""
     apart: dict[bool, list[Part]] = {False: [], True: []}
     is_safe: dict[int, bool] = {}
     for part in parts:

@@ -144,7 +144,7 @@ def _mixed(numbers: Hashes) -> Hashes:
 
 
 def _text_hashes(texts: pa.Array) -> Hashes:
-    """Eight bytes of all texts at a time."""
+    """Hash eight bytes of all texts at a time."""
     offsets, text = _bytes_of(texts)
     starts, lengths = offsets[:-1], np.diff(offsets)
     padded = np.zeros(len(text) + _WORD_BYTES, np.uint8)

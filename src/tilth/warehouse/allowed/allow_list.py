@@ -18,7 +18,7 @@ from typing import Any
 from tilth.base.errors import TilthError
 from tilth.warehouse.allowed.clickhouse import INSTEAD, TABLE_FUNCTIONS, Variant
 from tilth.warehouse.allowed.clickhouse import functions as clickhouse_functions
-from tilth.warehouse.allowed.plans import Node, Plan
+from tilth.warehouse.allowed.plans import LogicalPlan, PlanNode
 from tilth.warehouse.errors import BadArgumentsError, NotAllowedError, UnknownFunctionError
 
 _FILE = "allowed.toml"
@@ -85,7 +85,7 @@ def _refusals(entries: Iterable[Mapping[str, Any]]) -> dict[str, Refusal]:
     }
 
 
-def check_plan(plan: Plan, text: str = "") -> None:
+def check_plan(plan: LogicalPlan, text: str = "") -> None:
     """Raises NotAllowedError or UnknownFunctionError for anything that is not allowed.
 
     `text`: the whole statement, for the place in the error; empty for a part of a statement.
@@ -103,7 +103,7 @@ def check_plan(plan: Plan, text: str = "") -> None:
         raise _refused_kind(min(unknown), allowed)
 
 
-def _problem(node: Node, allowed: AllowList, unknown: frozenset[str]) -> TilthError | None:
+def _problem(node: PlanNode, allowed: AllowList, unknown: frozenset[str]) -> TilthError | None:
     """Return what is wrong with a node itself."""
     kind = node.kind
     if kind in unknown or (kind == _EXPLAIN and node.holder is not None):
@@ -125,7 +125,7 @@ def _problem(node: Node, allowed: AllowList, unknown: frozenset[str]) -> TilthEr
     return None
 
 
-def _relation(node: Node) -> tuple[str, ...]:
+def _relation(node: PlanNode) -> tuple[str, ...]:
     return node.text("multipartIdentifier")
 
 
@@ -165,7 +165,7 @@ def _callable() -> frozenset[str]:
     return allow_list().functions | frozenset(allow_list().clickhouse)
 
 
-def _wrong_arguments(node: Node, name: str, allowed: AllowList) -> TilthError | None:
+def _wrong_arguments(node: PlanNode, name: str, allowed: AllowList) -> TilthError | None:
     """Return what is wrong with the number of arguments of one of ClickHouse's functions that Spark does not have."""
     if name.lower() in allowed.functions or name.lower() not in allowed.clickhouse:
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class ArgumentKind(StrEnum):
     """Type that an argument must have for a variant to apply."""
 
     ANY = "any"
@@ -30,12 +30,12 @@ class Variant:
     """One way to call a function."""
 
     #: One for each argument; None: any number of arguments, which go to another function as they are.
-    arguments: tuple[Kind, ...] | None
+    arguments: tuple[ArgumentKind, ...] | None
     #: A Spark SQL expression in which `$1` is the first argument; of any number of arguments: the other function.
     expression: str
 
 
-_ANY, _NUMBER, _TEXT, _DATE = Kind.ANY, Kind.NUMBER, Kind.TEXT, Kind.DATE
+_ANY, _NUMBER, _TEXT, _DATE = ArgumentKind.ANY, ArgumentKind.NUMBER, ArgumentKind.TEXT, ArgumentKind.DATE
 
 _TIMESTAMP = "CAST($1 AS TIMESTAMP)"
 _DAY = "CAST($1 AS DATE)"
@@ -294,7 +294,7 @@ def functions() -> dict[str, tuple[Variant, ...]]:
     return {name: tuple(variants) for name, variants in found.items()}
 
 
-def _variant(expression: str, *kinds: Kind) -> Variant:
+def _variant(expression: str, *kinds: ArgumentKind) -> Variant:
     count = max((number for number in range(1, 6) if f"${number}" in expression), default=0)
     return Variant(arguments=kinds or (_ANY,) * count, expression=expression)
 
@@ -389,12 +389,12 @@ def _json() -> Iterator[tuple[str, Variant]]:
 
 
 def _others() -> Iterator[tuple[str, Variant]]:
-    yield "empty", _variant("size($1) = 0", Kind.COLLECTION)
+    yield "empty", _variant("size($1) = 0", ArgumentKind.COLLECTION)
     yield "empty", _variant("char_length($1) = 0")
-    yield "notEmpty", _variant("size($1) > 0", Kind.COLLECTION)
+    yield "notEmpty", _variant("size($1) > 0", ArgumentKind.COLLECTION)
     yield "notEmpty", _variant("char_length($1) > 0")
     yield "count", Variant(arguments=(), expression="count(1)")
-    yield "any", _variant("bool_or($1)", Kind.BOOLEAN)
+    yield "any", _variant("bool_or($1)", ArgumentKind.BOOLEAN)
     yield "any", _variant("any_value($1, true)")
     # What `dateDiff` and `date_diff` with a text are read as: Spark has functions of these names.
     yield "unitDiff", _variant(_unit_diff())

@@ -27,7 +27,7 @@ _CLASSES = ("PlanReader", "NeedsReader")
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class PlanNode:
     """A logical plan or an expression."""
 
     #: The name of its class.
@@ -39,8 +39,8 @@ class Node:
     end: int
     #: The data type of a resolved expression, in Spark's words; else empty.
     type: str
-    holder: Node | None
-    children: list[Node] = field(default_factory=list)
+    holder: PlanNode | None
+    children: list[PlanNode] = field(default_factory=list)
     #: Its texts by field; "true" for a flag that is set.
     texts: dict[str, list[str]] = field(default_factory=dict)
 
@@ -48,11 +48,11 @@ class Node:
         """Return the texts of a field."""
         return tuple(self.texts.get(name, ()))
 
-    def child(self, name: str) -> Node | None:
+    def child(self, name: str) -> PlanNode | None:
         """Return the first node of a field."""
         return next((each for each in self.children if each.role == name), None)
 
-    def below(self) -> Iterator[Node]:
+    def below(self) -> Iterator[PlanNode]:
         """Yield the node and all nodes in it; holders come first."""
         stack = [self]
         while stack:
@@ -62,16 +62,16 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LogicalPlan:
     """A plan or an expression with everything in it, including plans of subqueries."""
 
     #: Holders come first; the first node is the root.
-    nodes: list[Node]
+    nodes: list[PlanNode]
     #: Kinds of the nodes and of all other values in them.
     kinds: frozenset[str]
 
     @property
-    def root(self) -> Node:
+    def root(self) -> PlanNode:
         return self.nodes[0]
 
 
@@ -103,25 +103,25 @@ _lock = threading.Lock()
 _known: WeakKeyDictionary[Java, _Handles] = WeakKeyDictionary()
 
 
-def parse_plan(session: Java, text: str) -> Plan:
+def parse_plan(session: Java, text: str) -> LogicalPlan:
     """Parse a statement. Raises Spark's ParseException and TooComplexError."""
     return read_plan(session, _parser(session).parsePlan(text))
 
 
-def parse_expression(session: Java, text: str) -> Plan:
+def parse_expression(session: Java, text: str) -> LogicalPlan:
     """Parse an expression. Raises Spark's ParseException and TooComplexError."""
     return read_plan(session, _parser(session).parseExpression(text))
 
 
-def read_plan(session: Java, tree: Java) -> Plan:
+def read_plan(session: Java, tree: Java) -> LogicalPlan:
     """Read a plan or an expression of Spark. Raises TooComplexError."""
     answer = _handles(session).reader.apply(tree)
     if answer is None:
         raise TooComplexError(hint="write long lists of values into a table, and join it")
     written = _decoder.decode(_text(answer))
-    nodes: list[Node] = []
+    nodes: list[PlanNode] = []
     for kind, holder, in_field, start, end, type_ in written.nodes:
-        node = Node(
+        node = PlanNode(
             written.kinds[kind],
             written.fields[in_field],
             start,
@@ -134,7 +134,7 @@ def read_plan(session: Java, tree: Java) -> Plan:
         nodes.append(node)
     for node_number, in_field, text in written.texts:
         nodes[node_number].texts.setdefault(written.fields[in_field], []).append(text)
-    return Plan(nodes, frozenset(written.kinds))
+    return LogicalPlan(nodes, frozenset(written.kinds))
 
 
 def read_needs(session: Java, optimized: Java) -> str:

@@ -19,7 +19,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.warehouse.session.session import Beat, Outage, WorkerSession
-from tilth.warehouse.worker.pulse import Look, Pulse, Question, Verdict
+from tilth.warehouse.worker.pulse import Pulse, PulseReading, PulseVerdict, Question
 
 _LOOK_SECONDS = 1.0
 _STOP_SECONDS_MAX = 2.0
@@ -96,18 +96,18 @@ class Heartbeat:
             self._restart(self._why_gone or self._session.exit_reason())
             return
         verdict = self._look(seconds)
-        if verdict is Verdict.WELL:
+        if verdict is PulseVerdict.WELL:
             self._session.note_outage(None)
             return
         outage = self._session.outage
         # The time when the silence began, and not when it was noticed.
         since_ms = self._clock.now_ms() - int(self._pulse.late_seconds * 1000) if outage is None else outage.since_ms
         self._session.note_outage(Outage(reason=f"the JVM does not go on: {self._pulse.why}", since_ms=since_ms))
-        if verdict is Verdict.HUNG:
+        if verdict is PulseVerdict.HUNG:
             self._session.kill()
             self._restart(f"the JVM was killed because it hung: {self._pulse.why}")
 
-    def _look(self, seconds: float) -> Verdict:
+    def _look(self, seconds: float) -> PulseVerdict:
         """Take the answers, ask anew, and count the time."""
         for question, asker in self._askers.items():
             answer = asker.take()
@@ -127,9 +127,9 @@ class Heartbeat:
             cpu_seconds, is_stopped = self._session.jvm_usage()
         except psutil.Error:
             # It is ending right now.
-            return Verdict.WELL
+            return PulseVerdict.WELL
         used, self._cpu_seconds = cpu_seconds - self._cpu_seconds, cpu_seconds
-        look = Look(
+        look = PulseReading(
             seconds=seconds,
             cpu_seconds=used,
             is_stopped=is_stopped,

@@ -39,14 +39,14 @@ class Question(StrEnum):
     JOB = "job"
 
 
-class Verdict(StrEnum):
+class PulseVerdict(StrEnum):
     WELL = "well"
     LATE = "late"
     HUNG = "hung"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PulseReading:
     """Observations since the look before."""
 
     #: Since the look before.
@@ -103,7 +103,7 @@ class Pulse:
         """The JVM runs, and Spark has ended inside of it."""
         self._hung_why = why
 
-    def looked(self, look: Look) -> Verdict:
+    def looked(self, look: PulseReading) -> PulseVerdict:
         """Count the time that has passed."""
         step = min(look.seconds, STEP_SECONDS_MAX)
         self._since_call += step
@@ -124,8 +124,8 @@ class Pulse:
         if self._stuck_seconds >= self._hang:
             self._hung_why = self._why_stuck
         if self._hung_why:
-            return Verdict.HUNG
-        return Verdict.LATE if self.late_seconds >= self._hang / 2 else Verdict.WELL
+            return PulseVerdict.HUNG
+        return PulseVerdict.LATE if self.late_seconds >= self._hang / 2 else PulseVerdict.WELL
 
     @property
     def late_seconds(self) -> float:

@@ -99,10 +99,10 @@ def _raised_base(stats: PartitionStats, *, now: float, base: float) -> float:
 
 
 def _amplification_min(stats: PartitionStats) -> float:
-    """Every merge takes as many parts as it may."""
+    """Lower bound: every merge takes as many parts as it may."""
     return log(stats.merged_parts) / log(MERGE_PARTS_MAX)
 
 
 def _amplification_max(stats: PartitionStats) -> float:
-    """Every merge adds one part to a growing one."""
+    """Upper bound: every merge adds one part to a growing one."""
     return (stats.merged_parts - 1) / 2

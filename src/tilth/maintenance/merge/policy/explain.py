@@ -40,7 +40,7 @@ def explain_merges(
     now: float,
     settings: MergeSettings,
 ) -> tuple[MergeCandidate, ...]:
-    """The candidates of all partitions given, run by run; arguments as for `select_merges`."""
+    """Return the candidates of all partitions given, run by run; arguments as for `select_merges`."""
     selection = select_merges(
         parts, being_merged=being_merged, stats=stats, workers=workers, now=now, settings=settings
     )
@@ -88,7 +88,7 @@ def _run(
 
 
 def _too_large(run: Run, scores: RunScores, apart: str) -> list[MergeCandidate]:
-    """The parts that fit with no neighbour."""
+    """Return the parts that fit with no neighbour."""
     return [candidate_of([run.parts[index]], CandidateState.REFUSED, f"{why}{apart}") for index, why in scores.apart()]
 
 
@@ -105,7 +105,7 @@ def _ranges(
 
 
 def _not_allowed(run: Run, scores: RunScores, limits: Limits, apart: str) -> list[MergeCandidate]:
-    """The range that would be the best one, and the one that comes nearest to being allowed."""
+    """Return the range that would be the best one, and the one that comes nearest to being allowed."""
     nearest = scores.nearest()
     if nearest is None:
         return []

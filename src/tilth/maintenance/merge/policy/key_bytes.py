@@ -43,7 +43,7 @@ def key_bounds(
 
 
 def value_bytes(value: Bound, data_type: DataType) -> bytes:
-    """A value as bytes; NULL comes first. A decimal is as good as the float next to it."""
+    """Encode a value; NULL comes first. A decimal is as good as the float next to it."""
     if value is None:
         return _NULL
     if isinstance(data_type, Decimal):

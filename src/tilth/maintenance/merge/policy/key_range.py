@@ -24,9 +24,9 @@ from tilth.maintenance.policy.candidates import (
     CandidateState,
     Effort,
     MergeCandidate,
+    MergeRefusal,
     MergeSelection,
     MergeSpec,
-    Refusal,
     Run,
     by_partition,
     candidate_of,
@@ -70,7 +70,7 @@ class KeyRangePolicy:
         """
         specs: list[MergeSpec] = []
         lone: list[MergeSpec] = []
-        refusals: list[Refusal] = []
+        refusals: list[MergeRefusal] = []
         for partition, members in by_partition(parts).items():
             groups = mergeable_groups(members, being_merged=being_merged)
             found = [self._choose(group, settings, effort) for group in groups if len(group) > 1]
@@ -84,14 +84,14 @@ class KeyRangePolicy:
             lone += folds
             if not given and not folds:
                 reason = "; ".join(one.reason for one in found) or _why_no_group(members, groups, being_merged)
-                refusals.append(Refusal(partition=partition, reason=reason, should_postpone=True))
+                refusals.append(MergeRefusal(partition=partition, reason=reason, should_postpone=True))
         specs.sort(key=lambda spec: spec.score)
         return MergeSelection(specs=tuple(specs + lone), refusals=tuple(refusals))
 
     def explain(
         self, parts: Sequence[CandidatePart], *, being_merged: Collection[str], settings: MergeSettings
     ) -> tuple[MergeCandidate, ...]:
-        """Every group of every partition with its set, or why it has none."""
+        """Return every group of every partition with its set, or why it has none."""
         rows: list[MergeCandidate] = []
         for members in by_partition(parts).values():
             for group in mergeable_groups(members, being_merged=being_merged):

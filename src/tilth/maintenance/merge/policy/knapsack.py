@@ -81,7 +81,7 @@ class _Best:
 
 
 def choose(items: Items, *, budget: int, gain_min: float, ratio: float) -> Chosen:
-    """The best set if it gains more than `gain_min`; `ratio` is how far from the best it may be."""
+    """Choose the best set if it gains more than `gain_min`; `ratio` is how far from the best it may be."""
     if len(items) < 2:
         return NOTHING
     ranked = _Ranked(items, budget)
@@ -104,7 +104,7 @@ def choose(items: Items, *, budget: int, gain_min: float, ratio: float) -> Chose
 
 
 def fill_knapsack(values: Floats, weights: Integers, capacity: int) -> tuple[float, tuple[int, ...]]:
-    """The most valuable set that fits, exactly: its value, and its items, the last one first."""
+    """Find the most valuable set that fits, exactly: its value, and its items, the last one first."""
     capacity = min(capacity, int(weights.sum()))
     worth = np.zeros(capacity + 1)
     taken = np.zeros((len(values), capacity + 1), dtype=np.bool_)
@@ -140,7 +140,7 @@ class _Ranked:
         self.by_right: Integers = np.argsort(self.high, kind="stable")
 
     def borders(self, gain_min: float) -> Floats:
-        """The left borders of the sweep, ascending; of those close together the first."""
+        """Return the left borders of the sweep, ascending; of those close together the first."""
         lefts: Floats = np.unique(self.low)
         if len(self.items) <= EXACT_ITEMS_MAX:
             return lefts
@@ -149,11 +149,11 @@ class _Ranked:
         return lefts[np.concatenate(([True], bins[1:] > bins[:-1]))]
 
     def most(self) -> float:
-        """No set of items within the budget is worth more."""
+        """Return an upper bound of what any set of items within the budget is worth."""
         return self._filled(-np.inf, np.inf)[1]
 
     def densest(self, ranks: Integers) -> list[int]:
-        """The items, by index, that the lower bound of these ranks stands for."""
+        """Return the items, by index, from which the lower bound of these ranks follows."""
         fitting, value = self._fitting(ranks)
         if fitting < len(ranks) and float(self.values[ranks[fitting]]) > value:
             return [int(self.order[ranks[fitting]])]
@@ -161,20 +161,19 @@ class _Ranked:
         return chosen
 
     def filled_exactly(self, ranks: Integers) -> list[int]:
-        """The most valuable of these that fit together, by index."""
         _, chosen = fill_knapsack(self.values[ranks], self.weights[ranks].astype(np.int64), int(self.budget))
         found: list[int] = self.order[ranks[list(chosen)]].tolist()
         return found
 
     def _guess(self) -> float:
-        """A gain that is surely reached."""
+        """Return a gain that is surely reached."""
         lefts = np.unique(np.quantile(self.low, np.linspace(0.0, 1.0, PROBES), method="lower"))
         rights = np.unique(np.quantile(self.high, np.linspace(0.0, 1.0, PROBES), method="higher"))
         cells = [(left, right) for left in lefts.tolist() for right in rights.tolist() if left < right]
         return max((_gain(self._filled(*cell)[0], cell[1] - cell[0]) for cell in cells), default=0.0)
 
     def _filled(self, left: float, right: float) -> tuple[float, float]:
-        """The lower and the upper bound of what the best set of a stretch is worth."""
+        """Return the lower and the upper bound of what the best set of a stretch is worth."""
         inside = self._inside(left, right)
         fitting, value = self._fitting(inside)
         if fitting == len(inside):
@@ -201,7 +200,7 @@ def _gains(values: Floats, widths: Floats) -> Floats:
 
 
 def _sweep(ranked: _Ranked, borders: Floats, best: _Best, *, gain_min: float) -> Floats:
-    """The upper bound of the gain for each left border; where it cannot matter any more it may be too low."""
+    """Return the upper bound of the gain for each left border; where it cannot matter any more it may be too low."""
     count = len(ranked.items)
     budget = ranked.budget
     upper = np.zeros(len(borders))
@@ -290,7 +289,7 @@ def _lower_bits(found: NDArray[np.uint32], places: Integers) -> NDArray[np.uint3
 
 
 def _highest(found: NDArray[np.uint32]) -> Integers:
-    """The place of the highest bit; 32 bits are exact in a float."""
+    """Return the place of the highest bit; 32 bits are exact in a float."""
     places: Integers = np.frexp(found.astype(np.float64))[1].astype(np.int64) - 1
     return places
 

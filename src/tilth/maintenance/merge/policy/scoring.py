@@ -118,7 +118,7 @@ class RunScores:
         return len(self._sizes)
 
     def best(self, begin: int, end: int, *, parts_max: int | None = None) -> RangeScore | None:
-        """The allowed range with the lowest score that lies in the stretch; none if there is none."""
+        """Return the allowed range with the lowest score that lies in the stretch; none if there is none."""
         width = self._width if parts_max is None else min(self._width, parts_max)
         if width < 2 or end - begin < 2:
             return None
@@ -136,7 +136,7 @@ class RunScores:
         return self.of(begin + index, int(all_lengths[index]))
 
     def of(self, begin: int, length: int) -> RangeScore:
-        """One range, whatever the limits say; its score is infinite if it is not allowed."""
+        """Score one range, whatever the limits say; its score is infinite if it is not allowed."""
         cells = self._cells(begin, begin + 1, begin + length, length)
         last = length - 2
         return RangeScore(
@@ -144,7 +144,7 @@ class RunScores:
         )
 
     def nearest(self) -> RangeScore | None:
-        """The range within the limits that comes nearest to its base; none if not even two parts fit the limits."""
+        """Range within the limits that comes nearest to its base; none if not even two parts fit the limits."""
         best: tuple[float, int, int] | None = None
         for begin, stop in self._chunks(0, len(self) - 1, self._width):
             cells = self._cells(begin, stop, len(self), self._width)
@@ -155,7 +155,7 @@ class RunScores:
         return None if best is None else self.of(best[1], best[2])
 
     def apart(self) -> Iterator[tuple[int, str]]:
-        """Parts that are within the limits with neither of their neighbours: the index of each, and why."""
+        """Yield parts that are within the limits with neither of their neighbours: the index of each, and why."""
         pairs = np.concatenate(([False], self._pairs(), [False]))
         for index in np.flatnonzero(~(pairs[:-1] | pairs[1:])).tolist():
             yield index, self._why_apart(index)
@@ -261,7 +261,7 @@ class RunScores:
 def limits_of(
     settings: MergeSettings, *, base: float, parts_max: int | None, rows_max: int | None, is_final: bool
 ) -> Limits:
-    """The limits of a table's merges, narrowed by those of this round."""
+    """Return the limits of a table's merges, narrowed by those of this round."""
     allowed_rows = _narrower(settings.rows_max or None, rows_max)
     is_paced = allowed_rows is not None and allowed_rows != settings.rows_max
     return Limits(

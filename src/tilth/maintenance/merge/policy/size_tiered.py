@@ -20,9 +20,9 @@ from tilth.maintenance.merge.policy.scoring import RangeScore, RunScores, limits
 from tilth.maintenance.policy.candidates import (
     CandidatePart,
     Effort,
+    MergeRefusal,
     MergeSelection,
     MergeSpec,
-    Refusal,
     Run,
     by_partition,
     split_runs,
@@ -94,7 +94,7 @@ def select_merges(
     ranges: list[MergeSpec] = []
     shared: list[MergeSpec] = []
     lone: list[MergeSpec] = []
-    refusals: list[Refusal] = []
+    refusals: list[MergeRefusal] = []
     for partition, members in by_partition(parts).items():
         runs = split_runs(members, being_merged=being_merged)
         alone = [spec for run in runs if (spec := lone_chain(run, settings, effort)) is not None]
@@ -104,7 +104,7 @@ def select_merges(
         lone += alone
         (shared if offer.is_shared else ranges).extend(offer.specs)
         if offer.reason and not alone:
-            refusals.append(Refusal(partition=partition, reason=offer.reason, should_postpone=True))
+            refusals.append(MergeRefusal(partition=partition, reason=offer.reason, should_postpone=True))
     if shared:
         winner = min(shared, key=lambda spec: spec.score)
         ranges.append(winner)
@@ -177,7 +177,7 @@ def _one(scored: Sequence[_ScoredRun]) -> tuple[MergeSpec, ...]:
 
 
 def _several(scored: Sequence[_ScoredRun], found: Pace) -> tuple[MergeSpec, ...]:
-    """The best range, then the best ones left and right of it, until the quota of each run and the pace are used up."""
+    """Pick the best range, then the best left and right of it, until the quota of each run and the pace are used up."""
     remaining = inf if found.reduction_max is None else found.reduction_max
     quota = [(len(one.scores) - 1) // RUN_PARTS_PER_RANGE + RUN_RANGES_MORE for one in scored]
     #: Score, index of the run, begin; then the range and the stretch it was found in.
@@ -250,8 +250,8 @@ def _why_no_range(scored: Sequence[_ScoredRun]) -> str:
     )
 
 
-def _lost(spec: MergeSpec, winner: MergeSpec) -> Refusal:
-    return Refusal(
+def _lost(spec: MergeSpec, winner: MergeSpec) -> MergeRefusal:
+    return MergeRefusal(
         partition=spec.partition,
         reason=f"score {spec.score:.0f} lost the range that small partitions share to {winner.partition}, "
         f"{winner.score:.0f}",
@@ -259,9 +259,10 @@ def _lost(spec: MergeSpec, winner: MergeSpec) -> Refusal:
     )
 
 
-def _cut_off(ranges: Sequence[MergeSpec]) -> list[Refusal]:
+def _cut_off(ranges: Sequence[MergeSpec]) -> list[MergeRefusal]:
     kept = {spec.partition for spec in ranges[:RANGES_MAX]}
     lost = dict.fromkeys(spec.partition for spec in ranges[RANGES_MAX:] if spec.partition not in kept)
     return [
-        Refusal(partition=name, reason=f"{RANGES_MAX} better ranges elsewhere", should_postpone=False) for name in lost
+        MergeRefusal(partition=name, reason=f"{RANGES_MAX} better ranges elsewhere", should_postpone=False)
+        for name in lost
     ]

@@ -1,7 +1,7 @@
 """A place in a statement's tokens, and the small verbs that every parser is made of. Pure.
 
-Covers: looking ahead, taking words, names, strings and raw expressions, telling what was expected. Does not cover: any
-statement. Always holds: words are compared without regard to case, and only when they are not quoted.
+Covers: looking ahead, taking words, names, strings and raw expressions, errors that name what was expected. Does not
+cover: any statement. Always holds: words are compared without regard to case, and only when they are not quoted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class Cursor:
     # Looking
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token to come, or one further ahead."""
         while len(self._ahead) <= ahead:
             token = next_token(self.text, self._from)
             self._from = token.end
@@ -48,7 +47,7 @@ class Cursor:
         return self._ahead[ahead]
 
     def at(self, *words: str) -> bool:
-        """Whether these words come next."""
+        """True if these words come next."""
         return all(self.is_word(word, ahead) for ahead, word in enumerate(words))
 
     def is_word(self, word: str, ahead: int = 0) -> bool:
@@ -67,12 +66,12 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Whether the statement is over; a `;` ends it."""
+        """True if the statement is over; a `;` ends it."""
         return self.peek().kind is TokenKind.END or self.is_symbol(";")
 
     @property
     def last_end(self) -> int:
-        """Where the token that was taken last ends."""
+        """End of the token that was taken last."""
         return self._start if self._last is None else self._last.end
 
     # Taking
@@ -84,13 +83,12 @@ class Cursor:
         return token
 
     def jump(self, position: int) -> None:
-        """Goes on at another place of the text."""
         self._ahead.clear()
         self._from = self._start = position
         self._last = None
 
     def take(self, *words: str) -> bool:
-        """Takes these words if they come next."""
+        """Take these words if they come next."""
         if not self.at(*words):
             return False
         for _ in words:
@@ -113,14 +111,14 @@ class Cursor:
             raise self.expected(f"'{symbol}'")
 
     def choose(self, *words: str) -> str:
-        """Takes one of the words and returns it in upper case."""
+        """Take one of the words and return it in upper case."""
         for word in words:
             if self.take(word):
                 return word
         raise self.expected(listed(words, "or"), words=words)
 
     def name(self, what: str) -> str:
-        """Takes a name, bare or quoted."""
+        """Take a name, bare or quoted."""
         if not self.is_name():
             hint = 'names are bare, in `backticks` or in "double quotes"' if self.is_string() else ""
             raise self.expected(what, hint=hint)
@@ -131,14 +129,13 @@ class Cursor:
         return value
 
     def string(self, what: str) -> str:
-        """Takes a string."""
         if not self.is_string():
             is_double = self.peek().text.startswith('"')
             raise self.expected(what, hint="strings take single quotes" if is_double else "")
         return string_value(self.advance())
 
     def number(self, what: str) -> Token:
-        """Takes a number without a sign."""
+        """Take a number without a sign."""
         token = self.peek()
         if token.kind is not TokenKind.NUMBER:
             raise self.expected(what)
@@ -147,13 +144,13 @@ class Cursor:
         return self.advance()
 
     def integer(self, what: str) -> int:
-        """Takes a whole number without a sign."""
+        """Take a whole number without a sign."""
         if not self.peek().text.isdecimal():
             raise self.expected(what)
         return int(self.number(what).text)
 
     def end(self) -> None:
-        """Checks that nothing but a `;` follows."""
+        """Check that nothing but a `;` follows."""
         self.take_symbol(";")
         if self.peek().kind is not TokenKind.END:
             hint = "one statement at a time" if self.text[: self.last_end].endswith(";") else ""
@@ -164,7 +161,7 @@ class Cursor:
     def expression(
         self, what: str, stop: Callable[[Cursor], bool] | None = None, *, stop_at_comma: bool = False
     ) -> str:
-        """Takes tokens as they are up to the end, an unmatched bracket, or where `stop` holds outside of brackets."""
+        """Take tokens as they are up to the end, an unmatched bracket, or where `stop` holds outside of brackets."""
         first = self.peek()
         depth: list[Token] = []
         while self.peek().kind is not TokenKind.END:
@@ -181,7 +178,7 @@ class Cursor:
         return self.text[first.start : self.last_end]
 
     def _is_operand_over(self) -> bool:
-        """Whether an expression could end behind the last token: `a + ttl` goes on where `a ttl` does not."""
+        """True if an expression could end behind the last token: `a + ttl` goes on where `a ttl` does not."""
         if self._last is None or self._last.kind is TokenKind.SYMBOL:
             return self._last is not None and self._last.text in _CLOSING
         return self._last.kind is not TokenKind.WORD or self._last.text.upper() not in _OPERATORS
@@ -200,17 +197,17 @@ class Cursor:
             depth.pop()
         self.advance()
 
-    # Telling
+    # Messages
 
     def expected(self, what: str, *, words: Sequence[str] = (), hint: str = "") -> SqlSyntaxError:
-        """Says what should stand here instead of what does; the nearest of the words becomes the hint."""
+        """Error that names what should stand here and what does; the nearest of the words becomes the hint."""
         near = nearest(self.peek().text, words)
         return self.error(
             f"expected {what}, found {self.found()}", hint=hint or (f"did you mean {near}?" if near else "")
         )
 
     def found(self) -> str:
-        """What stands here, for messages."""
+        """Text that stands here, for messages."""
         token = self.peek()
         if token.kind is TokenKind.END:
             return "the end of the text"
@@ -218,7 +215,7 @@ class Cursor:
         return shown if token.kind in (TokenKind.STRING, TokenKind.QUOTED) else f"'{shown}'"
 
     def notice(self, message: str) -> None:
-        """Tells the user of something that is read and has no effect."""
+        """Notify the user, once, of something that is read and has no effect."""
         if message not in self.notices:
             self.notices.append(message)
 

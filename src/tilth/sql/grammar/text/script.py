@@ -32,7 +32,7 @@ def split(text: str) -> list[str]:
 
 
 def _statement_end(cursor: Cursor) -> int:
-    """Moves behind one statement and returns where its text ends."""
+    """Move behind one statement and return where its text ends."""
     may_have_data = cursor.at("INSERT")
     depth = 0
     while not cursor.at_end:

@@ -89,7 +89,7 @@ def words_of(text: str) -> set[str]:
 
 
 def string_value(token: Token) -> str:
-    r"""What a string stands for. `''` and `\'` are quotes, `\n` and the like control characters, `\xHH` a character.
+    r"""Value of a string. `''` and `\'` are quotes, `\n` and the like control characters, `\xHH` a character.
 
     A backslash before any other character stays, as in ClickHouse, so that patterns such as '\d+' keep their meaning.
     """
@@ -99,7 +99,6 @@ def string_value(token: Token) -> str:
 
 
 def name_value(token: Token) -> str:
-    """The name that a word or a quoted name stands for."""
     if token.kind is TokenKind.WORD:
         return token.text
     inner = token.text[1:-1]
@@ -128,7 +127,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _comment_end(text: str, start: int) -> int:
-    """Comments nest, as they do for Spark."""
+    """Find the end of a comment; comments nest, as they do for Spark."""
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge[0] == "/*" else -1

@@ -37,7 +37,7 @@ from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_toget
 from tilth.sql.statements.alter.alter_columns import alter_columns
 from tilth.sql.statements.alter.alter_partitions import drop_partition, undrop_partition
 from tilth.sql.statements.alter.alter_rows import alter_rows, check_mutable
-from tilth.sql.statements.clauses import check_scope_stays, check_ttl, told_expired
+from tilth.sql.statements.clauses import check_scope_stays, check_ttl, expired_at_once
 from tilth.sql.statements.kafka import alter_kafka_columns, ensure_dead_letters
 
 
@@ -82,7 +82,7 @@ def _altered(services: Services, call: Call, table: TableDef, operations: Sequen
 
 
 def _spelled(operation: AlterOperation) -> str:
-    """`AddColumn` as `ADD COLUMN`, `MutateDelete` as `DELETE`."""
+    """Write `AddColumn` as `ADD COLUMN`, `MutateDelete` as `DELETE`."""
     if isinstance(operation, DescribeColumn):
         return "MODIFY COLUMN"
     name = type(operation).__name__.removeprefix("Mutate")
@@ -99,7 +99,7 @@ def _change_settings(
 
 
 def _changed_settings(services: Services, relation: Relation, given: dict[str, str], names: tuple[str, ...]) -> Outcome:
-    """A running consumer or service takes them over by itself."""
+    """Store the settings; a running consumer or service adopts them by itself."""
     match relation:
         case ViewDef():
             raise wrong_kind(relation, what="MODIFY SETTING", needed="a table or a Kafka table")
@@ -126,16 +126,16 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             ensure_dead_letters(services, changed, config)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset, secrets=secrets)
             services.consume.restart(relation.uuid)
-    told = ", ".join([f"{name} = {text}" for name, text in changes.items()] + [f"{name} reset" for name in reset])
-    return done(f"settings of {full_name(relation)}: {told}")
+    shown = ", ".join([f"{name} = {text}" for name, text in changes.items()] + [f"{name} reset" for name in reset])
+    return done(f"settings of {full_name(relation)}: {shown}")
 
 
 def _change_ttl(services: Services, table: TableDef, ttl: str | None) -> Outcome:
-    """Rows go when garbage collection and merges next come by."""
+    """Store the TTL; rows go when garbage collection and merges next come by."""
     expired = ""
     if ttl is not None:
         check_ttl(ttl, table.schema, services.clock.now_ms())
-        expired = told_expired(services, table, ttl)
+        expired = expired_at_once(services, table, ttl)
     services.catalog.tables.modify_ttl(table.uuid, ttl)
     services.maintenance.wake(table.uuid)
     return done(f"TTL of {full_name(table)}: {ttl if ttl is not None else 'none'}{expired}")

@@ -67,7 +67,7 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
 
 
 def _wake_consumers(services: Services, views: Sequence[ViewDef]) -> None:
-    """They end with the old columns' rounds and begin anew with the new ones."""
+    """End rounds with the old columns; the consumers begin anew with the new ones."""
     for view in views:
         services.consume.wake(view.source)
 
@@ -76,7 +76,7 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
     for kafka in services.catalog.tables.list(table.database):
         if isinstance(kafka, KafkaDef) and has_dead_letters_in(kafka, table):
             raise TableInUseError(
-                "dead letters go into this table: its columns stay as they are",
+                "dead letters go into this table: its columns cannot be changed",
                 table=full_name(table),
                 kafka_table=full_name(kafka),
                 hint="name another table by kafka_dead_letter_table first",
@@ -84,7 +84,7 @@ def _check_no_dead_letters(services: Services, table: TableDef) -> None:
 
 
 def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColumns) -> None:
-    """Raises TableInUseError for a column that the view fills and that goes, ViewError where it would not fit."""
+    """Raises TableInUseError for a column that the view fills and that is dropped, ViewError where it would not fit."""
     kept = {column.id for column in new.schema.columns}
     filled = {identity for _, identity in view.target_columns}
     for column in table.schema.columns:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from decimal import InvalidOperation
 
-from tilth.catalog import DropPartition as HidePartition
-from tilth.catalog import UndropPartition as RestorePartition
+from tilth.base.units import show_time
+from tilth.catalog import HidePartition, RestorePartition
 from tilth.model.table import TableDef, full_name
 from tilth.model.types import spark_name
-from tilth.sql.context.lifetimes import told_time, trash_lifetime_ms
+from tilth.sql.context.lifetimes import trash_lifetime_ms
 from tilth.sql.context.services import Services
 from tilth.sql.errors import BadAlterError, BadValueError, PartitionNotFoundError
 from tilth.sql.grammar import (
@@ -32,16 +32,16 @@ def drop_partition(services: Services, table: TableDef, partition: Partition) ->
     # What still runs there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, name)
     services.maintenance.wake(table.uuid)
-    until = told_time(services.clock.now_ms() + trash_lifetime_ms(table))
+    until = show_time(services.clock.now_ms() + trash_lifetime_ms(table))
     return done(f"partition dropped: {name} of {full_name(table)}; UNDROP PARTITION brings it back until {until}")
 
 
 def undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
     if table.unique_key and not storage_settings(table).partition_level_unique_keys:
         raise BadAlterError(
-            "UNDROP PARTITION is not for tables whose keys are unique in the whole table",
+            "UNDROP PARTITION cannot be used for tables whose keys are unique in the whole table",
             table=full_name(table),
-            hint="other partitions may have got rows with the same keys since: insert what is missing anew",
+            hint="other partitions may have rows with the same keys by now: insert missing rows again",
         )
     if isinstance(partition, PartitionId):
         name = partition.id
@@ -50,24 +50,24 @@ def undrop_partition(services: Services, table: TableDef, partition: Partition) 
     update = RestorePartition(table=table.uuid, partition=name)
     services.catalog.transactions.apply(f"undrop partition {full_name(table)} {name}", [update])
     services.maintenance.wake(table.uuid)
-    return done(f"partition back again: {name} of {full_name(table)}")
+    return done(f"partition restored: {name} of {full_name(table)}")
 
 
 def partition_named(services: Services, table: TableDef, partition: Partition) -> str:
-    """The id of a partition that exists; raises PartitionNotFoundError, BadValueError."""
+    """Id of a partition that exists; raises PartitionNotFoundError, BadValueError."""
     known = services.catalog.parts.partitions(table.uuid)
     wanted = partition.id if isinstance(partition, PartitionId) else _id_of_values(table, partition.values, known)
     if wanted not in known:
         raise PartitionNotFoundError(
             partition=wanted,
             table=full_name(table),
-            hint="system.partitions lists them; PARTITION ID 'x' takes an id as it stands there",
+            hint="system.partitions lists them; PARTITION ID 'x' takes an id from there",
         )
     return wanted
 
 
 def _id_of_values(table: TableDef, values: tuple[object, ...], known: list[str]) -> str:
-    """By the values of PARTITION BY; an id as system.partitions shows it is taken too, where it is the only value."""
+    """Find a partition by the values of PARTITION BY, or by its id from system.partitions, if that stands alone."""
     if len(values) == 1 and str(values[0]) in known:
         return str(values[0])
     if len(values) != len(table.partition_by):

@@ -34,11 +34,11 @@ from tilth.sql.statements.columns import check_unprotected, find_in
 def alter_rows(
     services: Services, call: Call, table: TableDef, operation: MutateUpdate | MutateDelete, *, is_waiting: bool
 ) -> Outcome:
-    """UPDATE or DELETE of the rows that the condition is true for, in every part that is there now."""
+    """Start an UPDATE or DELETE of the rows for which the condition is true, in every part that is there now."""
     if call.zone_name not in UTC_NAMES:
         hint = "write times with their zone: TIMESTAMP '2026-01-31 12:00:00+02:00'"
         raise BadSettingError(
-            "a mutation computes times in UTC only", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint
+            "a mutation computes times only in UTC", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint
         )
     assignments = operation.assignments if isinstance(operation, MutateUpdate) else ()
     named = []
@@ -74,7 +74,7 @@ def check_mutable(table: TableDef, operation: MutateUpdate | MutateDelete) -> No
             ("UPDATE", "UPDATE t SET ..") if isinstance(operation, MutateUpdate) else ("DELETE", "DELETE FROM t")
         )
         raise BadAlterError(
-            f"ALTER TABLE .. {verb} is not for tables with a UNIQUE KEY",
+            f"ALTER TABLE .. {verb} cannot be used for tables with a UNIQUE KEY",
             table=full_name(table),
             hint=f"write {instead} WHERE ..: it changes the rows at once",
         )

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from tilth.base.cancel import pause
 from tilth.base.errors import TilthError
+from tilth.base.units import show_time
 from tilth.catalog import StartMutation, TableNotFoundError
 from tilth.maintenance import MutationProgress
 from tilth.model.mutation import MutationState
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
-from tilth.sql.context.lifetimes import told_time
 from tilth.sql.context.services import Call, Services
 from tilth.sql.errors import MutationFailedError, MutationKilledError, MutationNotDoneError
 from tilth.sql.results.answer import Outcome, done
@@ -35,7 +35,7 @@ def start_mutation(services: Services, table: TableDef, update: StartMutation) -
 def mutation_outcome(
     services: Services, call: Call, table: TableDef, entry: int, command: str, *, is_waiting: bool
 ) -> Outcome:
-    """Return what the statement answers: at once, or when the entry is done; raises what the wait raises."""
+    """Return the statement's answer: at once, or when the entry is done; raises what the wait raises."""
     if not is_waiting:
         return done(f"mutation {entry} of {full_name(table)} has begun: {command}")
     wait_for_mutation(services, table, entry, call.settings.mutations_wait_timeout_seconds)
@@ -59,7 +59,7 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
                 return
             case MutationState.KILLED:
                 raise MutationKilledError(
-                    table=full_name(table), mutation=entry, why=found.reason, hint=found.told_parts
+                    table=full_name(table), mutation=entry, why=found.reason, hint=found.parts_summary
                 )
             case MutationState.PENDING:
                 if services.catalog.tables.by_id(table.uuid) is None:
@@ -88,8 +88,7 @@ def _check_sound(table: TableDef, entry: int, progress: list[MutationProgress]) 
             parts_done=max(0, mine.parts_done),
             parts_to_do=mine.parts_to_do,
             why=mine.lasting_failure,
-            hint=f"KILL MUTATION '{entry}' ends it; until then it is tried again and again, and later mutations of the "
-            "table wait for it",
+            hint=f"KILL MUTATION '{entry}' ends it; until then it is retried, and later mutations of the table wait",
         )
 
 
@@ -109,7 +108,7 @@ def _check_not_stopped(
         "the mutation waits: mutations of the table are stopped",
         table=full_name(table),
         mutation=entry,
-        stopped_until=told_time(switch.until_ms) if switch.until_ms else begins,
+        stopped_until=show_time(switch.until_ms) if switch.until_ms else begins,
         **facts,
         hint=f"it is committed and runs after {begins}: do not send the statement again; KILL MUTATION '{entry}' "
         "ends it",
@@ -117,8 +116,8 @@ def _check_not_stopped(
 
 
 def _stopped(services: Services, table: TableDef) -> Switch | None:
-    told = [each for each in services.catalog.services.all() if each.table in (table.uuid, ALL_TABLES)]
-    switch = switches_in_force(told, now_ms=services.clock.now_ms()).get(ServiceKind.MUTATE)
+    switches = [each for each in services.catalog.services.all() if each.table in (table.uuid, ALL_TABLES)]
+    switch = switches_in_force(switches, now_ms=services.clock.now_ms()).get(ServiceKind.MUTATE)
     return None if switch is None or switch.state is SwitchState.RUNNING else switch
 
 
@@ -136,7 +135,7 @@ def _not_done(table: TableDef, entry: int, progress: list[MutationProgress]) -> 
         why = f"part {mine.latest_failed_part}: {mine.latest_fail_reason}"
     elif first.id != entry and first.lasting_failure:
         why = f"mutation {first.id} comes first and fails: {first.lasting_failure}"
-        hint = f"KILL MUTATION '{first.id}' ends the one that comes first; {hint}"
+        hint = f"KILL MUTATION '{first.id}' ends the first one; {hint}"
     return MutationNotDoneError(
         table=full_name(table), mutation=entry, parts_to_do=mine.parts_to_do, why=why, hint=hint
     )
@@ -145,7 +144,7 @@ def _not_done(table: TableDef, entry: int, progress: list[MutationProgress]) -> 
 def _goes_on(entry: int) -> str:
     return (
         "it is committed and goes on in the background: do not send the statement again; SELECT * FROM "
-        f"system.mutations WHERE mutation_id = '{entry}' tells how far it is, KILL MUTATION '{entry}' ends it"
+        f"system.mutations WHERE mutation_id = '{entry}' shows how far it is, KILL MUTATION '{entry}' ends it"
     )
 
 

@@ -27,7 +27,7 @@ from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.errors import BadQueryError, WrongKindOfTableError
 from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import Moment, moment_of
-from tilth.sql.query.predicates import Predicate, Unknown
+from tilth.sql.query.predicates import Predicate, Undecided
 from tilth.sql.query.protocol import AsOf, Resolved, Source
 from tilth.sql.query.prune import keeper
 from tilth.storage import schema_from_arrow
@@ -46,8 +46,8 @@ Keep = Callable[[Part], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a reference stands for."""
+class FoundTable:
+    """Table that a reference stands for."""
 
     #: With the columns that it had then; the rows of a system table are taken at once.
     table: TableDef | pa.Table
@@ -56,7 +56,7 @@ class Found:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What references to one snapshot share."""
+        """Key that references to one snapshot share."""
         assert isinstance(self.table, TableDef)
         return self.table.uuid, 0 if self.moment is None else self.moment.ts
 
@@ -70,7 +70,7 @@ class OpenQuery:
     #: Sees each snapshot before the query does, and may leave parts out.
     seen: Callable[[Snapshot], Snapshot] | None = None
     #: What `resolve` found, by reference.
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundTable] = field(default_factory=list)
     leases: list[ReaderLease] = field(default_factory=list)
     parts_read: int = 0
     parts_pruned: int = 0
@@ -78,7 +78,7 @@ class OpenQuery:
     client: str = ""
 
 
-class QueryDesk:
+class SnapshotService:
     """The server's side of `QueryCalls`."""
 
     def __init__(
@@ -91,7 +91,7 @@ class QueryDesk:
         system_table: Callable[[str], pa.Table],
         scanned: Callable[[Iterable[str]], None],
     ) -> None:
-        """`system_table` gives the rows of a system table by its name; `scanned` is told which tables a query reads."""
+        """`system_table` gives the rows of a system table by its name; `scanned` gets the tables that a query reads."""
         self._clock = clock
         self._catalog = catalog
         self._root = root
@@ -104,7 +104,6 @@ class QueryDesk:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begins to renew the leases of running queries."""
         self._thread = threading.Thread(target=self._renew, name="tilth-reader-leases", daemon=True)
         self._thread.start()
 
@@ -150,7 +149,7 @@ class QueryDesk:
                         "a system table has no history: AS OF is not possible", table=f"{database}.{table}"
                     )
                 rows = self._system_table(table)
-                query.found.append(Found(rows))
+                query.found.append(FoundTable(rows))
                 schema = schema_from_arrow(rows.schema)
             else:
                 found = self._as_of(self._readable(database, table), wanted)
@@ -159,18 +158,18 @@ class QueryDesk:
             resolved.append(Resolved(database=database, table=table, schema=schema))
         return resolved
 
-    def _as_of(self, table: TableDef, wanted: AsOf | None) -> Found:
+    def _as_of(self, table: TableDef, wanted: AsOf | None) -> FoundTable:
         if wanted is None:
-            return Found(table)
+            return FoundTable(table)
         moment = moment_of(self._catalog, self._clock, table, wanted)
-        return Found(self._catalog.parts.snapshot(table.uuid, at=moment.ts, partitions=()).table, moment)
+        return FoundTable(self._catalog.parts.snapshot(table.uuid, at=moment.ts, partitions=()).table, moment)
 
     def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
         query = self._query(query_id)
         if not query.prune:
-            predicates = [Unknown()] * len(predicates)
+            predicates = [Undecided()] * len(predicates)
         keeps: dict[tuple[str, int], list[Keep]] = {}
-        tables: dict[tuple[str, int], Found] = {}
+        tables: dict[tuple[str, int], FoundTable] = {}
         for found, predicate in zip(query.found, predicates, strict=True):
             if isinstance(found.table, TableDef):
                 keeps.setdefault(found.key, []).append(keeper(predicate, found.table))
@@ -202,11 +201,11 @@ class QueryDesk:
         with self._lock:
             query = self._open.get(query_id)
         if query is None:
-            raise NotFoundError("this query is not running any more", query_id=query_id)
+            raise NotFoundError("this query has ended", query_id=query_id)
         return query
 
     def _readable(self, database: str, name: str) -> TableDef:
-        """The table behind a name; a view stands for the table that it writes into."""
+        """Return the table behind a name; a view stands for the table that it writes into."""
         try:
             relation: Relation | None = self._catalog.tables.get(database, name)
         except DatabaseNotFoundError as error:
@@ -229,7 +228,7 @@ class QueryDesk:
             raise NotFoundError("the table behind this view is gone", view=f"{database}.{name}")
         return relation
 
-    def _snapshot(self, query: OpenQuery, found: Found, keeps: Sequence[Keep]) -> Snapshot:
+    def _snapshot(self, query: OpenQuery, found: FoundTable, keeps: Sequence[Keep]) -> Snapshot:
         def keep(part: Part) -> bool:
             return any(each(part) for each in keeps)
 
@@ -246,7 +245,7 @@ class QueryDesk:
 
     def _source(
         self,
-        found: Found,
+        found: FoundTable,
         snapshots: dict[tuple[str, int], Snapshot],
         turns: dict[tuple[str, int], Iterator[Keep]],
     ) -> Source:
@@ -256,7 +255,7 @@ class QueryDesk:
         return Source(snapshot=narrowed(snapshot, keep), root=self._root)
 
     def renew_all(self) -> None:
-        """One turn: every lease of a running query is renewed. The thread calls it; tests may."""
+        """Renew every lease of a running query, once. The thread calls it; tests may."""
         with self._lock:
             held = [(query, index) for query in self._open.values() for index in range(len(query.leases))]
         for query, index in held:
@@ -293,7 +292,7 @@ def check_same_columns(resolved: TableDef, pinned: TableDef) -> None:
 
 
 def narrowed(snapshot: Snapshot, keep: Keep) -> Snapshot:
-    """Only those parts of a snapshot, with the deltas that change them."""
+    """Return the snapshot with only those parts, and the deltas that change them."""
     parts = tuple(part for part in snapshot.parts if keep(part))
     files = {part.file.name for part in parts}
     deltas = tuple(each for each in snapshot.deltas if any(target.file in files for target in each.targets))
@@ -303,7 +302,7 @@ def narrowed(snapshot: Snapshot, keep: Keep) -> Snapshot:
 def qualified(name: tuple[str, ...], database: str) -> tuple[str, str]:
     """Database and table of a name as a query writes it; raises BadQueryError for longer ones."""
     if len(name) > 2:
-        raise BadQueryError("a name of a table has two parts at most, database and table", table=".".join(name))
+        raise BadQueryError("a table's name has at most two parts, database and table", table=".".join(name))
     return (name[0], name[1]) if len(name) == 2 else (database, name[0])
 
 

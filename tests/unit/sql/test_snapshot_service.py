@@ -13,9 +13,9 @@ from tilth.base.errors import TilthError
 from tilth.model.snapshot import Snapshot
 from tilth.sql import Origin, Pins
 from tilth.sql.control.running import SHOWN_CHARACTERS_MAX
-from tilth.sql.query.desk import READER_LEASE_MS
 from tilth.sql.query.pins import PIN_MS
-from tilth.sql.query.predicates import Compare, Comparison, Unknown
+from tilth.sql.query.predicates import Compare, Comparison, Undecided
+from tilth.sql.query.snapshots import READER_LEASE_MS
 
 
 @pytest.fixture
@@ -28,12 +28,12 @@ def world(tmp_path: Path) -> SqlWorld:
 
 
 def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world: SqlWorld) -> None:
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=True) as query:
-        found = desk.resolve("q", [("t",), ("default", "t"), ("system", "databases")])
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True) as query:
+        found = service.resolve("q", [("t",), ("default", "t"), ("system", "databases")])
         assert [one.table for one in found] == ["t", "t", "databases"]
-        first, second, rows = desk.pin(
-            "q", [Compare("a", Comparison.EQUAL, 1), Compare("a", Comparison.GREATER, 2), Unknown()]
+        first, second, rows = service.pin(
+            "q", [Compare("a", Comparison.EQUAL, 1), Compare("a", Comparison.GREATER, 2), Undecided()]
         )
         assert first.snapshot is not None
         assert second.snapshot is not None
@@ -46,8 +46,8 @@ def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world:
         (lease,) = world.catalog.readers.list()
         assert lease.snapshot_ts <= world.catalog.clock.now()
     assert world.catalog.readers.list() == []
-    with pytest.raises(TilthError, match="not running any more"):
-        desk.resolve("q", [("t",)])
+    with pytest.raises(TilthError, match="this query has ended"):
+        service.resolve("q", [("t",)])
 
 
 def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_between(
@@ -61,14 +61,14 @@ def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_betwe
         return take(*given, **named)
 
     monkeypatch.setattr(parts, "snapshot", later)
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=True):
-        desk.resolve("q", [("t",)])
-        (source,) = desk.pin("q", [Unknown()])
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        (source,) = service.pin("q", [Undecided()])
         (lease,) = world.catalog.readers.list()
         assert source.snapshot is not None
         assert max(part.commit_ts for part in source.snapshot.parts) == source.snapshot.ts == lease.snapshot_ts
-        desk.renew_all()
+        service.renew_all()
         assert world.catalog.readers.list()[0].snapshot_ts == source.snapshot.ts
     snapshot, lease, _ = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1").pin("default", "t", None)
     assert len(snapshot.parts) == 5
@@ -77,13 +77,13 @@ def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_betwe
 
 
 def test_leases_are_renewed_while_a_query_runs(world: SqlWorld) -> None:
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=True):
-        desk.resolve("q", [("t",)])
-        desk.pin("q", [Unknown()])
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        service.pin("q", [Undecided()])
         before = world.catalog.readers.list()[0].expires_ms
         world.clock.advance(READER_LEASE_MS // 2 / 1000)
-        desk.renew_all()
+        service.renew_all()
         assert world.catalog.readers.list()[0].expires_ms == before + READER_LEASE_MS // 2
 
 
@@ -91,13 +91,13 @@ def test_a_view_is_read_as_its_target_and_a_kafka_table_is_not_read(world: SqlWo
     world.run("CREATE TABLE k (a Int64) ENGINE = Kafka('b:9092', 'topic', 'g', 'JSONEachRow')")
     world.dispatch.answer = answer_view_tasks(("k",))
     world.run("CREATE MATERIALIZED VIEW v TO t AS SELECT a FROM k")
-    desk = world.engine.desk
-    with desk.opened("q", database="default", prune=False):
-        assert desk.resolve("q", [("v",)])[0].schema.names == ("a",)
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=False):
+        assert service.resolve("q", [("v",)])[0].schema.names == ("a",)
         with pytest.raises(TilthError, match=r"default\.t"):
-            desk.resolve("q", [("k",)])
-        with pytest.raises(TilthError, match="two parts at most"):
-            desk.resolve("q", [("spark_catalog", "default", "t")])
+            service.resolve("q", [("k",)])
+        with pytest.raises(TilthError, match="at most two parts"):
+            service.resolve("q", [("spark_catalog", "default", "t")])
 
 
 def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> Non
     pins.close(lease.id)
     pins.close(lease.id)
     assert world.catalog.readers.list() == []
-    with pytest.raises(TilthError, match="not held any more"):
+    with pytest.raises(TilthError, match="was released"):
         pins.renew(lease.id)
     assert lease.expires_ms - PIN_MS <= world.clock.now_ms()
     with pytest.raises(TilthError):
@@ -132,7 +132,7 @@ def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: Sq
     assert (renewed.client, renewed.opened_ms) == (lease.client, lease.opened_ms)
     # The lease of a query is its own: nobody renews or ends it from outside.
     query = world.catalog.readers.open(lease.table, lease.snapshot_ts, "s2", 1_000)
-    with pytest.raises(TilthError, match="not held any more"):
+    with pytest.raises(TilthError, match="was released"):
         pins.renew(query.id)
     pins.close(query.id)
     assert len(world.catalog.readers.list()) == 2
