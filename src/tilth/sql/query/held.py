@@ -24,7 +24,7 @@ from tilth.sql.query.past import Moment, check_kept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseHolder:
-    """Who keeps a snapshot's files, and for how long unless the lease is renewed."""
+    """Holder of the leases on a snapshot's files, and how long they last unless they are renewed."""
 
     #: The server.
     holder: str
