@@ -37,7 +37,7 @@ from bench.rivals import PROJECT, Kit, Rival, add_kit_arguments, kit_of
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, RocksKV
-from tilth.ingest import ConsumeManager, IngestSettings, consume_runner
+from tilth.ingest import ConsumeContext, ConsumeManager, IngestSettings, consume_runner
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.task import TaskKind
@@ -103,9 +103,16 @@ class OwnNode:
         places = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
         self._dispatcher = Dispatcher(clock, random_id, places, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})
         self.root = str(folder / "tables")
-        self.manager = ConsumeManager(
-            clock, self.catalog, self._dispatcher, random_id, IngestSettings(), root=self.root, server="bench"
+        context = ConsumeContext(
+            clock=clock,
+            catalog=self.catalog,
+            dispatcher=self._dispatcher,
+            ids=random_id,
+            settings=IngestSettings(),
+            root=self.root,
+            server="bench",
         )
+        self.manager = ConsumeManager(context)
         self._worker.register(TaskKind.CONSUME, consume_runner(clock, self.manager))
         self._worker.start()
         self._dispatcher.start()

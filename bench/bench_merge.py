@@ -34,7 +34,7 @@ from bench.report import Figure, print_report
 from bench.rivals import Rival, add_kit_arguments, kit_of
 from tilth.model.delta import PartSource
 from tilth.model.part import DataFile, PartName
-from tilth.storage import TableLayout, merge_parts, schema_from_arrow
+from tilth.storage import NewPart, TableLayout, merge_parts, schema_from_arrow
 
 ORDER = ("user_id", "ts")
 CORES = 2
@@ -59,7 +59,9 @@ def merge_in_spark(session: SparkSession, layout: TableLayout, groups: Sequence[
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 sources = [plain(layout, file) for file in groups[number]]
-                result = merge_parts(layout, sources, "all", (), txn=txn, task=number, attempt=0, has_map=True)
+                result = merge_parts(
+                    NewPart(layout=layout, partition="all", values=(), txn=txn), sources, task=number, attempt=0
+                )
                 yield pa.record_batch({"rows": pa.array([result.rows_in], pa.int64())})
         os.sched_setaffinity(0, cores)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilth.model.delta import Delta, PartSource, WrittenDelta
 from tilth.model.part import DataFile, PartName
 from tilth.model.table import Schema
+from tilth.storage import NewPart, TableLayout
 
 
 def plain_source(file: DataFile, schema: Schema, *, number: int = 1, rows: int = 0) -> PartSource:
@@ -24,3 +25,8 @@ def as_delta(written: WrittenDelta, ts: int) -> Delta:
         change_ts=ts,
         commit_ts=ts,
     )
+
+
+def new_part(layout: TableLayout, *, txn: int) -> NewPart:
+    """A part of a table without partitions."""
+    return NewPart(layout=layout, partition="all", values=(), txn=txn)

@@ -60,6 +60,7 @@ from tilth.storage import (
     OP_DELETE,
     OP_UPSERT,
     UPSERT_TRIES_MAX,
+    DeltaWriter,
     arrow_schema,
     clean_transaction,
     data_folder,
@@ -72,7 +73,6 @@ from tilth.storage import (
     sources_of,
     upsert_lookup,
     value_name,
-    write_changes,
     write_rows,
 )
 from tilth.testing import Fault, ManualClock
@@ -321,8 +321,8 @@ class SequenceWorld:
         updates = [
             AddDelta(
                 table=self.uuid,
-                written=write_changes(
-                    layout, partition, _change_table(lines, columns), txn=txn.id, task=task, attempt=0, n=n
+                written=DeltaWriter(layout, txn=txn.id, task=task, attempt=0, first_n=n).changes(
+                    partition, _change_table(lines, columns)
                 ),
                 seen=seen_of(seen[partition]),
             )

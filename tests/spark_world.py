@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.sql_world import FakeConsume, FakeMaintenance
+from tests.sql_world import fake_rooms
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
@@ -39,16 +40,8 @@ class SparkWorld:
         self.session = session
         self.worker = EmbeddedWorker(clock, self.session, name="w1", memory_bytes=1 << 30)
         self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
-        self.engine = SqlEngine(
-            clock,
-            random_id,
-            self.catalog,
-            self.dispatcher,
-            FakeConsume(),
-            FakeMaintenance(),
-            root=str(folder / "tables"),
-            server="s1",
-        )
+        rooms = fake_rooms(clock, random_id, self.catalog, root=str(folder / "tables"))
+        self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher))
         self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
         self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots))
         self.worker.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.ids import IdSource
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import (
@@ -40,7 +43,7 @@ from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
-from tilth.sql import Answer, SqlEngine
+from tilth.sql import Answer, Rooms, SqlEngine
 from tilth.sql.query.protocol import (
     CheckedDefault,
     CheckedExpressions,
@@ -319,6 +322,20 @@ def answer_defaults(values: Mapping[str, object], *, computed: Iterable[str] = (
     return answer
 
 
+def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: str) -> Rooms:
+    """Rooms around a real catalog; what else runs in a node is faked."""
+    return Rooms(
+        clock=clock,
+        ids=ids,
+        catalog=catalog,
+        dispatcher=FakeDispatch(),
+        consume=FakeConsume(),
+        maintenance=FakeMaintenance(),
+        root=root,
+        server="s1",
+    )
+
+
 class SqlWorld:
     """The engine and everything around it."""
 
@@ -331,15 +348,9 @@ class SqlWorld:
         self.dispatch = FakeDispatch()
         self.consume = FakeConsume()
         self.maintenance = FakeMaintenance()
+        rooms = fake_rooms(self.clock, self.new_id, self.catalog, root=str(root))
         self.engine = SqlEngine(
-            self.clock,
-            self.new_id,
-            self.catalog,
-            self.dispatch,
-            self.consume,
-            self.maintenance,
-            root=str(root),
-            server="s1",
+            replace(rooms, dispatcher=self.dispatch, consume=self.consume, maintenance=self.maintenance),
             settings=GivenSettings({"warehouse.query-slots": "3"}),
         )
 

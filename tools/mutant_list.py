@@ -432,24 +432,27 @@ MUTANTS: tuple[Mutant, ...] = (
         name="names-of-changes",
         breaks="the name of a change segment is not waited for",
         path="src/tilth/storage/deltas/deltas.py",
-        old="    if layout.fsync:\n        sync_folder(layout.folder)\n    return WrittenDelta(kind=DeltaKind.CHANGES",
-        new="    return WrittenDelta(kind=DeltaKind.CHANGES",
+        old="        if layout.fsync:\n            sync_folder(layout.folder)\n"
+        "        return WrittenDelta(\n            kind=DeltaKind.CHANGES",
+        new="        return WrittenDelta(\n            kind=DeltaKind.CHANGES",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
     ),
     Mutant(
         name="names-of-deletes",
         breaks="the name of a deletion vector is not waited for",
         path="src/tilth/storage/deltas/deltas.py",
-        old="    written = sink.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
-        new="    written = sink.finish(fsync=layout.fsync)\n",
+        old="        written = sink.finish(fsync=layout.fsync)\n"
+        "        if layout.fsync:\n            sync_folder(layout.folder)\n",
+        new="        written = sink.finish(fsync=layout.fsync)\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
     ),
     Mutant(
         name="names-of-updates",
         breaks="the name of a patch is not waited for",
         path="src/tilth/storage/deltas/deltas.py",
-        old="    written = file.finish(fsync=layout.fsync)\n    if layout.fsync:\n        sync_folder(layout.folder)\n",
-        new="    written = file.finish(fsync=layout.fsync)\n",
+        old="        written = file.finish(fsync=layout.fsync)\n"
+        "        if layout.fsync:\n            sync_folder(layout.folder)\n",
+        new="        written = file.finish(fsync=layout.fsync)\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
     ),
     Mutant(

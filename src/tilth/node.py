@@ -33,7 +33,15 @@ from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.catalog import Catalog, CatalogSettings, RocksKV
-from tilth.ingest import INGEST_SETTINGS, KAFKA_SETTINGS, ConsumeManager, IngestSettings, check_view, consume_runner
+from tilth.ingest import (
+    INGEST_SETTINGS,
+    KAFKA_SETTINGS,
+    ConsumeContext,
+    ConsumeManager,
+    IngestSettings,
+    check_view,
+    consume_runner,
+)
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import (
     MaintenanceManager,
@@ -49,7 +57,7 @@ from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
 from tilth.server import bind as bind
-from tilth.sql import DEFAULT_SLOTS, Pins, Queue, SqlEngine, shown_statement
+from tilth.sql import DEFAULT_SLOTS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import clean_transaction, sync_folder
 from tilth.warehouse import (
@@ -253,20 +261,21 @@ class Node:
         slots[QUERY_WAREHOUSE] += OTHER_TASKS
         self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots)
         self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
-        self._slots = {**DEFAULT_SLOTS, Queue.QUERY: settings.query_slots}
+        self._query_slots = settings.query_slots
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
         root = str(self._folder / "tables")
-        self._consume = ConsumeManager(
-            self._clock,
-            self.catalog,
-            self._dispatcher,
-            random_id,
-            read_settings(IngestSettings, given),
+        context = ConsumeContext(
+            clock=self._clock,
+            catalog=self.catalog,
+            dispatcher=self._dispatcher,
+            ids=random_id,
+            settings=read_settings(IngestSettings, given),
             root=root,
             server=self._server,
             memory=lambda: self._maintenance.memory(),
         )
+        self._consume = ConsumeManager(context)
         self._maintenance = MaintenanceManager(
             self._clock,
             self.catalog,
@@ -278,24 +287,27 @@ class Node:
     def _open_sql(self, given: GivenSettings) -> None:
         root = str(self._folder / "tables")
         doors = read_settings(ServerSettings, given.texts)
-        self.engine = SqlEngine(
-            self._clock,
-            random_id,
-            self.catalog,
-            self._dispatcher,
-            self._consume,
-            self._maintenance,
+        rooms = Rooms(
+            clock=self._clock,
+            ids=random_id,
+            catalog=self.catalog,
+            dispatcher=self._dispatcher,
+            consume=self._consume,
+            maintenance=self._maintenance,
             root=root,
             server=self._server,
+            results=str(self._folder / "spark"),
+            memory=MemoryGate(self._maintenance.memory, new_rng()),
+            damage=self._maintenance.damage,
+            progress=self._progress.of,
+        )
+        slots = {**DEFAULT_SLOTS, Queue.QUERY: self._query_slots, Queue.INSERT: doors.insert_slots}
+        self.engine = SqlEngine(
+            rooms,
             settings=given,
             upper_settings=SERVER_SETTINGS.all,
-            memory=MemoryGate(self._maintenance.memory, new_rng()),
-            slots={**self._slots, Queue.INSERT: doors.insert_slots},
-            statements_max=doors.statements_max,
-            progress=self._progress.of,
-            results=str(self._folder / "spark"),
+            limits=StatementLimits(slots=slots, statements_max=doors.statements_max),
             result_limits=doors.result_limits,
-            damage=self._maintenance.damage,
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(

@@ -18,6 +18,7 @@ from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.types import Array, Kind, Simple
 from tilth.storage import (
     DeltaFileCorruptError,
+    DeltaWriter,
     PartFileCorruptError,
     TableLayout,
     arrow_type,
@@ -26,12 +27,8 @@ from tilth.storage import (
     read_changes,
     read_deletes,
     read_source,
-    write_changes,
-    write_columns,
-    write_deletes,
     write_parts,
     write_segments,
-    write_updates,
 )
 
 _RELAXED = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
@@ -132,7 +129,7 @@ def _change_segment(draw: st.DrawFn, layout: TableLayout, model: _Model, file: s
     )
     _update(model, numbers, updates)
     model.deleted |= set(deletes)
-    written = write_changes(layout, "all", table, txn=model.now, task=1, attempt=0, n=0)
+    written = DeltaWriter(layout, txn=model.now, task=1, attempt=0).changes("all", table)
     target = next(target for target in written.targets if target.file == file)
     assert (target.deleted, target.updated) == (len(deletes), len(set(numbers)))
     assert {target.file: target.deleted for target in written.targets}.get(_OTHER, 0) == others
@@ -150,25 +147,25 @@ def _histories(draw: st.DrawFn, folder: str) -> tuple[TableLayout, PartSource, _
     (part,) = write(layout, pa.table(arrays, names=list(SCHEMA.names)), txn=0, task=0, attempt=0)
     model = _Model([dict(zip(_NAMES, row, strict=True)) for row in rows])
     for kind in draw(st.lists(st.sampled_from(list(DeltaKind)), max_size=6)):
-        at = {"txn": model.now, "task": 1, "attempt": 0, "n": 0, "change_ts": model.now}
+        writer, change_ts = DeltaWriter(layout, txn=model.now, task=1, attempt=0), model.now
         match kind:
             case DeltaKind.CHANGES:
                 written = _change_segment(draw, layout, model, part.file.name)
             case DeltaKind.DELETE:
                 deletes = sorted(draw(st.sets(st.integers(0, len(rows) - 1), min_size=1)))
                 model.deleted |= set(deletes)
-                written = write_deletes(layout, "all", part.file.name, np.array(deletes, np.int64), **at)
+                written = writer.deletes("all", part.file.name, np.array(deletes, np.int64), change_ts=change_ts)
             case DeltaKind.UPDATE:
                 numbers, updates = draw(_updates(len(rows)))
                 table = pa.table({"row": pa.array(numbers, pa.int64()), **_value_columns(updates)})
                 _update(model, numbers, updates)
-                written = write_updates(layout, "all", part.file.name, table, **at)
+                written = writer.updates("all", part.file.name, table, change_ts=change_ts)
             case DeltaKind.COLUMN:
                 columns = draw(st.lists(st.sampled_from(sorted(_VALUES)), min_size=1, max_size=3, unique=True))
                 dense = {column: [(True, draw(_VALUES[column])) for _ in rows] for column in columns}
                 arrays_of = {name: a for name, a in _value_columns(dense).items() if name.startswith("c")}
                 _update(model, list(range(len(rows))), dense)
-                written = write_columns(layout, "all", part.file.name, pa.table(arrays_of), **at)
+                written = writer.columns("all", part.file.name, pa.table(arrays_of), change_ts=change_ts)
         model.take(written, model.now)
     return layout, _source(part, model), model
 
@@ -283,7 +280,7 @@ def test_a_change_segment_is_read_whole_by_file_and_row(changes: list[tuple[int,
     )
     with tempfile.TemporaryDirectory() as folder:
         layout = TableLayout(folder=folder, schema=SCHEMA, fsync=False)
-        written = write_changes(layout, "all", table, txn=1, task=0, attempt=0, n=3)
+        written = DeltaWriter(layout, txn=1, task=0, attempt=0, first_n=3).changes("all", table)
         found = read_changes(folder, written.file)
     assert written.file.name == "1-0.0-3.arrow"
     assert pa.types.is_dictionary(found.schema.field("file").type)

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.hostile import plain, strategy
-from tests.part_sources import plain_source
+from tests.part_sources import new_part, plain_source
 from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Field, Kind, Map, Simple, Struct
@@ -111,7 +111,13 @@ def test_no_value_of_a_filterable_file_is_misjudged(
             files.append(part.file)
         for txn in (100, 101):
             sources = [plain_source(file, schema) for file in files]
-            merged = merge_parts(layout, sources, "all", (), txn=txn, task=0, attempt=0, block_rows=block_rows).written
+            merged = merge_parts(
+                new_part(layout, txn=txn),
+                sources,
+                task=0,
+                attempt=0,
+                block_rows=block_rows,
+            ).written
             assert merged is not None
             # All that is in it was in the notes of its sources.
             assert merged.file.is_filterable

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.part_sources import as_delta
+from tests.part_sources import as_delta, new_part
 from tilth.model.delta import Delta, DeltaKind, PartSource, WrittenDelta
 from tilth.model.part import PartName, WrittenPart
 from tilth.model.table import Column, Schema
@@ -20,6 +20,7 @@ from tilth.model.types import Array, Kind, Simple
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
+    DeltaWriter,
     Expiry,
     PartRebaser,
     RewriteTarget,
@@ -33,12 +34,8 @@ from tilth.storage import (
     read_source,
     remove_row_map,
     rewrite_part,
-    write_changes,
-    write_columns,
-    write_deletes,
     write_parts,
     write_segments,
-    write_updates,
 )
 
 SCHEMA = Schema(
@@ -113,25 +110,25 @@ class Table:
             return
         number = data.draw(st.integers(0, len(self.parts) - 1))
         there = [index for index, row in enumerate(self.rows[number]) if row is not None]
-        file, place = self.parts[number].file.name, {"txn": 1000 + self.ts, "task": 0, "attempt": 0, "n": 0}
+        file, place = self.parts[number].file.name, {"txn": 1000 + self.ts, "task": 0, "attempt": 0}
         if kind is DeltaKind.DELETE and there:
             gone = data.draw(st.sets(st.sampled_from(there), min_size=1))
             rows = pa.array(sorted(gone), pa.int64()).to_numpy()
-            self._add(number, write_deletes(self.layout, "all", file, rows, **place))
+            self._add(number, DeltaWriter(self.layout, **place).deletes("all", file, rows))
             for index in gone:
                 self.rows[number][index] = None
         elif kind is DeltaKind.UPDATE and there:
             chosen = sorted(data.draw(st.sets(st.sampled_from(there), min_size=1)))
             news = [self._new_values(data) for _ in chosen]
             table = values_table(news).append_column("row", pa.array(chosen, pa.int64()))
-            self._add(number, write_updates(self.layout, "all", file, table, **place))
+            self._add(number, DeltaWriter(self.layout, **place).updates("all", file, table))
             for index, new in zip(chosen, news, strict=True):
                 self._set(number, index, new)
         elif kind is DeltaKind.COLUMN:
             column = data.draw(st.sampled_from(list(VALUES)))
             news = [{column: data.draw(VALUES[column][1])} for _ in self.rows[number]]
             table = values_table(news).select([f"c{column}"])
-            self._add(number, write_columns(self.layout, "all", file, table, **place))
+            self._add(number, DeltaWriter(self.layout, **place).columns("all", file, table))
             for index in there:
                 self._set(number, index, news[index])
 
@@ -152,7 +149,7 @@ class Table:
         table = table.append_column("file", files)
         table = table.append_column("row", pa.array([index for _, index in chosen], pa.int64()))
         table = table.append_column("op", pa.array(ops, pa.int8()))
-        written = write_changes(self.layout, "all", table, txn=1000 + self.ts, task=0, attempt=0, n=0)
+        written = DeltaWriter(self.layout, txn=1000 + self.ts, task=0, attempt=0).changes("all", table)
         for number in {number for number, _ in chosen}:
             self._add(number, written)
         for (number, index), op, new in zip(chosen, ops, news, strict=True):
@@ -220,8 +217,8 @@ def make(table: Table, is_lone_rewrite: bool) -> tuple[WrittenPart | None, list[
         found = rewrite_part(table.layout, places, batches, txn=500, attempt=0)
         return (None if found is None else found[1]), sources[:1]
     kernel: Callable[..., Any] = flush_segments if table.is_segment else merge_parts
-    more = {} if table.is_segment else {"has_map": True, "block_rows": 3}
-    result = kernel(table.layout, sources, "all", (), txn=500, task=0, attempt=0, **more)
+    more = {} if table.is_segment else {"block_rows": 3}
+    result = kernel(new_part(table.layout, txn=500), sources, task=0, attempt=0, **more)
     assert result.rows_deleted == sum(row is None for rows in table.rows for row in rows)
     return result.written, sources
 
@@ -270,12 +267,12 @@ def test_without_a_sort_key_parts_are_laid_end_to_end() -> None:
         for start in (5, 0):
             table.insert([{"k": start + number} for number in range(3)])
         rows = pa.array([1], pa.int64()).to_numpy()
-        delta = write_deletes(table.layout, "all", table.parts[0].file.name, rows, txn=9, task=0, attempt=0, n=0)
+        delta = DeltaWriter(table.layout, txn=9, task=0, attempt=0).deletes("all", table.parts[0].file.name, rows)
         table.deltas[0].append(as_delta(delta, 1))
-        merged = merge_parts(table.layout, table.sources(), "all", (), txn=10, task=0, attempt=0, has_map=True)
+        merged = merge_parts(new_part(table.layout, txn=10), table.sources(), task=0, attempt=0)
         assert merged.written is not None
         assert read_part(folder, merged.written.file)["k"].to_pylist() == [5, 7, 0, 1, 2]
-        later = write_deletes(table.layout, "all", table.parts[1].file.name, rows, txn=11, task=0, attempt=0, n=0)
+        later = DeltaWriter(table.layout, txn=11, task=0, attempt=0).deletes("all", table.parts[1].file.name, rows)
         table.deltas[1].append(as_delta(later, 2))
         found = PartRebaser(table.layout, "all", merged.written.file).rebase(
             table.sources(since=1), txn=10, task=0, n=0
@@ -296,20 +293,16 @@ def test_changes_of_rows_that_have_expired_are_passed_over() -> None:
         source = PartSource(name=name_of(part), file=part.file, rows=1, is_segment=False, schema=SCHEMA)
         sources = [source, *table.sources()]
         merged = merge_parts(
-            table.layout,
+            new_part(table.layout, txn=6),
             sources,
-            "all",
-            (),
-            txn=6,
             task=0,
             attempt=0,
             expired=Expiry(column="d", below=10),
-            has_map=True,
         )
         assert merged.rows_expired == 1
         assert merged.written is not None
         rows = pa.array([0], pa.int64()).to_numpy()
-        gone = as_delta(write_deletes(table.layout, "all", part.file.name, rows, txn=7, task=0, attempt=0, n=0), 1)
+        gone = as_delta(DeltaWriter(table.layout, txn=7, task=0, attempt=0).deletes("all", part.file.name, rows), 1)
         changed = PartSource(
             name=source.name, file=source.file, rows=1, is_segment=False, schema=SCHEMA, deltas=(gone,)
         )
@@ -322,7 +315,7 @@ def test_a_changed_part_is_read_in_blocks() -> None:
         table = Table(folder, False)
         table.insert([{"k": number} for number in range(10)])
         rows = pa.array([2, 3], pa.int64()).to_numpy()
-        delta = write_deletes(table.layout, "all", table.parts[0].file.name, rows, txn=9, task=0, attempt=0, n=0)
+        delta = DeltaWriter(table.layout, txn=9, task=0, attempt=0).deletes("all", table.parts[0].file.name, rows)
         table.deltas[0].append(as_delta(delta, 1))
         found = [indexes.tolist() for _, indexes in iter_source(folder, table.sources()[0], block_rows=4)]
         assert found == [[0, 1], [4, 5, 6, 7], [8, 9]]

@@ -19,7 +19,7 @@ from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
 from tilth.model.part import WrittenPart
 from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.types import Kind, Simple
-from tilth.storage import TableLayout, arrow_schema, merge_parts, read_part, write_parts
+from tilth.storage import NewPart, TableLayout, arrow_schema, merge_parts, read_part, write_parts
 
 SCHEMA = Schema(
     columns=(
@@ -88,7 +88,12 @@ def test_merges_change_no_row(inserts: list[list[tuple[int, str | None, float | 
                 assert txn <= 1000 + started, "each merge makes fewer parts"
                 sources = [parts.pop(name) for name in spec.parts]
                 read = [plain_source(source.file, SCHEMA) for source in sources]
-                merged = merge_parts(layout, read, spec.partition, sources[0].values, txn=txn, task=0, attempt=0)
+                merged = merge_parts(
+                    NewPart(layout=layout, partition=spec.partition, values=sources[0].values, txn=txn),
+                    read,
+                    task=0,
+                    attempt=0,
+                )
                 assert merged.written is not None
                 parts[f"{spec.partition}_{txn}_{txn}_1_{txn}"] = merged.written
             assert rows_of(folder, list(parts.values())) == before

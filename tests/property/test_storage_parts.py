@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.part_sources import plain_source
+from tests.part_sources import new_part, plain_source
 from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage import (
@@ -105,7 +105,13 @@ def test_a_merge_is_the_stable_sort_of_the_parts_laid_end_to_end(
                 files.append(part.file)
                 sorted_tables.append(read_part(folder, part.file))
         sources = [plain_source(file, schema) for file in files]
-        result = merge_parts(layout, sources, "all", (), txn=100, task=0, attempt=0, block_rows=block_rows)
+        result = merge_parts(
+            new_part(layout, txn=100),
+            sources,
+            task=0,
+            attempt=0,
+            block_rows=block_rows,
+        )
         assert result.rows_in == sum(table.num_rows for table in tables)
         if result.written is None:
             assert result.rows_in == 0
@@ -114,7 +120,13 @@ def test_a_merge_is_the_stable_sort_of_the_parts_laid_end_to_end(
         merged = read_part(folder, result.written.file)
         assert merged.schema.equals(arrow_schema(schema, field_ids=False))
         assert merged.to_pylist() == _expected(sorted_tables, order_by)
-        again = merge_parts(layout, sources, "all", (), txn=101, task=0, attempt=0, block_rows=block_rows)
+        again = merge_parts(
+            new_part(layout, txn=101),
+            sources,
+            task=0,
+            attempt=0,
+            block_rows=block_rows,
+        )
         assert again.written is not None
         assert again.written.file.checksum == result.written.file.checksum
 
@@ -189,7 +201,14 @@ def test_a_merge_with_expiry_is_the_merge_without_what_has_expired(
             )
         expired = Expiry(column="time", below=below)
         sources = [plain_source(file, layout.schema) for file in files]
-        result = merge_parts(layout, sources, "all", (), txn=100, task=0, attempt=0, expired=expired, block_rows=7)
+        result = merge_parts(
+            new_part(layout, txn=100),
+            sources,
+            task=0,
+            attempt=0,
+            expired=expired,
+            block_rows=7,
+        )
         expected = [
             row for row in _expected(sorted_tables, order_by) if row["Time"] is None or _number(row["Time"]) >= below
         ]

@@ -29,6 +29,7 @@ from tilth.ingest.offsets.reset import GONE, MOVED, OffsetMark, OffsetReset, ToM
 from tilth.ingest.offsets.subscriptions import standing_of
 from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
 from tilth.ingest.service.activity import Doing
+from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import DependencyMissingError, check_kafka, check_library
 from tilth.ingest.service.manager import ConsumeManager
 from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
@@ -55,6 +56,7 @@ __all__ = [
     "BrokenMessageError",
     "BrokerClient",
     "BrokerUnavailableError",
+    "ConsumeContext",
     "ConsumeEvent",
     "ConsumeEventKind",
     "ConsumeManager",

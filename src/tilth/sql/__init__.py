@@ -7,8 +7,9 @@ Spark; a query reads one pinned snapshot of each table; a query over system tabl
 folders, docs/reference/sql.md.
 """
 
+from tilth.sql.context.rooms import Rooms
 from tilth.sql.control.insert_groups import InsertStats
-from tilth.sql.control.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin
+from tilth.sql.control.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin, StatementLimits
 from tilth.sql.control.slots import Queue
 from tilth.sql.engine import OUTPUT_FORMATS, SqlEngine
 from tilth.sql.errors import (
@@ -53,9 +54,11 @@ __all__ = [
     "ReadOnlyError",
     "ResultLimits",
     "ResultTooLargeError",
+    "Rooms",
     "RowStream",
     "SqlEngine",
     "Statement",
+    "StatementLimits",
     "SystemTable",
     "UnknownColumnError",
     "UnknownFormatError",

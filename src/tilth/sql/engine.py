@@ -14,23 +14,20 @@ from typing import Any, assert_never
 import pyarrow as pa
 
 from tilth.base.cancel import working_under
-from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.full import full_error
-from tilth.base.ids import IdSource
 from tilth.base.logs import Log, hide_in_lines
 from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
 from tilth.base.sources import GivenSettings
-from tilth.catalog import Catalog
 from tilth.maintenance import DamageBook
 from tilth.sql.context.names import table_of
-from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
+from tilth.sql.context.rooms import Rooms
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import InsertGroups, InsertStats
 from tilth.sql.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
-from tilth.sql.control.running import RUNNING_TEXT_MAX, STATEMENTS_MAX, Origin, Running, RunningStatements
+from tilth.sql.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStatements, StatementLimits
 from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
@@ -100,7 +97,6 @@ from tilth.sql.statements.alter import alter
 from tilth.sql.statements.session import named_settings
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import system_tables_of
-from tilth.warehouse import TaskProgress
 
 #: What a user may write behind a query's FORMAT, in lower case; the doors write them.
 OUTPUT_FORMATS = frozenset(
@@ -136,68 +132,49 @@ class SqlEngine:
 
     def __init__(
         self,
-        clock: Clock,
-        ids: IdSource,
-        catalog: Catalog,
-        dispatcher: Dispatch,
-        consume: Consume,
-        maintenance: Maintenance,
+        rooms: Rooms,
         *,
-        root: str,
-        server: str,
         settings: GivenSettings | None = None,
         upper_settings: Iterable[Setting[Any]] = (),
-        memory: MemoryGate | None = None,
-        slots: Mapping[Queue, int] | None = None,
-        statements_max: int = STATEMENTS_MAX,
-        progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress(),
-        results: str = "",
+        limits: StatementLimits | None = None,
         result_limits: ResultLimits | None = None,
-        damage: DamageBook | None = None,
     ) -> None:
-        """`root`: below which the tables' folders are; `settings`: the node's, as given.
-
-        `upper_settings`: those of rooms above this one, to be shown beside the others; `memory` refuses writes when
-        there is little left, none: memory is never scarce. `slots`: statements at once of each queue, beside which
-        `statements_max` may wait. `progress`: how far Spark is with a task, by its id.
-        `damage`: what the maintenance of this server knows of damaged files, none: the engine finds out by itself.
-        `results`: the folder, which is there, for large results on their way to clients; empty: none are streamed.
-        `result_limits`: what they may use there.
+        """`settings`: the node's, as given; `upper_settings`: those of rooms above this one, to be shown beside the
+        others; `result_limits`: what large results on their way to clients may use.
         """
+        clock, catalog, maintenance = rooms.clock, rooms.catalog, rooms.maintenance
         self._clock = clock
         #: The worker's runners of queries and inserts ask here.
         self.snapshots = SnapshotService(
             clock,
             catalog,
-            root=root,
-            server=server,
+            root=rooms.root,
+            server=rooms.server,
             system_table=lambda name: find_system_table(name).build(self._services),
             scanned=maintenance.scanned,
         )
         open_results = OpenResults(clock, result_limits or ResultLimits())
         self._services = Services(
             clock=clock,
-            ids=ids,
+            ids=rooms.ids,
             catalog=catalog,
-            dispatcher=dispatcher,
-            consume=consume,
+            dispatcher=rooms.dispatcher,
+            consume=rooms.consume,
             maintenance=maintenance,
             snapshots=self.snapshots,
             groups=InsertGroups(clock, lambda inserts: store(self._services, inserts)),
-            memory=memory or MemoryGate(MemoryReading, new_rng()),
-            damage=damage or DamageBook(clock, catalog, root),
-            root=root,
-            server=server,
+            memory=rooms.memory or MemoryGate(MemoryReading, new_rng()),
+            damage=rooms.damage or DamageBook(clock, catalog, rooms.root),
+            root=rooms.root,
+            server=rooms.server,
             started_ms=clock.now_ms(),
             node_settings=settings or GivenSettings(),
             upper_settings=tuple(upper_settings),
             query_log=QueryLog(),
-            running=RunningStatements(
-                clock, slots=slots, statements_max=statements_max, check_others=open_results.check
-            ),
+            running=RunningStatements(clock, limits or StatementLimits(), check_others=open_results.check),
             open_results=open_results,
-            progress=progress,
-            results=results,
+            progress=rooms.progress,
+            results=rooms.results,
         )
 
     def start(self) -> None:

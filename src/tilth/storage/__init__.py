@@ -15,14 +15,11 @@ from tilth.storage.deltas.deltas import (
     CHANGE_DELETE,
     CHANGE_SCHEMA_BASE,
     CHANGE_UPDATE,
+    DeltaWriter,
     presence_name,
     read_changes,
     read_deletes,
     value_name,
-    write_changes,
-    write_columns,
-    write_deletes,
-    write_updates,
 )
 from tilth.storage.deltas.rebase import PartRebaser
 from tilth.storage.deltas.sources import iter_source, read_source, sources_of
@@ -31,7 +28,6 @@ from tilth.storage.errors import (
     BadPartitionError,
     DeltaFileCorruptError,
     DeltaFileNotFoundError,
-    MergeCancelledError,
     PartFileCorruptError,
     PartFileNotFoundError,
     PartShapeUnknownError,
@@ -44,7 +40,7 @@ from tilth.storage.merge.flush import FlushResult, flush_segments
 from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
 from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import PartWriter, check_file, footer_rows, read_part, write_parts
+from tilth.storage.parts.parts import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
 from tilth.storage.parts.rowmap import remove_row_map
 from tilth.storage.parts.segments import (
     read_segment,
@@ -120,11 +116,12 @@ __all__ = [
     "BadPartitionError",
     "DeltaFileCorruptError",
     "DeltaFileNotFoundError",
+    "DeltaWriter",
     "Expiry",
     "FlushResult",
-    "MergeCancelledError",
     "MergeResult",
     "Misfit",
+    "NewPart",
     "PartChanges",
     "PartFileCorruptError",
     "PartFileNotFoundError",
@@ -204,12 +201,8 @@ __all__ = [
     "upsert_lookup",
     "valid_texts",
     "value_name",
-    "write_changes",
-    "write_columns",
-    "write_deletes",
     "write_filter",
     "write_parts",
     "write_rows",
     "write_segments",
-    "write_updates",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import CorruptError, InvalidInputError, RetryError, UnavailableError
+from tilth.base.errors import CorruptError, InvalidInputError, UnavailableError
 
 
 class PartFileCorruptError(CorruptError):
@@ -63,9 +63,3 @@ class BadPartitionError(InvalidInputError):
     """this partition transform does not fit its column"""
 
     code = "BAD_PARTITION_TRANSFORM"
-
-
-class MergeCancelledError(RetryError):
-    """the merge was cancelled"""
-
-    code = "MERGE_CANCELLED"

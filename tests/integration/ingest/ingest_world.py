@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from tests.sql_world import FakeMaintenance
+from tests.sql_world import fake_rooms
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, RocksKV
 from tilth.ingest import (
+    ConsumeContext,
     ConsumeManager,
     IngestSettings,
     check_view,
@@ -61,26 +63,19 @@ class IngestWorld:
         workers = {QUERY_WAREHOUSE: [self.worker], WRITE_WAREHOUSE: [self.worker]}
         self.dispatcher = Dispatcher(self.clock, random_id, workers, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})
         self.root = str(folder / "tables")
-        self.manager = ConsumeManager(
-            self.clock,
-            self.catalog,
-            self.dispatcher,
-            random_id,
-            IngestSettings(manager_interval=0.5),
+        context = ConsumeContext(
+            clock=self.clock,
+            catalog=self.catalog,
+            dispatcher=self.dispatcher,
+            ids=random_id,
+            settings=IngestSettings(manager_interval=0.5),
             root=self.root,
             server="s1",
         )
+        self.manager = ConsumeManager(context)
         self.worker.register(TaskKind.CONSUME, consume_runner(self.clock, self.manager))
-        self.engine = SqlEngine(
-            self.clock,
-            random_id,
-            self.catalog,
-            self.dispatcher,
-            self.manager,
-            FakeMaintenance(),
-            root=self.root,
-            server="s1",
-        )
+        rooms = fake_rooms(self.clock, random_id, self.catalog, root=self.root)
+        self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher, consume=self.manager))
         self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
         self.worker.start()
         self.dispatcher.start()

@@ -23,10 +23,11 @@ from tilth.ingest.consumer.task import ResidentConsumer
 from tilth.ingest.kafka.broker import Fetched
 from tilth.ingest.kafka.reach import Offset, PartitionEnd
 from tilth.ingest.service.consumers import Consumers
+from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import read_definitions
 from tilth.ingest.service.reporter import Reporter
 from tilth.ingest.service.stats import EventLog
-from tilth.ingest.settings import KafkaConfig
+from tilth.ingest.settings import IngestSettings, KafkaConfig
 from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, ViewDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
@@ -177,11 +178,20 @@ class RoundWorld:
         seen = read_definitions(clock, self.catalog, random_id, self.kafka.uuid)
         dispatcher = _Dispatcher()
         reporter = Reporter(clock, self.events, self.kafka)
-        consumers = Consumers(clock, self.catalog, dispatcher, reporter, self.kafka, server="s1")  # type: ignore[arg-type]  # does what is called here
+        served = ConsumeContext(
+            clock=clock,
+            catalog=self.catalog,
+            dispatcher=dispatcher,  # type: ignore[arg-type]  # does what is called here
+            ids=random_id,
+            settings=IngestSettings(),
+            root=self.root,
+            server="s1",
+        )
+        consumers = Consumers(served, reporter, self.kafka)
         stored = self.catalog.offsets.stored(self.kafka.uuid)
         places = [TopicPartition("topic", number) for number in range(partitions)]
         positions = {place: stored.get(place, StoredOffset(0)) for place in places}
-        consumers.dispatch(0, seen, positions, root=self.root, when_ended=lambda ended: None)
+        consumers.dispatch(0, seen, positions, when_ended=lambda ended: None)
         order = ORDER_DECODER.decode(dispatcher.payload)
         session = self._spark.new_session(pool=QUERY_WAREHOUSE)
         spec = dispatcher.new_spec(TaskKind.CONSUME, warehouse="write", table="default.k", payload=b"")

@@ -26,13 +26,13 @@ from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
 from tilth.model.types import Kind, Simple
 from tilth.storage import (
+    DeltaWriter,
     TableLayout,
     data_folder,
     layout_of,
     read_deletes,
     read_source,
     sources_of,
-    write_changes,
     write_parts,
 )
 from tilth.warehouse import Dispatcher, EmbeddedWorker, WorkerSession
@@ -111,7 +111,7 @@ class Node:
                 "p2": [value is not None for _, _, value in changes],
             }
         )
-        written = write_changes(self.layout, "all", table, txn=txn.id, task=0, attempt=0, n=0)
+        written = DeltaWriter(self.layout, txn=txn.id, task=0, attempt=0).changes("all", table)
         known = by_file(self.catalog.parts.deltas(self.uuid))
         seen = tuple((file, deltas[-1].change_ts) for file, deltas in known.items())
         update = AddDelta(table=self.uuid, written=written, seen=seen)

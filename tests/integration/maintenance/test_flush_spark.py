@@ -30,11 +30,11 @@ from tilth.model.txn import TxnOutput
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
+    DeltaWriter,
     TableLayout,
     layout_of,
     read_source,
     sources_of,
-    write_changes,
     write_segments,
 )
 from tilth.warehouse import WorkerSession
@@ -90,7 +90,7 @@ class ChangingNode(Node):
                     "p3": pa.array([each is not None for each in values]),
                 }
             )
-            delta = write_changes(self.layout, "monday", changes, txn=txn.id, task=0, attempt=0, n=n)
+            delta = DeltaWriter(self.layout, txn=txn.id, task=0, attempt=0, first_n=n).changes("monday", changes)
             update = AddDelta(table=self.table.uuid, written=delta, seen=seen_of(sources))
             try:
                 txn.commit([update])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sql_world import FakeConsume, FakeDispatch, FakeMaintenance
+from tests.sql_world import fake_rooms
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
@@ -39,7 +39,7 @@ def catalog(tmp_path: Path) -> Catalog:
 def engine(catalog: Catalog, tmp_path: Path) -> Iterator[SqlEngine]:
     clock = SystemClock()
     root = str(tmp_path)
-    made = SqlEngine(clock, random_id, catalog, FakeDispatch(), FakeConsume(), FakeMaintenance(), root=root, server="s")
+    made = SqlEngine(fake_rooms(clock, random_id, catalog, root=root))
     yield made
     made.stop()
 

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from tests.part_sources import as_delta, plain_source
+from tests.part_sources import as_delta, new_part, plain_source
 from tilth.model.delta import DeltaKind, PartSource
 from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, Field, Kind, Simple, Struct
 from tilth.storage import (
+    DeltaWriter,
     PartWriter,
     TableLayout,
     arrow_schema,
@@ -29,7 +30,6 @@ from tilth.storage import (
     rewrite_target,
     write_parts,
     write_segments,
-    write_updates,
 )
 from tilth.storage.values.misjudged import NOTE
 
@@ -72,7 +72,7 @@ def _written(layout: TableLayout, txn: int, rows: pa.Table) -> DataFile:
 
 def _merged(layout: TableLayout, txn: int, *sources: PartSource) -> DataFile:
     """In blocks smaller than a row group."""
-    written = merge_parts(layout, sources, "all", (), txn=txn, task=0, attempt=0, block_rows=2).written
+    written = merge_parts(new_part(layout, txn=txn), sources, task=0, attempt=0, block_rows=2).written
     assert written is not None
     return written.file
 
@@ -124,7 +124,7 @@ def test_a_leaf_with_misjudged_values_has_nothing_to_misjudge_them_by(
     assert _without(layout, file) == (statistics, dictionary)
     (segment,) = write_segments(layout, rows, txn=2, task=0, attempt=0)
     source = replace_struct(_source(segment.file, segment.rows), is_segment=True)
-    flushed = flush_segments(layout, [source], "all", (), txn=3, task=0, attempt=0).written
+    flushed = flush_segments(new_part(layout, txn=3), [source], task=0, attempt=0).written
     assert flushed is not None
     assert flushed.file.is_filterable
     assert _without(layout, flushed.file) == (statistics, dictionary)
@@ -173,7 +173,7 @@ def test_a_file_of_an_older_version_is_good_after_one_merge(layout: TableLayout,
 def test_new_values_beside_a_file_are_seen_when_they_are_folded_in(layout: TableLayout) -> None:
     file = _written(layout, 1, _rows(range(8)))
     changes = pa.table({"row": pa.array([6]), "c2": pa.array([math.nan]), "p2": pa.array([True])})
-    delta = write_updates(layout, "all", file.name, changes, txn=2, task=0, attempt=0, n=0)
+    delta = DeltaWriter(layout, txn=2, task=0, attempt=0).updates("all", file.name, changes)
     assert delta.kind is DeltaKind.UPDATE
     source = replace_struct(_source(file, 8), deltas=(as_delta(delta, 5),))
     merged = _merged(layout, 3, source)

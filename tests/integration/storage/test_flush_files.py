@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.part_sources import as_delta, plain_source
+from tests.part_sources import as_delta, new_part, plain_source
 from tilth.model.delta import PartSource
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
 from tilth.storage import (
+    DeltaWriter,
     PartFileCorruptError,
     PartFileNotFoundError,
     PartRebaser,
@@ -21,7 +22,6 @@ from tilth.storage import (
     flush_segments,
     read_part,
     remove_row_map,
-    write_deletes,
     write_segments,
 )
 from tilth.storage.parts.rowmap import RowMap
@@ -51,7 +51,7 @@ def segment(layout: TableLayout, number: int, keys: list[int], *, gone: int | No
 def test_segments_become_a_sorted_part(tmp_path: Path) -> None:
     layout = layout_in(tmp_path, "k")
     sources = [segment(layout, 1, [5, 3, 9]), segment(layout, 2, [4, 3], gone=4)]
-    result = flush_segments(layout, sources, "all", (), txn=7, task=0, attempt=0)
+    result = flush_segments(new_part(layout, txn=7), sources, task=0, attempt=0)
     written = result.written
     assert written is not None
     assert (written.is_segment, written.rows, result.rows_in, result.rows_deleted) == (False, 5, 5, 0)
@@ -74,7 +74,7 @@ def test_segments_become_a_sorted_part(tmp_path: Path) -> None:
 def test_a_row_map_that_is_lost_or_damaged_is_named(tmp_path: Path) -> None:
     layout = layout_in(tmp_path)
     source = segment(layout, 1, [2, 1])
-    written = flush_segments(layout, [source], "all", (), txn=7, task=0, attempt=0).written
+    written = flush_segments(new_part(layout, txn=7), [source], task=0, attempt=0).written
     assert written is not None
     (tmp_path / "7-0.0-0.map").write_bytes(b"no map")
     with pytest.raises(PartFileCorruptError, match=r"7-0\.0-0\.map"):
@@ -89,10 +89,10 @@ def test_a_row_map_that_is_lost_or_damaged_is_named(tmp_path: Path) -> None:
 def test_no_row_no_file(tmp_path: Path) -> None:
     layout = layout_in(tmp_path)
     source = segment(layout, 1, [2])
-    delta = write_deletes(layout, "all", source.file.name, np.array([0]), txn=2, task=0, attempt=0, n=0)
+    delta = DeltaWriter(layout, txn=2, task=0, attempt=0).deletes("all", source.file.name, np.array([0]))
     gone = PartSource(
         name=source.name, file=source.file, rows=1, is_segment=True, schema=SCHEMA, deltas=(as_delta(delta, 1),)
     )
-    result = flush_segments(layout, [gone], "all", (), txn=7, task=0, attempt=0)
+    result = flush_segments(new_part(layout, txn=7), [gone], task=0, attempt=0)
     assert (result.written, result.rows_deleted) == (None, 1)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("7-")]

@@ -32,6 +32,7 @@ from tilth.model.types import Array, Kind, Simple
 from tilth.storage import (
     BadColumnError,
     DeltaFileNotFoundError,
+    DeltaWriter,
     PartFileCorruptError,
     PartFileNotFoundError,
     PartRebaser,
@@ -41,10 +42,8 @@ from tilth.storage import (
     data_folder,
     read_changes,
     read_part,
-    write_deletes,
     write_parts,
     write_segments,
-    write_updates,
 )
 from tilth.warehouse import WRITE_WAREHOUSE, TaskCancelledError, TaskContext, WorkerSession
 
@@ -211,7 +210,7 @@ def test_changed_parts_of_two_shapes_stay_apart(runs: Runs) -> None:
     rows = pa.table({"k": [1, 2], "text": [1, 2], "v": ["a", "b"]})
     (segment,) = write_segments(new, rows, txn=8, task=0, attempt=0)
     old = runs.source(1)
-    gone = write_deletes(runs.layout, "all", old.file.name, np.array([0]), txn=50, task=0, attempt=0, n=0)
+    gone = DeltaWriter(runs.layout, txn=50, task=0, attempt=0).deletes("all", old.file.name, np.array([0]))
     sources = [
         MutateSource(source=replace(old.source, deltas=(as_delta(gone, 1),)), values=()),
         MutateSource(source=replace(plain_source(segment.file, NEW, number=8, rows=2), is_segment=True), values=()),
@@ -282,11 +281,11 @@ def test_what_was_deleted_or_changed_before_is_so_in_the_new_files(runs: Runs) -
     """A part with deletes and new values, and a segment, which is not sorted."""
     plain, changed = runs.source(1), runs.source(2)
     layout, where = runs.layout, {"txn": 50, "task": 0, "attempt": 0}
-    gone = write_deletes(layout, "all", changed.file.name, np.array([0, 49]), n=0, **where)
+    gone = DeltaWriter(layout, **where).deletes("all", changed.file.name, np.array([0, 49]))
     news = pa.table({"row": [3, 4], "c2": pa.array([3, None], pa.int32()), "p2": [True, True]})
-    values = write_updates(layout, "all", changed.file.name, news, n=0, **where)
+    values = DeltaWriter(layout, **where).updates("all", changed.file.name, news)
     (part,) = write_segments(layout, pa.table({"k": [9, 7, 8, 6], "v": [3, 4, 3, 3]}), txn=7, task=0, attempt=0)
-    no_six = write_deletes(layout, "all", part.file.name, np.array([3]), n=1, **where)
+    no_six = DeltaWriter(layout, first_n=1, **where).deletes("all", part.file.name, np.array([3]))
 
     def source(of: PartSource, *deltas: WrittenDelta) -> MutateSource:
         made = (as_delta(each, ts) for ts, each in enumerate(deltas, start=1))
@@ -309,7 +308,7 @@ def test_what_was_deleted_or_changed_before_is_so_in_the_new_files(runs: Runs) -
         made = results[place].written
         assert made is not None
         name = sources[place].file.name
-        later = write_deletes(layout, "all", name, np.array([at]), txn=51, task=place, attempt=0, n=0)
+        later = DeltaWriter(layout, txn=51, task=place, attempt=0).deletes("all", name, np.array([at]))
         rebaser = PartRebaser(layout, "all", made.file)
         found = rebaser.rebase([source(sources[place].source, later).source], txn=99, task=place, n=0)
         assert found is not None

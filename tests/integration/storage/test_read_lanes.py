@@ -33,18 +33,15 @@ from tilth.storage import (
     CHANGE_UPDATE,
     DeltaFileCorruptError,
     DeltaFileNotFoundError,
+    DeltaWriter,
     PartFileCorruptError,
     PartFileNotFoundError,
     arrow_schema,
     arrow_type,
     data_folder,
     layout_of,
-    write_changes,
-    write_columns,
-    write_deletes,
     write_parts,
     write_segments,
-    write_updates,
 )
 from tilth.storage.read.spark import file_error, located_snapshot, read_snapshot
 from tilth.warehouse import mailbox
@@ -152,7 +149,7 @@ class World:
         return self._gone({part.file.name: rows}, lambda **n: self._vector(part, rows, **n))
 
     def _vector(self, part: Part, rows: Collection[int], **names: int) -> WrittenDelta:
-        return write_deletes(self.layout(), "all", part.file.name, np.array(sorted(rows), np.int64), **names)
+        return DeltaWriter(self.layout(), **names).deletes("all", part.file.name, np.array(sorted(rows), np.int64))
 
     def delete_many(self, gone: dict[str, Collection[int]]) -> Delta:
         """By one change segment."""
@@ -164,7 +161,7 @@ class World:
                 "op": pa.array([CHANGE_DELETE] * len(pairs), pa.int8()),
             }
         )
-        return self._gone(gone, lambda **n: write_changes(self.layout(), "all", changes, **n))
+        return self._gone(gone, lambda **n: DeltaWriter(self.layout(), **n).changes("all", changes))
 
     def update(self, part: Part, column: int, values: dict[int, Any], *, is_change: bool) -> Delta:
         """New values of one column by row, as a change segment or as a delta of the part."""
@@ -175,10 +172,10 @@ class World:
         layout, kind = self.layout(part.schema_version), _kind(part, column)
         new = {"row": pa.array(list(values), pa.int64()), f"c{column}": pa.array(list(values.values()), kind)}
         if not is_change:
-            return self._added(write_updates(layout, "all", part.file.name, pa.table(new), **self._names()))
+            return self._added(DeltaWriter(layout, **self._names()).updates("all", part.file.name, pa.table(new)))
         count = len(values)
         new |= {"file": pa.array([part.file.name] * count), "op": pa.array([CHANGE_UPDATE] * count, pa.int8())}
-        return self._added(write_changes(layout, "all", pa.table(new), **self._names()))
+        return self._added(DeltaWriter(layout, **self._names()).changes("all", pa.table(new)))
 
     def set_column(self, part: Part, column: int, values: list[Any]) -> Delta:
         """New values of one column for all rows."""
@@ -187,7 +184,7 @@ class World:
                 row[column] = value
         table = pa.table({f"c{column}": pa.array(values, _kind(part, column))})
         return self._added(
-            write_columns(self.layout(part.schema_version), "all", part.file.name, table, **self._names())
+            DeltaWriter(self.layout(part.schema_version), **self._names()).columns("all", part.file.name, table)
         )
 
     def snapshot(self) -> Snapshot:
@@ -215,7 +212,7 @@ class World:
 
     def _names(self) -> dict[str, int]:
         self._txn += 1
-        return {"txn": self._txn, "task": 0, "attempt": 0, "n": 0}
+        return {"txn": self._txn, "task": 0, "attempt": 0}
 
     def _added(self, written: WrittenDelta) -> Delta:
         delta = Delta(

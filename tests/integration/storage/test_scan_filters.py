@@ -28,7 +28,7 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Decimal, Field, Kind, Simple, Struct
-from tilth.storage import RowIndexes, arrow_schema, data_folder, layout_of, write_deletes, write_parts
+from tilth.storage import DeltaWriter, RowIndexes, arrow_schema, data_folder, layout_of, write_parts
 from tilth.storage.parts import parts as part_files
 from tilth.storage.read.spark import located_snapshot, read_snapshot
 from tilth.storage.values.misjudged import DAYS_MIN, MICROSECONDS_MIN
@@ -186,7 +186,12 @@ def test_files_of_every_age_are_searched_rightly(session: SparkSession, files: _
 
 def test_rows_beside_deleted_ones_are_found(session: SparkSession, files: _Files) -> None:
     deltas = tuple(
-        as_delta(write_deletes(files.layout, "all", file.name, _indexes(0, 5), txn=3, task=0, attempt=0, n=number), 5)
+        as_delta(
+            DeltaWriter(files.layout, txn=3, task=0, attempt=0, first_n=number).deletes(
+                "all", file.name, _indexes(0, 5)
+            ),
+            5,
+        )
         for number, file in enumerate((files.new, files.old))
     )
     snapshot = files.snapshot(files.new, files.old, deltas=deltas)
@@ -275,7 +280,7 @@ def test_rows_keep_their_place_where_pages_are_skipped(
     layout = layout_of(TABLE, str(tmp_path), fsync=False)
     layout = replace(layout, row_group_rows=count)
     (part,) = write_parts(layout, pa.table(arrays), txn=1, task=0, attempt=0)
-    deleted = write_deletes(layout, "all", part.file.name, _indexes(3, 15_007), txn=2, task=0, attempt=0, n=0)
+    deleted = DeltaWriter(layout, txn=2, task=0, attempt=0).deletes("all", part.file.name, _indexes(3, 15_007))
     for deltas in ((), (as_delta(deleted, 5),)):
         snapshot = Snapshot(table=TABLE, ts=1, version=1, parts=(_part(part.file, rows=count),), deltas=deltas)
         frame = located_snapshot(session, snapshot, str(tmp_path))

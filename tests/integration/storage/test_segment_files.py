@@ -20,6 +20,7 @@ from tilth.storage import (
     BadColumnError,
     DeltaFileCorruptError,
     DeltaFileNotFoundError,
+    DeltaWriter,
     PartFileCorruptError,
     PartFileNotFoundError,
     StoreAwayError,
@@ -34,13 +35,9 @@ from tilth.storage import (
     read_deletes,
     read_source,
     remove_file,
-    write_changes,
-    write_columns,
-    write_deletes,
     write_parts,
     write_rows,
     write_segments,
-    write_updates,
 )
 
 pytestmark = pytest.mark.integration
@@ -173,10 +170,10 @@ def _deltas(layout: TableLayout, file: str) -> dict[DeltaKind, WrittenDelta]:
     changes = pa.table({"file": [file], "row": [0], "op": pa.array([0], pa.int8())})
     updates = pa.table({"row": [1], "c4": ["new"]})
     return {
-        DeltaKind.CHANGES: write_changes(layout, "mon", changes, **AT, n=0),
-        DeltaKind.DELETE: write_deletes(layout, "mon", file, np.array([0]), **AT, n=0),
-        DeltaKind.UPDATE: write_updates(layout, "mon", file, updates, **AT, n=0),
-        DeltaKind.COLUMN: write_columns(layout, "mon", file, pa.table({"c4": ["a", "b"]}), **AT, n=1),
+        DeltaKind.CHANGES: DeltaWriter(layout, **AT).changes("mon", changes),
+        DeltaKind.DELETE: DeltaWriter(layout, **AT).deletes("mon", file, np.array([0])),
+        DeltaKind.UPDATE: DeltaWriter(layout, **AT).updates("mon", file, updates),
+        DeltaKind.COLUMN: DeltaWriter(layout, **AT, first_n=1).columns("mon", file, pa.table({"c4": ["a", "b"]})),
     }
 
 
@@ -224,11 +221,11 @@ def test_a_segment_that_is_lost_or_damaged_is_told(layout: TableLayout) -> None:
 
 def test_changes_that_do_not_fit_their_part_are_told(layout: TableLayout) -> None:
     part, other = _segment(layout, 1, 2), "8-0.0-0.arrow"
-    beyond = write_deletes(layout, "mon", part.file.name, np.array([2]), **AT, n=0)
-    short = write_columns(layout, "mon", part.file.name, pa.table({"c4": ["a"]}), **AT, n=0)
-    foreign = write_deletes(layout, "mon", other, np.array([0]), **AT, n=1)
+    beyond = DeltaWriter(layout, **AT).deletes("mon", part.file.name, np.array([2]))
+    short = DeltaWriter(layout, **AT).columns("mon", part.file.name, pa.table({"c4": ["a"]}))
+    foreign = DeltaWriter(layout, **AT, first_n=1).deletes("mon", other, np.array([0]))
     changes = pa.table({"file": [other], "row": [0], "op": pa.array([0], pa.int8())})
-    elsewhere = write_changes(layout, "mon", changes, **AT, n=0)
+    elsewhere = DeltaWriter(layout, **AT).changes("mon", changes)
     for written in (beyond, short, foreign, elsewhere):
         with pytest.raises(DeltaFileCorruptError, match=written.file.name):
             load_changes(layout.folder, _source(part, written))
@@ -248,16 +245,16 @@ def test_new_values_must_fit_their_column(layout: TableLayout, columns: dict[str
         with pytest.raises(BadColumnError, match=told):
             write(pa.table({**more, **columns}))
 
-    refuses(lambda rows: write_changes(layout, "mon", rows, **AT, n=0), file=["f"], row=[0], op=[1])
-    refuses(lambda rows: write_updates(layout, "mon", "f", rows, **AT, n=0), row=[0])
-    refuses(lambda rows: write_columns(layout, "mon", "f", rows, **AT, n=0))
+    refuses(lambda rows: DeltaWriter(layout, **AT).changes("mon", rows), file=["f"], row=[0], op=[1])
+    refuses(lambda rows: DeltaWriter(layout, **AT).updates("mon", "f", rows), row=[0])
+    refuses(lambda rows: DeltaWriter(layout, **AT).columns("mon", "f", rows))
 
 
 def test_a_null_that_is_not_given_is_none(layout: TableLayout) -> None:
     part = _segment(layout, 1, 2)
     nothing = pa.array([None, 9], pa.int64())
     changes = pa.table({"file": [part.file.name] * 2, "row": [0, 1], "op": [1, 1], "c7": nothing, "p7": [False, True]})
-    written = write_changes(layout, "mon", changes, **AT, n=0)
+    written = DeltaWriter(layout, **AT).changes("mon", changes)
     assert (written.columns, written.targets[0].updated, written.targets[0].deleted) == ((7,), 2, 0)
     assert read_source(layout.folder, _source(part, written), ["k"])[0].to_pydict() == {"k": [1, 9]}
     assert read_changes(layout.folder, written.file).column("p7").to_pylist() == [False, True]

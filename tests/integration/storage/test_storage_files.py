@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.part_sources import plain_source
+from tests.part_sources import new_part, plain_source
 from tilth.model.delta import PartSource
 from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema, Transform, TransformKind
@@ -18,7 +18,6 @@ from tilth.model.types import Kind, Simple
 from tilth.storage import (
     BadColumnError,
     Expiry,
-    MergeCancelledError,
     PartFileCorruptError,
     PartFileNotFoundError,
     PartWriter,
@@ -91,7 +90,12 @@ def test_a_flipped_bit_in_a_page_is_found_by_its_checksum(layout: TableLayout) -
         with pytest.raises(PartFileCorruptError, match=file.name):
             read()
     with pytest.raises(PartFileCorruptError, match=file.name):
-        merge_parts(layout, _plain(layout, _write(layout, 2, _rows(1)), file), "all", (), txn=3, task=0, attempt=0)
+        merge_parts(
+            new_part(layout, txn=3),
+            _plain(layout, _write(layout, 2, _rows(1)), file),
+            task=0,
+            attempt=0,
+        )
 
 
 def test_a_cut_off_or_missing_file_is_named(layout: TableLayout) -> None:
@@ -131,7 +135,7 @@ def test_a_merge_takes_renamed_and_younger_columns(layout: TableLayout) -> None:
     newer = TableLayout(folder=layout.folder, schema=Schema(columns=columns), order_by=("key",))
     new = _write(newer, 2, pa.table({"key": [2], "note": ["n2"], "day": ["tue"]}))
     sources = [*_plain(layout, old), *_plain(newer, new)]
-    merged = merge_parts(newer, sources, "all", (), txn=3, task=0, attempt=0).written
+    merged = merge_parts(new_part(newer, txn=3), sources, task=0, attempt=0).written
     assert merged is not None
     assert read_part(layout.folder, merged.file).to_pylist() == [
         {"key": 1, "note": "n1", "day": None},
@@ -154,7 +158,7 @@ def test_a_merge_knows_defaults_that_are_literals(layout: TableLayout) -> None:
         for n, (name, (kind, text)) in enumerate(given.items())
     ]
     newer = TableLayout(folder=layout.folder, schema=Schema(columns=(*SCHEMA.columns, *columns)), order_by=("k",))
-    merged = merge_parts(newer, _plain(layout, old), "all", (), txn=3, task=0, attempt=0).written
+    merged = merge_parts(new_part(newer, txn=3), _plain(layout, old), task=0, attempt=0).written
     assert merged is not None
     (row,) = read_part(layout.folder, merged.file).to_pylist()
     assert [row[name] for name in given] == [-7, 0.5, True, "x y", datetime.date(2020, 2, 2), None]
@@ -162,40 +166,43 @@ def test_a_merge_knows_defaults_that_are_literals(layout: TableLayout) -> None:
         late = Column(id=30, name="late", type=Simple(Kind.INT16), default=text)
         newest = TableLayout(folder=layout.folder, schema=Schema(columns=(*SCHEMA.columns, late)), order_by=("k",))
         with pytest.raises(BadColumnError, match="column=late"):
-            merge_parts(newest, _plain(layout, old), "all", (), txn=4, task=0, attempt=0)
+            merge_parts(new_part(newest, txn=4), _plain(layout, old), task=0, attempt=0)
 
 
 def test_rows_expire_only_by_a_time(layout: TableLayout) -> None:
     old = _write(layout, 1, _rows(1))
     with pytest.raises(BadColumnError, match="column=k"):
         merge_parts(
-            layout, _plain(layout, old), "all", (), txn=3, task=0, attempt=0, expired=Expiry(column="k", below=2)
+            new_part(layout, txn=3),
+            _plain(layout, old),
+            task=0,
+            attempt=0,
+            expired=Expiry(column="k", below=2),
         )
 
 
 def test_a_file_that_is_not_sorted_is_refused(layout: TableLayout) -> None:
     plain = TableLayout(folder=layout.folder, schema=SCHEMA)
     with pytest.raises(PartFileCorruptError, match="not sorted"):
-        merge_parts(layout, _plain(layout, _write(plain, 1, _rows(2, 1))), "all", (), txn=2, task=0, attempt=0)
+        merge_parts(
+            new_part(layout, txn=2),
+            _plain(layout, _write(plain, 1, _rows(2, 1))),
+            task=0,
+            attempt=0,
+        )
 
 
-def test_a_cancelled_merge_ends_and_leaves_what_the_cleaner_finds(tmp_path: Path) -> None:
+def test_a_merge_that_fails_midway_leaves_what_the_cleaner_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = data_folder(str(tmp_path), TABLE)
     layout = TableLayout(folder=folder, schema=SCHEMA, order_by=("k",), row_group_rows=10)
     files = [_write(layout, txn, _rows(*range(5000))) for txn in (1, 2)]
-    answers = iter([False, False, True])
-    with pytest.raises(MergeCancelledError):
-        merge_parts(
-            layout,
-            _plain(layout, *files),
-            "all",
-            (),
-            txn=3,
-            task=0,
-            attempt=0,
-            block_rows=1000,
-            is_cancelled=lambda: next(answers),
-        )
+    pieces = iter([PartWriter.write, PartWriter.write])
+    monkeypatch.setattr(PartWriter, "write", lambda writer, rows: next(pieces)(writer, rows))
+    new = new_part(layout, txn=3)
+    with pytest.raises(StopIteration):
+        merge_parts(new, _plain(layout, *files), task=0, attempt=0, block_rows=1000)
     assert clean_transaction(str(tmp_path), _txn(3)) == 1
     assert sorted(path.name for path in Path(folder).iterdir()) == sorted(file.name for file in files)
 

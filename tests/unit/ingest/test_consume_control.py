@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from tests.catalog_world import SCHEMA, World
+from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
-from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
-from tilth.ingest import IngestSettings
 from tilth.ingest.consumer.calls import BeginRound, Heard, RoundDone, WrittenSchema
 from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
 from tilth.ingest.rounds.round import RoundFacts, WrittenTo
@@ -31,7 +30,6 @@ from tilth.model.service import ALL_TABLES, ServiceStats, SwitchState
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.model.types import Kind, Simple
-from tilth.warehouse import Dispatcher
 
 MINUTES_MS = 60_000
 PLACE = TopicPartition("topic", 0)
@@ -40,10 +38,7 @@ PLACE = TopicPartition("topic", 0)
 @contextmanager
 def managed(world: World, catalog: Catalog) -> Iterator[ConsumeManager]:
     """A server's ingestion; Kafka tables without views never ask a broker."""
-    dispatcher = Dispatcher(world.clock, world.new_id, {}, slots={})
-    manager = ConsumeManager(
-        world.clock, catalog, dispatcher, world.new_id, read_settings(IngestSettings, {}), root="/nowhere", server="s1"
-    )
+    manager = ConsumeManager(replace(consume_context(world), catalog=catalog))
     manager.start()
     try:
         yield manager
@@ -154,16 +149,13 @@ class Server:
         self.kafka = KafkaDef(uuid=uuid, database="default", name="k", schema=SCHEMA, settings=settings)
         self.dispatcher = FakeDispatcher()
         self.reporter = reporter = Reporter(self.world.clock, EventLog(events_max=10), self.kafka)
-        self.consumers = Consumers(
-            self.world.clock,
-            self.world.catalog,
-            self.dispatcher,  # type: ignore[arg-type]  # does what is called here
-            reporter,
-            self.kafka,
-            server="s1",
+        context = replace(
+            consume_context(self.world),
+            dispatcher=self.dispatcher,  # type: ignore[arg-type]  # does what is called here
         )
+        self.consumers = Consumers(context, reporter, self.kafka)
         seen = Definitions(kafka=self.kafka, config=read_config(self.kafka), views=(), dead_letters=None)
-        self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0)}, root="/nowhere", when_ended=lambda ended: None)
+        self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0)}, when_ended=lambda ended: None)
         self.fence = Fence(f"consumer/{uuid}/0", 1)
         self.offset = 0
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.catalog_world import World
+from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
 from tilth.base.settings import BadSettingError, read_settings
 from tilth.ingest import KAFKA_SETTINGS, IngestSettings, check_library, read_config
@@ -20,7 +21,6 @@ from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.table import KafkaDef, Schema, Secrets
 from tilth.model.task import Cost, TaskKind, TaskSpec
-from tilth.warehouse import Dispatcher
 
 REQUIRED = {"kafka_broker_list": "h:9092", "kafka_topic_list": "a", "kafka_format": "JSONEachRow"}
 LIBRARY = "kafka_extra_librdkafka_config"
@@ -229,17 +229,7 @@ def test_an_older_definition_with_a_refused_setting_waits_with_the_reason(pairs:
         read_definitions(world.clock, world.catalog, world.new_id, uuid)
     stored = world.catalog.tables.by_id(uuid)
     assert isinstance(stored, KafkaDef)
-    service = KafkaService(
-        world.clock,
-        world.catalog,
-        Dispatcher(world.clock, world.new_id, {}, slots={}),
-        world.new_id,
-        EventLog(events_max=10),
-        stored,
-        root="/nowhere",
-        server="s1",
-        interval_seconds=1.0,
-    )
+    service = KafkaService(consume_context(world), EventLog(events_max=10), stored)
     look = service._look()
     assert look.is_wanted
     assert look.missing == str(caught.value)

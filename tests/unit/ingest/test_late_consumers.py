@@ -34,7 +34,7 @@ def replaced(server: Server) -> Fence:
     """Sends another consumer in the place of the first one; returns its identity."""
     seen = Definitions(kafka=server.kafka, config=read_config(server.kafka), views=(), dead_letters=None)
     start = StoredOffset(server.offset)
-    server.consumers.dispatch(0, seen, {PLACE: start}, root="/nowhere", when_ended=lambda ended: None)
+    server.consumers.dispatch(0, seen, {PLACE: start}, when_ended=lambda ended: None)
     return Fence(server.fence.name, server.fence.epoch + 1)
 
 

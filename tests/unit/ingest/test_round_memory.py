@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from tests.catalog_world import SCHEMA, World
+from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
 from tilth.base.pressure import MemoryReading
 from tilth.ingest.consumer.calls import BeginGranted, BeginRound
@@ -14,7 +16,6 @@ from tilth.ingest.service.service import MEMORY_WAIT_SECONDS_MAX, KafkaService
 from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.table import KafkaDef
-from tilth.warehouse import Dispatcher
 
 CALL = BeginRound(kafka_table="k", consumer=0, fence=Fence("f", 1), tasks=1, tables=(), ranges=())
 
@@ -42,18 +43,9 @@ class Server:
         world = World()
         self.clock = world.clock
         self.used = 0
-        self.service = KafkaService(
-            world.clock,
-            world.catalog,
-            Dispatcher(world.clock, world.new_id, {}, slots={}),
-            world.new_id,
-            EventLog(events_max=10),
-            KafkaDef(uuid=world.kafka(), database="default", name="k", schema=SCHEMA),
-            root="/nowhere",
-            server="s1",
-            interval_seconds=1.0,
-            memory=lambda: MemoryReading(used=self.used, hard=1000, soft=800),
-        )
+        kafka = KafkaDef(uuid=world.kafka(), database="default", name="k", schema=SCHEMA)
+        context = replace(consume_context(world), memory=lambda: MemoryReading(used=self.used, hard=1000, soft=800))
+        self.service = KafkaService(context, EventLog(events_max=10), kafka)
         self.service._consumers = Granting()  # type: ignore[assignment]  # does what is called here
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tests.sql_world import FakeConsume, FakeDispatch, FakeMaintenance, SqlWorld, refused, table_of
+from tests.sql_world import SqlWorld, fake_rooms, refused, table_of
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
@@ -127,17 +128,7 @@ def test_an_outcome_that_is_not_known_is_told_as_such(world: SqlWorld) -> None:
 def test_memory_that_runs_out_refuses_inserts_but_not_what_is_done(world: SqlWorld, tmp_path: Path) -> None:
     used = [0]
     gate = MemoryGate(lambda: MemoryReading(used=used[0], hard=1000, soft=800), new_rng(1))
-    engine = SqlEngine(
-        world.clock,
-        world.new_id,
-        world.catalog,
-        FakeDispatch(),
-        FakeConsume(),
-        FakeMaintenance(),
-        root=str(tmp_path),
-        server="s1",
-        memory=gate,
-    )
+    engine = SqlEngine(replace(fake_rooms(world.clock, world.new_id, world.catalog, root=str(tmp_path)), memory=gate))
     engine.run("INSERT INTO t VALUES (1, 'x')", settings={"insertion_label": "x"})
     used[0] = 1001
     statements: Sequence[str] = (

@@ -22,6 +22,7 @@ from tilth.sql.control.running import (
     QueryCancelledError,
     Running,
     RunningStatements,
+    StatementLimits,
     TimeoutExceededError,
 )
 from tilth.testing import ManualClock
@@ -105,7 +106,7 @@ def dispatcher(worker: DeafWorker) -> Dispatcher:
 
 
 def test_a_waiting_statement_is_cancelled_and_the_others_keep_their_order() -> None:
-    statements = RunningStatements(ManualClock(), slots=ONE_SLOT)
+    statements = RunningStatements(ManualClock(), StatementLimits(slots=ONE_SLOT))
     entries = [running(name) for name in ("q1", "q2", "q3")]
     for entry in entries:
         statements.add(entry)
@@ -162,7 +163,7 @@ def test_a_task_that_does_not_end_keeps_neither_its_statement_nor_its_slot(
     dispatcher: Dispatcher, worker: DeafWorker
 ) -> None:
     clock = ManualClock()
-    statements = RunningStatements(clock, slots=ONE_SLOT)
+    statements = RunningStatements(clock, StatementLimits(slots=ONE_SLOT))
     entry = running("q1", seconds_max=5, now=clock.monotonic())
     statements.add(entry)
 
@@ -203,7 +204,7 @@ def test_a_statement_waits_for_the_end_of_a_task_that_may_write(dispatcher: Disp
 
 
 def test_a_stopping_node_ends_every_statement_and_takes_no_other() -> None:
-    statements = RunningStatements(ManualClock(), slots=ONE_SLOT)
+    statements = RunningStatements(ManualClock(), StatementLimits(slots=ONE_SLOT))
     first, later = running("q1"), running("q2")
     statements.add(first)
     statements.cancel_all()

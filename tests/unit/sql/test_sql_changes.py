@@ -24,7 +24,7 @@ from tilth.model.txn import TxnState
 from tilth.sql.query.predicates import Compare, Comparison
 from tilth.sql.query.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask, WorkerTask
 from tilth.sql.statements import delete_update
-from tilth.storage import layout_of, read_source, sources_of, write_changes, write_parts
+from tilth.storage import DeltaWriter, layout_of, read_source, sources_of, write_parts
 
 LIMIT = 10
 
@@ -65,7 +65,9 @@ def found(task: ChangeTask) -> list[WrittenDelta]:
         for row in rows[pc.greater_equal(table.column("v"), LIMIT).to_numpy()]:
             by_partition.setdefault(source.name.partition, []).append((source.file.name, int(row)))
     return [
-        write_changes(layout, partition, changed(places, task), txn=task.txn, task=task.first_task, attempt=0, n=n)
+        DeltaWriter(layout, txn=task.txn, task=task.first_task, attempt=0, first_n=n).changes(
+            partition, changed(places, task)
+        )
         for n, (partition, places) in enumerate(sorted(by_partition.items()))
     ]
 
@@ -185,7 +187,7 @@ def test_only_a_part_that_changed_meanwhile_is_looked_into_again(world: SqlWorld
             layout = layout_of(table, world.engine._services.root)
             txn = world.catalog.transactions.work("other")
             gone = pa.table({"file": [part.file.name], "row": [1], "op": pa.array([0], pa.int8())})
-            written = write_changes(layout, "1", gone, txn=txn.id, task=0, attempt=0, n=0)
+            written = DeltaWriter(layout, txn=txn.id, task=0, attempt=0).changes("1", gone)
             update = AddDelta(table=table.uuid, written=written)
             txn.commit([update])
 

@@ -17,7 +17,7 @@ from tilth.model.part import PartName
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, Kind, Simple
 from tilth.storage import TableLayout, write_parts
-from tilth.storage.deltas.deltas import write_changes
+from tilth.storage.deltas.deltas import DeltaWriter
 from tilth.storage.deltas.sources import read_source
 from tilth.storage.errors import DeltaFileNotFoundError
 from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor, fold_updates
@@ -83,7 +83,10 @@ class Files:
             given = [values if values is not None else {} for _, _, values in changes]
             columns[f"c{number}"] = pa.array([values.get(number) for values in given], types[number])
             columns[f"p{number}"] = pa.array([number in values for values in given])
-        return self.committed(write_changes(layout or self.layout, "all", pa.table(columns), n=0, **self.place()))
+        return self.committed(self.writer(layout).changes("all", pa.table(columns)))
+
+    def writer(self, layout: TableLayout | None = None) -> DeltaWriter:
+        return DeltaWriter(layout or self.layout, **self.place())
 
     def committed(self, written: WrittenDelta) -> Delta:
         self.ts += 10
@@ -110,7 +113,7 @@ class Files:
     def flushed(self, sources: Sequence[Delta], kept: Iterable[PartSource] = ()) -> list[Delta]:
         """What FLUSH_DELTAS makes of change segments."""
         names = {each.file.name for each in kept}
-        written = compact_changes(self.layout, "all", sources, list(self.sources.values()), kept=names, **self.place())
+        written = compact_changes(self.writer(), "all", sources, list(self.sources.values()), kept=names)
         return applied_order(self.committed(each) for each in written)
 
 
@@ -204,7 +207,7 @@ def test_deltas_of_a_kind_become_one(files: Files) -> None:
     for n in range(4):
         deltas += files.flushed([files.change((part, n, None), (part, 10 + n, {2: f"{n}"}), (part, 20, {5: [n]}))])
     source = _with(part, applied_order(deltas))
-    made = [files.committed(each) for each in compact_minor(files.layout, source, **files.place())]
+    made = [files.committed(each) for each in compact_minor(files.writer(), source)]
     assert [(delta.kind, delta.targets[0].deleted, delta.targets[0].updated) for delta in made] == [
         (DeltaKind.DELETE, 4, 0),
         (DeltaKind.UPDATE, 0, 5),
@@ -217,7 +220,7 @@ def test_updates_become_columns_and_deletes_stay(files: Files) -> None:
     part = files.part()
     first = files.flushed([files.change((part, 3, None), (part, 4, {2: "x"}))])
     source = _with(part, first)
-    [column] = [files.committed(each) for each in compact_major(files.layout, source, **files.place())]
+    [column] = [files.committed(each) for each in compact_major(files.writer(), source)]
     assert (column.kind, column.columns, column.targets[0].updated) == (DeltaKind.COLUMN, (2,), ROWS)
     assert column.change_ts == source.change_ts
     deletes = _only(first, DeltaKind.DELETE)
@@ -225,7 +228,7 @@ def test_updates_become_columns_and_deletes_stay(files: Files) -> None:
     # A second one is laid over the first.
     second = files.flushed([files.change((part, 5, {5: [7]}), (part, 4, {2: None}))])
     updates = _with(part, applied_order([column, *second]))
-    [columns] = [files.committed(each) for each in compact_major(files.layout, updates, **files.place())]
+    [columns] = [files.committed(each) for each in compact_major(files.writer(), updates)]
     assert columns.columns == (2, 5)
     assert files.content([columns, deletes]) == files.content([column, deletes, *second])
 
@@ -307,7 +310,7 @@ def _compacted(files: Files, opened: list[Delta], part: PartSource, *, kind: str
     if not any(delta.kind in (DeltaKind.UPDATE, sparse[0]) for delta in sources):
         return opened
     compact = compact_minor if kind == "minor" else compact_major
-    made = [files.committed(each) for each in compact(files.layout, _with(part, sources), **files.place())]
+    made = [files.committed(each) for each in compact(files.writer(), _with(part, sources))]
     return [delta for delta in opened if delta not in sources] + made
 
 

@@ -7,6 +7,7 @@ updates mean (fold_table.py). Always holds: what is added is counted by whoever 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,6 +17,16 @@ from tilth.catalog.rules.fold_deltas import OpenDeltas
 from tilth.catalog.rules.visibility import lasting, visible
 from tilth.model.part import Bound, ColumnRange, Entry, Part, PartEvent, PartName
 from tilth.model.table import TableDef, full_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCounts:
+    """Counts of what a line of the part log is about."""
+
+    rows: int
+    bytes: int
+    #: Parts that went into it.
+    sources: int = 0
 
 
 class TableNow:
@@ -108,10 +119,8 @@ class TableNow:
         self,
         event: str,
         name: PartName,
+        counts: LoggedCounts,
         *,
-        rows: int,
-        size: int,
-        sources: int = 0,
         duration_ms: int = 0,
         reason: str = "",
         key: ColumnRange | None = None,
@@ -122,9 +131,9 @@ class TableNow:
                 at_ms=self._times.now_ms,
                 table=self._uuid,
                 part=str(name),
-                rows=rows,
-                bytes=size,
-                sources=sources,
+                rows=counts.rows,
+                bytes=counts.bytes,
+                sources=counts.sources,
                 duration_ms=duration_ms,
                 reason=reason,
                 key=key,

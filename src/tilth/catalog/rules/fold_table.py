@@ -9,6 +9,7 @@ rows that a mutation found in the table get it once, in the order of the mutatio
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 import msgspec
@@ -33,7 +34,7 @@ from tilth.catalog.rules.fold_deltas import (
     ended,
     targeted,
 )
-from tilth.catalog.rules.fold_state import TableNow
+from tilth.catalog.rules.fold_state import LoggedCounts, TableNow
 from tilth.catalog.rules.requirements import check_planned, check_visible
 from tilth.catalog.rules.updates import (
     AcceptMutation,
@@ -133,18 +134,20 @@ class TableFold:
         part = _part(
             PartName(written.partition, block, block, 0, self._times.txn),
             written,
+            _PartTimes(
+                min_row_ts=commit_ts,
+                max_row_ts=commit_ts,
+                commit_ts=commit_ts,
+                columns_commit_ts=definition.columns_commit_ts,
+                mutation_ts=definition.mutation_ts,
+            ),
             schema_version=definition.schema_version,
-            min_row_ts=commit_ts,
-            max_row_ts=commit_ts,
-            commit_ts=commit_ts,
-            columns_commit_ts=definition.columns_commit_ts,
-            mutation_ts=definition.mutation_ts,
         )
         self._now.add_part(part)
         self._now.count_parts(part.name.partition, added=(part,), values=written.values)
         self._now.count_rows(inserted=written.rows)
         key = written.ranges.get(definition.order_by[0]) if definition.order_by else None
-        self._now.log("new", part.name, rows=part.rows, size=part.bytes, key=key)
+        self._now.log("new", part.name, LoggedCounts(rows=part.rows, bytes=part.bytes), key=key)
 
     def _label(self, update: InsertLabel) -> None:
         taken = self.change.labels.get(update.label) or self._state.labels.get(update.label)
@@ -183,12 +186,14 @@ class TableFold:
             part = _part(
                 name,
                 written,
+                _PartTimes(
+                    min_row_ts=min(source.min_row_ts for source in sources),
+                    max_row_ts=max(source.max_row_ts for source in sources),
+                    commit_ts=commit_ts,
+                    columns_commit_ts=sources[0].columns_commit_ts,
+                    mutation_ts=max(source.mutation_ts for source in sources),
+                ),
                 schema_version=max(source.schema_version for source in sources),
-                min_row_ts=min(source.min_row_ts for source in sources),
-                max_row_ts=max(source.max_row_ts for source in sources),
-                commit_ts=commit_ts,
-                columns_commit_ts=sources[0].columns_commit_ts,
-                mutation_ts=max(source.mutation_ts for source in sources),
                 is_rewritten=below is not None,
             )
             self._now.add_part(part)
@@ -197,15 +202,8 @@ class TableFold:
         self._now.count_parts(name.partition, added=result, gone=sources)
         self._now.count_rows(removed=live - rows)
         self._end_lost(sources)
-        self._now.log(
-            update.event,
-            name,
-            rows=rows,
-            size=size,
-            sources=len(sources),
-            duration_ms=update.duration_ms,
-            reason=update.reason,
-        )
+        counts = LoggedCounts(rows=rows, bytes=size, sources=len(sources))
+        self._now.log(update.event, name, counts, duration_ms=update.duration_ms, reason=update.reason)
 
     def _check_alike(self, sources: Sequence[Part]) -> None:
         # Schema versions may differ in defaults and comments.
@@ -253,8 +251,8 @@ class TableFold:
         self._now.count_parts(partition, gone=parts)
         rows = sum(self._now.deltas.live_rows(part) for part in parts)
         self._now.count_rows(removed=rows)
-        size = sum(part.bytes for part in parts)
-        self._now.log("hide", hidden.name, rows=rows, size=size, sources=len(parts), reason=reason)
+        counts = LoggedCounts(rows=rows, bytes=sum(part.bytes for part in parts), sources=len(parts))
+        self._now.log("hide", hidden.name, counts, reason=reason)
 
     def _undrop(self, partition: str) -> None:
         """Only the newest drop: what it hid is what was visible, so nothing else can hide it once the range is gone."""
@@ -301,7 +299,8 @@ class TableFold:
         emptied_ts = 0 if newest <= version.emptied_ts else version.emptied_ts
         self.change.version = msgspec.structs.replace(version, undone=undone, emptied_ts=emptied_ts)
         name = drop_range(partition, max_block=max(part.name.max_block for part in back), txn=self._times.txn).name
-        self._now.log("undrop", name, rows=rows, size=sum(part.bytes for part in back), sources=len(back))
+        counts = LoggedCounts(rows=rows, bytes=sum(part.bytes for part in back), sources=len(back))
+        self._now.log("undrop", name, counts)
 
     # --- deltas ---
 
@@ -317,7 +316,8 @@ class TableFold:
         self._add_delta(delta)
         deleted = sum(target.deleted for target in delta.targets)
         self._now.count_rows(removed=deleted)
-        self._now.log("delete", parts[0].name, rows=deleted, size=delta.bytes, sources=len(parts))
+        counts = LoggedCounts(rows=deleted, bytes=delta.bytes, sources=len(parts))
+        self._now.log("delete", parts[0].name, counts)
 
     def _compact(self, update: ReplaceDeltas) -> None:
         sources: list[Delta] = []
@@ -462,12 +462,14 @@ class TableFold:
             part = _part(
                 name,
                 written,
+                _PartTimes(
+                    min_row_ts=source.min_row_ts,
+                    max_row_ts=source.max_row_ts,
+                    commit_ts=commit_ts,
+                    columns_commit_ts=mutation.schema.columns_commit_ts,
+                    mutation_ts=_mutated_ts(source, mutation),
+                ),
                 schema_version=mutation.schema.version,
-                min_row_ts=source.min_row_ts,
-                max_row_ts=source.max_row_ts,
-                commit_ts=commit_ts,
-                columns_commit_ts=mutation.schema.columns_commit_ts,
-                mutation_ts=_mutated_ts(source, mutation),
                 is_rewritten=True,
             )
             self._now.add_part(part)
@@ -477,9 +479,8 @@ class TableFold:
         self._now.count_rows(removed=live - rows)
         self._end_lost((source,))
         self._count_done(mutation, 1)
-        self._now.log(
-            "mutate", name, rows=rows, size=size, sources=1, duration_ms=update.duration_ms, reason=update.reason
-        )
+        counts = LoggedCounts(rows=rows, bytes=size, sources=1)
+        self._now.log("mutate", name, counts, duration_ms=update.duration_ms, reason=update.reason)
 
     def _accept(self, update: AcceptMutation) -> None:
         mutation = self._running(update.mutation)
@@ -555,17 +556,19 @@ def _merged_name(update: ReplaceParts, *, txn: int, table: str) -> PartName:
     return PartName(sources[0].partition, low, high, level, txn)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartTimes:
+    """The times of a new part; see Part."""
+
+    min_row_ts: int
+    max_row_ts: int
+    commit_ts: int
+    columns_commit_ts: int
+    mutation_ts: int
+
+
 def _part(
-    name: PartName,
-    written: WrittenPart,
-    *,
-    schema_version: int,
-    min_row_ts: int,
-    max_row_ts: int,
-    commit_ts: int,
-    columns_commit_ts: int,
-    mutation_ts: int,
-    is_rewritten: bool = False,
+    name: PartName, written: WrittenPart, times: _PartTimes, *, schema_version: int, is_rewritten: bool = False
 ) -> Part:
     return Part(
         name=name,
@@ -574,11 +577,11 @@ def _part(
         file=written.file,
         values=written.values,
         ranges=written.ranges,
-        min_row_ts=min_row_ts,
-        max_row_ts=max_row_ts,
-        commit_ts=commit_ts,
-        columns_commit_ts=columns_commit_ts,
-        mutation_ts=mutation_ts,
+        min_row_ts=times.min_row_ts,
+        max_row_ts=times.max_row_ts,
+        commit_ts=times.commit_ts,
+        columns_commit_ts=times.columns_commit_ts,
+        mutation_ts=times.mutation_ts,
         is_rewritten=is_rewritten,
         is_segment=written.is_segment,
     )

@@ -237,8 +237,7 @@ class ResidentConsumer:
             lookups = lookups_of(
                 tables,
                 done.facts.parts,
-                scopes,
-                self._calls.look(look).snapshots,
+                zip(scopes, self._calls.look(look).snapshots, strict=True),
                 root=order.root,
                 txn=done.txn,
                 task=first_task + number,

@@ -32,16 +32,15 @@ def scopes_of(tables: Iterable[TableDef], parts: Sequence[WrittenTo]) -> tuple[S
 def lookups_of(
     tables: Mapping[str, TableDef],
     parts: Sequence[WrittenTo],
-    scopes: Sequence[Scope],
-    snapshots: Sequence[Snapshot],
+    scopes: Iterable[tuple[Scope, Snapshot]],
     *,
     root: str,
     txn: int,
     task: int,
 ) -> Lookups:
-    """The work of one try; raises PartShapeUnknownError."""
+    """The work of one try, by key scopes and what is visible of them; raises PartShapeUnknownError."""
     found = {}
-    for scope, snapshot in zip(scopes, snapshots, strict=True):
+    for scope, snapshot in scopes:
         written = [each.part for each in parts if each.table == scope.table]
         found[scope.table] = upsert_lookup(tables[scope.table], written, snapshot, root=root, txn=txn, task=task)
     return found

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError
 from tilth.base.logs import Log
 from tilth.base.units import show_count
@@ -21,7 +20,6 @@ from tilth.catalog import (
     AddDelta,
     AddLedger,
     AdvanceOffsets,
-    Catalog,
     InsertDelay,
     InsertPart,
     NoRowsSince,
@@ -46,8 +44,9 @@ from tilth.ingest.consumer.calls import (
 )
 from tilth.ingest.rounds.round import RoundFacts
 from tilth.ingest.service.activity import Activity, ActivityKind, Doing
+from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions
-from tilth.ingest.service.reporter import Reporter, error_text
+from tilth.ingest.service.reporter import Reporter, RoundCounts, error_text
 from tilth.ingest.service.state import ConsumerState
 from tilth.ingest.service.stats import ConsumeEventKind, ConsumerStats, TopicPartitionStats
 from tilth.model.lease import Fence
@@ -55,7 +54,7 @@ from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPart
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
-from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher, Handle
+from tilth.warehouse import WRITE_WAREHOUSE, Handle
 
 #: The lease is an epoch, not a right that runs out; the time only shows who is alive.
 LEASE_MS = 24 * 3600 * 1000
@@ -110,22 +109,13 @@ class ConsumerEnded:
 class Consumers:
     """Consumers of one Kafka table. Calls of consumers come on their own threads."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        catalog: Catalog,
-        dispatcher: Dispatcher,
-        reporter: Reporter,
-        kafka: KafkaDef,
-        *,
-        server: str,
-    ) -> None:
-        self._clock = clock
-        self._catalog = catalog
-        self._dispatcher = dispatcher
+    def __init__(self, context: ConsumeContext, reporter: Reporter, kafka: KafkaDef) -> None:
+        self._context = context
+        self._clock = context.clock
+        self._catalog = context.catalog
+        self._dispatcher = context.dispatcher
         self._reporter = reporter
         self._kafka = kafka
-        self._server = server
         self._lock = threading.Lock()
         self._known: dict[int, _Known] = {}
 
@@ -137,13 +127,12 @@ class Consumers:
         definitions: Definitions,
         positions: Mapping[TopicPartition, StoredOffset],
         *,
-        root: str,
         when_ended: Callable[[ConsumerEnded], None],
     ) -> None:
         """Send a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
-        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._server, LEASE_MS)
+        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._context.server, LEASE_MS)
         order = ConsumeOrder(
             kafka=definitions.kafka,
             views=definitions.views,
@@ -151,7 +140,7 @@ class Consumers:
             consumer=index,
             fence=lease.fence,
             positions=tuple(Position(place, stored) for place, stored in positions.items()),
-            root=root,
+            root=self._context.root,
             secrets=definitions.secrets,
         )
         name = full_name(definitions.kafka)
@@ -288,7 +277,7 @@ class Consumers:
             work.settle("its consumer was replaced")
             self._current(call.consumer, call.fence)
         offsets = sum(each.end - each.start for each in call.ranges)
-        self._reporter.event(ConsumeEventKind.POLL, call.consumer, txn=work.id, messages=offsets)
+        self._reporter.event(ConsumeEventKind.POLL, call.consumer, work.id, RoundCounts(messages=offsets))
         return BeginGranted(txn=work.id, wait_ms=self._slow(known, call.tables))
 
     def _slow(self, known: _Known, tables: Iterable[str]) -> float:

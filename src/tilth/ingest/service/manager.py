@@ -8,14 +8,9 @@ Always holds: switches are persisted before they act. See also: docs/policies/co
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
-from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, InvalidInputError
-from tilth.base.ids import IdSource
 from tilth.base.logs import Log
-from tilth.base.pressure import MemoryReading
-from tilth.catalog import Catalog
 from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
@@ -26,9 +21,9 @@ from tilth.ingest.consumer.calls import (
     TablesNow,
 )
 from tilth.ingest.offsets.reset import OffsetReset
+from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.service import KafkaService
 from tilth.ingest.service.stats import ConsumeEvent, ConsumerStats, EventLog
-from tilth.ingest.settings import IngestSettings
 from tilth.model.offset import TopicPartition
 from tilth.model.service import (
     ALL_TABLES,
@@ -39,7 +34,6 @@ from tilth.model.service import (
     newer_since_ms,
 )
 from tilth.model.table import KafkaDef
-from tilth.warehouse import Dispatcher
 
 _log = Log("ingest")
 
@@ -47,29 +41,13 @@ _log = Log("ingest")
 class ConsumeManager:
     """The CONSUME services of one server, and the other end of their consumers' calls (ConsumerCalls)."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        catalog: Catalog,
-        dispatcher: Dispatcher,
-        ids: IdSource,
-        settings: IngestSettings,
-        *,
-        root: str,
-        server: str,
-        memory: Callable[[], MemoryReading] = MemoryReading,
-    ) -> None:
-        """`root`: the folder of all tables; `memory` reads the memory in use, by which rounds wait. Register
-        `consume_runner(clock, manager)` with the workers."""
-        self._clock = clock
-        self._catalog = catalog
-        self._dispatcher = dispatcher
-        self._ids = ids
-        self._settings = settings
-        self._root = root
-        self._server = server
-        self._memory = memory
-        self._events = EventLog(events_max=settings.log_events_max)
+    def __init__(self, context: ConsumeContext) -> None:
+        """Register `consume_runner(clock, manager)` with the workers."""
+        self._context = context
+        self._clock = context.clock
+        self._catalog = context.catalog
+        self._settings = context.settings
+        self._events = EventLog(events_max=context.settings.log_events_max)
         self._lock = threading.Lock()
         self._services: dict[str, KafkaService] = {}
         self._wake = threading.Event()
@@ -186,19 +164,7 @@ class ConsumeManager:
             service.stop()
 
     def _add(self, kafka: KafkaDef) -> KafkaService:
-        service = KafkaService(
-            self._clock,
-            self._catalog,
-            self._dispatcher,
-            self._ids,
-            self._events,
-            kafka,
-            root=self._root,
-            server=self._server,
-            interval_seconds=self._settings.manager_interval,
-            memory=self._memory,
-            certificates_folder=self._settings.certificates_folder,
-        )
+        service = KafkaService(self._context, self._events, kafka)
         self._services[kafka.uuid] = service
         return service
 

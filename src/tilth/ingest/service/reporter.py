@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
@@ -30,6 +30,19 @@ class Failures:
     count: int = 0
     last: str = ""
     last_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCounts:
+    """Counts of a round, or of a step of it, for a line of `system.kafka_log`."""
+
+    messages: int = 0
+    rows: int = 0
+    bytes: int = 0
+    duration_ms: int = 0
+
+
+_NOTHING = RoundCounts()
 
 
 class Reporter:
@@ -95,36 +108,26 @@ class Reporter:
         facts, duration = call.facts, int(call.seconds * 1000)
         if facts.broken:
             count = facts.dead + facts.refused
-            self.event(ConsumeEventKind.PARSE_ERROR, call.consumer, txn=call.txn, messages=count, detail=facts.broken)
-        self.event(
-            ConsumeEventKind.WRITE,
-            call.consumer,
-            txn=call.txn,
+            self.event(
+                ConsumeEventKind.PARSE_ERROR, call.consumer, call.txn, RoundCounts(messages=count), detail=facts.broken
+            )
+        written = RoundCounts(
             messages=facts.messages,
-            rows=sum(written.part.rows for written in facts.parts),
-            size=sum(written.part.file.size for written in facts.parts),
+            rows=sum(each.part.rows for each in facts.parts),
+            bytes=sum(each.part.file.size for each in facts.parts),
             duration_ms=duration,
         )
-        self.event(
-            ConsumeEventKind.COMMIT,
-            call.consumer,
-            txn=call.txn,
-            messages=facts.messages,
-            rows=facts.rows,
-            size=facts.bytes,
-            duration_ms=duration,
-        )
+        self.event(ConsumeEventKind.WRITE, call.consumer, call.txn, written)
+        counts = replace(written, rows=facts.rows, bytes=facts.bytes)
+        self.event(ConsumeEventKind.COMMIT, call.consumer, call.txn, counts)
 
     def event(
         self,
         kind: ConsumeEventKind,
         consumer: int,
-        *,
         txn: int = 0,
-        messages: int = 0,
-        rows: int = 0,
-        size: int = 0,
-        duration_ms: int = 0,
+        counts: RoundCounts = _NOTHING,
+        *,
         detail: str = "",
     ) -> None:
         """A line of `system.kafka_log`."""
@@ -137,10 +140,10 @@ class Reporter:
                 uuid=self._kafka.uuid,
                 consumer=consumer,
                 txn=txn,
-                messages=messages,
-                rows=rows,
-                bytes=size,
-                duration_ms=duration_ms,
+                messages=counts.messages,
+                rows=counts.rows,
+                bytes=counts.bytes,
+                duration_ms=counts.duration_ms,
                 detail=detail,
             )
         )

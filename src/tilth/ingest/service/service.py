@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
 
 import msgspec
 
-from tilth.base.clock import Clock
 from tilth.base.errors import RetryError, TilthError, UnavailableError
-from tilth.base.ids import IdSource
-from tilth.base.pressure import MemoryPressureError, MemoryReading, reject_chance
+from tilth.base.pressure import MemoryPressureError, reject_chance
 from tilth.base.retry import Retry, retry_rule
-from tilth.catalog import Catalog, SchemaChangedError
+from tilth.catalog import SchemaChangedError
 from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
@@ -46,6 +44,7 @@ from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.service.activity import describe
 from tilth.ingest.service.consumers import ConsumerEnded, Consumers
+from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
 from tilth.ingest.service.reporter import Reporter, error_text
 from tilth.ingest.service.state import (
@@ -71,7 +70,7 @@ from tilth.model.service import (
     switches_in_force,
 )
 from tilth.model.table import KafkaDef, full_name
-from tilth.warehouse import Dispatcher, TaskCancelledError
+from tilth.warehouse import TaskCancelledError
 
 #: How often the world is looked at while something is wrong.
 TROUBLE_SECONDS = 1.0
@@ -90,35 +89,19 @@ _FAR_MS = 1 << 62
 class KafkaService:
     """The CONSUME service of one Kafka table."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        catalog: Catalog,
-        dispatcher: Dispatcher,
-        ids: IdSource,
-        events: EventLog,
-        kafka: KafkaDef,
-        *,
-        root: str,
-        server: str,
-        interval_seconds: float,
-        memory: Callable[[], MemoryReading] = MemoryReading,
-        certificates_folder: str = "",
-    ) -> None:
+    def __init__(self, context: ConsumeContext, events: EventLog, kafka: KafkaDef) -> None:
+        self._context = context
+        clock, catalog = context.clock, context.catalog
         self._clock = clock
         self._catalog = catalog
-        self._ids = ids
         self._kafka = kafka
-        self._root = root
-        self._server = server
-        self._interval_seconds = interval_seconds
-        self._memory = memory
-        self._certificates_folder = certificates_folder
+        self._interval_seconds = context.settings.manager_interval
+        self._certificates_folder = context.settings.certificates_folder
         #: Why rounds wait for memory; empty: they do not.
         self._pressed = ""
         self._reporter = Reporter(clock, events, kafka)
         self._positions = Positions(clock, catalog, kafka.uuid, note=self._reporter.note)
-        self._consumers = Consumers(clock, catalog, dispatcher, self._reporter, kafka, server=server)
+        self._consumers = Consumers(context, self._reporter, kafka)
         #: Guards the state machine; whoever waits for consumers to end waits on the condition.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -208,7 +191,7 @@ class KafkaService:
                 failures=failures.count,
                 last_exception=failures.last,
                 last_exception_ms=failures.last_ms,
-                server=self._server,
+                server=self._context.server,
                 next_wakeup_ms=self._next_wakeup_ms,
                 next_attempt_ms=self._next_attempt_ms(),
             )
@@ -302,7 +285,7 @@ class KafkaService:
         """
         until = self._clock.monotonic() + MEMORY_WAIT_SECONDS_MAX
         while True:
-            reading = self._memory()
+            reading = self._context.memory()
             chance = reject_chance(reading)
             self._pressed = f"slowed: memory is at {reading.percent:.0f} % of its limit" if chance else ""
             if chance < 1:
@@ -388,7 +371,9 @@ class KafkaService:
             return TableObservation(is_wanted=False, because=switch.because)
         try:
             folder = self._certificates_folder
-            seen = read_definitions(self._clock, self._catalog, self._ids, self._kafka.uuid, certificates_folder=folder)
+            seen = read_definitions(
+                self._clock, self._catalog, self._context.ids, self._kafka.uuid, certificates_folder=folder
+            )
         except TilthError as error:
             self._close_broker()
             return TableObservation(is_wanted=True, missing=str(error))
@@ -452,7 +437,7 @@ class KafkaService:
             positions = self._positions.of(start.places)
             if len(positions) < len(start.places):
                 raise RetryError("offsets of a topic partition are not known yet", table=full_name(self._kafka))
-            self._consumers.dispatch(start.index, seen, positions, root=self._root, when_ended=self._ended)
+            self._consumers.dispatch(start.index, seen, positions, when_ended=self._ended)
         except TilthError as error:
             self._ended(ConsumerEnded(start.index, error))
             return

@@ -14,7 +14,7 @@ import msgspec
 
 from tilth.model.delta import Delta, PartSource, WrittenDelta
 from tilth.model.task import Cost
-from tilth.storage import TableLayout, compact_changes, compact_major, compact_minor
+from tilth.storage import DeltaWriter, TableLayout, compact_changes, compact_major, compact_minor
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 
@@ -80,25 +80,22 @@ def delta_runner() -> Runner:
 def _compact(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
     bytes_in = sum(delta.bytes for delta in task.sources)
-    match task.way:
-        case DeltaWay.FLUSH:
-            kernel = partial(
-                compact_changes,
-                task.layout,
-                task.partition,
-                task.sources,
-                task.targets,
-                kept=frozenset(task.kept),
-                txn=task.txn,
-            )
-        case DeltaWay.MINOR:
-            kernel = partial(compact_minor, task.layout, task.targets[0], txn=task.txn)
-        case DeltaWay.MAJOR:
-            kernel = partial(compact_major, task.layout, task.targets[0], txn=task.txn)
-            bytes_in = task.targets[0].bytes
-        case _:
-            assert_never(task.way)
-    written = run_in_task(context.session, kernel)
+    if task.way is DeltaWay.MAJOR:
+        bytes_in = task.targets[0].bytes
+    written = run_in_task(context.session, partial(_write, task))
     facts = DeltaFacts(written=tuple(written), bytes_in=bytes_in)
     output_bytes = sum(delta.file.size for delta in written)
     return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=bytes_in, output_bytes=output_bytes))
+
+
+def _write(work: DeltaTask, *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:
+    out = DeltaWriter(work.layout, txn=work.txn, task=task, attempt=attempt)
+    match work.way:
+        case DeltaWay.FLUSH:
+            return compact_changes(out, work.partition, work.sources, work.targets, kept=frozenset(work.kept))
+        case DeltaWay.MINOR:
+            return compact_minor(out, work.targets[0])
+        case DeltaWay.MAJOR:
+            return compact_major(out, work.targets[0])
+        case _:
+            assert_never(work.way)

@@ -15,7 +15,7 @@ import msgspec
 from tilth.model.delta import PartSource
 from tilth.model.part import Bound, WrittenPart
 from tilth.model.task import Cost
-from tilth.storage import Expiry, TableLayout, flush_segments, merge_parts
+from tilth.storage import Expiry, NewPart, TableLayout, flush_segments, merge_parts
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 
@@ -77,16 +77,7 @@ def flush_runner() -> Runner:
 
 def _merge(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
-    merge = partial(
-        merge_parts,
-        task.layout,
-        task.sources,
-        task.partition,
-        task.values,
-        txn=task.txn,
-        expired=task.expired,
-        has_map=True,
-    )
+    merge = partial(merge_parts, _new_part(task), task.sources, expired=task.expired)
     result = run_in_task(context.session, merge)
     return _made(
         MergeFacts(
@@ -101,7 +92,7 @@ def _merge(context: TaskContext) -> TaskResult:
 
 def _flush(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
-    flush = partial(flush_segments, task.layout, task.sources, task.partition, task.values, txn=task.txn)
+    flush = partial(flush_segments, _new_part(task), task.sources)
     result = run_in_task(context.session, flush)
     return _made(
         MergeFacts(
@@ -111,6 +102,10 @@ def _flush(context: TaskContext) -> TaskResult:
             rows_deleted=result.rows_deleted,
         )
     )
+
+
+def _new_part(task: MergeTask) -> NewPart:
+    return NewPart(layout=task.layout, partition=task.partition, values=task.values, txn=task.txn)
 
 
 def _made(facts: MergeFacts) -> TaskResult:

@@ -1,4 +1,4 @@
-"""The rooms below, each as far as SQL needs it.
+"""The rooms below, each as far as SQL needs it, and all of them together.
 
 Covers: protocols, which the rooms' own classes satisfy and tests fake. Does not cover: who makes them (node.py).
 """
@@ -6,11 +6,17 @@ Covers: protocols, which the rooms' own classes satisfy and tests fake. Does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
+from tilth.base.clock import Clock
+from tilth.base.ids import IdSource
+from tilth.base.pressure import MemoryGate
+from tilth.catalog import Catalog
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset
 from tilth.maintenance import (
     ChoiceRow,
+    DamageBook,
     FlushReport,
     GcReport,
     GcRow,
@@ -23,7 +29,7 @@ from tilth.maintenance import (
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo, TaskKind, TaskSpec
-from tilth.warehouse import Handle, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
 
 class Dispatch(Protocol):
@@ -104,3 +110,27 @@ class Maintenance(Protocol):
     def ops(self) -> list[OpRow]: ...
 
     def choices(self) -> list[ChoiceRow]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """One node's rooms and folders, as its engine gets them."""
+
+    clock: Clock
+    ids: IdSource
+    catalog: Catalog
+    dispatcher: Dispatch
+    consume: Consume
+    maintenance: Maintenance
+    #: The folder below which the tables' folders are.
+    root: str
+    #: This server's name.
+    server: str
+    #: The folder, which is there, for large results on their way to clients; empty: they are collected in memory.
+    results: str = ""
+    #: Refuses writes when there is little memory left; None: memory is never scarce.
+    memory: MemoryGate | None = None
+    #: Damaged files that the maintenance of this server knows; None: the engine finds out by itself.
+    damage: DamageBook | None = None
+    #: How far Spark is with a task, by its id.
+    progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress()

@@ -130,21 +130,26 @@ class _Turn:
         self._is_over.wait()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementLimits:
+    """Statements of this server at once."""
+
+    #: That run, of each queue.
+    slots: Mapping[Queue, int] = field(default_factory=lambda: DEFAULT_SLOTS)
+    #: That wait for a slot, of each queue.
+    statements_max: int = STATEMENTS_MAX
+
+
 class RunningStatements:
     """All statements of this server; from any thread."""
 
     def __init__(
-        self,
-        clock: Clock,
-        *,
-        slots: Mapping[Queue, int] | None = None,
-        statements_max: int = STATEMENTS_MAX,
-        check_others: Callable[[], None] = lambda: None,
+        self, clock: Clock, limits: StatementLimits, *, check_others: Callable[[], None] = lambda: None
     ) -> None:
         """`check_others` is called as often as time limits are checked, and may cancel statements."""
         self._clock = clock
         self._check_others = check_others
-        self._board = SlotBoard(slots or DEFAULT_SLOTS, waiting_max=statements_max)
+        self._board = SlotBoard(limits.slots, waiting_max=limits.statements_max)
         self._turns: dict[str, _Turn] = {}
         self._running: dict[str, Running] = {}
         self._lock = threading.Lock()

@@ -9,6 +9,7 @@ there: from then on it stays so.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -21,25 +22,36 @@ from tilth.model.table import TableDef
 from tilth.sql.query.past import Moment, check_kept
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """Holder of the leases on a snapshot's files, and how long they last unless they are renewed."""
+
+    #: The server.
+    holder: str
+    ttl_ms: int
+    #: Who reads; empty: this process.
+    client: str = ""
+    #: Whether the files are read by another program.
+    is_outside: bool = False
+
+    def open(self, catalog: Catalog, table: str, snapshot_ts: int) -> ReaderLease:
+        return catalog.readers.open(
+            table, snapshot_ts, self.holder, self.ttl_ms, client=self.client, is_outside=self.is_outside
+        )
+
+
 def held_snapshot(
-    catalog: Catalog,
-    table: str,
-    *,
-    holder: str,
-    ttl_ms: int,
-    keep: Callable[[Part], bool] | None = None,
-    client: str = "",
-    is_outside: bool = False,
+    catalog: Catalog, table: str, holder: LeaseHolder, *, keep: Callable[[Part], bool] | None = None
 ) -> tuple[Snapshot, ReaderLease]:
     """The table as of its newest commit. The lease is the caller's to renew and to close."""
     newest = catalog.parts.version(table).last_commit_ts
-    lease = catalog.readers.open(table, newest, holder, ttl_ms, client=client, is_outside=is_outside)
+    lease = holder.open(catalog, table, newest)
     try:
         snapshot = catalog.parts.snapshot(table, keep=keep)
         if snapshot.ts != lease.snapshot_ts:
             # Somebody committed in between. Until here, the older time has kept what the newer one needs.
             exact = msgspec.structs.replace(lease, snapshot_ts=snapshot.ts)
-            lease = catalog.readers.renew(exact, ttl_ms)
+            lease = catalog.readers.renew(exact, holder.ttl_ms)
     except BaseException:
         catalog.readers.close(lease)
         raise
@@ -51,15 +63,12 @@ def held_past(
     clock: Clock,
     table: TableDef,
     moment: Moment,
+    holder: LeaseHolder,
     *,
-    holder: str,
-    ttl_ms: int,
     keep: Callable[[Part], bool] | None = None,
-    client: str = "",
-    is_outside: bool = False,
 ) -> tuple[Snapshot, ReaderLease]:
     """The table as of a moment that was found readable. The lease is the caller's. Raises SnapshotTooOldError."""
-    lease = catalog.readers.open(table.uuid, moment.ts, holder, ttl_ms, client=client, is_outside=is_outside)
+    lease = holder.open(catalog, table.uuid, moment.ts)
     try:
         check_kept(catalog, clock, table, moment)
         return catalog.parts.snapshot(table.uuid, at=moment.ts, keep=keep), lease

@@ -14,7 +14,7 @@ from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, ViewDef, full_name
 from tilth.sql.errors import WrongKindOfTableError
-from tilth.sql.query.held import held_past, held_snapshot
+from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import moment_of
 from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
 
@@ -60,21 +60,12 @@ class Pins:
         if not isinstance(found, TableDef):
             raise WrongKindOfTableError("only tables of rows can be read", table=full_name(relation))
         catalog = self._catalog
+        holder = LeaseHolder(holder=self._server, ttl_ms=PIN_MS, client=client, is_outside=True)
         if as_of is None:
-            snapshot, lease = held_snapshot(
-                catalog, found.uuid, holder=self._server, ttl_ms=PIN_MS, client=client, is_outside=True
-            )
+            snapshot, lease = held_snapshot(catalog, found.uuid, holder)
         else:
-            snapshot, lease = held_past(
-                catalog,
-                self._clock,
-                found,
-                moment_of(catalog, self._clock, found, as_of),
-                holder=self._server,
-                ttl_ms=PIN_MS,
-                client=client,
-                is_outside=True,
-            )
+            moment = moment_of(catalog, self._clock, found, as_of)
+            snapshot, lease = held_past(catalog, self._clock, found, moment, holder)
         with self._lock:
             # Bounded: what was closed by nobody has run out long before it is pushed out here.
             while len(self._held) >= PINS_MAX:

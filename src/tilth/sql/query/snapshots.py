@@ -25,7 +25,7 @@ from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.errors import BadQueryError, WrongKindOfTableError
-from tilth.sql.query.held import held_past, held_snapshot
+from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import Moment, moment_of
 from tilth.sql.query.predicates import Predicate, Undecided
 from tilth.sql.query.protocol import AsOf, Resolved, Source
@@ -187,19 +187,15 @@ class SnapshotService:
     def hold(self, query: OpenQuery, table_uuid: str, keep: Keep) -> Snapshot:
         """The newest snapshot of a table for a statement under way, which keeps its files as long as the statement
         runs."""
-        snapshot, lease = held_snapshot(
-            self._catalog,
-            table_uuid,
-            holder=self._server,
-            ttl_ms=READER_LEASE_MS,
-            keep=keep,
-            client=query.client,
-        )
+        snapshot, lease = held_snapshot(self._catalog, table_uuid, self._holder(query), keep=keep)
         with self._lock:
             query.leases.append(lease)
         query.parts_read += len(snapshot.parts)
         query.parts_pruned += snapshot.pruned
         return snapshot
+
+    def _holder(self, query: OpenQuery) -> LeaseHolder:
+        return LeaseHolder(holder=self._server, ttl_ms=READER_LEASE_MS, client=query.client)
 
     def _query(self, query_id: str) -> OpenQuery:
         with self._lock:
@@ -239,16 +235,8 @@ class SnapshotService:
         assert isinstance(found.table, TableDef)
         if found.moment is None:
             return self.hold(query, found.table.uuid, keep)
-        snapshot, lease = held_past(
-            self._catalog,
-            self._clock,
-            found.table,
-            found.moment,
-            holder=self._server,
-            ttl_ms=READER_LEASE_MS,
-            keep=keep,
-            client=query.client,
-        )
+        holder = self._holder(query)
+        snapshot, lease = held_past(self._catalog, self._clock, found.table, found.moment, holder, keep=keep)
         with self._lock:
             query.leases.append(lease)
         query.parts_read += len(snapshot.parts)

@@ -46,7 +46,7 @@ from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import UTC_NAMES, ZONE
 from tilth.sql.statements.columns import check_unprotected, find_in
 from tilth.sql.statements.select import TRIES_MAX as SCHEMA_TRIES_MAX
-from tilth.storage import layout_of, read_changes, write_changes
+from tilth.storage import DeltaWriter, layout_of, read_changes
 from tilth.warehouse import QUERY_WAREHOUSE
 
 #: How often a statement looks again into parts that others changed.
@@ -274,7 +274,7 @@ class _Change:
     def _without(self, txn: Txn, written: Sequence[WrittenDelta], stale: set[str], task: int) -> list[WrittenDelta]:
         """Return the changes of all other files; segments with some of these are written anew without them."""
         kept: list[WrittenDelta] = []
-        n = 0
+        out = DeltaWriter(self._layout, txn=txn.id, task=task, attempt=0)
         for each in written:
             if stale.isdisjoint(target.file for target in each.targets):
                 kept.append(each)
@@ -284,8 +284,7 @@ class _Change:
                 pc.invert(pc.is_in(changes.column("file").cast(pa.string()), pa.array(sorted(stale), pa.string())))
             )
             if others.num_rows:
-                kept.append(write_changes(self._layout, each.partition, others, txn=txn.id, task=task, attempt=0, n=n))
-                n += 1
+                kept.append(out.changes(each.partition, others))
         return kept
 
 

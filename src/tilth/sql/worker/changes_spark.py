@@ -23,12 +23,12 @@ from tilth.sql.worker.writing_spark import written_in_tasks
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
+    DeltaWriter,
     TableLayout,
     conform_column,
     layout_of,
     presence_name,
     value_name,
-    write_changes,
 )
 from tilth.storage.read.spark import FILE_COLUMN, ROW_COLUMN, located_snapshot
 
@@ -110,17 +110,10 @@ class _ChangeWriter:
         partitions = pa.array([self._partitions[name] for name in files.dictionary.to_pylist()], pa.string())
         of_row = partitions.take(files.indices)
         changes = self._changes(found, files)
+        out = DeltaWriter(self._layout, txn=self._txn, task=self._first_task + task, attempt=attempt, first_n=first_n)
         return [
-            write_changes(
-                self._layout,
-                partition,
-                changes.filter(pc.equal(of_row, partition)),
-                txn=self._txn,
-                task=self._first_task + task,
-                attempt=attempt,
-                n=n,
-            )
-            for n, partition in enumerate(sorted(of_row.unique().to_pylist()), start=first_n)
+            out.changes(partition, changes.filter(pc.equal(of_row, partition)))
+            for partition in sorted(of_row.unique().to_pylist())
         ]
 
     def _changes(self, found: pa.Table, files: pa.DictionaryArray) -> pa.Table:

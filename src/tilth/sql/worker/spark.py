@@ -154,7 +154,7 @@ class QueryRunner:
 
     def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
         with mailbox(context.session) as letters:
-            query = PreparedQuery(context.session, letters, self._calls, task.query_id, task.text, task.spark)
+            query = PreparedQuery(context.session, letters, self._calls, task)
             table = query.guarded(lambda: rows_of(query.frame(), task))
         payload = to_stream(table) if table is not None else b""
         return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
@@ -260,9 +260,7 @@ class InsertRunner:
 
     def _insert(self, context: TaskContext, task: InsertTask) -> TaskResult:
         with mailbox(context.session) as letters:
-            query = PreparedQuery(
-                context.session, letters, self._calls, task.query_id, task.text, task.spark, is_insert=True
-            )
+            query = PreparedQuery(context.session, letters, self._calls, task)
 
             def insert() -> list[WrittenPart]:
                 frame = query.frame()
@@ -286,22 +284,18 @@ class PreparedQuery:
         session: SparkSession,
         mailbox: Mailbox,
         calls: QueryCalls,
-        query_id: str,
-        text: str,
-        spark_settings: dict[str, str],
-        *,
-        is_insert: bool = False,
+        task: QueryTask | InsertTask,
     ) -> None:
-        """`is_insert`: its rows are stored, so no value may differ from its text."""
         self._session = session
         self._mailbox = mailbox
         self._calls = calls
-        self._query_id = query_id
-        self._text = text
-        self._spark_settings = spark_settings
-        self._is_insert = is_insert
+        self._query_id = task.query_id
+        self._text = task.text
+        self._spark_settings = task.spark
+        #: Its rows are stored, so no value may differ from its text.
+        self._is_insert = isinstance(task, InsertTask)
         #: What Spark gets, for the places in its messages.
-        self._sent = rewrite(text, [])
+        self._sent = rewrite(task.text, [])
         #: The instant of the whole query, where it was fixed before Spark ran it.
         self.now_us: int | None = None
         self.input_bytes = 0

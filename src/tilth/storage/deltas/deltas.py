@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
+from itertools import count, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +27,14 @@ import pyarrow.parquet as pq
 
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta
 from tilth.model.part import DataFile
-from tilth.model.table import Column
+from tilth.model.table import Column, Schema
 from tilth.model.types import spark_name
 from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_deletes, encode_deletes
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
 from tilth.storage.parts.segments import write_ipc
 from tilth.storage.store.files import SummingFile, corrupt, make_folder, mapped, sync_folder
-from tilth.storage.store.paths import DELETE_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
+from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.values.arrow import FIELD_ID, arrow_type, one_chunk
 
 #: What a row of a change segment does.
@@ -60,135 +62,139 @@ def presence_name(column: int) -> str:
     return f"p{column}"
 
 
-def write_changes(
-    layout: TableLayout, partition: str, changes: pa.Table, *, txn: int, task: int, attempt: int, n: int
-) -> WrittenDelta:
-    """Write a change segment of at least one row; rows may come in any order, of one row the later one counts.
+class DeltaWriter:
+    """Writes the deltas of one attempt of a task; each kind of file is numbered for itself.
 
-    `changes`: the columns of CHANGE_SCHEMA_BASE (`file` may be plain strings), `c{id}` and `p{id}`; without `p{id}` all
-    updated rows have a value. Raises BadColumnError where a value does not fit the column.
+    Tables have the columns of a change segment: `c{id}` and `p{id}`. Their types are those of the layout's schema, or
+    of the `schema` that a method is called with. Raises BadColumnError where a value does not fit its column.
     """
-    rows = one_chunk(changes.column("row")).cast(pa.int64())
-    op = one_chunk(changes.column("op")).cast(pa.int8())
-    values, columns = _values(layout, changes, pc.equal(op, CHANGE_UPDATE))
-    names, codes = _files(changes.column("file"))
-    order = np.lexsort((_indexes(rows), codes))
-    codes = codes[order]
-    files = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
-    fields = [*CHANGE_SCHEMA_BASE, *(pa.field(name, array.type) for name, array in values)]
-    metadata = {_FILES: _FILES_SEPARATOR.join(name.encode() for name in names.to_pylist())}
-    taken = [array.take(pa.array(order)) for array in (rows, op, *(array for _, array in values))]
-    table = pa.table([files, *taken], schema=pa.schema(fields, metadata))
-    whole = table.combine_chunks().to_batches()[0]
-    starts = np.searchsorted(codes, np.arange(len(names) + 1)).tolist()
-    spans = [(start, end - start) for start, end in pairwise(starts)]
-    targets = tuple(
-        _target(file, taken[0].slice(*span), taken[1].slice(*span))
-        for file, span in zip(names.to_pylist(), spans, strict=True)
-    )
-    name = file_name(txn=txn, task=task, attempt=attempt, n=n, extension=SEGMENT_EXTENSION)
-    make_folder(layout.folder, fsync=layout.fsync)
-    file = write_ipc(layout.folder, name, table, [whole.slice(*span) for span in spans], fsync=layout.fsync)
-    if layout.fsync:
-        sync_folder(layout.folder)
-    return WrittenDelta(kind=DeltaKind.CHANGES, partition=partition, file=file, targets=targets, columns=tuple(columns))
 
+    def __init__(self, layout: TableLayout, *, txn: int, task: int, attempt: int, first_n: int = 0) -> None:
+        self._layout = layout
+        self._name = partial(file_name, txn=txn, task=task, attempt=attempt)
+        self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(first_n))
 
-def write_deletes(
-    layout: TableLayout,
-    partition: str,
-    file: str,
-    rows: RowIndexes,
-    *,
-    txn: int,
-    task: int,
-    attempt: int,
-    n: int,
-    change_ts: int = 0,
-) -> WrittenDelta:
-    """Write the deleted rows of the data file as a deletion vector."""
-    name = file_name(txn=txn, task=task, attempt=attempt, n=n, extension=DELETE_EXTENSION)
-    make_folder(layout.folder, fsync=layout.fsync)
-    sink = SummingFile(os.path.join(layout.folder, name))
-    try:
-        sink.write(encode_deletes(file, rows))
-    except BaseException:
-        sink.give_up()
-        raise
-    written = sink.finish(fsync=layout.fsync)
-    if layout.fsync:
-        sync_folder(layout.folder)
-    return WrittenDelta(
-        kind=DeltaKind.DELETE,
-        partition=partition,
-        file=written,
-        targets=(Target(file=file, deleted=len(np.unique(rows))),),
-        change_ts=change_ts,
-    )
+    @property
+    def folder(self) -> str:
+        return self._layout.folder
 
+    def changes(self, partition: str, changes: pa.Table, *, schema: Schema | None = None) -> WrittenDelta:
+        """Write a change segment of at least one row; rows may come in any order, of one row the later one counts.
 
-def write_updates(
-    layout: TableLayout,
-    partition: str,
-    file: str,
-    table: pa.Table,
-    *,
-    txn: int,
-    task: int,
-    attempt: int,
-    n: int,
-    change_ts: int = 0,
-) -> WrittenDelta:
-    """Write new values for some rows of the data file: `row`, `c{id}` and `p{id}` as in a change segment.
+        `changes`: the columns of CHANGE_SCHEMA_BASE (`file` may be plain strings), `c{id}` and `p{id}`; without `p{id}`
+        all updated rows have a value.
+        """
+        rows = one_chunk(changes.column("row")).cast(pa.int64())
+        op = one_chunk(changes.column("op")).cast(pa.int8())
+        values, columns = _values(schema or self._layout.schema, changes, pc.equal(op, CHANGE_UPDATE))
+        names, codes = _files(changes.column("file"))
+        order = np.lexsort((_indexes(rows), codes))
+        codes = codes[order]
+        files = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
+        fields = [*CHANGE_SCHEMA_BASE, *(pa.field(name, array.type) for name, array in values)]
+        metadata = {_FILES: _FILES_SEPARATOR.join(name.encode() for name in names.to_pylist())}
+        taken = [array.take(pa.array(order)) for array in (rows, op, *(array for _, array in values))]
+        table = pa.table([files, *taken], schema=pa.schema(fields, metadata))
+        whole = table.combine_chunks().to_batches()[0]
+        starts = np.searchsorted(codes, np.arange(len(names) + 1)).tolist()
+        spans = [(start, end - start) for start, end in pairwise(starts)]
+        targets = tuple(
+            _target(file, taken[0].slice(*span), taken[1].slice(*span))
+            for file, span in zip(names.to_pylist(), spans, strict=True)
+        )
+        layout, name = self._layout, self._next_name(SEGMENT_EXTENSION)
+        make_folder(layout.folder, fsync=layout.fsync)
+        file = write_ipc(layout.folder, name, table, [whole.slice(*span) for span in spans], fsync=layout.fsync)
+        if layout.fsync:
+            sync_folder(layout.folder)
+        return WrittenDelta(
+            kind=DeltaKind.CHANGES, partition=partition, file=file, targets=targets, columns=tuple(columns)
+        )
 
-    Of one row the later one counts. Raises BadColumnError where a value does not fit the column.
-    """
-    rows = one_chunk(table.column("row")).cast(pa.int64())
-    values, columns = _values(layout, table, pa.array(np.ones(table.num_rows, bool)))
-    order = pa.array(np.argsort(_indexes(rows), kind="stable"))
-    arrays = [rows.take(order), *(array.take(order) for _, array in values)]
-    fields = [pa.field("row", pa.int64(), nullable=False), *(_field(name, array) for name, array in values)]
-    name = file_name(txn=txn, task=task, attempt=attempt, n=n)
-    written = _write_parquet(layout, name, pa.table(arrays, schema=pa.schema(fields)))
-    target = Target(file=file, updated=len(np.unique(_indexes(rows))))
-    return WrittenDelta(
-        kind=DeltaKind.UPDATE,
-        partition=partition,
-        file=written,
-        targets=(target,),
-        columns=tuple(columns),
-        change_ts=change_ts,
-    )
+    def deletes(self, partition: str, file: str, rows: RowIndexes, *, change_ts: int = 0) -> WrittenDelta:
+        """Write the deleted rows of the data file as a deletion vector."""
+        layout = self._layout
+        make_folder(layout.folder, fsync=layout.fsync)
+        sink = SummingFile(os.path.join(layout.folder, self._next_name(DELETE_EXTENSION)))
+        try:
+            sink.write(encode_deletes(file, rows))
+        except BaseException:
+            sink.give_up()
+            raise
+        written = sink.finish(fsync=layout.fsync)
+        if layout.fsync:
+            sync_folder(layout.folder)
+        return WrittenDelta(
+            kind=DeltaKind.DELETE,
+            partition=partition,
+            file=written,
+            targets=(Target(file=file, deleted=len(np.unique(rows))),),
+            change_ts=change_ts,
+        )
 
+    def updates(
+        self, partition: str, file: str, table: pa.Table, *, change_ts: int = 0, schema: Schema | None = None
+    ) -> WrittenDelta:
+        """Write new values for some rows of the data file: `row`, `c{id}` and `p{id}` as in a change segment.
 
-def write_columns(
-    layout: TableLayout,
-    partition: str,
-    file: str,
-    table: pa.Table,
-    *,
-    txn: int,
-    task: int,
-    attempt: int,
-    n: int,
-    change_ts: int = 0,
-) -> WrittenDelta:
-    """Write the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows.
+        Of one row the later one counts.
+        """
+        rows = one_chunk(table.column("row")).cast(pa.int64())
+        is_updated = pa.array(np.ones(table.num_rows, bool))
+        values, columns = _values(schema or self._layout.schema, table, is_updated)
+        order = pa.array(np.argsort(_indexes(rows), kind="stable"))
+        arrays = [rows.take(order), *(array.take(order) for _, array in values)]
+        fields = [pa.field("row", pa.int64(), nullable=False), *(_field(name, array) for name, array in values)]
+        return WrittenDelta(
+            kind=DeltaKind.UPDATE,
+            partition=partition,
+            file=self._write_parquet(pa.table(arrays, schema=pa.schema(fields))),
+            targets=(Target(file=file, updated=len(np.unique(_indexes(rows)))),),
+            columns=tuple(columns),
+            change_ts=change_ts,
+        )
 
-    Raises BadColumnError where a value does not fit the column.
-    """
-    values, columns = _values(layout, table, pa.array(np.ones(table.num_rows, bool)), has_presence=False)
-    fields = [_field(name, array) for name, array in values]
-    name = file_name(txn=txn, task=task, attempt=attempt, n=n)
-    written = _write_parquet(layout, name, pa.table([array for _, array in values], schema=pa.schema(fields)))
-    return WrittenDelta(
-        kind=DeltaKind.COLUMN,
-        partition=partition,
-        file=written,
-        targets=(Target(file=file, updated=table.num_rows),),
-        columns=tuple(columns),
-        change_ts=change_ts,
-    )
+    def columns(
+        self, partition: str, file: str, table: pa.Table, *, change_ts: int = 0, schema: Schema | None = None
+    ) -> WrittenDelta:
+        """Write the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows."""
+        is_updated = pa.array(np.ones(table.num_rows, bool))
+        values, columns = _values(schema or self._layout.schema, table, is_updated, has_presence=False)
+        fields = [_field(name, array) for name, array in values]
+        return WrittenDelta(
+            kind=DeltaKind.COLUMN,
+            partition=partition,
+            file=self._write_parquet(pa.table([array for _, array in values], schema=pa.schema(fields))),
+            targets=(Target(file=file, updated=table.num_rows),),
+            columns=tuple(columns),
+            change_ts=change_ts,
+        )
+
+    def _write_parquet(self, table: pa.Table) -> DataFile:
+        layout = self._layout
+        make_folder(layout.folder, fsync=layout.fsync)
+        file = SummingFile(os.path.join(layout.folder, self._next_name(PART_EXTENSION)))
+        try:
+            pq.write_table(
+                table,
+                pa.PythonFile(file, mode="w"),
+                version="2.6",
+                compression="zstd",
+                compression_level=layout.zstd_level,
+                row_group_size=layout.row_group_rows,
+                write_page_checksum=True,
+                store_schema=False,
+            )
+        except BaseException:
+            file.give_up()
+            raise
+        written = file.finish(fsync=layout.fsync)
+        if layout.fsync:
+            sync_folder(layout.folder)
+        return written
+
+    def _next_name(self, extension: str) -> str:
+        return self._name(n=next(self._numbers[extension]), extension=extension)
 
 
 def read_changes(folder: str, file: DataFile) -> pa.Table:
@@ -297,10 +303,10 @@ def _files(column: pa.ChunkedArray) -> tuple[pa.Array, RowIndexes]:
 
 
 def _values(
-    layout: TableLayout, table: pa.Table, updated: pa.Array, *, has_presence: bool = True
+    schema: Schema, table: pa.Table, updated: pa.Array, *, has_presence: bool = True
 ) -> tuple[list[tuple[str, pa.Array]], list[int]]:
     """The new values by their names, two arrays for each column or one, and the columns' ids, in their order."""
-    known = {column.id: column for column in layout.schema.columns}
+    known = {column.id: column for column in schema.columns}
     given: set[int] = set()
     for name in table.column_names:
         found = _VALUE_NAME.fullmatch(name)
@@ -311,7 +317,7 @@ def _values(
     arrays: list[tuple[str, pa.Array]] = []
     for number in sorted(given):
         if number not in known:
-            raise BadColumnError("the table has no such column", column=number, known=", ".join(layout.schema.names))
+            raise BadColumnError("the table has no such column", column=number, known=", ".join(schema.names))
         present = updated
         if presence_name(number) in table.column_names:
             given_presence = one_chunk(table.column(presence_name(number))).cast(pa.bool_())
@@ -343,26 +349,3 @@ def _field(name: str, array: pa.Array) -> pa.Field:
     found = _VALUE_NAME.fullmatch(name)
     metadata = {FIELD_ID: found[2].encode()} if found is not None and found[1] == "c" else None
     return pa.field(name, array.type, metadata=metadata)
-
-
-def _write_parquet(layout: TableLayout, name: str, table: pa.Table) -> DataFile:
-    make_folder(layout.folder, fsync=layout.fsync)
-    file = SummingFile(os.path.join(layout.folder, name))
-    try:
-        pq.write_table(
-            table,
-            pa.PythonFile(file, mode="w"),
-            version="2.6",
-            compression="zstd",
-            compression_level=layout.zstd_level,
-            row_group_size=layout.row_group_rows,
-            write_page_checksum=True,
-            store_schema=False,
-        )
-    except BaseException:
-        file.give_up()
-        raise
-    written = file.finish(fsync=layout.fsync)
-    if layout.fsync:
-        sync_folder(layout.folder)
-    return written

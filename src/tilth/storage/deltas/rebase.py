@@ -17,7 +17,7 @@ from tilth.model.delta import DeltaKind, PartSource, WrittenDelta
 from tilth.model.part import DataFile
 from tilth.storage.deltas.changes import PartChanges, Patch, load_changes
 from tilth.storage.deltas.deletes import RowIndexes
-from tilth.storage.deltas.deltas import CHANGE_DELETE, CHANGE_UPDATE, presence_name, value_name, write_changes
+from tilth.storage.deltas.deltas import CHANGE_DELETE, CHANGE_UPDATE, DeltaWriter, presence_name, value_name
 from tilth.storage.parts.rowmap import RowMap
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.values.arrow import arrow_type
@@ -65,7 +65,7 @@ class PartRebaser:
         table = self._changes(deleted, {column: self._joined(column, group) for column, group in patches.items()})
         if not table.num_rows:
             return None
-        return write_changes(self._layout, self._partition, table, txn=txn, task=task, attempt=0, n=n)
+        return DeltaWriter(self._layout, txn=txn, task=task, attempt=0, first_n=n).changes(self._partition, table)
 
     def _joined(self, column: int, patches: Sequence[Patch]) -> Patch:
         """Join the patches of one column of the sources, which change different rows, without the rows that are

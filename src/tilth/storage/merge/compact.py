@@ -8,7 +8,6 @@ newest of them that changes the same part, so that changes that come meanwhile a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,18 +22,14 @@ from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.deltas.deltas import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
+    DeltaWriter,
     presence_name,
     read_changes,
     read_deletes,
     read_updates,
     value_name,
-    write_changes,
-    write_columns,
-    write_deletes,
-    write_updates,
 )
 from tilth.storage.deltas.sources import iter_source
-from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout
 
 #: Of a part's columns that are read at once.
 _BLOCK_ROWS = 64 * 1024
@@ -61,64 +56,61 @@ class _Collected:
 
 
 def compact_changes(
-    layout: TableLayout,
+    out: DeltaWriter,
     partition: str,
     sources: Sequence[Delta],
     targets: Sequence[PartSource],
     *,
     kept: Collection[str],
-    txn: int,
-    task: int,
-    attempt: int,
 ) -> tuple[WrittenDelta, ...]:
     """Combine change segments into one DELETE and one UPDATE delta for each target, as far as these have content.
 
     What changes those whose data files are named in `kept` goes into a new change segment, what changes no target is
     left out. Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
     """
-    found = _collected(layout.folder, sources, {target.file.name for target in targets})
-    out = _Out(layout, partition, txn=txn, task=task, attempt=attempt)
+    found = _collected(out.folder, sources, {target.file.name for target in targets})
+    written: list[WrittenDelta] = []
     left: dict[Schema, list[tuple[str, _Collected]]] = {}
     for target in targets:
-        collected = found.get(target.file.name)
+        name, schema = target.file.name, target.schema
+        collected = found.get(name)
         if collected is None:
             continue
-        if target.file.name in kept:
-            left.setdefault(target.schema, []).append((target.file.name, collected))
+        if name in kept:
+            left.setdefault(schema, []).append((name, collected))
             continue
         deleted, updates = collected.rows()
         if len(deleted):
-            out.deletes(target, deleted, change_ts=collected.change_ts)
+            written.append(out.deletes(partition, name, deleted, change_ts=collected.change_ts))
         if updates is not None:
-            out.updates(target, updates, change_ts=collected.change_ts)
+            written.append(out.updates(partition, name, updates, change_ts=collected.change_ts, schema=schema))
     # Of one shape of parts each: a column's type may differ between two.
     for schema, group in left.items():
-        out.changes(schema, _as_changes(group), change_ts=max(each.change_ts for _, each in group))
-    return tuple(out.written)
+        changes = out.changes(partition, _as_changes(group), schema=schema)
+        written.append(msgspec.structs.replace(changes, change_ts=max(each.change_ts for _, each in group)))
+    return tuple(written)
 
 
-def compact_minor(
-    layout: TableLayout, source: PartSource, *, txn: int, task: int, attempt: int
-) -> tuple[WrittenDelta, ...]:
+def compact_minor(out: DeltaWriter, source: PartSource) -> tuple[WrittenDelta, ...]:
     """Combine the part's DELETE deltas into one and its UPDATE deltas into one; the part itself is not read.
 
     Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
     """
-    out = _Out(layout, source.name.partition, txn=txn, task=task, attempt=attempt)
+    partition, name = source.name.partition, source.file.name
+    written: list[WrittenDelta] = []
     deletes = _of_kind(source, DeltaKind.DELETE)
     if deletes:
-        rows = [read_deletes(layout.folder, delta, source.file.name) for delta in deletes]
-        out.deletes(source, np.unique(np.concatenate(rows)), change_ts=_newest(deletes))
+        rows = [read_deletes(out.folder, delta, name) for delta in deletes]
+        gone = np.unique(np.concatenate(rows))
+        written.append(out.deletes(partition, name, gone, change_ts=_newest(deletes)))
     updates = _of_kind(source, DeltaKind.UPDATE)
     if updates:
-        folded = fold_updates([read_updates(layout.folder, delta, delta.columns) for delta in updates])
-        out.updates(source, folded, change_ts=_newest(updates))
-    return tuple(out.written)
+        folded = fold_updates([read_updates(out.folder, delta, delta.columns) for delta in updates])
+        written.append(out.updates(partition, name, folded, change_ts=_newest(updates), schema=source.schema))
+    return tuple(written)
 
 
-def compact_major(
-    layout: TableLayout, source: PartSource, *, txn: int, task: int, attempt: int
-) -> tuple[WrittenDelta, ...]:
+def compact_major(out: DeltaWriter, source: PartSource) -> tuple[WrittenDelta, ...]:
     """Combine the UPDATE and COLUMN deltas of a part into one COLUMN delta; only its columns are read and written.
 
     Raises DeltaFileNotFoundError, DeltaFileCorruptError and, of the part, PartFileNotFoundError and
@@ -130,11 +122,10 @@ def compact_major(
     # Without its deletes, so that no row is left out.
     updated = msgspec.structs.replace(source, deltas=tuple(deltas))
     names = [column.name for column in columns]
-    blocks = [table for table, _ in iter_source(layout.folder, updated, columns=names, block_rows=_BLOCK_ROWS)]
+    blocks = [table for table, _ in iter_source(out.folder, updated, columns=names, block_rows=_BLOCK_ROWS)]
     values = pa.concat_tables(blocks).rename_columns([value_name(column.id) for column in columns])
-    out = _Out(layout, source.name.partition, txn=txn, task=task, attempt=attempt)
-    out.columns(source, values, change_ts=_newest(deltas))
-    return tuple(out.written)
+    partition, name = source.name.partition, source.file.name
+    return (out.columns(partition, name, values, change_ts=_newest(deltas), schema=source.schema),)
 
 
 def fold_updates(updates: Sequence[pa.Table]) -> pa.Table:
@@ -161,47 +152,6 @@ def fold_updates(updates: Sequence[pa.Table]) -> pa.Table:
         arrays[presence_name(column)] = pa.array(is_given)
         arrays[value_name(column)] = values.take(pa.array(chosen, mask=~is_given))
     return pa.table(arrays)
-
-
-class _Out:
-    """The files that one task writes, each kind numbered for itself."""
-
-    def __init__(self, layout: TableLayout, partition: str, *, txn: int, task: int, attempt: int) -> None:
-        self._layout = layout
-        self._partition = partition
-        self._place = {"txn": txn, "task": task, "attempt": attempt}
-        self._next: dict[str, int] = {}
-        self.written: list[WrittenDelta] = []
-
-    def deletes(self, target: PartSource, rows: RowIndexes, *, change_ts: int) -> None:
-        layout, n = self._of(target.schema), self._n(DELETE_EXTENSION)
-        self.written.append(
-            write_deletes(layout, self._partition, target.file.name, rows, n=n, change_ts=change_ts, **self._place)
-        )
-
-    def updates(self, target: PartSource, table: pa.Table, *, change_ts: int) -> None:
-        layout, n = self._of(target.schema), self._n(PART_EXTENSION)
-        self.written.append(
-            write_updates(layout, self._partition, target.file.name, table, n=n, change_ts=change_ts, **self._place)
-        )
-
-    def columns(self, target: PartSource, table: pa.Table, *, change_ts: int) -> None:
-        layout, n = self._of(target.schema), self._n(PART_EXTENSION)
-        self.written.append(
-            write_columns(layout, self._partition, target.file.name, table, n=n, change_ts=change_ts, **self._place)
-        )
-
-    def changes(self, schema: Schema, table: pa.Table, *, change_ts: int) -> None:
-        written = write_changes(self._of(schema), self._partition, table, n=self._n(SEGMENT_EXTENSION), **self._place)
-        self.written.append(msgspec.structs.replace(written, change_ts=change_ts))
-
-    def _of(self, schema: Schema) -> TableLayout:
-        return dataclasses.replace(self._layout, schema=schema)
-
-    def _n(self, extension: str) -> int:
-        n = self._next.get(extension, 0)
-        self._next[extension] = n + 1
-        return n
 
 
 def _collected(folder: str, sources: Sequence[Delta], wanted: Collection[str]) -> dict[str, _Collected]:

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from tilth.model.delta import PartSource
-from tilth.model.part import Bound, WrittenPart
+from tilth.model.part import WrittenPart
 from tilth.storage.deltas.sources import read_source
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import PartWriter, exact
+from tilth.storage.parts.parts import NewPart, PartWriter, exact
 from tilth.storage.parts.rowmap import SOURCES_MAX, RowMapWriter, Rows
-from tilth.storage.store.paths import TableLayout, file_name
+from tilth.storage.store.paths import file_name
 from tilth.storage.values.arrow import shape
 from tilth.storage.values.misjudged import misjudged_in
 from tilth.storage.values.order import ranks_of, stable_order
@@ -43,23 +43,15 @@ class FlushResult:
     rows_deleted: int
 
 
-def flush_segments(
-    layout: TableLayout,
-    sources: Sequence[PartSource],
-    partition: str,
-    values: tuple[Bound, ...],
-    *,
-    txn: int,
-    task: int,
-    attempt: int,
-) -> FlushResult:
+def flush_segments(new: NewPart, sources: Sequence[PartSource], *, task: int, attempt: int) -> FlushResult:
     """Sort the rows of segments of one partition into one new part, with its row map and its key filter.
 
     Deleted rows are left out, new values are written. Raises PartFileNotFoundError and PartFileCorruptError naming the
     file, those of deltas likewise.
     """
+    layout = new.layout
     assert len(sources) <= SOURCES_MAX, len(sources)
-    name = file_name(txn=txn, task=task, attempt=attempt, n=0)
+    name = file_name(txn=new.txn, task=task, attempt=attempt, n=0)
     tables: list[pa.Table] = []
     stretches: list[Rows] = []
     for source in sources:
@@ -71,7 +63,9 @@ def flush_segments(
     table = pa.concat_tables(tables).combine_chunks()
     order = stable_order(ranks_of([table.column(exact(layout, key)) for key in layout.order_by], table.num_rows))
     with (
-        PartWriter(layout, name=name, partition=partition, values=values, misjudged=misjudged_in(table)) as writer,
+        PartWriter(
+            layout, name=name, partition=new.partition, values=new.values, misjudged=misjudged_in(table)
+        ) as writer,
         RowMapWriter(layout, name) as row_map,
     ):
         for start in range(0, len(order), _BLOCK_ROWS):

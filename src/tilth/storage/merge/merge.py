@@ -31,13 +31,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tilth.model.delta import PartSource
-from tilth.model.part import Bound, WrittenPart
+from tilth.model.part import WrittenPart
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
 from tilth.storage.deltas.changes import load_changes
-from tilth.storage.errors import BadColumnError, MergeCancelledError, PartFileCorruptError
+from tilth.storage.errors import BadColumnError, PartFileCorruptError
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import PartWriter, damaged, opened
+from tilth.storage.parts.parts import NewPart, PartWriter, damaged, opened
 from tilth.storage.parts.rowmap import Places, RowMapWriter, Rows
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.values.arrow import FIELD_ID, arrow_schema, arrow_type, shape
@@ -91,46 +91,35 @@ class Expiry:
     below: int
 
 
-def never() -> bool:
-    return False
-
-
 def merge_parts(
-    layout: TableLayout,
+    new: NewPart,
     sources: Sequence[PartSource],
-    partition: str,
-    values: tuple[Bound, ...],
     *,
-    txn: int,
     task: int,
     attempt: int,
     expired: Expiry | None = None,
-    has_map: bool = False,
     block_rows: int = BLOCK_ROWS,
-    is_cancelled: Callable[[], bool] = never,
 ) -> MergeResult:
-    """Merge parts of one partition, none of them a segment, into one new file, the rows of equal keys in their order.
+    """Merge parts of one partition, none of them a segment, into one new part, the rows of equal keys in their order.
 
-    Deleted rows are left out, new values are written; with `expired` more rows are left out. `has_map`: a row map is
-    written beside the file. Raises PartFileNotFoundError and PartFileCorruptError naming the file, those of deltas
-    likewise, and MergeCancelledError soon after `is_cancelled` turned true.
+    Deleted rows are left out, new values are written; with `expired` more rows are left out. The part has its row map
+    and its key filter. Raises PartFileNotFoundError and PartFileCorruptError naming the file, those of deltas likewise.
     """
+    layout = new.layout
     assert not any(source.is_segment for source in sources)
     dictionaries = _dictionaries(layout, sources)
     readers = [_Source(layout, place, source, dictionaries) for place, source in enumerate(sources)]
     is_past = None if expired is None else _past(layout.schema, expired)
     rows_expired = 0
     block = min(block_rows, _block_rows(layout, readers))
-    name = file_name(txn=txn, task=task, attempt=attempt, n=0)
+    name = file_name(txn=new.txn, task=task, attempt=attempt, n=0)
     misjudged = reduce(or_, (reader.misjudged for reader in readers), NOTHING)
     try:
         with (
-            PartWriter(layout, name=name, partition=partition, values=values, misjudged=misjudged) as writer,
+            PartWriter(layout, name=name, partition=new.partition, values=new.values, misjudged=misjudged) as writer,
             RowMapWriter(layout, name) as row_map,
         ):
             for piece in _merged(layout, readers, block):
-                if is_cancelled():
-                    raise MergeCancelledError(partition=partition, files=len(sources))
                 if is_past is not None:
                     past = is_past(piece.table)
                     count = pc.sum(past).as_py() or 0
@@ -138,8 +127,7 @@ def merge_parts(
                     piece = piece.without(past) if count else piece
                 if piece.table.num_rows:
                     writer.write(piece.table)
-                    if has_map:
-                        row_map.write(piece.places, piece.rows)
+                    row_map.write(piece.places, piece.rows)
             row_map.close()
             written = writer.close()
         if written is not None:

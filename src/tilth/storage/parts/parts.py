@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -71,6 +72,18 @@ def write_parts(
     if layout.fsync:
         sync_folder(layout.folder)
     return written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPart:
+    """The one part that a task makes of others."""
+
+    layout: TableLayout
+    partition: str
+    #: Of the partition expression.
+    values: tuple[Bound, ...]
+    #: Its transaction, after which the file is named.
+    txn: int
 
 
 class PartWriter:

@@ -9,7 +9,7 @@ deltas/sources.py, masks.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -44,16 +44,14 @@ def live_rows(
     *,
     folder: str,
     sources: Sequence[PartSource],
-    stored: Schema,
-    needed: Collection[int] | None,
+    columns: Schema,
     is_located: bool,
     mailbox: Mailbox | None = None,
 ) -> DataFrame:
-    """The rows that the sources have now, in those of the stored columns that are needed; located: and where each is.
+    """The rows that the sources have now, in these of the stored columns; located: and where each is.
 
     The sources' own schemas lack some of the columns at most. A column that a source lacks is NULL.
     """
-    columns = read_columns(stored, needed)
     schema = spark_schema(columns, is_located=is_located)
     tasks = _chunks(session, sources, [source.bytes for source in sources])
     reader = _RowReader(folder=folder, tasks=tasks, columns=columns, is_located=is_located, mailbox=mailbox)

@@ -40,7 +40,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, quoted
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.read.lanes import Masked, is_changed, lanes_of, needed_ids
+from tilth.storage.read.lanes import Masked, is_changed, lanes_of, needed_ids, read_columns
 from tilth.storage.read.masks import IS_DELETED, KEY, PLACE, key_expression
 from tilth.storage.read.overlay_spark import (
     FILE_COLUMN,
@@ -255,8 +255,7 @@ class _Reading:
             self._session,
             folder=self._folder,
             sources=[self._lanes.source(self._table, part) for part in group.parts],
-            stored=group.stored,
-            needed=self._needed,
+            columns=read_columns(group.stored, self._needed),
             is_located=self._is_located,
             mailbox=self._mailbox,
         )

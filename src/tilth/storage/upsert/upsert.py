@@ -23,7 +23,7 @@ from tilth.model.delta import Delta, DeltaKind, PartSource, WrittenDelta
 from tilth.model.part import ColumnRange, Part, PartName, WrittenPart
 from tilth.model.table import OP_COLUMN, OP_DELETE, Schema, TableDef
 from tilth.model.types import Decimal
-from tilth.storage.deltas.deltas import CHANGE_DELETE, read_changes, read_deletes, write_changes
+from tilth.storage.deltas.deltas import CHANGE_DELETE, DeltaWriter, read_changes, read_deletes
 from tilth.storage.errors import UniqueKeyNullError
 from tilth.storage.parts.key_filter import key_names, key_types
 from tilth.storage.parts.segments import read_segment
@@ -70,10 +70,8 @@ def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
     changes = [*existing.deletes(judged.deleted), *fresh.deletes(np.flatnonzero(~judged.is_kept))]
     if request.is_partial:
         changes += filled_rows(layout, fresh, groups, existing, judged)
-    return tuple(
-        write_changes(layout, partition, table, txn=request.txn, task=request.task, attempt=request.attempt, n=n)
-        for n, (partition, table) in enumerate(change_tables(layout.schema, changes), start=request.first_n)
-    )
+    out = DeltaWriter(layout, txn=request.txn, task=request.task, attempt=request.attempt, first_n=request.first_n)
+    return tuple(out.changes(partition, table) for partition, table in change_tables(layout.schema, changes))
 
 
 def fresh_sources(written: Iterable[WrittenPart], schema: Schema) -> tuple[PartSource, ...]:
