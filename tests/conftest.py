@@ -6,6 +6,7 @@ Always holds: a process that a test starts, and its children, are gone when the 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,16 @@ def no_process_left() -> Iterator[None]:
         process.kill()
     psutil.wait_procs(left, timeout=EXIT_SECONDS_MAX)
     assert not told, "processes left behind:\n" + "\n".join(told)
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """Undoes what a test did to the log: its standard error is closed once it is over."""
+    root = logging.getLogger("tilth")
+    handlers, level, propagates = [*root.handlers], root.level, root.propagate
+    yield
+    root.handlers[:], root.propagate = handlers, propagates
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -230,8 +230,10 @@ def test_the_page_has_every_question() -> None:
     assert sorted(STATEMENTS) == sorted(ANSWERS) == list(range(1, 23))
 
 
-#: What lasts only for a while is asked first, what needs a free core of Spark last.
-ORDER = (15, 14, *(number for number in sorted(ANSWERS) if number not in (15, 14, 6, 7)), 7, 6)
+#: What lasts only for a while is asked first; last what needs a free core of Spark, or the end of the round that seems
+#: to hang: until then its transaction holds files back, not the reader.
+FIRST, LAST = (15, 14), (7, 6, 8)
+ORDER = (*FIRST, *(number for number in sorted(ANSWERS) if number not in FIRST + LAST), *LAST)
 
 
 @pytest.mark.parametrize("number", ORDER)
@@ -241,7 +243,7 @@ def test_one_statement_answers(mess: Mess, number: int) -> None:
         try:
             ANSWERS[number](asked(mess, STATEMENTS[number]))
             return
-        except (AssertionError, StopIteration, TypeError, ValueError):
+        except (AssertionError, LookupError, StopIteration, TypeError, ValueError):
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.5)
