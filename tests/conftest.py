@@ -21,6 +21,19 @@ from tools.lanes import BROKER_VARIABLE
 
 #: Inherited by everything that a test starts, so that orphans are found too.
 SESSION_VARIABLE = "TILTH_TEST_SESSION"
+#: Files that take a minute or more.
+SLOWEST = {
+    "test_crash.py",
+    "test_questions.py",
+    "test_sequences.py",
+    "test_hung_jvm.py",
+    "test_views_that_fail.py",
+    "test_round_matrix.py",
+    "test_slow_readers.py",
+    "test_beside_duckdb.py",
+    "test_filters_find_every_row.py",
+    "test_long_lists.py",
+}
 #: How long processes that are on their way out may take.
 EXIT_SECONDS_MAX = 15.0
 
@@ -33,6 +46,14 @@ def pytest_configure() -> None:
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     if JAVA_HOME.exists():
         os.environ.setdefault("JAVA_HOME", JAVA_HOME.read_text().strip())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the slowest files first, so that no process is left with one in the end, and behind all others those that
+    need the lane's Spark to be gone, so that it is ended once.
+    """
+    alone = {item.path for item in items if "no_spark" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (item.path in alone, item.path.name not in SLOWEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,15 +52,16 @@ class Lanes:
         """The lanes that need a broker."""
         for lane, folders in SLOW.items():
             with self._timed(f"lane {lane}"):
-                self._pytest("loadfile", folders)
+                # In the order of tests/conftest.py.
+                self._pytest("loadfile", folders, "--no-loadscope-reorder")
 
     def summary(self) -> str:
         total = sum(seconds for _, seconds in self._seconds)
         each = [f"{name} {_clock(seconds)}" for name, seconds in self._seconds]
         return ", ".join([*each, f"together {_clock(total)}"])
 
-    def _pytest(self, distribution: str, folders: Sequence[str]) -> None:
-        self._run([sys.executable, "-m", "pytest", "-n", self._jobs, "--dist", distribution, *folders])
+    def _pytest(self, distribution: str, folders: Sequence[str], *options: str) -> None:
+        self._run([sys.executable, "-m", "pytest", "-n", self._jobs, "--dist", distribution, *options, *folders])
 
     def _run(self, command: Sequence[str]) -> None:
         if subprocess.run(command, cwd=ROOT, check=False).returncode:

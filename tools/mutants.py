@@ -22,7 +22,7 @@ from tools.mutant_list import MUTANTS, Mutant, mutated
 ROOT = Path(__file__).resolve().parents[1]
 #: What the tests need of the tree, copied; the rest is linked, for nobody writes to it.
 COPIED = ("src", "tests", "tools", "pyproject.toml")
-LINKED = (".venv", ".cache")
+LINKED = (".venv", ".cache", "docs")
 #: For the tests of one mutant; some mutants make a test wait for what never comes.
 SECONDS_MAX = 300
 #: Times of files, in seconds, each other than that of any file of the tree.

@@ -66,6 +66,7 @@ from tilth.warehouse import (
     Dispatcher,
     EmbeddedWorker,
     ProgressWatch,
+    Runner,
     WorkerSession,
     warehouse_settings,
 )
@@ -321,13 +322,18 @@ class Node:
                 inserts=self.engine.insert_stats,
             )
         )
-        self._worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
-        self._worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots))
-        self._worker.register(TaskKind.CONSUME, consume_runner(self._clock, self._consume))
-        self._worker.register(TaskKind.FLUSH, flush_runner())
-        self._worker.register(TaskKind.MERGE, merge_runner())
-        self._worker.register(TaskKind.MUTATE, mutate_runner())
-        self._worker.register(TaskKind.DELTA, delta_runner())
+        runners: dict[TaskKind, Runner] = {
+            TaskKind.QUERY: QueryRunner(self.engine.snapshots, check_view),
+            TaskKind.INSERT: InsertRunner(self.engine.snapshots),
+            TaskKind.CONSUME: consume_runner(self._clock, self._consume),
+            TaskKind.FLUSH: flush_runner(),
+            TaskKind.MERGE: merge_runner(),
+            TaskKind.MUTATE: mutate_runner(),
+            TaskKind.DELTA: delta_runner(),
+        }
+        assert runners.keys() == set(TaskKind), set(TaskKind) - runners.keys()
+        for kind, runner in runners.items():
+            self._worker.register(kind, runner)
         self._start(self._progress.start, self._progress.stop)
         self._start(self._worker.start, self._worker.stop)
         self._start(self._dispatcher.start, self._dispatcher.stop)

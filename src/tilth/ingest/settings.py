@@ -75,11 +75,8 @@ class OffsetStart(StrEnum):
     LATEST = "latest"
 
 
-_FORMATS = {name.value.lower(): name for name in Format} | {
-    "raw": Format.RAW,
-    "json": Format.JSON,
-    "jsonasstring": Format.RAW,
-}
+_FORMAT_ALIASES = {"Raw": Format.RAW, "JSON": Format.JSON, "JSONAsString": Format.RAW}
+_FORMATS = {name.value: name for name in Format} | _FORMAT_ALIASES
 _ERROR_MODES = {name.value: name for name in ErrorMode} | {"default": ErrorMode.THROW}
 _STARTS = {"": OffsetStart.EARLIEST, "smallest": OffsetStart.EARLIEST, "largest": OffsetStart.LATEST}
 _STARTS |= {name.value: name for name in OffsetStart}
@@ -178,7 +175,7 @@ class KafkaConfig:
     format: Format = kafka_setting(
         "kafka_format",
         Format.JSON,
-        SettingCheck(_one_of(_FORMATS), "JSONEachRow, CSV, Raw, RawBLOB, LineAsString, JSONAsString"),
+        SettingCheck(_one_of({name.lower(): each for name, each in _FORMATS.items()}), ", ".join(_FORMATS)),
         "What a message holds. JSONAsString is read as Raw: the message as it is, unchecked. Required.",
         aliases=("format",),
     )

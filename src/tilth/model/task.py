@@ -10,7 +10,6 @@ import msgspec
 class TaskKind(StrEnum):
     #: A resident consumer; its rounds are tasks of their own.
     CONSUME = "consume"
-    CONSUME_ROUND = "consume_round"
     INSERT = "insert"
     #: Row segments become a part.
     FLUSH = "flush"

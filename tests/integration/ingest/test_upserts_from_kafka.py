@@ -145,10 +145,11 @@ def test_what_others_commit_between_is_looked_at_again(
     assert len(looks) >= 2
     assert told(world, table) == [(1, "twice", 0.5), (2, "other", 0.0), (3, "n3", 1.5)]
     assert world.stats(kafka).failures == 0
-    # The change segment of the refused try is gone; what is there belongs to what is visible.
+    # The change segment of the refused try goes behind the commit; what stays belongs to what is visible.
     snapshot = world.catalog.parts.snapshot(table.uuid)
     named = {part.file.name for part in snapshot.parts} | {delta.file.name for delta in snapshot.deltas}
-    assert {path.name for path in (world.folder / "tables" / table.uuid / "data").iterdir()} == named
+    folder = world.folder / "tables" / table.uuid / "data"
+    world.wait(lambda: {path.name for path in folder.iterdir()} == named, "files of the refused try are left")
     world.verify(table)
 
 

@@ -14,6 +14,7 @@ from tilth.maintenance.policy.settings import (
     table_settings,
 )
 from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
+from tilth.maintenance.stats import MaintenanceNumbers
 
 
 def test_defaults_agree() -> None:
@@ -97,3 +98,7 @@ def test_each_setting_says_what_it_does() -> None:
         assert len(setting.doc) > 40
         assert setting.allowed
         assert setting.check.holds(setting.default)
+
+
+def test_every_kind_of_op_is_counted() -> None:
+    assert MaintenanceNumbers().by_kind().keys() == set(OpKind)

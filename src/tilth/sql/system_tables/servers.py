@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 from tilth.base.pressure import describe_pressure
+from tilth.model.task import TaskKind
 from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable
 
@@ -107,7 +108,7 @@ TASKS = SystemTable(
     doc="One row for each task that runs or waits, and for the last ones that ended; estimates beside measures.",
     columns=(
         ColumnDoc("id", TEXT, "The task's id."),
-        ColumnDoc("kind", TEXT, "`consume`, `consume_round`, `insert`, `merge`, `mutate` or `query`."),
+        ColumnDoc("kind", TEXT, f"One of {', '.join(f'`{kind}`' for kind in TaskKind)}."),
         ColumnDoc("state", TEXT, "`pending`, `running`, `done`, `failed`, `cancelled` or `lost`."),
         ColumnDoc("warehouse", TEXT, "The warehouse that it was sent to."),
         ColumnDoc("worker", TEXT, "The worker that has it."),
