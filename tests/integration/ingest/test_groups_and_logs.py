@@ -230,8 +230,10 @@ def test_lag_is_counted_behind_a_gap_and_failures_are_forgotten(world: IngestWor
     broker.create_topic("behind")
     world.send("behind", events(20, 50))
     world.wait(lambda: "messages are missing in behind/0" in world.stats(table).reason, "the gap")
+    # The gap may have been seen while the topic was empty.
+    world.wait(lambda: world.manager.kafka_tables()[0].lag == 30, "the lag")
     (consumer,) = world.manager.kafka_tables()
-    assert (consumer.lag, consumer.partitions[0].offset) == (30, 11)
+    assert consumer.partitions[0].offset == 11
     assert "messages are missing" in consumer.reason
     world.manager.reset_offsets(table.uuid, ToMark(OffsetMark.BEGIN))
     world.wait_rows(target, 40)
