@@ -25,10 +25,7 @@ broker-jars: java ## fetch the Kafka broker that tests, demo and benchmarks star
 	@tools/setup_broker_jars.sh
 
 lint: setup ## formatting, lint, types, import rules
-	.venv/bin/ruff format --check .
-	.venv/bin/ruff check .
-	.venv/bin/mypy
-	.venv/bin/lint-imports
+	@.venv/bin/python -m tools.lanes lint
 
 format: setup ## rewrite the files as ruff likes them
 	.venv/bin/ruff format .

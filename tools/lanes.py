@@ -1,6 +1,6 @@
 """The lanes of tests, one after the other, with the time of each: what `make test` and `make test-fast` run.
 
-    python -m tools.lanes [--jobs N] [fast]
+    python -m tools.lanes [--jobs N] [all | fast | lint]
 
 Covers: the style and the lanes; what runs beside lane 1 (types, the start of the broker). Does not cover: which tests
 there are (tests/README.md). Always holds: it stops at the first lane that fails, prints the times in the end, and ends
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from tools.broker import ROOT, Broker
 BROKER_VARIABLE = "TILTH_TEST_BROKER"
 BIN = Path(sys.executable).parent
 STYLE = (["ruff", "format", "--check", "."], ["ruff", "check", "."], ["lint-imports"])
+TYPES = [str(BIN / "mypy")]
 FAST = ("tests/tidy", "tests/unit", "tests/property", "tests/docs")
 #: The tests of a file that shares a node or a Spark stay together.
 SLOW = {"2": ("tests/simulation", "tests/acceptance"), "3": ("tests/integration",)}
@@ -40,12 +41,19 @@ class Lanes:
         self._jobs = str(jobs)
         self._seconds: list[tuple[str, float]] = []
 
-    def fast(self) -> None:
-        """Style, types and lane 1."""
+    def style(self) -> None:
         with self._timed("style"):
             for command in STYLE:
                 self._run([str(BIN / command[0]), *command[1:]])
-        with self._timed("lane 1"), _beside([str(BIN / "mypy")]):
+
+    def types(self) -> None:
+        with self._timed("types"):
+            self._run(TYPES)
+
+    def fast(self) -> None:
+        """Style, and lane 1 with types beside it."""
+        self.style()
+        with self._timed("lane 1"), _beside(TYPES):
             self._pytest("worksteal", FAST)
 
     def slow(self) -> None:
@@ -92,8 +100,8 @@ def _beside(command: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _broker(folder: Path) -> Iterator[None]:
-    """Starts a broker meanwhile; tests find it by its folder once it runs."""
+def _broker(folder: Path) -> Iterator[Callable[[], None]]:
+    """Starts a broker meanwhile; who calls what this yields has it, and so have the tests that are run from then on."""
     broker = Broker(folder)
     failures: list[BaseException] = []
 
@@ -104,15 +112,19 @@ def _broker(folder: Path) -> Iterator[None]:
             failures.append(error)
 
     starting = threading.Thread(target=start, name="broker")
+
+    def wait_started() -> None:
+        starting.join()
+        if failures:
+            raise LaneFailedError(f"the broker did not start: {failures[0]}")
+        os.environ[BROKER_VARIABLE] = str(folder)
+
     starting.start()
-    os.environ[BROKER_VARIABLE] = str(folder)
     try:
-        yield
+        yield wait_started
     finally:
         starting.join()
         broker.stop()
-    if failures:
-        raise LaneFailedError("the broker did not start") from failures[0]
 
 
 def _clock(seconds: float) -> str:
@@ -122,16 +134,20 @@ def _clock(seconds: float) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.lanes", description="Runs the lanes of tests.")
-    parser.add_argument("which", nargs="?", choices=("all", "fast"), default="all")
+    parser.add_argument("which", nargs="?", choices=("all", "fast", "lint"), default="all")
     parser.add_argument("--jobs", type=int, default=2, help="processes that run the tests of a lane")
     arguments = parser.parse_args()
     lanes = Lanes(arguments.jobs)
     try:
-        if arguments.which == "fast":
+        if arguments.which == "lint":
+            lanes.style()
+            lanes.types()
+        elif arguments.which == "fast":
             lanes.fast()
         else:
-            with tempfile.TemporaryDirectory(prefix="tilth-lanes-") as folder, _broker(Path(folder)):
+            with tempfile.TemporaryDirectory(prefix="tilth-lanes-") as folder, _broker(Path(folder)) as wait_for_broker:
                 lanes.fast()
+                wait_for_broker()
                 lanes.slow()
     except LaneFailedError as failed:
         sys.exit(f"failed: {failed}; {lanes.summary()}")

@@ -276,11 +276,19 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",),
     ),
     Mutant(
+        name="no-turn",
+        breaks="a commit that was refused too often waits for nobody",
+        path="src/tilth/catalog/commit/commit.py",
+        old="        self.turns.await_others(sorted(tables), txn)\n",
+        new="",
+        tests=("tests/unit/catalog/test_turns.py::test_a_slow_commit_lands_beside_one_that_never_rests",),
+    ),
+    Mutant(
         name="late-look",
         breaks="a consumer that was replaced looks for rows",
         path="src/tilth/ingest/service/consumers.py",
-        old="        self._current(call.consumer, call.fence)\n        snapshots",
-        new="        snapshots",
+        old="        known = self._current(call.consumer, call.fence)\n        if known.work is",
+        new="        known = self._of(call.consumer)\n        if known.work is",
         tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
     ),
     Mutant(

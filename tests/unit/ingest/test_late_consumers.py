@@ -105,7 +105,7 @@ def test_late_questions_and_news_are_refused_too(server: Server, call: str) -> N
     scope = Scope(table=server.world.t, partitions=None)
     calls: dict[str, Callable[[], object]] = {
         "look": lambda: server.consumers.look(
-            LookAtTables(kafka_table=kafka, consumer=0, fence=server.fence, txn=txn, scopes=(scope,))
+            LookAtTables(kafka_table=kafka, consumer=0, fence=server.fence, txn=txn, scopes=(scope,), number=0)
         ),
         "heard": lambda: server.consumers.heard(
             Heard(kafka_table=kafka, consumer=0, fence=server.fence, ends=(reach,))

@@ -5,13 +5,16 @@ The commit is watched: before it is asked for, somebody else deletes rows of the
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld, aborted
 from tilth.base.errors import UnavailableError
 from tilth.catalog import AddDelta, CommitOutcome, ReplaceParts, Requirement, RewritePart, Unknown, Update
+from tilth.catalog.commit.turns import TRIES_BESIDE, TURN_SECONDS
 from tilth.maintenance.work.attempt import REBASES_MAX
 from tilth.maintenance.work.recipe import Input
 from tilth.maintenance.work.sources import newer
@@ -166,14 +169,39 @@ def test_a_part_that_stays_keeps_its_changes(world: MaintenanceWorld) -> None:
 
 def test_who_is_always_late_gives_up_and_begins_again(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [part for _ in range(10) for part in world.insert("a", rows=20)]
-    rows = [erasing(world, (parts[0], place)) for place in range(REBASES_MAX + 1)]
-    watched = Watched(world, monkeypatch, *rows)
+
+    def erase(place: int) -> None:
+        # Every turn that it takes is over before it commits.
+        world.clock.advance(TURN_SECONDS)
+        world.erase((parts[0], place))
+
+    watched = Watched(world, monkeypatch, *(partial(erase, place) for place in range(REBASES_MAX + 1)))
     world.turn()
     assert world.visible_count() == 10
     assert watched.deltas == list(range(REBASES_MAX + 1))
     assert world.service(ServiceKind.MERGE).failures == 0
     world.work(2)
     assert (world.visible_count(), len(world.rows())) == (1, 200 - REBASES_MAX - 1)
+
+
+def test_who_was_late_often_is_let_through(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [part for _ in range(10) for part in world.insert("a", rows=20)]
+    waiting: list[threading.Thread] = []
+
+    def insert() -> None:
+        thread = threading.Thread(target=world.insert, args=("b",), kwargs={"rows": 1})
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        waiting.append(thread)
+
+    rows = [erasing(world, (parts[0], place)) for place in range(TRIES_BESIDE)]
+    watched = Watched(world, monkeypatch, *rows, insert)
+    world.turn()
+    waiting[0].join(10)
+    assert not waiting[0].is_alive()
+    assert watched.deltas == list(range(TRIES_BESIDE + 1))
+    assert len(world.rows()) == 200 - TRIES_BESIDE + 1
 
 
 @pytest.mark.parametrize("has_landed", [True, False])

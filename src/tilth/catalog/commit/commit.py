@@ -23,6 +23,7 @@ from tilth.base.logs import Log
 from tilth.catalog.commit.load import Batch, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.commit.turns import Turns
 from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown
 from tilth.catalog.records import codec
@@ -110,12 +111,15 @@ class Committer:
         self._shown = shown
         self._attempts_max = attempts_max
         self._is_checking = is_checking
-        self._stripes = [threading.RLock() for _ in range(_STRIPES)]
+        self._stripes = [threading.Lock() for _ in range(_STRIPES)]
+        self.turns = Turns(clock)
 
     def commit(self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement]) -> CommitOutcome:
         """The same answer for the same transaction, however often it is asked."""
+        tables = tables_of(updates)
+        self.turns.await_others(sorted(tables), txn)
         started = self._clock.monotonic()
-        with self.turn(tables_of(updates) | kafka_tables_of(updates)):
+        with self._following(tables | kafka_tables_of(updates)):
             outcome = self._commit(txn, updates, requirements)
         self._counters.count_time(self._clock.monotonic() - started)
         match outcome:
@@ -198,12 +202,14 @@ class Committer:
         _write(batch, before, changes)
         return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
 
-    @contextmanager
-    def turn(self, tables: Iterable[str]) -> Iterator[None]:
-        """Let commits to a table follow one another. This only saves work: the preconditions keep the data right.
+    def drain(self, table: str) -> None:
+        """Wait until the commits to the table that are under way are over."""
+        with self._following((table,)):
+            pass
 
-        Whoever holds the turn can commit, once or more often.
-        """
+    @contextmanager
+    def _following(self, tables: Iterable[str]) -> Iterator[None]:
+        """Let commits to a table follow one another. This only saves work: the preconditions keep the data right."""
         with ExitStack() as stack:
             for stripe in sorted({hash(table) % _STRIPES for table in tables}):
                 stack.enter_context(self._stripes[stripe])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from itertools import islice
 
 from tilth.base.clock import Clock
@@ -113,9 +112,20 @@ class Transactions:
         hit("catalog.after_commit")
         return self._found_out(txn_id) or outcome if isinstance(outcome, Unknown) else outcome
 
-    def turn(self, table: str) -> AbstractContextManager[None]:
-        """Keep everybody else of this process from committing to the table, for a moment only."""
-        return self._committer.turn((table,))
+    def drain(self, table: str) -> None:
+        """Wait until the commits of this process to the table that are under way are over."""
+        self._committer.drain(table)
+
+    def take_turn(self, table: str, txn: int) -> None:
+        """Let nobody else of this process commit to the table until the turn ends (turns.py); no commit is under way
+        then.
+        """
+        self._committer.turns.take(table, txn)
+        self._committer.drain(table)
+
+    def end_turns(self, txn: int) -> None:
+        """Let others commit again."""
+        self._committer.turns.end(txn)
 
     def resolve(self, txn_id: int) -> TxnState | None:
         """Return the state in the transaction's own record; None: never begun, or aborted and cleaned up."""

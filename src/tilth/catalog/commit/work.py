@@ -15,7 +15,7 @@ unknown outcome nothing is aborted or swept, until the same commit is asked for 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Protocol, TypeVar, assert_never
 from weakref import WeakSet
@@ -23,6 +23,7 @@ from weakref import WeakSet
 from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
+from tilth.catalog.commit.turns import TRIES_BESIDE
 from tilth.catalog.errors import PartsChangedError, PartsGoneError, TxnFinishedError, TxnNotFoundError
 from tilth.catalog.kv import Unknown
 from tilth.catalog.rules.requirements import Requirement
@@ -54,11 +55,16 @@ class Committing(Protocol):
 
     def abort(self, txn_id: int, reason: str) -> None: ...
 
+    def take_turn(self, table: str, txn: int) -> None: ...
+
+    def end_turns(self, txn: int) -> None: ...
+
 
 class LiveWork:
     """The work of this process: the cleaner leaves its transactions alone, however long they take.
 
-    Work that its owner has forgotten is not among it.
+    Work that its owner has forgotten is not among it, nor what failed and could not be aborted: that is unsettled,
+    and the cleaner aborts it.
     """
 
     def __init__(self) -> None:
@@ -135,6 +141,14 @@ class Work:
             case _:
                 assert_never(outcome)
 
+    def note_try(self, number: int, tables: Iterable[str]) -> None:
+        """Note that a try to commit to these tables begins; if others have been faster too often, it has them alone."""
+        if number < TRIES_BESIDE:
+            return
+        for table in sorted(tables):
+            _log.info("turn_taken", cause_id=str(self.id), table=table, tries=number)
+            self._transactions.take_turn(table, self.id)
+
     def tasks_ended(self) -> None:
         """Note that no task writes any more: if it is aborted its files go at once."""
         self._may_write_on = False
@@ -187,6 +201,7 @@ class Work:
 
     def _end(self) -> None:
         self._is_over = True
+        self._transactions.end_turns(self.id)
         self._live.discard(self)
 
     def _remove_files(self, *, keep: Collection[str]) -> None:

@@ -80,6 +80,8 @@ class LookAtTables(msgspec.Struct, frozen=True, kw_only=True):
     #: The round's transaction: as long as it runs no file goes that is visible now.
     txn: int
     scopes: tuple[Scope, ...]
+    #: Number of the try; the first is 0.
+    number: int
 
 
 class TablesNow(msgspec.Struct, frozen=True, kw_only=True):

@@ -228,12 +228,17 @@ class ResidentConsumer:
             self._calls.commit(done)
             return
         order = self._order
-        look = LookAtTables(
-            kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, txn=done.txn, scopes=scopes
-        )
 
         def attempt(number: int) -> None:
             self._context.raise_if_cancelled()
+            look = LookAtTables(
+                kafka_table=order.kafka.uuid,
+                consumer=order.consumer,
+                fence=order.fence,
+                txn=done.txn,
+                scopes=scopes,
+                number=number,
+            )
             lookups = lookups_of(
                 tables,
                 done.facts.parts,

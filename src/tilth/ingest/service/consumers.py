@@ -300,7 +300,9 @@ class Consumers:
         """Return snapshots of tables. Their files stay on the disk until the round is over, because a transaction that
         runs has seen them.
         """
-        self._current(call.consumer, call.fence)
+        known = self._current(call.consumer, call.fence)
+        if known.work is not None:
+            known.work.note_try(call.number, (each.table for each in call.scopes))
         snapshots = (self._catalog.parts.snapshot(each.table, partitions=each.partitions) for each in call.scopes)
         return TablesNow(snapshots=tuple(snapshots))
 

@@ -89,7 +89,7 @@ class GcTable:
             try:
                 work.commit(updates)
             except UnknownOutcomeError as error:
-                # It wrote no files: an abort that fails, or that comes too late, leaves nothing for anybody to do.
+                # It wrote no files; where it cannot be aborted now, the cleaner does it.
                 work.give_up(str(error), is_settled=True)
                 raise
             hit(f"{place}.after_commit")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic
@@ -52,8 +51,6 @@ _log = Log("maintenance")
 
 #: Of one commit. Changes of one round are named so that they apply in the order of the rounds: by one digit.
 REBASES_MAX = 10
-#: Rounds while others commit.
-REBASES_BESIDE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,13 +248,9 @@ class Attempts(Generic[WorkT, FactsT]):
 
     def _attempt(self, written: _Written[WorkT, FactsT], number: int) -> None:
         """Commit; but for the first time rebase what has changed meanwhile."""
-        transactions = self._catalog.transactions
-        # Once a few rounds were lost nobody else commits to the table during one: it is short, and this commit lands.
-        is_alone = number and written.rounds >= REBASES_BESIDE
-        with transactions.turn(self._watch.uuid) if is_alone else nullcontext():
-            if number:
-                self._catch_up(written)
-            written.txn.commit(self._updates(written))
+        if number:
+            self._catch_up(written)
+        written.txn.commit(self._updates(written))
 
     def _updates(self, written: _Written[WorkT, FactsT]) -> list[Update]:
         seen = tuple(sorted(written.seen.items()))
@@ -277,6 +270,7 @@ class Attempts(Generic[WorkT, FactsT]):
     def _catch_up(self, written: _Written[WorkT, FactsT]) -> None:
         """Rebase what is newer than what was seen."""
         written.rounds += 1
+        written.txn.note_try(written.rounds, [self._watch.uuid])
         hit("rebase.before_files")
         partitions = {each.input.partition for each in written.arrived}
         deltas = [

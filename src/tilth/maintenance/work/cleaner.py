@@ -84,9 +84,10 @@ class Cleaner:
         """One round over transactions, dropped tables and old records. One that fails stops no other."""
         now_ms = self._clock.now_ms()
         unfinished = self._catalog.transactions.unfinished()
-        live = self._catalog.transactions.live()
+        live, unsettled = self._catalog.transactions.live(), self._catalog.transactions.unsettled()
         for txn in unfinished:
-            self._guarded("clean_transaction", str(txn.id), partial(self._look_at, txn, live, now_ms))
+            look = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
+            self._guarded("clean_transaction", str(txn.id), look)
         over = [
             each
             for each in self._catalog.tables.dropped()
@@ -116,9 +117,9 @@ class Cleaner:
             _log.info("table_not_forgotten", cause_id=uuid)
         self._remove_folders()
 
-    def _look_at(self, txn: Txn, live: set[int], now_ms: int) -> None:
+    def _look_at(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
         if txn.state is TxnState.RUNNING:
-            if txn.id in self._catalog.transactions.unsettled():
+            if txn.id in unsettled:
                 self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
             elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
                 self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")

@@ -155,6 +155,5 @@ def _wait_over(catalog: Catalog, clock: Clock, table: TableDef, ts: int) -> None
         check_readable(ts, ahm=None, now=max(pack(clock.now_ms()), last), table=full_name(table))
     if ahead_ms + SETTLE_MS >= 0:
         clock.sleep((ahead_ms + SETTLE_MS + 1) / 1000)
-    with catalog.transactions.turn(table.uuid):
-        # Commits that drew an earlier time and are still being written have landed.
-        pass
+    # Commits that drew an earlier time and are still being written have landed then.
+    catalog.transactions.drain(table.uuid)

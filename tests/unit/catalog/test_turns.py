@@ -1,0 +1,156 @@
+"""Turns: who was refused too often commits alone, who hangs holds nobody up for long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.catalog_world import World
+from tilth.base.errors import RetryError
+from tilth.base.rand import new_rng
+from tilth.catalog import InsertPart, MemoryKV, NoRowsSince, Work, rebase
+from tilth.catalog.commit.turns import TRIES_BESIDE, TURN_SECONDS, Turns
+from tilth.model.txn import TxnOutput
+from tilth.testing import FaultyKV, ManualClock
+
+
+class Beside:
+    """Something that runs on a thread of its own and may have to wait."""
+
+    def __init__(self, duty: Callable[[], object]) -> None:
+        self.over = threading.Event()
+        self._duty = duty
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._duty()
+        self.over.set()
+
+    def waits(self) -> bool:
+        return not self.over.wait(0.1)
+
+    def ends(self) -> bool:
+        return self.over.wait(10)
+
+
+def test_a_turn_holds_others_up_until_it_ends() -> None:
+    turns = Turns(ManualClock())
+    turns.take("t", 1)
+    other = Beside(lambda: turns.await_others(["s", "t"], 2))
+    assert other.waits()
+    turns.end(1)
+    assert other.ends()
+
+
+def test_the_holder_and_other_tables_do_not_wait() -> None:
+    turns = Turns(ManualClock())
+    turns.take("t", 1)
+    turns.take("t", 1)
+    turns.await_others(["t"], 1)
+    turns.await_others(["s"], 2)
+    turns.take("s", 2)
+
+
+def test_who_ends_without_a_turn_ends_nobodys() -> None:
+    turns = Turns(ManualClock())
+    turns.take("t", 1)
+    turns.end(2)
+    assert Beside(lambda: turns.await_others(["t"], 2)).waits()
+
+
+def test_one_turn_follows_the_other() -> None:
+    turns = Turns(ManualClock())
+    turns.take("t", 1)
+    second = Beside(lambda: turns.take("t", 2))
+    assert second.waits()
+    turns.end(1)
+    assert second.ends()
+    assert Beside(lambda: turns.await_others(["t"], 1)).waits()
+
+
+def test_a_turn_that_hangs_is_over_by_itself() -> None:
+    clock = ManualClock()
+    turns = Turns(clock)
+    turns.take("t", 1)
+    clock.advance(TURN_SECONDS - 1)
+    others = [Beside(lambda n=n: turns.await_others(["t"], n)) for n in (2, 3)]  # type: ignore[misc]
+    assert all(other.waits() for other in others)
+    clock.advance(1)
+    assert all(other.ends() for other in others)
+
+
+def test_a_turn_that_is_taken_again_lasts_longer() -> None:
+    clock = ManualClock()
+    turns = Turns(clock)
+    turns.take("t", 1)
+    clock.advance(TURN_SECONDS - 1)
+    other = Beside(lambda: turns.await_others(["t"], 2))
+    turns.take("t", 1)
+    clock.advance(2)
+    assert other.waits()
+    clock.advance(TURN_SECONDS)
+    assert other.ends()
+
+
+# --- transactions ---
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def begin(world: World) -> Work:
+    return world.catalog.transactions.work("insert", outputs=[TxnOutput(table=world.t, tasks=1)])
+
+
+def insert(world: World) -> None:
+    with begin(world) as work:
+        work.commit([InsertPart(table=world.t, written=world.written())])
+
+
+def test_a_slow_commit_lands_beside_one_that_never_rests(world: World) -> None:
+    """Others commit while each try looks at what is there; from the try on that has the turn they wait."""
+    tries: list[int] = []
+    waiting: list[Beside] = []
+
+    def attempt(number: int) -> None:
+        tries.append(number)
+        work.note_try(number, [world.t])
+        ts = world.catalog.parts.snapshot(world.t).ts
+        other = Beside(lambda: insert(world))
+        if other.waits():
+            waiting.append(other)
+        inserted = InsertPart(table=world.t, written=world.written())
+        work.commit([inserted], [NoRowsSince(table=world.t, ts=ts, partitions=None)])
+
+    with begin(world) as work:
+        rebase(work.id, attempt, tries=20, busy=RetryError("never"))
+    assert tries == list(range(TRIES_BESIDE + 1))
+    assert len(waiting) == 1
+    assert waiting[0].ends()
+
+
+def test_a_turn_ends_with_work_that_commits_nothing(world: World) -> None:
+    with begin(world) as work:
+        work.note_try(TRIES_BESIDE, [world.t])
+    assert Beside(lambda: insert(world)).ends()
+
+
+def test_a_turn_ends_with_work_that_cannot_be_aborted() -> None:
+    kv = FaultyKV(MemoryKV(), new_rng(1))
+    world = World(kv)
+    with begin(world) as work:
+        work.note_try(TRIES_BESIDE, [world.t])
+        kv.read_rate = 1.0
+    kv.read_rate = 0.0
+    assert Beside(lambda: insert(world)).ends()
+
+
+def test_who_tried_less_often_takes_no_turn(world: World) -> None:
+    with begin(world) as work:
+        work.note_try(TRIES_BESIDE - 1, [world.t])
+        assert Beside(lambda: insert(world)).ends()
