@@ -42,7 +42,7 @@ from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
-from tilth.storage import data_folder, drop_table_folder, read_part
+from tilth.storage import data_folder, drop_table_folder, local_root, read_part
 from tilth.verify import verify
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
@@ -102,7 +102,7 @@ class OwnNode:
         self._worker = EmbeddedWorker(clock, self._session, name="w", memory_bytes=1 << 40)
         places = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
         self._dispatcher = Dispatcher(clock, random_id, places, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})
-        self.root = str(folder / "tables")
+        self.root = local_root(folder / "tables")
         context = ConsumeContext(
             clock=clock,
             catalog=self.catalog,

@@ -45,6 +45,7 @@ from tilth.maintenance.manager.manager import StandIns  # noqa: E402
 from tilth.model.part import ColumnRange, DataFile, WrittenPart  # noqa: E402
 from tilth.model.table import Column, Schema, TableDef  # noqa: E402
 from tilth.model.types import Kind, Simple  # noqa: E402
+from tilth.storage import local_root  # noqa: E402
 from tilth.warehouse import Dispatcher  # noqa: E402
 
 PARTITIONS = 20
@@ -199,7 +200,7 @@ def _manager(clock: MovedClock, catalog: Catalog, folder: str) -> MaintenanceMan
         clock,
         catalog,
         Dispatcher(clock, random_id, {"write": []}, slots={"write": 1}),
-        str(Path(folder) / "tables"),
+        local_root(Path(folder) / "tables"),
         read_settings(ManagerSettings, {}),
         stand_ins=StandIns(rng=new_rng(7)),
     )

@@ -34,7 +34,7 @@ from bench.report import Figure, print_report
 from bench.rivals import Rival, add_kit_arguments, kit_of
 from tilth.model.delta import PartSource
 from tilth.model.part import DataFile, PartName
-from tilth.storage import NewPart, TableLayout, merge_parts, schema_from_arrow
+from tilth.storage import NewPart, TableLayout, local_folder, merge_parts, schema_from_arrow
 
 ORDER = ("user_id", "ts")
 CORES = 2
@@ -111,7 +111,9 @@ def _own_pass(session: SparkSession, scratch: Path, inputs: Sequence[Path], *, t
     folder.mkdir()
     for path in inputs:
         os.link(path, folder / path.name)
-    layout = TableLayout(folder=str(folder), schema=schema_from_arrow(pq.read_schema(inputs[0])), order_by=ORDER)
+    layout = TableLayout(
+        folder=local_folder(folder), schema=schema_from_arrow(pq.read_schema(inputs[0])), order_by=ORDER
+    )
     files = [DataFile(name=path.name, size=path.stat().st_size, checksum=0) for path in inputs]
     share = -(-len(files) // tasks)
     groups = [files[start : start + share] for start in range(0, len(files), share)]

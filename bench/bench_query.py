@@ -27,7 +27,7 @@ from bench.report import Figure, print_report
 from tilth.model.part import Part, PartName, WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
-from tilth.storage import layout_of, schema_from_arrow, write_parts
+from tilth.storage import StoreRoot, layout_of, local_root, schema_from_arrow, write_parts
 from tilth.storage.read.spark import read_snapshot
 
 CORES = 2
@@ -57,7 +57,7 @@ def events(rows: int, first: int) -> pa.Table:
     )
 
 
-def make_snapshot(root: str, *, rows: int, files: int) -> Snapshot:
+def make_snapshot(root: StoreRoot, *, rows: int, files: int) -> Snapshot:
     """Writes the parts of a table."""
     schema = schema_from_arrow(events(1, 0).schema)
     table = TableDef(uuid=UUID, database="bench", name="events", schema=schema, order_by=("user_id", "ts"))
@@ -82,13 +82,13 @@ def main() -> None:
     plain: dict[str, list[float]] = {name: [] for name in QUERIES}
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory())
-        snapshot = make_snapshot(f"{root}/tables", rows=arguments.rows, files=arguments.files)
+        snapshot = make_snapshot(local_root(f"{root}/tables"), rows=arguments.rows, files=arguments.files)
         paths = [f"{root}/tables/{UUID}/data/{part.file.name}" for part in snapshot.parts]
         session = stack.enter_context(own_spark(cores=CORES, scratch=Path(root)))
-        schema = read_snapshot(session, snapshot, f"{root}/tables").schema
+        schema = read_snapshot(session, snapshot, local_root(f"{root}/tables")).schema
         for _ in range(arguments.passes + 1):
             for name, query in QUERIES.items():
-                took, rows = _timed(query, lambda: read_snapshot(session, snapshot, f"{root}/tables"))
+                took, rows = _timed(query, lambda: read_snapshot(session, snapshot, local_root(f"{root}/tables")))
                 ours[name].append(took)
                 took, expected = _timed(query, lambda: session.read.schema(schema).parquet(*paths))
                 plain[name].append(took)

@@ -32,11 +32,11 @@ from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Schema, TableDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.model.txn import TxnState
-from tilth.storage import file_name
+from tilth.storage import file_name, local_root
 from tilth.warehouse import Dispatcher, TaskCancelledError, TaskResult, WorkerReports
 
 #: No such folder: removing files finds them gone.
-ROOT = "/nonexistent/tables"
+ROOT = local_root("/nonexistent/tables")
 #: World.written makes files of so many bytes a row.
 ROW_BYTES = 100
 _TURNS_MAX = 500

@@ -66,6 +66,7 @@ from tilth.storage import (
     data_folder,
     key_scope,
     layout_of,
+    local_root,
     presence_name,
     read_source,
     resolve_all,
@@ -129,7 +130,7 @@ class SequenceWorld:
         self.clock: Clock = clock or self.manual
         self.rng = new_rng(seed)
         self._seed = seed
-        self.root = str(folder / "tables")
+        self.root = local_root(folder / "tables")
         self._kv_folder = str(folder / "catalog")
         self._workers = workers
         self._ids = count(1)

@@ -18,7 +18,7 @@ from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.sql import Answer, SqlEngine
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
-from tilth.storage import clean_transaction
+from tilth.storage import clean_transaction, local_root
 from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 
@@ -35,12 +35,12 @@ class SparkWorld:
             "s1",
             random_id,
             is_checking=True,
-            sweep=partial(clean_transaction, str(folder / "tables")),
+            sweep=partial(clean_transaction, local_root(folder / "tables")),
         )
         self.session = session
         self.worker = EmbeddedWorker(clock, self.session, name="w1", memory_bytes=1 << 30)
         self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
-        rooms = fake_rooms(clock, random_id, self.catalog, root=str(folder / "tables"))
+        rooms = fake_rooms(clock, random_id, self.catalog, root=local_root(folder / "tables"))
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher))
         self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
         self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots))

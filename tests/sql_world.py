@@ -53,7 +53,7 @@ from tilth.sql.query.protocol import (
     WorkerTask,
 )
 from tilth.sql.results.spark import to_stream
-from tilth.storage import arrow_type, clean_transaction
+from tilth.storage import StoreRoot, arrow_type, clean_transaction, local_root
 from tilth.testing import ManualClock
 from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
@@ -322,7 +322,7 @@ def answer_defaults(values: Mapping[str, object], *, computed: Iterable[str] = (
     return answer
 
 
-def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: str) -> Rooms:
+def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot) -> Rooms:
     """Rooms around a real catalog; what else runs in a node is faked."""
     return Rooms(
         clock=clock,
@@ -343,12 +343,17 @@ class SqlWorld:
         self.clock = ManualClock()
         self._ids = count(1)
         self.catalog = Catalog(
-            MemoryKV(), self.clock, "s1", self.new_id, is_checking=True, sweep=partial(clean_transaction, str(root))
+            MemoryKV(),
+            self.clock,
+            "s1",
+            self.new_id,
+            is_checking=True,
+            sweep=partial(clean_transaction, local_root(root)),
         )
         self.dispatch = FakeDispatch()
         self.consume = FakeConsume()
         self.maintenance = FakeMaintenance()
-        rooms = fake_rooms(self.clock, self.new_id, self.catalog, root=str(root))
+        rooms = fake_rooms(self.clock, self.new_id, self.catalog, root=local_root(root))
         self.engine = SqlEngine(
             replace(rooms, dispatcher=self.dispatch, consume=self.consume, maintenance=self.maintenance),
             settings=GivenSettings({"warehouse.query-slots": "3"}),

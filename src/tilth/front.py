@@ -89,6 +89,7 @@ def read(
     `2026-01-31 12:00:00`; UTC where no zone is said) or the number of a version; none: the newest. Raises ServerError
     when there is no such table, or when it cannot be read as of then, and InvalidInputError for what is no time.
     """
+    from tilth.storage import parse_root
     from tilth.storage.read.spark import read_snapshot
 
     named_database, _, name = table.rpartition(".")
@@ -98,7 +99,7 @@ def read(
     else:
         as_of_ms = None if as_of is None else _milliseconds(as_of)
         snapshot, lease, root = connection.pin(named_database or database, name, as_of_ms)
-    frame = read_snapshot(spark, snapshot, root)
+    frame = read_snapshot(spark, snapshot, parse_root(root))
     threading.Thread(
         target=_hold, args=(connection, lease.id, hold_seconds), name=f"tilth-reader-{lease.id}", daemon=True
     ).start()

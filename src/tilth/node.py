@@ -59,7 +59,7 @@ from tilth.server import Doors, HttpServer, Metrics, MetricSources, ServerSettin
 from tilth.server import bind as bind
 from tilth.sql import DEFAULT_SLOTS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
-from tilth.storage import clean_transaction, sync_folder
+from tilth.storage import clean_transaction, local_root, sync_local_folder
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     WRITE_WAREHOUSE,
@@ -235,7 +235,7 @@ class Node:
             self._server,
             random_id,
             commit_attempts_max=settings.commit_attempts_max,
-            sweep=partial(clean_transaction, str(self._folder / "tables")),
+            sweep=partial(clean_transaction, local_root(self._folder / "tables")),
         )
         self._parts.callback(self.catalog.close)
         move_secrets(self.catalog)
@@ -265,7 +265,7 @@ class Node:
         self._query_slots = settings.query_slots
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
-        root = str(self._folder / "tables")
+        root = local_root(self._folder / "tables")
         context = ConsumeContext(
             clock=self._clock,
             catalog=self.catalog,
@@ -286,7 +286,7 @@ class Node:
         )
 
     def _open_sql(self, given: GivenSettings) -> None:
-        root = str(self._folder / "tables")
+        root = local_root(self._folder / "tables")
         doors = read_settings(ServerSettings, given.texts)
         rooms = Rooms(
             clock=self._clock,
@@ -392,7 +392,7 @@ def _prepared(folder: Path) -> Path:
         for each in (folder, *(made.parent for made in new)):
             # A folder that others cannot list can be written to, and cannot be waited for.
             with suppress(PermissionError):
-                sync_folder(str(each))
+                sync_local_folder(str(each))
     except OSError as error:
         hint = "choose a folder that can be created and written"
         raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error

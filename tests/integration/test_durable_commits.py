@@ -22,6 +22,7 @@ from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth import node
 from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.maintenance.op import OpKind
+from tilth.storage import local_folder
 from tilth.storage.store.files import make_folder
 
 pytestmark = pytest.mark.integration
@@ -54,7 +55,7 @@ class Disk:
             path = os.path.join(world.folder, file.name)
             assert (path, file.size) in before, f"nobody waited for {file.name}"
             behind = before[before.index((path, file.size)) :]
-            assert (world.folder, -1) in behind, f"nobody waited for the name of {file.name}"
+            assert (str(world.folder), -1) in behind, f"nobody waited for the name of {file.name}"
         if fresh and not self.named:
             table = os.path.dirname(world.folder)
             assert {(table, -1), (os.path.dirname(table), -1)} <= set(before), "nobody waited for the folder"
@@ -146,10 +147,10 @@ def test_a_folder_that_somebody_else_made_is_waited_for_once(disk: Disk, tmp_pat
     folder = tmp_path / "tables" / "uuid" / "data"
     folder.mkdir(parents=True)
     for _ in range(2):
-        make_folder(str(folder), fsync=True)
+        make_folder(local_folder(folder), fsync=True)
         assert [path for path, _ in disk.requests] == [str(tmp_path / "tables" / "uuid"), str(tmp_path / "tables")]
     folder.rmdir()
-    make_folder(str(folder), fsync=True)
+    make_folder(local_folder(folder), fsync=True)
     assert folder.is_dir()
     assert len(disk.requests) == 4
 

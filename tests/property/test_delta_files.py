@@ -24,6 +24,7 @@ from tilth.storage import (
     arrow_type,
     iter_source,
     load_changes,
+    local_folder,
     read_changes,
     read_deletes,
     read_source,
@@ -138,7 +139,7 @@ def _change_segment(draw: st.DrawFn, layout: TableLayout, model: _Model, file: s
 
 @st.composite
 def _histories(draw: st.DrawFn, folder: str) -> tuple[TableLayout, PartSource, _Model]:
-    layout = TableLayout(folder=f"{folder}/data", schema=SCHEMA, row_group_rows=5, fsync=False)
+    layout = TableLayout(folder=local_folder(f"{folder}/data"), schema=SCHEMA, row_group_rows=5, fsync=False)
     rows = draw(_ROWS)
     arrays = [
         pa.array([row[place] for row in rows], arrow_type(column.type)) for place, column in enumerate(SCHEMA.columns)
@@ -215,7 +216,7 @@ def test_damage_is_told_whatever_the_kind_of_file(data: st.DataObject) -> None:
         layout, source, _ = data.draw(_histories(folder))
         delta = data.draw(st.sampled_from([None, *source.deltas]))
         file = source.file if delta is None else delta.file
-        with open(f"{layout.folder}/{file.name}", "r+b") as opened:
+        with open(layout.folder.uri(file.name), "r+b") as opened:
             if data.draw(st.booleans()):
                 opened.truncate(data.draw(st.integers(0, file.size - 1)))
             elif delta is None and not source.is_segment:
@@ -243,7 +244,8 @@ def test_segments_have_the_rows_of_their_partition_in_the_order_in_which_they_ca
     by = (Transform(kind=TransformKind.BUCKET, column="n", argument=partitions),)
     arrays = [pa.array([row[place] for row in rows], arrow_type(c.type)) for place, c in enumerate(SCHEMA.columns)]
     arrays.append(pa.array(range(len(rows)), pa.int64()))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         layout = TableLayout(folder=folder, schema=schema, partition_by=by, order_by=("s",), fsync=False)
         given_rows = pa.table(arrays, names=list(schema.names))
         written = write_segments(layout, given_rows, txn=5, task=0, attempt=0)
@@ -278,7 +280,8 @@ def test_a_change_segment_is_read_whole_by_file_and_row(changes: list[tuple[int,
             "c2": pa.array(range(len(changes)), pa.int32()),
         }
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         layout = TableLayout(folder=folder, schema=SCHEMA, fsync=False)
         written = DeltaWriter(layout, txn=1, task=0, attempt=0, first_n=3).changes("all", table)
         found = read_changes(folder, written.file)

@@ -19,6 +19,7 @@ from tilth.model.lease import ReaderLease
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
 from tilth.model.snapshot import Snapshot
+from tilth.storage import StoreRoot
 
 SEEDS = 12
 STEPS = 40
@@ -42,7 +43,7 @@ class Life:
         self.seen: list[tuple[int, int]] = []
         self.leases: list[tuple[ReaderLease, Snapshot]] = []
 
-    def _remove(self, root: str, table: str, file: DataFile) -> bool:
+    def _remove(self, root: StoreRoot, table: str, file: DataFile) -> bool:
         self.gone.add(file.name)
         return True
 

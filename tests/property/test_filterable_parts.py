@@ -23,7 +23,7 @@ from tests.part_sources import new_part, plain_source
 from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Field, Kind, Map, Simple, Struct
-from tilth.storage import PartWriter, TableLayout, arrow_schema, merge_parts, read_part
+from tilth.storage import PartWriter, TableLayout, arrow_schema, local_folder, merge_parts, read_part
 from tilth.storage.values.misjudged import DAYS_MIN, MICROSECONDS_MIN
 
 _FLOATS, _DATE, _TIME = (Simple(Kind.FLOAT32), Simple(Kind.FLOAT64)), Simple(Kind.DATE), Simple(Kind.TIMESTAMP)
@@ -98,7 +98,8 @@ def test_no_value_of_a_filterable_file_is_misjudged(
     drawn: tuple[Schema, list[list[pa.Table]]], group_rows: int, block_rows: int
 ) -> None:
     schema, stretches = drawn
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         layout = TableLayout(folder=folder, schema=schema, row_group_rows=group_rows, fsync=False)
         files = []
         for number, tables in enumerate(stretches):

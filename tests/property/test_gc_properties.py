@@ -31,6 +31,7 @@ from tilth.model.lease import ReaderLease
 from tilth.model.mutation import MutationKind
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.txn import Txn
+from tilth.storage import StoreRoot
 from tilth.warehouse import Dispatcher
 
 HISTORY_SECONDS = 3600.0
@@ -167,7 +168,7 @@ class GcWorld(World):
 
     @contextmanager
     def _removing(self) -> Iterator[None]:
-        def remove(root: str, table: str, file: DataFile) -> bool:
+        def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
             self.gone.add(file.name)
             return True
 

@@ -22,12 +22,14 @@ from tilth.storage import (
     CHANGE_UPDATE,
     DeltaWriter,
     Expiry,
+    Folder,
     PartRebaser,
     RewriteTarget,
     TableLayout,
     arrow_schema,
     flush_segments,
     iter_source,
+    local_folder,
     merge_parts,
     ordered_source,
     read_part,
@@ -62,7 +64,7 @@ INSERTS = st.lists(st.lists(ROW, min_size=1, max_size=12), min_size=1, max_size=
 class Table:
     """Parts of one partition with their changes: the files, and in memory what they must say."""
 
-    folder: str
+    folder: Folder
     is_segment: bool
     order_by: tuple[str, ...] = ("k",)
     parts: list[WrittenPart] = field(default_factory=list)
@@ -228,7 +230,8 @@ def make(table: Table, is_lone_rewrite: bool) -> tuple[WrittenPart | None, list[
 def test_the_result_has_what_changed_before_and_meanwhile(
     inserts: list[list[Row]], is_segment: bool, is_lone_rewrite: bool, data: st.DataObject
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         table = Table(folder, is_segment)
         for rows in inserts[:1] if is_lone_rewrite else inserts:
             table.insert(rows)
@@ -262,7 +265,8 @@ def test_the_result_has_what_changed_before_and_meanwhile(
 
 
 def test_without_a_sort_key_parts_are_laid_end_to_end() -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         table = Table(folder, False, order_by=())
         for start in (5, 0):
             table.insert([{"k": start + number} for number in range(3)])
@@ -285,7 +289,8 @@ def test_without_a_sort_key_parts_are_laid_end_to_end() -> None:
 
 
 def test_changes_of_rows_that_have_expired_are_passed_over() -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         table = Table(folder, False)
         table.insert([{"k": 1, "d": None}, {"k": 2, "d": None}])
         old = pa.table({"k": [0], "d": pa.array([3], pa.date32())})
@@ -311,7 +316,8 @@ def test_changes_of_rows_that_have_expired_are_passed_over() -> None:
 
 
 def test_a_changed_part_is_read_in_blocks() -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         table = Table(folder, False)
         table.insert([{"k": number} for number in range(10)])
         rows = pa.array([2, 3], pa.int64()).to_numpy()

@@ -19,7 +19,7 @@ from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
 from tilth.model.part import WrittenPart
 from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.types import Kind, Simple
-from tilth.storage import NewPart, TableLayout, arrow_schema, merge_parts, read_part, write_parts
+from tilth.storage import Folder, NewPart, TableLayout, arrow_schema, local_folder, merge_parts, read_part, write_parts
 
 SCHEMA = Schema(
     columns=(
@@ -61,7 +61,7 @@ def select(parts: dict[str, WrittenPart], is_by_key: bool) -> MergeSelection:
     return select_merges(candidates(parts), being_merged=(), stats={}, workers=1, now=1e9, settings=LOOSE)
 
 
-def rows_of(folder: str, parts: Sequence[WrittenPart]) -> Counter[tuple[object, ...]]:
+def rows_of(folder: Folder, parts: Sequence[WrittenPart]) -> Counter[tuple[object, ...]]:
     tables = [read_part(folder, part.file) for part in parts]
     return Counter(tuple(row.values()) for table in tables for row in table.to_pylist())
 
@@ -70,7 +70,8 @@ def rows_of(folder: str, parts: Sequence[WrittenPart]) -> Counter[tuple[object, 
 @given(st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=1, max_size=8), st.booleans())
 def test_merges_change_no_row(inserts: list[list[tuple[int, str | None, float | None]]], is_by_key: bool) -> None:
     by = (Transform(kind=TransformKind.IDENTITY, column="p"),)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
+        folder = local_folder(place)
         layout = TableLayout(folder=folder, schema=SCHEMA, partition_by=by, order_by=("k",), fsync=False)
         parts: dict[str, WrittenPart] = {}
         for txn, insert in enumerate(inserts, start=1):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.property.upsert_table import Row, UpsertTable, schema_of
 from tilth.model.types import DataType, Decimal, Kind, Simple
+from tilth.storage import local_folder
 from tilth.storage.values import unique_keys
 
 _WORDS = ["", "a", "b", "aa", "12345678", "123456789", "ä", "x" * 40]
@@ -49,7 +50,7 @@ def test_rounds_leave_what_the_rules_say(
     row = st.tuples(keys, _VALUES, st.sampled_from([0, 0, 0, 1])).map(lambda t: (*t[0], *t[1], t[2]))
     with tempfile.TemporaryDirectory() as folder:
         table = UpsertTable(
-            folder,
+            local_folder(folder),
             schema_of(*types),
             version_column="v" if has_version else None,
             is_partial=is_partial,
@@ -75,7 +76,7 @@ def test_different_keys_with_one_hash_stay_different(data: st.DataObject) -> Non
         return np.zeros(len(texts), np.uint64)
 
     with tempfile.TemporaryDirectory() as folder, patch.object(unique_keys, "_text_hashes", same):
-        table = UpsertTable(folder, schema_of(*types))
+        table = UpsertTable(local_folder(folder), schema_of(*types))
         for _ in range(3):
             table.put(*data.draw(st.lists(st.lists(row, min_size=1, max_size=8), min_size=1, max_size=2)))
             table.check()

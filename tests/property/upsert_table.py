@@ -13,6 +13,7 @@ from tilth.model.part import PartName, WrittenPart
 from tilth.model.table import OP_COLUMN, Column, Schema, Transform, TransformKind
 from tilth.model.types import DataType, Kind, Simple
 from tilth.storage import (
+    Folder,
     TableLayout,
     UpsertRequest,
     arrow_schema,
@@ -40,7 +41,7 @@ def schema_of(*keys: DataType) -> Schema:
 class UpsertTable:
     """Rounds come in by `put`."""
 
-    folder: str
+    folder: Folder
     schema: Schema
     version_column: str | None = None
     is_partial: bool = False

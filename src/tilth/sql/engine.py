@@ -287,7 +287,7 @@ class SqlEngine:
                 outcome = act(running)
         except TilthError as refused:
             shown.hide_in(refused)
-            error = full_error(refused, folder=self._services.root) or refused
+            error = full_error(refused, folder=str(self._services.root)) or refused
             if error is not refused:
                 raise error from refused
             raise
@@ -295,7 +295,7 @@ class SqlEngine:
             error = nested_too_deep()
             raise error from deep
         except Exception as defect:
-            if (full := full_error(defect, folder=self._services.root)) is not None:
+            if (full := full_error(defect, folder=str(self._services.root))) is not None:
                 error = full
                 raise full from defect
             if shown.is_in(str(defect)):

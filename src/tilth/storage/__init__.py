@@ -53,7 +53,8 @@ from tilth.storage.settings import (
     storage_settings,
 )
 from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_file
-from tilth.storage.store.files import check_size, sync_folder
+from tilth.storage.store.files import check_size, stamp_of
+from tilth.storage.store.local import sync_local_folder
 from tilth.storage.store.paths import (
     FILTER_EXTENSION,
     MAP_EXTENSION,
@@ -64,6 +65,7 @@ from tilth.storage.store.paths import (
     sidecar_name,
     table_folder,
 )
+from tilth.storage.store.root import BadStoreError, Folder, StoreRoot, local_folder, local_root, parse_root
 from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
 from tilth.storage.upsert.key_lookup import repeated_keys
 from tilth.storage.upsert.landing import stretches, write_rows
@@ -114,11 +116,13 @@ __all__ = [
     "UPSERT_TRIES_MAX",
     "BadColumnError",
     "BadPartitionError",
+    "BadStoreError",
     "DeltaFileCorruptError",
     "DeltaFileNotFoundError",
     "DeltaWriter",
     "Expiry",
     "FlushResult",
+    "Folder",
     "MergeResult",
     "Misfit",
     "NewPart",
@@ -134,6 +138,7 @@ __all__ = [
     "ScratchWriter",
     "StorageSettings",
     "StoreAwayError",
+    "StoreRoot",
     "TableLayout",
     "UniqueKeyNullError",
     "UnmappedTypeError",
@@ -166,9 +171,12 @@ __all__ = [
     "key_scope",
     "layout_of",
     "load_changes",
+    "local_folder",
+    "local_root",
     "merge_parts",
     "misfits",
     "ordered_source",
+    "parse_root",
     "partition_id",
     "partition_ids",
     "presence_name",
@@ -192,9 +200,10 @@ __all__ = [
     "shaped_rows",
     "sidecar_name",
     "sources_of",
+    "stamp_of",
     "storage_settings",
     "stretches",
-    "sync_folder",
+    "sync_local_folder",
     "table_folder",
     "transform_array",
     "type_from_arrow",

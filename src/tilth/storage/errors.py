@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import CorruptError, InvalidInputError, UnavailableError
+from tilth.base.errors import CorruptError, InvalidInputError, RetryError, TilthError, UnavailableError
 
 
 class PartFileCorruptError(CorruptError):
@@ -33,6 +33,30 @@ class StoreAwayError(UnavailableError):
     """the folder of a table's files is not there"""
 
     code = "STORE_AWAY"
+
+
+class StoreRefusedError(UnavailableError):
+    """the store refuses the request"""
+
+    code = "STORE_REFUSED"
+
+
+class StoreBusyError(RetryError):
+    """the store did not answer in time, or asks for fewer requests"""
+
+    code = "STORE_BUSY"
+
+
+class StoreSecretError(UnavailableError):
+    """a secret of a store cannot be read"""
+
+    code = "STORE_SECRET"
+
+
+class StoreForkedError(TilthError):
+    """an object store cannot be used in a process that was forked from one that used it"""
+
+    code = "STORE_FORKED"
 
 
 class PartShapeUnknownError(CorruptError):

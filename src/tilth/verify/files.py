@@ -15,6 +15,8 @@ from tilth.model.delta import PartSource, deleted_rows
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
 from tilth.storage import (
+    Folder,
+    StoreRoot,
     check_file,
     data_folder,
     footer_rows,
@@ -28,7 +30,7 @@ from tilth.storage import (
 from tilth.verify.report import NAMED_MAX, CheckResult
 
 
-def check_files(catalog: Catalog, root: str, table: TableDef) -> Iterator[CheckResult]:
+def check_files(catalog: Catalog, root: StoreRoot, table: TableDef) -> Iterator[CheckResult]:
     folder = data_folder(root, table.uuid)
     snapshot = catalog.parts.snapshot(table.uuid)
     wrong: dict[str, str] = {}
@@ -66,14 +68,14 @@ def check_files(catalog: Catalog, root: str, table: TableDef) -> Iterator[CheckR
         yield from _check_keys(catalog, root, snapshot, sources)
 
 
-def _rows_in(folder: str, source: PartSource) -> int:
+def _rows_in(folder: Folder, source: PartSource) -> int:
     if not source.is_segment:
         return footer_rows(folder, source.file)
     first = source.schema.columns[0].name
     return sum(rows.num_rows for rows in read_segment(folder, source.file, source.schema, [first]))
 
 
-def _wrong_deletes(folder: str, sources: Iterable[PartSource]) -> dict[str, str]:
+def _wrong_deletes(folder: Folder, sources: Iterable[PartSource]) -> dict[str, str]:
     """Return by file the differences between the rows that deltas delete and the catalog's count of them."""
     wrong = {}
     for source in sources:
@@ -91,7 +93,7 @@ def _wrong_deletes(folder: str, sources: Iterable[PartSource]) -> dict[str, str]
 
 
 def _check_keys(
-    catalog: Catalog, root: str, snapshot: Snapshot, sources: Sequence[PartSource]
+    catalog: Catalog, root: StoreRoot, snapshot: Snapshot, sources: Sequence[PartSource]
 ) -> Iterator[CheckResult]:
     table = snapshot.table
     scopes: dict[str, list[PartSource]] = {}

@@ -30,7 +30,7 @@ from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
 from tilth.sql import SqlEngine
 from tilth.sql.worker.spark import QueryRunner
-from tilth.storage import arrow_schema, clean_transaction, data_folder, read_source, sources_of
+from tilth.storage import arrow_schema, clean_transaction, data_folder, local_root, read_source, sources_of
 from tilth.verify import VerifyReport, verify
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
@@ -57,12 +57,12 @@ class IngestWorld:
             "s1",
             random_id,
             is_checking=True,
-            sweep=partial(clean_transaction, str(folder / "tables")),
+            sweep=partial(clean_transaction, local_root(folder / "tables")),
         )
         self.worker = EmbeddedWorker(self.clock, session, name="w1", memory_bytes=1 << 40)
         workers = {QUERY_WAREHOUSE: [self.worker], WRITE_WAREHOUSE: [self.worker]}
         self.dispatcher = Dispatcher(self.clock, random_id, workers, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})
-        self.root = str(folder / "tables")
+        self.root = local_root(folder / "tables")
         context = ConsumeContext(
             clock=self.clock,
             catalog=self.catalog,

@@ -33,7 +33,7 @@ from tilth.model.table import KafkaDef, TableDef, ViewDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.model.txn import TxnState
 from tilth.model.types import Kind
-from tilth.storage import clean_transaction, data_folder, read_source, sources_of
+from tilth.storage import clean_transaction, data_folder, local_root, read_source, sources_of
 from tilth.verify import verify
 from tilth.warehouse import QUERY_WAREHOUSE, TaskContext, WorkerSession
 
@@ -128,7 +128,7 @@ class RoundWorld:
     """One Kafka table with its views; `drain` it once or several times."""
 
     def __init__(self, folder: Path, spark: WorkerSession, **settings: str) -> None:
-        self.root = str(folder / "tables")
+        self.root = local_root(folder / "tables")
         self.topic = FileTopic(folder / "topic")
         self.catalog = Catalog(
             MemoryKV(), SystemClock(), "s1", random_id, is_checking=True, sweep=partial(clean_transaction, self.root)

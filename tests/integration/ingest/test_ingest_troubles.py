@@ -251,7 +251,7 @@ def test_unwritable_folder_is_told_and_cured(world: IngestWorld, broker: Broker)
     kafka = world.kafka("k", "unwritable")
     target = world.table("t", EVENTS, "id")
     # A file where the table's folder should be: nobody can write there, root included.
-    blocked = Path(world.root) / target.uuid
+    blocked = Path(str(world.root)) / target.uuid
     blocked.parent.mkdir(parents=True, exist_ok=True)
     blocked.write_text("in the way")
     world.send("unwritable", events(0, 10))

@@ -34,7 +34,7 @@ from tilth.ingest.views.refusals import RowCheck, Wanted
 from tilth.model.offset import OffsetRange
 from tilth.model.table import TableDef
 from tilth.model.types import Kind
-from tilth.storage import data_folder, layout_of, read_part
+from tilth.storage import StoreRoot, data_folder, layout_of, local_root, read_part
 
 FIRST = 1000
 PICKS = FusedPlan(
@@ -81,7 +81,7 @@ TARGETS = {
 class Cell:
     """One task over one partition."""
 
-    def __init__(self, root: str, messages: Messages, form: str, mode: str, plans: tuple[ViewPlan, ...]) -> None:
+    def __init__(self, root: StoreRoot, messages: Messages, form: str, mode: str, plans: tuple[ViewPlan, ...]) -> None:
         self.root = root
         self.messages = messages
         kafka = kafka_of(COLUMNS, **FORMATS[form].settings, kafka_handle_error_mode=mode)
@@ -139,7 +139,7 @@ def test_every_message_is_in_each_target_or_a_dead_letter(form: str, mode: str, 
     if not FORMATS[form].has_many:
         messages = [each for each in messages if each.rows is None or len(each.rows) == 1]
     with TemporaryDirectory() as root:
-        cell = Cell(root, messages, form, mode, (PICKS, KEYS, NEEDS))
+        cell = Cell(local_root(root), messages, form, mode, (PICKS, KEYS, NEEDS))
         task = SourceTask(cell.job, 0, attempt=0)
         facts = task.run()
         broken = {place for place, each in enumerate(messages) if is_broken(each)}
@@ -171,7 +171,7 @@ def test_every_message_is_in_each_target_or_a_dead_letter(form: str, mode: str, 
 @given(st.lists(planned, min_size=1, max_size=20), st.data())
 def test_what_is_kept_is_read_back_for_the_view(messages: Messages, data: st.DataObject) -> None:
     with TemporaryDirectory() as root:
-        cell = Cell(root, messages, "json", "dead_letter", (PICKS, COMPUTED))
+        cell = Cell(local_root(root), messages, "json", "dead_letter", (PICKS, COMPUTED))
         facts = SourceTask(cell.job, 0, attempt=0).keep()
         kept = Kept(cell.job, (facts.attempt,))
         keyless = {place for place, each in enumerate(messages) if lacks_key(each)}

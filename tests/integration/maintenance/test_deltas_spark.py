@@ -30,6 +30,7 @@ from tilth.storage import (
     TableLayout,
     data_folder,
     layout_of,
+    local_root,
     read_deletes,
     read_source,
     sources_of,
@@ -51,7 +52,7 @@ class Node:
     """The rooms that maintenance stands on, wired, with a table `default.t` that nothing merges."""
 
     def __init__(self, folder: Path, session: WorkerSession) -> None:
-        self.root = str(folder / "tables")
+        self.root = local_root(folder / "tables")
         self.clock = SystemClock()
         self.catalog = Catalog(RocksKV(str(folder / "catalog")), self.clock, "s1", random_id, is_checking=True)
         self.worker = EmbeddedWorker(self.clock, session, name="here", memory_bytes=1 << 30)

@@ -24,7 +24,7 @@ from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind
 from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
 from tilth.model.types import Kind, Simple
-from tilth.storage import data_folder, layout_of, read_part, write_parts
+from tilth.storage import data_folder, layout_of, local_root, read_part, write_parts
 from tilth.warehouse import Dispatcher, EmbeddedWorker, WorkerSession
 
 pytestmark = pytest.mark.integration
@@ -42,7 +42,7 @@ class Node:
     """The rooms that maintenance stands on, wired, with a table `default.t`."""
 
     def __init__(self, folder: Path, session: WorkerSession) -> None:
-        self.root = str(folder / "tables")
+        self.root = local_root(folder / "tables")
         self.clock = SystemClock()
         self.catalog = Catalog(RocksKV(str(folder / "catalog")), self.clock, "s1", random_id)
         self.worker = EmbeddedWorker(self.clock, session, name="here", memory_bytes=1 << 30)

@@ -19,7 +19,7 @@ from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
 from tilth.model.table import TableDef
 from tilth.sql import SqlEngine
-from tilth.storage import clean_transaction, data_folder, read_source, sources_of
+from tilth.storage import clean_transaction, data_folder, local_root, read_source, sources_of
 
 pytestmark = pytest.mark.integration
 
@@ -31,14 +31,19 @@ KEYS = 8
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     return Catalog(
-        MemoryKV(), SystemClock(), "s1", random_id, is_checking=True, sweep=partial(clean_transaction, str(tmp_path))
+        MemoryKV(),
+        SystemClock(),
+        "s1",
+        random_id,
+        is_checking=True,
+        sweep=partial(clean_transaction, local_root(tmp_path)),
     )
 
 
 @pytest.fixture
 def engine(catalog: Catalog, tmp_path: Path) -> Iterator[SqlEngine]:
     clock = SystemClock()
-    root = str(tmp_path)
+    root = local_root(tmp_path)
     made = SqlEngine(fake_rooms(clock, random_id, catalog, root=root))
     yield made
     made.stop()
@@ -80,7 +85,7 @@ def test_the_last_acknowledged_row_of_each_key_is_left(
     snapshot = catalog.parts.snapshot(table.uuid)
     found: list[tuple[int, tuple[int, int]]] = []
     for source in sources_of(snapshot.table, snapshot.parts, snapshot.deltas):
-        rows = read_source(data_folder(str(tmp_path), table.uuid), source)[0]
+        rows = read_source(data_folder(local_root(tmp_path), table.uuid), source)[0]
         found += [(row["k"], (row["p"], row["v"])) for row in rows.to_pylist()]
     expected = {key: row for each in left for key, row in each.items() if row is not None}
     assert sorted(found) == sorted(expected.items()), f"seed={seed}"

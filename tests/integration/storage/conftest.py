@@ -1,13 +1,36 @@
-"""A session of the lane's Spark."""
+"""A session of the lane's Spark; places for files."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tilth.warehouse import WorkerSession
+from tools.s3server import KEY, SECRET, S3Server
+
+BUCKET = "tilth"
+KEY_VARIABLE, SECRET_VARIABLE = "TILTH_TEST_S3_KEY", "TILTH_TEST_S3_SECRET"
 
 
 @pytest.fixture
 def session(spark: WorkerSession) -> SparkSession:
     return spark.session
+
+
+@pytest.fixture(scope="session")
+def s3_server(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A running S3 server that all tests of the process share: use a prefix of your own, do not stop it."""
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    server.start()
+    server.create_bucket(BUCKET)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secrets that the roots of buckets refer to."""
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)

@@ -24,6 +24,7 @@ from tilth.storage import (
     TableLayout,
     arrow_schema,
     flush_segments,
+    local_folder,
     merge_parts,
     read_part,
     rewrite_part,
@@ -49,7 +50,7 @@ EARLY = -200_000
 
 @pytest.fixture
 def layout(tmp_path: Path) -> TableLayout:
-    return TableLayout(folder=str(tmp_path), schema=SCHEMA, order_by=("k",), row_group_rows=4, fsync=False)
+    return TableLayout(folder=local_folder(tmp_path), schema=SCHEMA, order_by=("k",), row_group_rows=4, fsync=False)
 
 
 def _rows(

@@ -20,6 +20,7 @@ from tilth.storage import (
     TableLayout,
     check_file,
     flush_segments,
+    local_folder,
     read_part,
     remove_row_map,
     write_segments,
@@ -36,7 +37,7 @@ SCHEMA = Schema(
 
 
 def layout_in(folder: Path, *unique_key: str) -> TableLayout:
-    return TableLayout(folder=str(folder), schema=SCHEMA, order_by=("k",), unique_key=unique_key, fsync=False)
+    return TableLayout(folder=local_folder(folder), schema=SCHEMA, order_by=("k",), unique_key=unique_key, fsync=False)
 
 
 def segment(layout: TableLayout, number: int, keys: list[int], *, gone: int | None = None) -> PartSource:
@@ -56,19 +57,19 @@ def test_segments_become_a_sorted_part(tmp_path: Path) -> None:
     assert written is not None
     assert (written.is_segment, written.rows, result.rows_in, result.rows_deleted) == (False, 5, 5, 0)
     assert (written.ranges["k"].low, written.ranges["k"].high) == (3, 9)
-    check_file(str(tmp_path), written.file)
-    table = read_part(str(tmp_path), written.file)
+    check_file(local_folder(tmp_path), written.file)
+    table = read_part(local_folder(tmp_path), written.file)
     assert table.column_names == ["k", "v"]
     # Of equal keys the earlier segment's row goes first.
     assert table["v"].to_pylist() == ["1/3", "2/3", "2/4", "1/5", "1/9"]
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"7-0.0-0.parquet", "7-0.0-0.map", "7-0.0-0.filter"}
-    found = RowMap(str(tmp_path), written.file.name)
+    found = RowMap(local_folder(tmp_path), written.file.name)
     assert found.find(0, np.array([0, 1, 2, 3])).tolist() == [3, 0, 4, -1]
     assert found.find(1, np.array([1, 0])).tolist() == [1, 2]
     assert found.find(2, np.array([0])).tolist() == [-1]
-    assert remove_row_map(str(tmp_path), written.file.name)
-    assert not remove_row_map(str(tmp_path), written.file.name)
+    assert remove_row_map(local_folder(tmp_path), written.file.name)
+    assert not remove_row_map(local_folder(tmp_path), written.file.name)
 
 
 def test_a_row_map_that_is_lost_or_damaged_is_named(tmp_path: Path) -> None:
@@ -78,10 +79,10 @@ def test_a_row_map_that_is_lost_or_damaged_is_named(tmp_path: Path) -> None:
     assert written is not None
     (tmp_path / "7-0.0-0.map").write_bytes(b"no map")
     with pytest.raises(PartFileCorruptError, match=r"7-0\.0-0\.map"):
-        RowMap(str(tmp_path), written.file.name)
+        RowMap(local_folder(tmp_path), written.file.name)
     (tmp_path / "7-0.0-0.map").unlink()
     with pytest.raises(PartFileNotFoundError, match=r"7-0\.0-0\.map"):
-        RowMap(str(tmp_path), written.file.name)
+        RowMap(local_folder(tmp_path), written.file.name)
     # Without changes nobody asks for it.
     assert PartRebaser(layout, "all", written.file).rebase([source], txn=7, task=0, n=0) is None
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.property.upsert_table import Row, UpsertTable, schema_of
 from tilth.model.types import Kind, Simple
+from tilth.storage import local_folder
 from tilth.storage.parts.key_filter import read_filter, write_filter
 from tilth.storage.upsert import key_lookup
 from tilth.storage.values.unique_keys import keys_of
@@ -21,7 +22,7 @@ ROWS = 2_000
 
 @pytest.fixture
 def table(tmp_path: Path) -> UpsertTable:
-    made = UpsertTable(str(tmp_path), schema_of(Simple(Kind.INT64)))
+    made = UpsertTable(local_folder(tmp_path), schema_of(Simple(Kind.INT64)))
     rows: list[Row] = [(2 * i, None, 0, "x", i, 0) for i in range(ROWS)]
     made.load(rows)
     return made

@@ -40,6 +40,7 @@ from tilth.storage import (
     check_file,
     clean_transaction,
     data_folder,
+    local_root,
     read_changes,
     read_part,
     write_parts,
@@ -73,7 +74,7 @@ class Runs:
 
     def __init__(self, folder: Path, spark: WorkerSession) -> None:
         self._spark = spark
-        self.root = str(folder)
+        self.root = local_root(folder)
         self.layout = TableLayout(
             folder=data_folder(self.root, UUID), schema=OLD, order_by=("k",), row_group_rows=700, fsync=False
         )

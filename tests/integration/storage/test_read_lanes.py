@@ -36,10 +36,12 @@ from tilth.storage import (
     DeltaWriter,
     PartFileCorruptError,
     PartFileNotFoundError,
+    StoreRoot,
     arrow_schema,
     arrow_type,
     data_folder,
     layout_of,
+    local_root,
     write_parts,
     write_segments,
 )
@@ -111,7 +113,7 @@ def _value(identity: int, key: int) -> Any:
 class World:
     """A table's files, and what they must mean."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: StoreRoot) -> None:
         self.root = root
         self.parts: list[Part] = []
         self.deltas: list[Delta] = []
@@ -235,17 +237,17 @@ def _kind(part: Part, column: int) -> pa.DataType:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(str(tmp_path / "a folder ü"))
+    return World(local_root(tmp_path / "a folder ü"))
 
 
 #: Below which the tables of `queried` are.
-_ROOTS: list[str] = []
+_ROOTS: list[StoreRoot] = []
 
 
 @pytest.fixture(scope="module")
 def queried(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     """A part of each lane."""
-    world = World(str(tmp_path_factory.mktemp("queried")))
+    world = World(local_root(tmp_path_factory.mktemp("queried")))
     _ROOTS[:] = [world.root]
     world.add(range(10))
     world.delete(world.add(range(10, 30), version=1), 3, 4)
@@ -294,7 +296,7 @@ def _plan(frame: DataFrame) -> str:
     return plan
 
 
-def _error_of(session: SparkSession, snapshot: Snapshot, root: str) -> TilthError | None:
+def _error_of(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> TilthError | None:
     with mailbox(session) as letters:
         frame = read_snapshot(session, snapshot, root, mailbox=letters)
         with pytest.raises((PySparkException, Py4JError)) as raised:

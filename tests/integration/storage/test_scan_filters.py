@@ -28,7 +28,16 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Decimal, Field, Kind, Simple, Struct
-from tilth.storage import DeltaWriter, RowIndexes, arrow_schema, data_folder, layout_of, write_parts
+from tilth.storage import (
+    DeltaWriter,
+    RowIndexes,
+    StoreRoot,
+    arrow_schema,
+    data_folder,
+    layout_of,
+    local_root,
+    write_parts,
+)
 from tilth.storage.parts import parts as part_files
 from tilth.storage.read.spark import located_snapshot, read_snapshot
 from tilth.storage.values.misjudged import DAYS_MIN, MICROSECONDS_MIN
@@ -120,7 +129,7 @@ def _part(file: DataFile, number: int = 0, *, rows: int) -> Part:
 class _Files:
     """The rows three times: in a file of now, in one of an older version, and in memory."""
 
-    def __init__(self, root: str, rows: pa.Table) -> None:
+    def __init__(self, root: StoreRoot, rows: pa.Table) -> None:
         self.root = root
         self.rows = rows
         self.layout = layout_of(TABLE, root, fsync=False)
@@ -139,7 +148,7 @@ class _Files:
 
 @pytest.fixture
 def files(tmp_path: Path) -> _Files:
-    return _Files(str(tmp_path), _rows())
+    return _Files(local_root(tmp_path), _rows())
 
 
 @contextmanager
@@ -277,13 +286,13 @@ def test_rows_keep_their_place_where_pages_are_skipped(
     arrays = {field.name: pa.nulls(count, field.type) for field in schema}
     arrays["id"] = pa.array(range(count))
     arrays["x"] = pa.array([float("nan") if row % 5000 == 7 else float(row) for row in range(count)])
-    layout = layout_of(TABLE, str(tmp_path), fsync=False)
+    layout = layout_of(TABLE, local_root(tmp_path), fsync=False)
     layout = replace(layout, row_group_rows=count)
     (part,) = write_parts(layout, pa.table(arrays), txn=1, task=0, attempt=0)
     deleted = DeltaWriter(layout, txn=2, task=0, attempt=0).deletes("all", part.file.name, _indexes(3, 15_007))
     for deltas in ((), (as_delta(deleted, 5),)):
         snapshot = Snapshot(table=TABLE, ts=1, version=1, parts=(_part(part.file, rows=count),), deltas=deltas)
-        frame = located_snapshot(session, snapshot, str(tmp_path))
+        frame = located_snapshot(session, snapshot, local_root(tmp_path))
         assert _scanned(frame, "id = 12345") < count / 4
         for text, rows in (
             ("id IN (3, 12345, 12346)", {3, 12_345, 12_346}),
@@ -322,7 +331,7 @@ def test_every_value_of_every_type_is_found(session: SparkSession, tmp_path: Pat
     arrays = [pa.nulls(120, field.type) for field in schema]
     arrays[0] = pa.array(range(120))
     arrays[schema.get_field_index(column.name)] = array(rng, column.type, 120)
-    files = _Files(str(tmp_path), pa.table(arrays, schema=schema))
+    files = _Files(local_root(tmp_path), pa.table(arrays, schema=schema))
     values = values_of(column.type)
     texts = [
         f"{column.name} {operator} {spark_literal(value, column.type)}"

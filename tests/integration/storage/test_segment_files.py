@@ -31,6 +31,7 @@ from tilth.storage import (
     data_folder,
     iter_source,
     load_changes,
+    local_root,
     read_changes,
     read_deletes,
     read_source,
@@ -55,7 +56,9 @@ AT = {"txn": 3, "task": 0, "attempt": 0}
 
 @pytest.fixture
 def layout(tmp_path: Path) -> TableLayout:
-    return TableLayout(folder=data_folder(str(tmp_path), TABLE), schema=SCHEMA, partition_by=BY_DAY, unique_key=("K",))
+    return TableLayout(
+        folder=data_folder(local_root(tmp_path), TABLE), schema=SCHEMA, partition_by=BY_DAY, unique_key=("K",)
+    )
 
 
 def _rows(*keys: int | None, day: str | None = "mon") -> pa.Table:
@@ -272,12 +275,12 @@ def test_all_files_of_a_transaction_and_what_lies_beside_them_are_cleaned(tmp_pa
     outputs = (TxnOutput(table=TABLE, tasks=1),)
     txn = Txn(id=4, actor="insert", state=TxnState.ABORTED, fences=(), outputs=outputs, server="s")
     kept = {"4-0.1-0.parquet", "4-0.1-1.arrow"}
-    assert clean_transaction(str(tmp_path), txn, keep=kept) == 4
+    assert clean_transaction(local_root(tmp_path), txn, keep=kept) == 4
     left = {path.name for path in folder.iterdir() if path.name.startswith("4-")}
     assert left == kept | {"4-0.1-0.map", "4-0.1-0.filter"}
-    assert clean_transaction(str(tmp_path), msgspec.structs.replace(txn, id=3)) == 4
+    assert clean_transaction(local_root(tmp_path), msgspec.structs.replace(txn, id=3)) == 4
     segment, part = (DataFile(name=name, size=0, checksum=0) for name in ("4-0.1-0.arrow", "4-0.1-0.parquet"))
-    assert not remove_file(str(tmp_path), TABLE, segment)
+    assert not remove_file(local_root(tmp_path), TABLE, segment)
     assert (folder / "4-0.1-0.map").exists()
-    assert remove_file(str(tmp_path), TABLE, part)
+    assert remove_file(local_root(tmp_path), TABLE, part)
     assert [path.name for path in folder.iterdir()] == ["4-0.1-1.arrow"]

@@ -28,6 +28,8 @@ from tilth.storage import (
     data_folder,
     drop_table_folder,
     footer_rows,
+    local_folder,
+    local_root,
     merge_parts,
     read_part,
     remove_file,
@@ -48,7 +50,7 @@ BY_DAY = (Transform(kind=TransformKind.IDENTITY, column="day"),)
 
 @pytest.fixture
 def layout(tmp_path: Path) -> TableLayout:
-    return TableLayout(folder=data_folder(str(tmp_path), TABLE), schema=SCHEMA, order_by=("k",))
+    return TableLayout(folder=data_folder(local_root(tmp_path), TABLE), schema=SCHEMA, order_by=("k",))
 
 
 def _rows(*keys: int, day: str = "mon") -> pa.Table:
@@ -119,7 +121,7 @@ def test_a_name_is_never_written_twice(layout: TableLayout) -> None:
 
 
 def test_row_groups_have_the_size_that_was_asked_for(tmp_path: Path) -> None:
-    layout = TableLayout(folder=str(tmp_path), schema=SCHEMA, order_by=("k",), row_group_rows=100)
+    layout = TableLayout(folder=local_folder(tmp_path), schema=SCHEMA, order_by=("k",), row_group_rows=100)
     file = _write(layout, 1, _rows(*range(250)))
     metadata = pq.read_metadata(tmp_path / file.name)
     assert [metadata.row_group(number).num_rows for number in range(3)] == [100, 100, 50]
@@ -195,7 +197,7 @@ def test_a_file_that_is_not_sorted_is_refused(layout: TableLayout) -> None:
 def test_a_merge_that_fails_midway_leaves_what_the_cleaner_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = data_folder(str(tmp_path), TABLE)
+    folder = data_folder(local_root(tmp_path), TABLE)
     layout = TableLayout(folder=folder, schema=SCHEMA, order_by=("k",), row_group_rows=10)
     files = [_write(layout, txn, _rows(*range(5000))) for txn in (1, 2)]
     pieces = iter([PartWriter.write, PartWriter.write])
@@ -203,7 +205,7 @@ def test_a_merge_that_fails_midway_leaves_what_the_cleaner_finds(
     new = new_part(layout, txn=3)
     with pytest.raises(StopIteration):
         merge_parts(new, _plain(layout, *files), task=0, attempt=0, block_rows=1000)
-    assert clean_transaction(str(tmp_path), _txn(3)) == 1
+    assert clean_transaction(local_root(tmp_path), _txn(3)) == 1
     assert sorted(path.name for path in Path(folder).iterdir()) == sorted(file.name for file in files)
 
 
@@ -217,17 +219,19 @@ def _txn(number: int, tasks: int = 1) -> Txn:
 
 
 def test_a_transaction_is_cleaned_by_name_alone(tmp_path: Path) -> None:
-    layout = TableLayout(folder=data_folder(str(tmp_path), TABLE), schema=SCHEMA, partition_by=BY_DAY, order_by=("k",))
+    layout = TableLayout(
+        folder=data_folder(local_root(tmp_path), TABLE), schema=SCHEMA, partition_by=BY_DAY, order_by=("k",)
+    )
     two_days = pa.concat_tables([_rows(1), _rows(2, day="tue")])
     kept = write_parts(layout, two_days, txn=1, task=0, attempt=0)
     for task, attempt in ((0, 0), (0, 2), (1, 1)):
         write_parts(layout, two_days, txn=2, task=task, attempt=attempt)
-    assert clean_transaction(str(tmp_path), _txn(2, tasks=2)) == 6
-    assert clean_transaction(str(tmp_path), _txn(2, tasks=2)) == 0
-    assert clean_transaction(str(tmp_path), _txn(1), keep={part.file.name for part in kept}) == 0
+    assert clean_transaction(local_root(tmp_path), _txn(2, tasks=2)) == 6
+    assert clean_transaction(local_root(tmp_path), _txn(2, tasks=2)) == 0
+    assert clean_transaction(local_root(tmp_path), _txn(1), keep={part.file.name for part in kept}) == 0
     # Of a merge that was killed before the first row group was full.
     (Path(layout.folder) / "5-0.0-0.map").touch()
-    clean_transaction(str(tmp_path), _txn(5))
+    clean_transaction(local_root(tmp_path), _txn(5))
     assert {path.name for path in Path(layout.folder).iterdir()} == {"1-0.0-0.parquet", "1-0.0-1.parquet"}
 
 
@@ -248,8 +252,8 @@ def test_a_writer_without_rows_makes_no_file(layout: TableLayout) -> None:
 
 def test_removing_twice_is_no_error(tmp_path: Path, layout: TableLayout) -> None:
     file = _write(layout, 1, _rows(1))
-    assert remove_file(str(tmp_path), TABLE, file)
-    assert not remove_file(str(tmp_path), TABLE, file)
-    drop_table_folder(str(tmp_path), TABLE)
-    drop_table_folder(str(tmp_path), TABLE)
+    assert remove_file(local_root(tmp_path), TABLE, file)
+    assert not remove_file(local_root(tmp_path), TABLE, file)
+    drop_table_folder(local_root(tmp_path), TABLE)
+    drop_table_folder(local_root(tmp_path), TABLE)
     assert not list(tmp_path.iterdir())

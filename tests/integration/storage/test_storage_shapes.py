@@ -18,7 +18,15 @@ from tilth.model.part import Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.storage import PartShapeUnknownError, arrow_schema, layout_of, write_parts
+from tilth.storage import (
+    PartShapeUnknownError,
+    StoreRoot,
+    arrow_schema,
+    layout_of,
+    local_folder,
+    local_root,
+    write_parts,
+)
 from tilth.storage.read.spark import files_frame, read_snapshot
 
 pytestmark = pytest.mark.integration
@@ -101,7 +109,7 @@ def _value(identity: int, key: int) -> Any:
     return values[identity]
 
 
-def _part(root: str, version: int, keys: range) -> Part:
+def _part(root: StoreRoot, version: int, keys: range) -> Part:
     schema = SHAPES[version]
     arrays = [
         pa.array([_value(column.id, key) for key in keys], field.type)
@@ -144,18 +152,18 @@ def _plan(frame: DataFrame) -> str:
 
 def test_three_versions_read_as_one_table(session: SparkSession, tmp_path: Path) -> None:
     ranges = {1: range(20), 2: range(20, 40), 3: range(40, 60)}
-    parts = [_part(str(tmp_path), version, keys) for version, keys in ranges.items()]
-    frame = read_snapshot(session, _snapshot(parts), str(tmp_path))
+    parts = [_part(local_root(tmp_path), version, keys) for version, keys in ranges.items()]
+    frame = read_snapshot(session, _snapshot(parts), local_root(tmp_path))
     expected = [row for version, keys in ranges.items() for row in _expected(version, keys)]
     assert _got(frame) == expected
     declared = [(f.name, f.dataType.simpleString()) for f in frame.schema.fields]
-    plain = files_frame(session, folder=str(tmp_path), files=[], schema=THIRD, is_filterable=True)
+    plain = files_frame(session, folder=local_folder(tmp_path), files=[], schema=THIRD, is_filterable=True)
     assert declared == [(f.name, f.dataType.simpleString()) for f in plain.schema.fields]
 
 
 def test_names_that_are_used_again_find_the_new_column_only(session: SparkSession, tmp_path: Path) -> None:
-    parts = [_part(str(tmp_path), version, range(20 * version, 20 * version + 20)) for version in (1, 2, 3)]
-    frame = read_snapshot(session, _snapshot(parts), str(tmp_path))
+    parts = [_part(local_root(tmp_path), version, range(20 * version, 20 * version + 20)) for version in (1, 2, 3)]
+    frame = read_snapshot(session, _snapshot(parts), local_root(tmp_path))
     expected = [row for version in (1, 2, 3) for row in _expected(version, range(20 * version, 20 * version + 20))]
     assert _got(frame.where("a = 42")) == [row for row in expected if row[2] == 42]
     assert _got(frame.where("gone = 66 OR gone > 150")) == [
@@ -168,8 +176,8 @@ def test_names_that_are_used_again_find_the_new_column_only(session: SparkSessio
 
 
 def test_every_shape_has_its_own_pruned_scan(session: SparkSession, tmp_path: Path) -> None:
-    parts = [_part(str(tmp_path), version, range(20 * version, 20 * version + 20)) for version in (1, 2, 3)]
-    frame = read_snapshot(session, _snapshot(parts), str(tmp_path)).where("gone > 7").select("k")
+    parts = [_part(local_root(tmp_path), version, range(20 * version, 20 * version + 20)) for version in (1, 2, 3)]
+    frame = read_snapshot(session, _snapshot(parts), local_root(tmp_path)).where("gone > 7").select("k")
     plan = _plan(frame)
     assert plan.count("FileScan parquet") == 3
     for name, kind in (("a", "int"), ("Alpha", "bigint"), ("gone", "bigint")):
@@ -184,7 +192,7 @@ def test_columns_that_came_or_went_need_no_scan_of_their_own(session: SparkSessi
     table = TableDef(
         uuid=TABLE.uuid, database="d", name="t", schema=now, schema_version=2, order_by=("k",), older_schemas=versions
     )
-    root = str(tmp_path)
+    root = local_root(tmp_path)
     frame = read_snapshot(session, _snapshot([_part(root, 1, range(5))], table), root)
     assert "Project" not in frame._jdf.queryExecution().analyzed().toString()
     assert [(row.k, row.late) for row in frame.orderBy("k").collect()] == [(key, None) for key in range(5)]
@@ -194,13 +202,15 @@ def test_columns_that_came_or_went_need_no_scan_of_their_own(session: SparkSessi
 
 
 def test_rows_of_one_older_shape_know_their_file(session: SparkSession, tmp_path: Path) -> None:
-    part = _part(str(tmp_path), 1, range(3))
-    frame = read_snapshot(session, _snapshot([part]), str(tmp_path))
+    part = _part(local_root(tmp_path), 1, range(3))
+    frame = read_snapshot(session, _snapshot([part]), local_root(tmp_path))
     found = frame.selectExpr("k", "_metadata.file_name AS file").collect()
     assert {(row.k, row.file) for row in found} == {(key, part.file.name) for key in range(3)}
 
 
 def test_a_part_of_a_lost_version_is_named(session: SparkSession, tmp_path: Path) -> None:
-    part = Part(name=PartName("all", 1, 1, 0, 1), schema_version=9, rows=1, file=_part(str(tmp_path), 3, range(1)).file)
+    part = Part(
+        name=PartName("all", 1, 1, 0, 1), schema_version=9, rows=1, file=_part(local_root(tmp_path), 3, range(1)).file
+    )
     with pytest.raises(PartShapeUnknownError, match=r"part=all_1_1_0_1 table=d\.t schema_version=9"):
-        read_snapshot(session, _snapshot([part]), str(tmp_path))
+        read_snapshot(session, _snapshot([part]), local_root(tmp_path))

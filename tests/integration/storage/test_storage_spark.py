@@ -16,7 +16,16 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Decimal, Field, Kind, Map, Simple, Struct
-from tilth.storage import PartFileCorruptError, PartFileNotFoundError, arrow_schema, data_folder, layout_of, write_parts
+from tilth.storage import (
+    PartFileCorruptError,
+    PartFileNotFoundError,
+    StoreRoot,
+    arrow_schema,
+    data_folder,
+    layout_of,
+    local_root,
+    write_parts,
+)
 from tilth.storage.read.spark import file_error, read_snapshot
 from tilth.warehouse import mailbox
 
@@ -39,9 +48,9 @@ TABLE = TableDef(uuid="cd" * 16, database="d", name="t", schema=SCHEMA, order_by
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
+def root(tmp_path: Path) -> StoreRoot:
     # Such names must cross to Hadoop unharmed.
-    return str(tmp_path / "a folder with 100% ü")
+    return local_root(tmp_path / "a folder with 100% ü")
 
 
 def _rows(first: int, count: int) -> pa.Table:
@@ -68,7 +77,7 @@ def _rows(first: int, count: int) -> pa.Table:
     return pa.table(made, schema=arrow_schema(SCHEMA))
 
 
-def _files(root: str, count: int, rows: int) -> list[DataFile]:
+def _files(root: StoreRoot, count: int, rows: int) -> list[DataFile]:
     layout = layout_of(TABLE, root, fsync=False)
     files = []
     for number in range(count):
@@ -84,12 +93,12 @@ def _snapshot(files: list[DataFile]) -> Snapshot:
     return Snapshot(table=TABLE, ts=1, version=1, parts=parts)
 
 
-def _paths(root: str, files: list[DataFile]) -> list[str]:
+def _paths(root: StoreRoot, files: list[DataFile]) -> list[str]:
     return [str(Path(data_folder(root, TABLE.uuid), file.name)) for file in files]
 
 
 def test_a_snapshot_is_what_spark_reads_of_the_files(
-    session: SparkSession, root: str, caplog: pytest.LogCaptureFixture
+    session: SparkSession, root: StoreRoot, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = _files(root, 5, 100)
     with caplog.at_level(logging.WARNING):
@@ -103,14 +112,14 @@ def test_a_snapshot_is_what_spark_reads_of_the_files(
     assert summed == plain.selectExpr("sum(price)", "sum(place.x)", "count(name)").first()
 
 
-def test_only_the_files_of_the_snapshot_are_read(session: SparkSession, root: str) -> None:
+def test_only_the_files_of_the_snapshot_are_read(session: SparkSession, root: StoreRoot) -> None:
     files = _files(root, 4, 10)
     frame = read_snapshot(session, _snapshot(files[1:3]), root)
     assert sorted(row.k for row in frame.collect()) == list(range(10, 30))
 
 
 def test_the_session_s_cache_of_folders_does_not_matter(
-    session: SparkSession, root: str, caplog: pytest.LogCaptureFixture
+    session: SparkSession, root: StoreRoot, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without one, Spark would list the folder and read all that is in it."""
     files = _files(root, 4, 10)
@@ -126,7 +135,7 @@ def test_the_session_s_cache_of_folders_does_not_matter(
 
 
 def test_an_index_of_other_files_is_not_used(
-    session: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    session: SparkSession, root: StoreRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = _files(root, 4, 10)
     # So small that nothing stays in it, and the folder is listed.
@@ -137,25 +146,25 @@ def test_an_index_of_other_files_is_not_used(
     assert "instead of 2 of" in caplog.text
 
 
-def test_rows_know_their_file_and_place(session: SparkSession, root: str) -> None:
+def test_rows_know_their_file_and_place(session: SparkSession, root: StoreRoot) -> None:
     files = _files(root, 2, 10)
     frame = read_snapshot(session, _snapshot(files), root)
     rows = frame.selectExpr("k", "_metadata.file_name AS file", "_metadata.row_index AS place").collect()
     assert {(row.k, row.file, row.place) for row in rows} == {(k, files[k // 10].name, k % 10) for k in range(20)}
 
 
-def test_an_empty_snapshot_has_the_columns_and_no_rows(session: SparkSession, root: str) -> None:
+def test_an_empty_snapshot_has_the_columns_and_no_rows(session: SparkSession, root: StoreRoot) -> None:
     frame = read_snapshot(session, _snapshot([]), root)
     assert frame.columns == list(SCHEMA.names)
     assert frame.collect() == []
 
 
-def test_many_files_cross_to_the_jvm_at_once(session: SparkSession, root: str) -> None:
+def test_many_files_cross_to_the_jvm_at_once(session: SparkSession, root: StoreRoot) -> None:
     files = _files(root, 200, 1)
     assert read_snapshot(session, _snapshot(files), root).selectExpr("sum(k)").first() == (sum(range(200)),)
 
 
-def test_a_damaged_and_a_missing_file_are_named(session: SparkSession, root: str) -> None:
+def test_a_damaged_and_a_missing_file_are_named(session: SparkSession, root: StoreRoot) -> None:
     damaged, missing = _files(root, 2, 10)
     path = Path(data_folder(root, TABLE.uuid), damaged.name)
     path.write_bytes(path.read_bytes()[:20] + bytes(damaged.size - 20))
@@ -171,7 +180,7 @@ def test_a_damaged_and_a_missing_file_are_named(session: SparkSession, root: str
 
 
 def test_without_the_internals_the_files_are_still_read(
-    session: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    session: SparkSession, root: StoreRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def gone(*_: object) -> None:
         raise TypeError("'JavaPackage' object is not callable")

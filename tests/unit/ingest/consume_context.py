@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.catalog_world import World
 from tilth.ingest import ConsumeContext, IngestSettings
+from tilth.storage import local_root
 from tilth.warehouse import Dispatcher
 
 
@@ -14,6 +15,6 @@ def consume_context(world: World) -> ConsumeContext:
         dispatcher=Dispatcher(world.clock, world.new_id, {}, slots={}),
         ids=world.new_id,
         settings=IngestSettings(),
-        root="/nowhere",
+        root=local_root("/nowhere"),
         server="s1",
     )

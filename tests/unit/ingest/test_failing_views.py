@@ -21,7 +21,7 @@ from tilth.ingest.views.plans import SqlPlan
 from tilth.model.offset import OffsetRange
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
-from tilth.storage import TableLayout
+from tilth.storage import TableLayout, local_folder
 from tilth.testing import ManualClock
 
 VIEW = "db.v"
@@ -118,7 +118,9 @@ def test_a_search_is_bounded_in_trials_and_in_time() -> None:
 
 # The order of trials
 
-LAYOUT = TableLayout(folder="/nowhere", schema=Schema(columns=(Column(id=1, name="v", type=Simple(Kind.INT64)),)))
+LAYOUT = TableLayout(
+    folder=local_folder("/nowhere"), schema=Schema(columns=(Column(id=1, name="v", type=Simple(Kind.INT64)),))
+)
 PLAN = SqlPlan(view=VIEW, target="t", text="", projection=(), needed=("a",))
 
 

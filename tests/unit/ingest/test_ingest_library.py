@@ -21,6 +21,7 @@ from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.table import KafkaDef, Schema, Secrets
 from tilth.model.task import Cost, TaskKind, TaskSpec
+from tilth.storage import local_root
 
 REQUIRED = {"kafka_broker_list": "h:9092", "kafka_topic_list": "a", "kafka_format": "JSONEachRow"}
 LIBRARY = "kafka_extra_librdkafka_config"
@@ -198,7 +199,7 @@ def test_consumers_get_what_the_definition_hints_at() -> None:
         consumer=0,
         fence=Fence("f", 1),
         positions=(),
-        root="/nowhere",
+        root=local_root("/nowhere"),
         secrets=seen().secrets,
     )
     payload = ENCODER.encode(order)
@@ -212,7 +213,13 @@ def test_an_order_of_an_older_server_has_no_secrets_apart() -> None:
     world = World()
     stored = kafka(world.kafka(), kafka_sasl_password="hunter2")
     order = ConsumeOrder(
-        kafka=stored, views=(), dead_letters=None, consumer=0, fence=Fence("f", 1), positions=(), root="/nowhere"
+        kafka=stored,
+        views=(),
+        dead_letters=None,
+        consumer=0,
+        fence=Fence("f", 1),
+        positions=(),
+        root=local_root("/nowhere"),
     )
     told = msgspec.msgpack.decode(ENCODER.encode(order))
     del told["secrets"]

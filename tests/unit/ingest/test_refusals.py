@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tilth.ingest.views.refusals import by_message, misfits, without
 from tilth.model.table import OP_COLUMN, Column, Schema
 from tilth.model.types import Decimal, Kind, Simple
-from tilth.storage import BadColumnError, TableLayout
+from tilth.storage import BadColumnError, TableLayout, local_folder
 
 
 def layout(**more: Any) -> TableLayout:
@@ -22,7 +22,7 @@ def layout(**more: Any) -> TableLayout:
         Column(id=2, name="small", type=Simple(Kind.INT8)),
         Column(id=3, name="amount", type=Decimal(4, 1)),
     )
-    return TableLayout(folder="/nowhere", schema=Schema(columns=columns), **more)
+    return TableLayout(folder=local_folder("/nowhere"), schema=Schema(columns=columns), **more)
 
 
 def test_each_row_is_refused_for_itself_and_named_by_its_column() -> None:

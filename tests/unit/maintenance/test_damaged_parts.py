@@ -19,7 +19,7 @@ from tilth.model.part import ColumnRange, DataFile, Part, WrittenPart
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
-from tilth.storage import PartFileCorruptError, data_folder
+from tilth.storage import PartFileCorruptError, data_folder, local_root
 from tilth.testing.clock import ManualClock
 
 DATE = Simple(Kind.DATE)
@@ -177,7 +177,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
         self.kv = MemoryKV()
-        self.root = str(folder)
+        self.root = local_root(folder)
         self.catalog = Catalog(self.kv, self.clock, "s1", random_id)
         schema = Schema(columns=(Column(id=1, name="k", type=Simple(Kind.INT64)),))
         definition = TableDef(uuid="", database="default", name="t", schema=schema)

@@ -23,6 +23,7 @@ from tilth.maintenance.stats import GcReport
 from tilth.model.lease import ReaderLease
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
+from tilth.storage import StoreRoot
 
 HISTORY_SECONDS = 3600
 GC_KINDS = (OpKind.PART_GC, OpKind.LOG_GC, OpKind.HISTORY_GC)
@@ -33,7 +34,7 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were removed."""
     files: list[str] = []
 
-    def remove(root: str, table: str, file: DataFile) -> bool:
+    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
         files.append(file.name)
         return True
 

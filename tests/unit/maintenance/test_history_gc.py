@@ -16,6 +16,7 @@ from tilth.maintenance.gc.op import FIRST_LOOK_MS
 from tilth.maintenance.op import OpKind
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
+from tilth.storage import StoreRoot
 
 HISTORY_SECONDS = 3600
 #: World.delta's.
@@ -138,7 +139,7 @@ def test_the_file_goes_first_and_one_that_stays_stops_no_other(
     gone: list[str] = []
     bad: list[str] = []
 
-    def remove(root: str, table: str, file: DataFile) -> bool:
+    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
         if file.name in bad:
             raise PermissionError(13, "not allowed", file.name)
         gone.append(file.name)

@@ -12,6 +12,7 @@ from tilth.maintenance.gc.op import GcOp
 from tilth.maintenance.op import IoUsage, OpKind
 from tilth.model.part import DataFile, Entry, Part
 from tilth.model.service import ServiceKind
+from tilth.storage import StoreRoot
 
 #: As long as the past can be read by default.
 HISTORY_SECONDS = 3600
@@ -154,7 +155,7 @@ def test_a_file_that_cannot_be_removed_is_reported_and_tried_again(
 ) -> None:
     is_broken = [True]
 
-    def remove(root: str, table: str, file: DataFile) -> bool:
+    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
         if is_broken[0] and file.name.endswith(".arrow"):
             raise PermissionError(13, "not allowed", file.name)
         return True

@@ -16,6 +16,7 @@ from tilth.maintenance.policy.gc import Cutoff, GcEntry, GcHold, Verdict, plan_m
 from tilth.maintenance.policy.settings import GcSettings
 from tilth.model.part import DataFile
 from tilth.model.service import ServiceKind, Switch, SwitchState
+from tilth.storage import StoreRoot
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_file_that_cannot_be_removed_stays_and_stops_no_other(
 ) -> None:
     bad: set[str] = set()
 
-    def remove(root: str, table: str, file: DataFile) -> bool:
+    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
         if not bad:
             bad.add(file.name)
         if file.name in bad:
@@ -248,7 +249,7 @@ def test_what_undrop_may_bring_back_is_claimed_before_its_file_goes(
     assert [item.item.is_dropped for item in world.catalog.trash.items(limit=100)[0]].count(True) == 1
     refused: list[str] = []
 
-    def remove(root: str, table: str, file: DataFile) -> bool:
+    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
         try:
             world.commit(RestorePartition(table=world.t, partition="a"))
         except NothingToUndropError as error:

@@ -510,7 +510,7 @@ def test_rows_that_have_expired_are_left_out(world: MaintenanceWorld) -> None:
         world.insert("a")
     world.work()
     today = world.clock.now_ms() // 86_400_000
-    found = {task.layout.folder.split("/")[-2]: task.expired for task in tasks}
+    found = {task.layout.folder.path.split("/")[-2]: task.expired for task in tasks}
     assert found == {aged: Expiry(column="d", below=today), world.t: None}
 
 

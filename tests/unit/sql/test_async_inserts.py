@@ -18,6 +18,7 @@ from tilth.catalog import Unknown
 from tilth.model.part import Part
 from tilth.model.txn import TxnState
 from tilth.sql import SqlEngine
+from tilth.storage import local_root
 
 
 @pytest.fixture
@@ -128,7 +129,9 @@ def test_an_outcome_that_is_not_known_is_told_as_such(world: SqlWorld) -> None:
 def test_memory_that_runs_out_refuses_inserts_but_not_what_is_done(world: SqlWorld, tmp_path: Path) -> None:
     used = [0]
     gate = MemoryGate(lambda: MemoryReading(used=used[0], hard=1000, soft=800), new_rng(1))
-    engine = SqlEngine(replace(fake_rooms(world.clock, world.new_id, world.catalog, root=str(tmp_path)), memory=gate))
+    engine = SqlEngine(
+        replace(fake_rooms(world.clock, world.new_id, world.catalog, root=local_root(tmp_path)), memory=gate)
+    )
     engine.run("INSERT INTO t VALUES (1, 'x')", settings={"insertion_label": "x"})
     used[0] = 1001
     statements: Sequence[str] = (

@@ -18,7 +18,7 @@ from tilth.model.table import Column, Schema
 from tilth.model.task import TaskSpec
 from tilth.model.types import Kind, Simple
 from tilth.sql.query.protocol import InsertResult
-from tilth.storage import data_folder, read_part
+from tilth.storage import data_folder, local_root, read_part
 
 KAFKA = (
     "CREATE TABLE k (a Int64) ENGINE = Kafka SETTINGS kafka_broker_list = 'b:9092', kafka_topic_list = 'topic', "
@@ -192,7 +192,7 @@ def schema(*columns: tuple[int, str, Kind]) -> Schema:
 
 def stored(world: SqlWorld, root: Path) -> list[dict[str, object]]:
     """All rows of the table."""
-    folder = data_folder(str(root), table_of(world).uuid)
+    folder = data_folder(local_root(root), table_of(world).uuid)
     parts = world.catalog.parts.snapshot(table_of(world).uuid).parts
     return [row for part in parts for row in read_part(folder, part.file).to_pylist()]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.model.task import TaskSpec
 from tilth.sql.query.protocol import InsertResult
-from tilth.storage import layout_of, write_parts
+from tilth.storage import layout_of, local_root, write_parts
 
 
 @pytest.fixture(params=["", " SETTINGS memory_buffer = 1"])
@@ -57,7 +57,7 @@ def test_an_insert_that_failed_leaves_its_label_free(world: SqlWorld) -> None:
 def test_a_query_has_a_label_too(world: SqlWorld, tmp_path: Path) -> None:
     def answer(spec: TaskSpec) -> bytes:
         rows = pa.table({"a": pa.array([1, 2, 3], pa.int32())})
-        parts = write_parts(layout_of(table_of(world), str(tmp_path)), rows, txn=spec.txn, task=0, attempt=0)
+        parts = write_parts(layout_of(table_of(world), local_root(tmp_path)), rows, txn=spec.txn, task=0, attempt=0)
         return msgspec.msgpack.encode(InsertResult(parts=tuple(parts)))
 
     world.dispatch.answer = answer

@@ -18,7 +18,7 @@ from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
 from tilth.sql.inserts import upserts
 from tilth.sql.query.protocol import InsertResult, InsertTask, InsertWork, ResolveResult, ResolveTask
-from tilth.storage import data_folder, layout_of, read_source, resolve_all, sources_of, write_segments
+from tilth.storage import data_folder, layout_of, local_root, read_source, resolve_all, sources_of, write_segments
 
 COLUMNS = "(id Int64, p Int32, s String, note String NOT NULL DEFAULT 'none', n Int32 NOT NULL)"
 
@@ -36,7 +36,7 @@ def rows(world: SqlWorld, tmp_path: Path, *columns: str) -> list[tuple[Any, ...]
     snapshot = world.catalog.parts.snapshot(table.uuid)
     found: list[dict[str, Any]] = []
     for source in sources_of(snapshot.table, snapshot.parts, snapshot.deltas):
-        found += read_source(data_folder(str(tmp_path), table.uuid), source)[0].to_pylist()
+        found += read_source(data_folder(local_root(tmp_path), table.uuid), source)[0].to_pylist()
     assert len(found) == snapshot.rows
     return sorted(tuple(row[name] for name in columns or ("id", "s")) for row in found)
 
@@ -142,7 +142,7 @@ def test_the_greater_version_wins(world: SqlWorld, tmp_path: Path) -> None:
     table = table_of(world, "v")
     snapshot = world.catalog.parts.snapshot(table.uuid)
     sources = sources_of(snapshot.table, snapshot.parts, snapshot.deltas)
-    found = [read_source(data_folder(str(tmp_path), table.uuid), source)[0] for source in sources]
+    found = [read_source(data_folder(local_root(tmp_path), table.uuid), source)[0] for source in sources]
     assert pa.concat_tables(found).column("s").to_pylist() == ["d"]
 
 
@@ -242,7 +242,7 @@ def test_files_of_tries_that_failed_go(world: SqlWorld, tmp_path: Path, monkeypa
     rival(monkeypatch, world, "INSERT INTO t (id, p, s, n) VALUES (1, 0, 'between', 1)", times=2)
     world.run("INSERT INTO t (id, p, s, n) VALUES (1, 0, 'a', 1), (1, 0, 'last', 1)")
     snapshot = world.catalog.parts.snapshot(table_of(world).uuid)
-    folder = Path(data_folder(str(tmp_path), table_of(world).uuid))
+    folder = Path(data_folder(local_root(tmp_path), table_of(world).uuid))
     known = {part.file.name for part in snapshot.parts} | {delta.file.name for delta in snapshot.deltas}
     assert {path.name for path in folder.iterdir()} == known
 

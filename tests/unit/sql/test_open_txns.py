@@ -12,7 +12,7 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.maintenance.work.cleaner import GRACE_MS, Cleaner
 from tilth.model.part import WrittenPart
 from tilth.model.txn import TxnState
-from tilth.storage import write_rows
+from tilth.storage import local_root, write_rows
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def world(tmp_path: Path) -> SqlWorld:
 
 
 def cleaner_of(world: SqlWorld, root: Path) -> Cleaner:
-    return Cleaner(world.clock, world.catalog, str(root), dropped_kept_ms=86_400_000)
+    return Cleaner(world.clock, world.catalog, local_root(root), dropped_kept_ms=86_400_000)
 
 
 def test_a_statement_that_takes_an_hour_commits_beside_the_cleaner(

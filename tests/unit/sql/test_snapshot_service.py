@@ -16,6 +16,7 @@ from tilth.sql.control.running import SHOWN_CHARACTERS_MAX
 from tilth.sql.query.pins import PIN_MS
 from tilth.sql.query.predicates import Compare, Comparison, Undecided
 from tilth.sql.query.snapshots import READER_LEASE_MS
+from tilth.storage import local_root
 
 
 @pytest.fixture
@@ -70,7 +71,9 @@ def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_betwe
         assert max(part.commit_ts for part in source.snapshot.parts) == source.snapshot.ts == lease.snapshot_ts
         service.renew_all()
         assert world.catalog.readers.list()[0].snapshot_ts == source.snapshot.ts
-    snapshot, lease, _ = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1").pin("default", "t", None)
+    snapshot, lease, _ = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1").pin(
+        "default", "t", None
+    )
     assert len(snapshot.parts) == 5
     assert max(part.commit_ts for part in snapshot.parts) == snapshot.ts == lease.snapshot_ts
     assert world.catalog.readers.list() == [lease]
@@ -101,7 +104,7 @@ def test_a_view_is_read_as_its_target_and_a_kafka_table_is_not_read(world: SqlWo
 
 
 def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> None:
-    pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1")
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1")
     snapshot, lease, root = pins.pin("default", "t", None)
     assert (len(snapshot.parts), root) == (3, str(tmp_path))
     world.clock.advance(60)
@@ -119,13 +122,13 @@ def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> Non
 
 def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: SqlWorld, tmp_path: Path) -> None:
     client = Origin("10.0.0.7", "5", "report\n\x1b[31mbuilder" + "x" * 500).shown
-    pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1")
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1")
     _, lease, _ = pins.pin("default", "t", None, client=client)
     assert lease.client.startswith("10.0.0.7:5 (report[31mbuilder")
     assert len(lease.client) <= SHOWN_CHARACTERS_MAX
     assert world.catalog.readers.close_left_behind("s2") == 0
     world.clock.advance(60)
-    pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s2")
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s2")
     pins.renew(lease.id)
     [renewed] = world.catalog.readers.list()
     assert renewed.expires_ms == lease.expires_ms + 60_000
@@ -136,5 +139,5 @@ def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: Sq
         pins.renew(query.id)
     pins.close(query.id)
     assert len(world.catalog.readers.list()) == 2
-    Pins(world.clock, world.catalog, root=str(tmp_path), server="s3").close(lease.id)
+    Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s3").close(lease.id)
     assert [each.id for each in world.catalog.readers.list()] == [query.id]

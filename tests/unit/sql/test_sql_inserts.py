@@ -16,7 +16,7 @@ from tilth.model.table import TableDef
 from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
 from tilth.sql.query.protocol import InsertResult
-from tilth.storage import conform, data_folder, layout_of, read_part, write_parts
+from tilth.storage import conform, data_folder, layout_of, local_root, read_part, write_parts
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def stored(world: SqlWorld, tmp_path: Path) -> list[dict[str, object]]:
     table = world.catalog.tables.get("default", "t")
     assert isinstance(table, TableDef)
     parts = world.catalog.parts.snapshot(table.uuid).parts
-    tables = [read_part(data_folder(str(tmp_path), table.uuid), part.file) for part in parts]
+    tables = [read_part(data_folder(local_root(tmp_path), table.uuid), part.file) for part in parts]
     return pa.concat_tables(tables).to_pylist() if tables else []
 
 
@@ -138,7 +138,7 @@ def test_what_failed_attempts_left_goes_after_the_commit(world: SqlWorld, tmp_pa
 
     def answer(spec: TaskSpec) -> bytes:
         rows = conform(pa.table({"a": pa.array([1], pa.int32())}), table.schema)
-        layout = layout_of(table, str(tmp_path))
+        layout = layout_of(table, local_root(tmp_path))
         write_parts(layout, rows, txn=spec.txn, task=1, attempt=0)
         return msgspec.msgpack.encode(
             InsertResult(parts=tuple(write_parts(layout, rows, txn=spec.txn, task=1, attempt=1)))
@@ -147,7 +147,7 @@ def test_what_failed_attempts_left_goes_after_the_commit(world: SqlWorld, tmp_pa
     world.dispatch.answer = answer
     assert world.run("INSERT INTO t (a) SELECT 1").rows_written == 1
     assert [row["a"] for row in stored(world, tmp_path)] == [1]
-    (left,) = Path(data_folder(str(tmp_path), table.uuid)).iterdir()
+    (left,) = Path(data_folder(local_root(tmp_path), table.uuid)).iterdir()
     assert left.name == world.catalog.parts.snapshot(table.uuid).parts[0].file.name
 
 
@@ -180,7 +180,7 @@ def test_files_of_an_insert_that_fails_here_go_at_once(
     world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = world.catalog.tables.get("default", "t")
-    folder = Path(data_folder(str(tmp_path), table.uuid))
+    folder = Path(data_folder(local_root(tmp_path), table.uuid))
     seen: list[int] = []
 
     def cancelled() -> None:
@@ -203,7 +203,7 @@ def test_files_of_an_insert_that_a_task_may_still_write_are_left_to_the_cleaner(
 
     def answer(spec: TaskSpec) -> bytes:
         rows = conform(pa.table({"a": pa.array([1], pa.int32())}), table.schema)
-        write_parts(layout_of(table, str(tmp_path)), rows, txn=spec.txn, task=0, attempt=0)
+        write_parts(layout_of(table, local_root(tmp_path)), rows, txn=spec.txn, task=0, attempt=0)
         raise TilthError("the task failed, and others write on")
 
     world.dispatch.answer = answer
@@ -211,7 +211,7 @@ def test_files_of_an_insert_that_a_task_may_still_write_are_left_to_the_cleaner(
         world.run("INSERT INTO t (a) SELECT 1")
     (txn,) = world.catalog.transactions.unfinished()
     assert txn.state is TxnState.ABORTED
-    assert len(list(Path(data_folder(str(tmp_path), table.uuid)).iterdir())) == 1
+    assert len(list(Path(data_folder(local_root(tmp_path), table.uuid)).iterdir())) == 1
 
 
 def test_a_failed_write_leaves_an_aborted_transaction(world: SqlWorld, tmp_path: Path) -> None:

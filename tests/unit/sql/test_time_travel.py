@@ -17,6 +17,7 @@ from tilth.sql import Pins
 from tilth.sql.query.past import SETTLE_MS, SKEW_MS, Moment, moment_of, readable_from
 from tilth.sql.query.predicates import Undecided
 from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
+from tilth.storage import local_root
 
 HOUR = 3600.0
 
@@ -205,7 +206,7 @@ def test_system_tables_have_no_past(world: SqlWorld) -> None:
 
 def test_readers_outside_get_the_past(world: SqlWorld, tmp_path: Path) -> None:
     _, second, _ = commits(world)
-    pins = Pins(world.clock, world.catalog, root=str(tmp_path), server="s1")
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1")
     snapshot, lease, _ = pins.pin("default", "t", milliseconds(second))
     assert (values(snapshot), snapshot.ts) == ([1, 2], lease.snapshot_ts)
     assert values(pins.pin("default", "t", version=1)[0]) == [1]

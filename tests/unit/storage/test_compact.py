@@ -16,7 +16,7 @@ from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta
 from tilth.model.part import PartName
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, Kind, Simple
-from tilth.storage import TableLayout, write_parts
+from tilth.storage import TableLayout, local_folder, write_parts
 from tilth.storage.deltas.deltas import DeltaWriter
 from tilth.storage.deltas.sources import read_source
 from tilth.storage.errors import DeltaFileNotFoundError
@@ -39,7 +39,7 @@ class Files:
     """Parts of one partition in a folder, and changes of their rows."""
 
     def __init__(self, folder: Path, schema: Schema = SCHEMA) -> None:
-        self.layout = TableLayout(folder=str(folder), schema=schema, fsync=False)
+        self.layout = TableLayout(folder=local_folder(folder), schema=schema, fsync=False)
         self.txn = 0
         self.ts = 0
         self.sources: dict[str, PartSource] = {}

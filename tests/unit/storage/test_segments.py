@@ -17,6 +17,7 @@ from tilth.storage import (
     StorageSettings,
     file_name,
     layout_of,
+    local_root,
     sidecar_name,
     sources_of,
     storage_settings,
@@ -29,10 +30,10 @@ TABLE = TableDef(uuid="ab", database="d", name="t", schema=SCHEMA, order_by=("k"
 
 
 def test_rows_land_in_segments_where_the_table_says_so_or_has_a_unique_key() -> None:
-    assert not layout_of(TABLE, "/data").is_buffered
+    assert not layout_of(TABLE, local_root("/data")).is_buffered
     buffered = msgspec.structs.replace(TABLE, settings={"memory_buffer": "1"})
-    assert layout_of(buffered, "/data").is_buffered
-    unique = layout_of(msgspec.structs.replace(TABLE, unique_key=("k",), version_column="v"), "/data")
+    assert layout_of(buffered, local_root("/data")).is_buffered
+    unique = layout_of(msgspec.structs.replace(TABLE, unique_key=("k",), version_column="v"), local_root("/data"))
     assert (unique.is_buffered, unique.unique_key, unique.version_column) == (True, ("k",), "v")
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
-from tilth.storage import TableLayout, data_folder, file_name, layout_of, table_folder
+from tilth.storage import TableLayout, data_folder, file_name, layout_of, local_folder, local_root, table_folder
 
 SCHEMA = Schema(columns=(Column(id=1, name="k", type=Simple(Kind.INT64)),))
 
@@ -16,15 +16,15 @@ def test_a_file_is_named_by_transaction_task_attempt_and_number() -> None:
 
 
 def test_all_files_of_a_table_lie_in_one_folder() -> None:
-    assert table_folder("/data", "ab") == "/data/ab"
-    assert data_folder("/data", "ab") == "/data/ab/data"
+    assert str(table_folder(local_root("/data"), "ab")) == "/data/ab"
+    assert str(data_folder(local_root("/data"), "ab")) == "/data/ab/data"
 
 
 def test_the_layout_follows_the_definition_and_its_settings() -> None:
     settings = {"parquet_compression_level": "5", "parquet_row_group_rows": "1000", "something_else": "x"}
     table = TableDef(uuid="ab", database="d", name="t", schema=SCHEMA, order_by=("k",), settings=settings)
-    layout = layout_of(table, "/data", fsync=False)
-    assert layout.folder == "/data/ab/data"
+    layout = layout_of(table, local_root("/data"), fsync=False)
+    assert str(layout.folder) == "/data/ab/data"
     assert layout.order_by == ("k",)
     assert (layout.zstd_level, layout.row_group_rows, layout.fsync) == (5, 1000, False)
 
@@ -32,12 +32,12 @@ def test_the_layout_follows_the_definition_and_its_settings() -> None:
 def test_a_layout_can_be_that_of_an_earlier_version() -> None:
     older = Schema(columns=(*SCHEMA.columns, Column(id=2, name="Day", type=Simple(Kind.DATE))))
     table = TableDef(uuid="ab", database="d", name="t", schema=older, order_by=("k",), ttl="day + INTERVAL 1 DAY")
-    assert layout_of(table, "/data").ttl_column == "Day"
-    assert layout_of(table, "/data", SCHEMA).schema == SCHEMA
+    assert layout_of(table, local_root("/data")).ttl_column == "Day"
+    assert layout_of(table, local_root("/data"), SCHEMA).schema == SCHEMA
     for ttl in (None, "stored(before, clauses, were + checked)"):
-        assert layout_of(msgspec.structs.replace(table, ttl=ttl), "/data").ttl_column is None
+        assert layout_of(msgspec.structs.replace(table, ttl=ttl), local_root("/data")).ttl_column is None
 
 
 def test_a_layout_crosses_process_borders() -> None:
-    layout = TableLayout(folder="f", schema=SCHEMA, order_by=("k",))
+    layout = TableLayout(folder=local_folder("f"), schema=SCHEMA, order_by=("k",))
     assert pickle.loads(pickle.dumps(layout)) == layout

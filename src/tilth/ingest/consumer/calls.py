@@ -17,6 +17,7 @@ from tilth.model.lease import Fence
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Secrets, TableDef, ViewDef
+from tilth.storage import StoreRoot
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
     fence: Fence
     positions: tuple[Position, ...]
     #: The folder of all tables.
-    root: str
+    root: StoreRoot
     #: Of the Kafka table.
     secrets: Secrets = Secrets()
 

@@ -28,6 +28,7 @@ from tilth.model.table import Schema
 from tilth.model.task import Cost
 from tilth.model.types import quoted, spark_name
 from tilth.storage import (
+    Folder,
     PartFileCorruptError,
     TableLayout,
     can_filter,
@@ -201,7 +202,7 @@ def _mutate(context: TaskContext) -> TaskResult:
     return TaskResult(payload=encode_mutate_facts(MutateFacts(results=tuple(results))), actual=cost)
 
 
-def _present_rows(folder: str, source: PartSource) -> int:
+def _present_rows(folder: Folder, source: PartSource) -> int:
     """Count the rows that no delta deletes, by the file itself."""
     rows = source.rows if source.is_segment else footer_rows(folder, source.file)
     return rows - deleted_rows(source.file.name, source.deltas)

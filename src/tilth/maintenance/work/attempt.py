@@ -241,7 +241,7 @@ class Attempts(Generic[WorkT, FactsT]):
                 self._unknown.append(written)
             raise
         except OSError as error:
-            failed = full_error(error, folder=self._root)
+            failed = full_error(error, folder=str(self._root))
             raise failed or UnavailableError("changes could not be brought over", table=table, reason=error) from error
         self._remove_row_maps(written)
         return self._report(written)

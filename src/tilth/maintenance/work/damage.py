@@ -11,11 +11,9 @@ Always holds: a store that is away is no damage; a file whose bytes are right is
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -26,7 +24,7 @@ from tilth.catalog import Catalog, TableNotFoundError
 from tilth.model.delta import Delta, by_file
 from tilth.model.part import DataFile, Part
 from tilth.model.snapshot import Snapshot
-from tilth.storage import StoreAwayError, check_file, check_size, data_folder
+from tilth.storage import StoreRoot, check_file, check_size, data_folder, stamp_of
 
 #: Files that are remembered; more of them are a lost disk.
 FILES_MAX = 1_000
@@ -67,8 +65,8 @@ class _Wanted:
 class DamageBook:
     """Damaged files of all tables of this server. For any thread."""
 
-    def __init__(self, clock: Clock, catalog: Catalog, root: str) -> None:
-        """`root`: the folder below which the tables' folders are."""
+    def __init__(self, clock: Clock, catalog: Catalog, root: StoreRoot) -> None:
+        """`root`: the place below which the tables' folders are."""
         self._clock = clock
         self._catalog = catalog
         self._root = root
@@ -101,7 +99,7 @@ class DamageBook:
         """Take note of the file that the error names; None where it names none of these, or the file is as it was."""
         if not isinstance(error, CorruptError) or not (path := error.facts.get("file")):
             return None
-        wanted = _wanted(parts, deltas).get(os.path.basename(path))
+        wanted = _wanted(parts, deltas).get(path.rpartition("/")[2])
         return None if wanted is None else self._check(table, wanted)
 
     def check_sizes(self, snapshot: Snapshot) -> None:
@@ -114,7 +112,7 @@ class DamageBook:
                 self._check_again(known[name])
                 continue
             try:
-                check_size(os.path.join(folder, name), wanted.file, is_delta=wanted.is_delta)
+                check_size(folder, wanted.file, is_delta=wanted.is_delta)
             except CorruptError:
                 self._check(table, wanted)
 
@@ -162,18 +160,16 @@ class DamageBook:
 
     def _check_again(self, known: DamagedFile) -> None:
         """Check a file of the book that is not as it was when it was checked last."""
-        path = os.path.join(data_folder(self._root, known.table), known.file.name)
-        if _stamp(path) != known.stamp:
+        if stamp_of(data_folder(self._root, known.table), known.file.name) != known.stamp:
             self._check(known.table, _Wanted(known.file, known.is_delta, known.parts))
 
     def _check(self, table: str, wanted: _Wanted) -> DamagedFile | None:
         """Read the file; what is wrong with it, which then stands in the book."""
         folder = data_folder(self._root, table)
-        stamp = _stamp(os.path.join(folder, wanted.file.name))
+        stamp: tuple[int, ...] = ()
         try:
+            stamp = stamp_of(folder, wanted.file.name)
             check_file(folder, wanted.file, is_delta=wanted.is_delta)
-        except StoreAwayError:
-            return None
         except (CorruptError, OSError) as error:
             with self._lock:
                 before = self._files.get((table, wanted.file.name))
@@ -188,6 +184,9 @@ class DamageBook:
             )
             self._note(found)
             return found
+        except TilthError:
+            # The store is away, or does not answer: that says nothing about the file.
+            return None
         with self._lock:
             before = self._files.get((table, wanted.file.name))
         if before is not None:
@@ -253,11 +252,3 @@ def _wanted(parts: Iterable[Part], deltas: Iterable[Delta]) -> dict[str, _Wanted
         if changed:
             wanted[delta.file.name] = _Wanted(delta.file, True, changed)
     return wanted
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return ()
-    return status.st_size, status.st_ino, status.st_mtime_ns

@@ -29,6 +29,7 @@ from tilth.maintenance import (
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo, TaskKind, TaskSpec
+from tilth.storage import StoreRoot
 from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
 
@@ -123,7 +124,7 @@ class Rooms:
     consume: Consume
     maintenance: Maintenance
     #: The folder below which the tables' folders are.
-    root: str
+    root: StoreRoot
     #: This server's name.
     server: str
     #: The folder, which is there, for large results on their way to clients; empty: they are collected in memory.

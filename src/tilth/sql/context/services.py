@@ -32,6 +32,7 @@ from tilth.sql.query.protocol import WorkerTask
 from tilth.sql.query.snapshots import OpenQuery, SnapshotService
 from tilth.sql.results.waiting import OpenResults
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
+from tilth.storage import StoreRoot
 from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
 
 
@@ -53,7 +54,7 @@ class Services:
     #: Files of tables that cannot be read.
     damage: DamageBook
     #: Below which the tables' folders are.
-    root: str
+    root: StoreRoot
     #: This server's name.
     server: str
     started_ms: int

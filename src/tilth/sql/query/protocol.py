@@ -26,7 +26,7 @@ from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Schema, TableDef
 from tilth.sql.query.predicates import Predicate, Undecided
-from tilth.storage import UpsertRequest
+from tilth.storage import StoreRoot, UpsertRequest
 
 #: Under this key of an Arrow schema's metadata a result carries its columns, as JSON of `ColumnInfo`s.
 COLUMNS_KEY = b"tilth.columns"
@@ -149,7 +149,7 @@ class ChangeTask(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
     #: The rows are looked for in its parts.
     snapshot: Snapshot
     #: Below which the tables' folders are.
-    root: str
+    root: StoreRoot
     #: As checked.
     predicate: str
     #: As checked; none: the rows go.
@@ -179,7 +179,7 @@ class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
     spark: dict[str, str]
     target: TableDef
     #: Below which the tables' folders are.
-    root: str
+    root: StoreRoot
     #: The target's columns that the SELECT's columns are for, by position; `_op` may be among them.
     columns: tuple[str, ...]
     #: Whether NULL means that the row which is there keeps its value, so that defaults are left out.
@@ -222,7 +222,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: Snapshot | None = None
     #: Below which the tables' folders are.
-    root: str = ""
+    root: StoreRoot | None = None
     #: An Arrow stream; of a system table.
     rows: bytes | None = None
 

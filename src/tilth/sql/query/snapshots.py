@@ -30,7 +30,7 @@ from tilth.sql.query.past import Moment, moment_of
 from tilth.sql.query.predicates import Predicate, Undecided
 from tilth.sql.query.protocol import AsOf, Resolved, Source
 from tilth.sql.query.prune import keeper
-from tilth.storage import schema_from_arrow
+from tilth.storage import StoreRoot, schema_from_arrow
 from tilth.warehouse import NotAllowedError
 
 READER_LEASE_MS = 30_000
@@ -86,7 +86,7 @@ class SnapshotService:
         clock: Clock,
         catalog: Catalog,
         *,
-        root: str,
+        root: StoreRoot,
         server: str,
         system_table: Callable[[str], pa.Table],
         scanned: Callable[[Iterable[str]], None],

@@ -380,6 +380,7 @@ class PreparedQuery:
 
     def _rows_of(self, source: Source, columns: frozenset[str] | None) -> DataFrame:
         if source.snapshot is not None:
+            assert source.root is not None
             self.input_bytes += source.snapshot.bytes
             return read_snapshot(self._session, source.snapshot, source.root, columns, mailbox=self._mailbox)
         assert source.rows is not None

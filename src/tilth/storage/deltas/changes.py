@@ -8,7 +8,6 @@ independent of their order; rows are counted from 0 in the part's file. No step 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,7 @@ from tilth.storage.deltas.deltas import (
 )
 from tilth.storage.parts.parts import damaged
 from tilth.storage.store.files import corrupt
+from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import one_chunk
 
 #: Fewer deleted rows than one in so many are sorted; more are marked among all rows.
@@ -120,7 +120,7 @@ class PartChanges:
         return _replaced(values, patch.rows[start:end] - first_row, patch.values.slice(start, end - start))
 
 
-def load_changes(folder: str, source: PartSource, columns: Collection[int] | None = None) -> PartChanges:
+def load_changes(folder: Folder, source: PartSource, columns: Collection[int] | None = None) -> PartChanges:
     """All that the part's deltas change, new values only of the columns with these ids; None: of all.
 
     Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
@@ -134,7 +134,7 @@ def load_changes(folder: str, source: PartSource, columns: Collection[int] | Non
 class _WholeColumn:
     """Values of one column for all rows of a part, read by row groups as they are asked for."""
 
-    def __init__(self, folder: str, delta: Delta, parquet: pq.ParquetFile, column: int) -> None:
+    def __init__(self, folder: Folder, delta: Delta, parquet: pq.ParquetFile, column: int) -> None:
         self._folder = folder
         self._delta = delta
         self._parquet = parquet
@@ -160,7 +160,7 @@ class _WholeColumn:
 class _Loading:
     """Takes deltas in the order in which they apply."""
 
-    def __init__(self, folder: str, source: PartSource, columns: Collection[int] | None) -> None:
+    def __init__(self, folder: Folder, source: PartSource, columns: Collection[int] | None) -> None:
         self._folder = folder
         self._source = source
         self._wanted = None if columns is None else frozenset(columns)
@@ -222,8 +222,8 @@ class _Loading:
             self._fail(delta, first_row=rows[0], last_row=rows[-1], rows=self._source.rows)
 
     def _fail(self, delta: Delta, **facts: object) -> None:
-        path = os.path.join(self._folder, delta.file.name)
-        raise corrupt(path, is_delta=True, because="it does not fit its part", part=self._source.name, **facts)
+        because = "it does not fit its part"
+        raise corrupt(self._folder, delta.file.name, is_delta=True, because=because, part=self._source.name, **facts)
 
 
 def _all_of(deletes: Sequence[RowIndexes], rows: int) -> RowIndexes:

@@ -13,7 +13,6 @@ batches stands in the schema's metadata.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -33,8 +32,9 @@ from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_dele
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
 from tilth.storage.parts.segments import write_ipc
-from tilth.storage.store.files import SummingFile, corrupt, make_folder, mapped, sync_folder
+from tilth.storage.store.files import corrupt, make_folder, mapped, new_file, sync_folder
 from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
+from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import FIELD_ID, arrow_type, one_chunk
 
 #: What a row of a change segment does.
@@ -75,7 +75,7 @@ class DeltaWriter:
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(first_n))
 
     @property
-    def folder(self) -> str:
+    def folder(self) -> Folder:
         return self._layout.folder
 
     def changes(self, partition: str, changes: pa.Table, *, schema: Schema | None = None) -> WrittenDelta:
@@ -115,7 +115,7 @@ class DeltaWriter:
         """Write the deleted rows of the data file as a deletion vector."""
         layout = self._layout
         make_folder(layout.folder, fsync=layout.fsync)
-        sink = SummingFile(os.path.join(layout.folder, self._next_name(DELETE_EXTENSION)))
+        sink = new_file(layout.folder, self._next_name(DELETE_EXTENSION))
         try:
             sink.write(encode_deletes(file, rows))
         except BaseException:
@@ -173,7 +173,7 @@ class DeltaWriter:
     def _write_parquet(self, table: pa.Table) -> DataFile:
         layout = self._layout
         make_folder(layout.folder, fsync=layout.fsync)
-        file = SummingFile(os.path.join(layout.folder, self._next_name(PART_EXTENSION)))
+        file = new_file(layout.folder, self._next_name(PART_EXTENSION))
         try:
             pq.write_table(
                 table,
@@ -197,7 +197,7 @@ class DeltaWriter:
         return self._name(n=next(self._numbers[extension]), extension=extension)
 
 
-def read_changes(folder: str, file: DataFile) -> pa.Table:
+def read_changes(folder: Folder, file: DataFile) -> pa.Table:
     """All rows of a change segment, by file and row; raises DeltaFileNotFoundError and DeltaFileCorruptError."""
     buffer = mapped(folder, file, is_delta=True)
     try:
@@ -207,7 +207,7 @@ def read_changes(folder: str, file: DataFile) -> pa.Table:
     return table.replace_schema_metadata()
 
 
-def read_deletes(folder: str, delta: Delta, file: str) -> RowIndexes:
+def read_deletes(folder: Folder, delta: Delta, file: str) -> RowIndexes:
     """Read the rows of the data file that a DELETE or CHANGES delta deletes, in their order, each once; errors as
     above.
     """
@@ -223,7 +223,7 @@ def deletes_of(changes: pa.Table) -> RowIndexes:
     return _distinct(_indexes(changes.column("row"))[_indexes(changes.column("op")) == CHANGE_DELETE])
 
 
-def read_target(folder: str, delta: Delta, file: str, columns: Collection[int]) -> pa.Table:
+def read_target(folder: Folder, delta: Delta, file: str, columns: Collection[int]) -> pa.Table:
     """Read the changes of one data file from a change segment: `row`, `op`, new values of these columns; errors as
     above.
     """
@@ -241,7 +241,7 @@ def read_target(folder: str, delta: Delta, file: str, columns: Collection[int]) 
         raise damaged(folder, delta.file, error, is_delta=True) from error
 
 
-def read_updates(folder: str, delta: Delta, columns: Collection[int]) -> pa.Table:
+def read_updates(folder: Folder, delta: Delta, columns: Collection[int]) -> pa.Table:
     """The rows of an UPDATE delta: `row`, new values of these columns; errors as above."""
     with open_values(folder, delta) as parquet:
         try:
@@ -250,7 +250,7 @@ def read_updates(folder: str, delta: Delta, columns: Collection[int]) -> pa.Tabl
             raise damaged(folder, delta.file, error, is_delta=True) from error
 
 
-def open_values(folder: str, delta: Delta) -> pq.ParquetFile:
+def open_values(folder: Folder, delta: Delta) -> pq.ParquetFile:
     """The file of an UPDATE or COLUMN delta, verified; errors as above."""
     buffer = mapped(folder, delta.file, is_delta=True)
     try:
@@ -263,15 +263,14 @@ def _value_names(columns: Iterable[int]) -> list[str]:
     return [name(column) for column in columns for name in (value_name, presence_name)]
 
 
-def _vector(folder: str, delta: Delta, file: str) -> RowIndexes:
+def _vector(folder: Folder, delta: Delta, file: str) -> RowIndexes:
     buffer = mapped(folder, delta.file, is_delta=True)
-    path = os.path.join(folder, delta.file.name)
     try:
         target, rows = decode_deletes(memoryview(buffer))
     except BadVectorError as error:
-        raise corrupt(path, is_delta=True, because=error) from error
+        raise corrupt(folder, delta.file.name, is_delta=True, because=error) from error
     if target != file:
-        raise corrupt(path, is_delta=True, target=target, expected_target=file)
+        raise corrupt(folder, delta.file.name, is_delta=True, target=target, expected_target=file)
     return rows
 
 

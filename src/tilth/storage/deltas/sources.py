@@ -19,6 +19,7 @@ from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.parts.parts import damaged, opened, read_part
 from tilth.storage.parts.segments import as_wanted, read_segment, wanted_schema
 from tilth.storage.store.files import corrupt
+from tilth.storage.store.root import Folder
 from tilth.storage.values.shapes import stored_schema
 
 
@@ -28,7 +29,9 @@ def sources_of(table: TableDef, parts: Iterable[Part], deltas: Iterable[Delta]) 
     return [source_of(part, stored_schema(table, part), changes.get(part.file.name, ())) for part in parts]
 
 
-def read_source(folder: str, source: PartSource, columns: Sequence[str] | None = None) -> tuple[pa.Table, RowIndexes]:
+def read_source(
+    folder: Folder, source: PartSource, columns: Sequence[str] | None = None
+) -> tuple[pa.Table, RowIndexes]:
     """The live rows of a part in its stored columns, those named or all, with their indexes in the file.
 
     Name at least one; `_op` may be named too: 0 in all that is no segment of a table with a unique key. Raises
@@ -45,7 +48,7 @@ def read_source(folder: str, source: PartSource, columns: Sequence[str] | None =
 
 
 def iter_source(
-    folder: str, source: PartSource, *, columns: Sequence[str] | None = None, block_rows: int
+    folder: Folder, source: PartSource, *, columns: Sequence[str] | None = None, block_rows: int
 ) -> Iterator[tuple[pa.Table, RowIndexes]]:
     """`read_source` in blocks of at most so many rows of the file, some of them perhaps empty."""
     wanted = wanted_schema(source.schema, columns)
@@ -69,7 +72,7 @@ def _in_parquet(source: PartSource, wanted: pa.Schema) -> list[str]:
 
 
 def _blocks(
-    folder: str, source: PartSource, columns: Sequence[str] | None, wanted: pa.Schema, block_rows: int
+    folder: Folder, source: PartSource, columns: Sequence[str] | None, wanted: pa.Schema, block_rows: int
 ) -> Iterator[pa.Table]:
     if source.is_segment:
         for batch in read_segment(folder, source.file, source.schema, columns):
@@ -88,6 +91,6 @@ def _blocks(
             yield as_wanted(pa.Table.from_batches([batch]), wanted)
 
 
-def _check_rows(folder: str, source: PartSource, rows: int) -> None:
+def _check_rows(folder: Folder, source: PartSource, rows: int) -> None:
     if rows != source.rows:
-        raise corrupt(f"{folder}/{source.file.name}", rows=rows, expected_rows=source.rows)
+        raise corrupt(folder, source.file.name, rows=rows, expected_rows=source.rows)

@@ -30,6 +30,7 @@ from tilth.storage.deltas.deltas import (
     value_name,
 )
 from tilth.storage.deltas.sources import iter_source
+from tilth.storage.store.root import Folder
 
 #: Of a part's columns that are read at once.
 _BLOCK_ROWS = 64 * 1024
@@ -154,7 +155,7 @@ def fold_updates(updates: Sequence[pa.Table]) -> pa.Table:
     return pa.table(arrays)
 
 
-def _collected(folder: str, sources: Sequence[Delta], wanted: Collection[str]) -> dict[str, _Collected]:
+def _collected(folder: Folder, sources: Sequence[Delta], wanted: Collection[str]) -> dict[str, _Collected]:
     """Collect the changes of each data file from the change segments, by the file's name."""
     found: dict[str, _Collected] = {}
     for source in applied_order(sources):

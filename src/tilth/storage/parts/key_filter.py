@@ -11,7 +11,6 @@ the numbers before it; then the words, of 64 bits, each a Bloom filter of its ow
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Sequence
@@ -21,9 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.part import DataFile
 from tilth.storage.parts.parts import damaged, opened
+from tilth.storage.store.files import put, read_file
 from tilth.storage.store.paths import FILTER_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.unique_keys import Hashes, Mask, keys_of
@@ -71,33 +72,29 @@ def write_filter(layout: TableLayout, file: DataFile) -> None:
                 np.bitwise_or.at(words, places, bits)
         except (pa.ArrowException, OSError) as error:
             raise damaged(layout.folder, file, error) from error
-    path = _path(layout.folder, file)
+    name = _name(file)
     header = _HEADER.pack(_MAGIC, _shape(types), count, len(words))
     content = words.astype("<u8").tobytes()
     try:
-        with open(path, "wb") as target:
-            target.write(header)
-            target.write(_CHECKSUM.pack(zlib.crc32(content, zlib.crc32(header))))
-            target.write(content)
-    except OSError as error:
-        _log.warning("key_filter_not_written", file=path, error=error)
+        put(layout.folder, name, header + _CHECKSUM.pack(zlib.crc32(content, zlib.crc32(header))) + content)
+    except (OSError, TilthError) as error:
+        _log.warning("key_filter_not_written", file=layout.folder.uri(name), error=error)
 
 
 def read_filter(layout: TableLayout, file: DataFile) -> KeyFilter | None:
     """The filter of a part; None, with a line in the log unless it was never made, where it cannot be used."""
-    path = _path(layout.folder, file)
+    uri = layout.folder.uri(_name(file))
     try:
-        with open(path, "rb") as source:
-            content = source.read()
+        content = read_file(layout.folder, _name(file)).to_pybytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        _log.warning("key_filter_ignored", file=path, because=str(error))
+    except (OSError, TilthError) as error:
+        _log.warning("key_filter_ignored", file=uri, because=str(error))
         return None
     start = _HEADER.size + _CHECKSUM.size
     because = _damage(content, start)
     if because:
-        _log.warning("key_filter_ignored", file=path, because=because)
+        _log.warning("key_filter_ignored", file=uri, because=because)
         return None
     _, shape, _, _ = _HEADER.unpack_from(content)
     if shape != _shape(key_types(layout)):
@@ -140,5 +137,5 @@ def _shape(types: Sequence[pa.DataType]) -> int:
     return zlib.crc32(", ".join(str(each) for each in types).encode())
 
 
-def _path(folder: str, file: DataFile) -> str:
-    return os.path.join(folder, sidecar_name(file.name, FILTER_EXTENSION))
+def _name(file: DataFile) -> str:
+    return sidecar_name(file.name, FILTER_EXTENSION)

@@ -8,7 +8,6 @@ nulls first; the footer declares that order, the columns carry field ids, the pa
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,8 +22,10 @@ from msgspec.structs import replace
 
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
-from tilth.storage.store.files import SummingFile, check_size, checksum_of, corrupt, make_folder, missing, sync_folder
+from tilth.storage.store.files import checksum_of, corrupt, make_folder, missing, new_file, open_sized, sync_folder
 from tilth.storage.store.paths import TableLayout, file_name
+from tilth.storage.store.root import Folder
+from tilth.storage.store.store import NewFile
 from tilth.storage.values.arrow import FIELD_ID, conform
 from tilth.storage.values.bounds import join_ranges, range_of
 from tilth.storage.values.misjudged import NOTHING, Misjudged, leaves_of, misjudged_in, misjudged_paths, note_of
@@ -113,7 +114,7 @@ class PartWriter:
         self._group_rows = 0
         self._rows = 0
         self._ranges: dict[str, ColumnRange] = {}
-        self._file: SummingFile | None = None
+        self._file: NewFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._schema: pa.Schema | None = None
 
@@ -186,7 +187,7 @@ class PartWriter:
     def _write_group(self, group: pa.Table) -> None:
         if self._writer is None:
             make_folder(self._layout.folder, fsync=self._layout.fsync)
-            self._file = SummingFile(os.path.join(self._layout.folder, self._name))
+            self._file = new_file(self._layout.folder, self._name)
             self._schema = _file_schema(self._layout, group.schema)
             dictionaries = _with_dictionary(group, self._expected)
             known = set(dictionaries)
@@ -215,7 +216,7 @@ class PartWriter:
         self._rows += group.num_rows
 
 
-def read_part(folder: str, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
+def read_part(folder: Folder, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of a part, pages verified; raises PartFileNotFoundError and PartFileCorruptError naming the file."""
     with opened(folder, file) as parquet:
         try:
@@ -225,18 +226,18 @@ def read_part(folder: str, file: DataFile, columns: Sequence[str] | None = None)
     return table.replace_schema_metadata()
 
 
-def check_file(folder: str, file: DataFile, *, is_delta: bool = False) -> None:
+def check_file(folder: Folder, file: DataFile, *, is_delta: bool = False) -> None:
     """Read the whole file, of whatever kind; raises PartFileNotFoundError, or PartFileCorruptError where size or
     checksum differ; of a delta's file DeltaFileNotFoundError and DeltaFileCorruptError.
     """
-    path = os.path.join(folder, file.name)
     try:
-        size, checksum = checksum_of(path)
+        size, checksum = checksum_of(folder, file.name)
     except FileNotFoundError as error:
-        raise missing(path, is_delta=is_delta) from error
+        raise missing(folder, file.name, is_delta=is_delta) from error
     if (size, checksum) != (file.size, file.checksum):
         raise corrupt(
-            path,
+            folder,
+            file.name,
             is_delta=is_delta,
             size=size,
             expected_size=file.size,
@@ -245,27 +246,23 @@ def check_file(folder: str, file: DataFile, *, is_delta: bool = False) -> None:
         )
 
 
-def footer_of(folder: str, file: DataFile) -> pq.FileMetaData:
+def footer_of(folder: Folder, file: DataFile) -> pq.FileMetaData:
     """The Parquet footer; errors as those of `read_part`."""
     with opened(folder, file) as parquet:
         return parquet.metadata
 
 
-def footer_rows(folder: str, file: DataFile) -> int:
+def footer_rows(folder: Folder, file: DataFile) -> int:
     """Number of rows in the file's footer; errors as those of `read_part`."""
     return int(footer_of(folder, file).num_rows)
 
 
-def opened(folder: str, file: DataFile, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def opened(folder: Folder, file: DataFile, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """The file, open, its size checked; columns named as dictionaries are read without spelling their values out."""
-    path = os.path.join(folder, file.name)
-    check_size(path, file)
     try:
         return pq.ParquetFile(
-            path,
+            open_sized(folder, file),
             read_dictionary=list(dictionaries) or None,
-            # The kernel's cache is the buffer: nothing of a waiting file is kept in memory beside it.
-            memory_map=True,
             pre_buffer=False,
             page_checksum_verification=True,
         )
@@ -274,10 +271,10 @@ def opened(folder: str, file: DataFile, *, dictionaries: Sequence[str] = ()) -> 
 
 
 def damaged(
-    folder: str, file: DataFile, error: Exception, *, is_delta: bool = False
+    folder: Folder, file: DataFile, error: Exception, *, is_delta: bool = False
 ) -> PartFileCorruptError | DeltaFileCorruptError:
     because = (str(error).splitlines() or [""])[0]
-    return corrupt(os.path.join(folder, file.name), is_delta=is_delta, because=because)
+    return corrupt(folder, file.name, is_delta=is_delta, because=because)
 
 
 def _order(layout: TableLayout, table: pa.Table, partitions: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
@@ -324,7 +321,7 @@ def _file_schema(layout: TableLayout, given: pa.Schema) -> pa.Schema:
 
 
 def _parquet_writer(
-    file: SummingFile, layout: TableLayout, schema: pa.Schema, *, statistics: list[str], dictionaries: list[str]
+    file: NewFile, layout: TableLayout, schema: pa.Schema, *, statistics: list[str], dictionaries: list[str]
 ) -> pq.ParquetWriter:
     order = [(exact(layout, name), "ascending") for name in layout.order_by]
     return pq.ParquetWriter(

@@ -10,16 +10,18 @@ file.
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tilth.base.errors import TilthError
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.store.files import make_folder, missing, remove
+from tilth.storage.store.files import make_folder, missing, new_stream, open_file, remove
 from tilth.storage.store.paths import MAP_EXTENSION, TableLayout, sidecar_name
+from tilth.storage.store.root import Folder
 
 #: Of the map of one part.
 SOURCES_MAX = 1 << 16
@@ -36,15 +38,15 @@ class RowMapWriter:
 
     def __init__(self, layout: TableLayout, part_file: str) -> None:
         self._layout = layout
-        self._path = os.path.join(layout.folder, sidecar_name(part_file, MAP_EXTENSION))
+        self._name = sidecar_name(part_file, MAP_EXTENSION)
         self._writer: pa.RecordBatchFileWriter | None = None
-        self._sink: pa.OSFile | None = None
+        self._sink: pa.NativeFile | None = None
 
     def write(self, places: Places, rows: Rows) -> None:
         """Append the part's next rows: the places of their sources, and their indexes in these."""
         if self._writer is None:
             make_folder(self._layout.folder, fsync=self._layout.fsync)
-            self._sink = pa.OSFile(self._path, "wb")
+            self._sink = new_stream(self._layout.folder, self._name)
             self._writer = pa.ipc.new_file(self._sink, _SCHEMA)
         self._writer.write_batch(pa.record_batch([pa.array(places), pa.array(rows)], schema=_SCHEMA))
 
@@ -62,21 +64,23 @@ class RowMapWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._sink is not None:
-            self._sink.close()
-            remove(self._path)
+            # What went wrong before says more.
+            with suppress(TilthError):
+                self._sink.close()
+                remove(self._layout.folder, self._name)
         self._writer = self._sink = None
 
 
 class RowMap:
     """The map of one part, turned round: from the rows of its sources to its own. Holds eight bytes a row."""
 
-    def __init__(self, folder: str, part_file: str) -> None:
+    def __init__(self, folder: Folder, part_file: str) -> None:
         """Raises PartFileNotFoundError and PartFileCorruptError naming the map."""
-        path = os.path.join(folder, sidecar_name(part_file, MAP_EXTENSION))
+        name = sidecar_name(part_file, MAP_EXTENSION)
         pieces: dict[int, list[tuple[Rows, Rows]]] = {}
         first = 0
         try:
-            with pa.memory_map(path, "r") as source:
+            with open_file(folder, name) as source:
                 reader = pa.ipc.open_file(source)
                 for number in range(reader.num_record_batches):
                     batch = reader.get_batch(number)
@@ -84,9 +88,9 @@ class RowMap:
                         pieces.setdefault(place, []).append(piece)
                     first += batch.num_rows
         except FileNotFoundError as error:
-            raise missing(path) from error
+            raise missing(folder, name) from error
         except (pa.ArrowException, OSError) as error:
-            raise PartFileCorruptError(file=path, because=(str(error).splitlines() or [""])[0]) from error
+            raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
         self._by_source = {
             place: _sorted(
                 np.concatenate([rows for rows, _ in group]), np.concatenate([outputs for _, outputs in group])
@@ -104,9 +108,9 @@ class RowMap:
         return np.where(sources[at] == rows, outputs[at].astype(np.int64), -1)
 
 
-def remove_row_map(folder: str, part_file: str) -> bool:
+def remove_row_map(folder: Folder, part_file: str) -> bool:
     """Remove the map beside a part's file; False where there was none."""
-    return remove(os.path.join(folder, sidecar_name(part_file, MAP_EXTENSION)))
+    return remove(folder, sidecar_name(part_file, MAP_EXTENSION))
 
 
 def _sorted(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:

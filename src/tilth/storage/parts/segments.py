@@ -8,7 +8,6 @@ checksum of the whole file are verified before any of it is read.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
@@ -19,8 +18,9 @@ from tilth.model.part import Bound, DataFile, WrittenPart
 from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.parts.parts import damaged, exact, ranged_columns
-from tilth.storage.store.files import SummingFile, make_folder, mapped, sync_folder
+from tilth.storage.store.files import make_folder, mapped, new_file, sync_folder
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
+from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import arrow_schema, conform, nullable
 from tilth.storage.values.bounds import range_of
 from tilth.storage.values.partition import partition_ids
@@ -87,7 +87,7 @@ def shaped_rows(layout: TableLayout, rows: pa.Table, *, is_numbered: bool = Fals
 
 
 def read_segment(
-    folder: str, file: DataFile, schema: Schema, columns: Sequence[str] | None = None
+    folder: Folder, file: DataFile, schema: Schema, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
     """All rows of a segment, deleted ones among them, in its batches.
 
@@ -124,9 +124,11 @@ def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
     return batches
 
 
-def write_ipc(folder: str, name: str, table: pa.Table, batches: Collection[pa.RecordBatch], *, fsync: bool) -> DataFile:
+def write_ipc(
+    folder: Folder, name: str, table: pa.Table, batches: Collection[pa.RecordBatch], *, fsync: bool
+) -> DataFile:
     """Write batches with the table's schema to an Arrow IPC file; the caller waits for the folder."""
-    file = SummingFile(os.path.join(folder, name))
+    file = new_file(folder, name)
     try:
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         with (

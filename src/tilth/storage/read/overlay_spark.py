@@ -29,6 +29,7 @@ from tilth.storage.merge.rewrite import ordered_source
 from tilth.storage.read.lanes import Masked, read_columns, shared
 from tilth.storage.read.masks import MASK_DDL, blocks
 from tilth.storage.store.paths import TableLayout
+from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import arrow_schema, nullable
 
 #: Where a row is: the name of its data file, and its index there, deleted rows counted.
@@ -42,7 +43,7 @@ T = TypeVar("T", Masked, PartSource)
 def live_rows(
     session: SparkSession,
     *,
-    folder: str,
+    folder: Folder,
     sources: Sequence[PartSource],
     columns: Schema,
     is_located: bool,
@@ -79,7 +80,7 @@ def ordered_rows(
 
 
 def mask_blocks(
-    session: SparkSession, *, folder: str, parts: Sequence[Masked], mailbox: Mailbox | None = None
+    session: SparkSession, *, folder: Folder, parts: Sequence[Masked], mailbox: Mailbox | None = None
 ) -> DataFrame:
     """The blocks of the parts' deleted rows."""
     tasks = _chunks(session, parts, [part.bytes for part in parts])
@@ -112,7 +113,7 @@ def _in_tasks(session: SparkSession, count: int) -> DataFrame:
 class _RowReader:
     """Runs in Spark's tasks: numbers of tasks in, rows of their sources out."""
 
-    folder: str
+    folder: Folder
     #: Lists of PartSource.
     tasks: tuple[bytes, ...]
     columns: Schema
@@ -171,7 +172,7 @@ class _OrderedReader:
 class _MaskReader:
     """Runs in Spark's tasks: numbers of tasks in, blocks of deleted rows out."""
 
-    folder: str
+    folder: Folder
     #: Lists of Masked.
     tasks: tuple[bytes, ...]
     mailbox: Mailbox | None

@@ -52,6 +52,7 @@ from tilth.storage.read.overlay_spark import (
 )
 from tilth.storage.store.files import missing
 from tilth.storage.store.paths import data_folder
+from tilth.storage.store.root import Folder, StoreRoot, local_folder
 from tilth.storage.values.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
 from tilth.storage.values.shapes import ShapeGroup, expressions, groups_of, scans_of
 
@@ -83,7 +84,7 @@ _log = Log("storage")
 def read_snapshot(
     session: SparkSession,
     snapshot: Snapshot,
-    root: str,
+    root: StoreRoot,
     columns: Collection[str] | None = None,
     *,
     mailbox: Mailbox | None = None,
@@ -99,7 +100,7 @@ def read_snapshot(
 def located_snapshot(
     session: SparkSession,
     snapshot: Snapshot,
-    root: str,
+    root: StoreRoot,
     columns: Collection[str] | None = None,
     *,
     mailbox: Mailbox | None = None,
@@ -119,7 +120,7 @@ def shaped(frame: DataFrame, from_schema: Schema, to_schema: Schema) -> DataFram
 
 
 def files_frame(
-    session: SparkSession, *, folder: str, files: Sequence[DataFile], schema: Schema, is_filterable: bool
+    session: SparkSession, *, folder: Folder, files: Sequence[DataFile], schema: Schema, is_filterable: bool
 ) -> DataFrame:
     """The rows of these files, direct children of the folder; `is_filterable`: all of them are."""
     declared = spark_schema(schema)
@@ -149,7 +150,8 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
     because = causes[-1] if causes else ""
     path = unquote(found[1])
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
-        return missing(path, because)
+        folder, _, name = path.rpartition("/")
+        return missing(local_folder(folder), name, because)
     return PartFileCorruptError(file=path, because=because)
 
 
@@ -164,7 +166,7 @@ class _Reading:
         self,
         session: SparkSession,
         snapshot: Snapshot,
-        root: str,
+        root: StoreRoot,
         columns: Collection[str] | None,
         *,
         is_located: bool,
@@ -273,7 +275,7 @@ class _WrongIndexError(Exception):
 
 def _native(
     session: SparkSession,
-    folder: str,
+    folder: Folder,
     files: Sequence[DataFile],
     schema: StructType,
     options: Mapping[str, str],
@@ -301,7 +303,7 @@ def _native(
 # Any, here and below: handles of py4j have no types.
 def _indexed(
     session: SparkSession,
-    folder: str,
+    folder: Folder,
     files: Sequence[DataFile],
     schema: StructType,
     options: Mapping[str, str],
@@ -337,7 +339,7 @@ def _check_index(index: Any, files: Sequence[DataFile]) -> None:
         raise _WrongIndexError(f"{count} files of {size} bytes instead of {len(files)} of {wanted}")
 
 
-def _statuses(session: SparkSession, folder: str, files: Sequence[DataFile], first_number: int) -> Any:
+def _statuses(session: SparkSession, folder: Folder, files: Sequence[DataFile], first_number: int) -> Any:
     """A Java array of FileStatus, made by Hadoop itself from what it would have written."""
     jvm: Any = session.sparkContext._jvm
     gateway: Any = session.sparkContext._gateway

@@ -7,13 +7,10 @@ beside a part's file goes before it.
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 
 from tilth.model.part import DataFile
 from tilth.model.txn import Txn
-from tilth.storage.store.files import remove
 from tilth.storage.store.paths import (
     EXTENSIONS,
     PART_EXTENSION,
@@ -23,13 +20,20 @@ from tilth.storage.store.paths import (
     sidecar_name,
     table_folder,
 )
+from tilth.storage.store.root import Folder, StoreRoot
+from tilth.storage.store.stores import store_of
 
 #: Attempts of a task that are looked for; Spark gives up after fewer.
 ATTEMPTS_MAX = 8
 
 
-def clean_transaction(root: str, txn: Txn, *, keep: Collection[str] = ()) -> int:
-    """Remove the files that the transaction's tasks may have left, but for those named in `keep`; return how many.
+#: The files that one attempt of a task wrote with one extension: named by a number, from 0 without a hole.
+_Run = tuple[int, int, str]
+
+
+def clean_transaction(root: StoreRoot, txn: Txn, *, keep: Collection[str] = ()) -> int:
+    """Remove the files that the transaction's tasks may have left, but for those named in `keep`; return how many, as
+    far as the store knows.
 
     For a transaction that did not land: without `keep`. For one that did: with the names of the files that it
     committed, to rid the table of what failed attempts left.
@@ -37,46 +41,67 @@ def clean_transaction(root: str, txn: Txn, *, keep: Collection[str] = ()) -> int
     removed = 0
     for output in txn.outputs:
         folder = data_folder(root, output.table)
-        for task in range(output.tasks):
-            for attempt in range(ATTEMPTS_MAX):
-                for extension in EXTENSIONS:
-                    removed += _clean_attempt(folder, txn.id, task, attempt, extension, keep)
+        runs = [
+            (task, attempt, extension)
+            for task in range(output.tasks)
+            for attempt in range(ATTEMPTS_MAX)
+            for extension in EXTENSIONS
+        ]
+        counts = _counts(folder, txn.id, runs)
+        names = [name for run, count in zip(runs, counts, strict=True) for name in _names(txn.id, run, count, keep)]
+        gone = store_of(root).remove([folder.key(name) for name in names])
+        removed += sum(not path.endswith(SIDECAR_EXTENSIONS) for path in gone)
     return removed
 
 
-def remove_file(root: str, table: str, file: DataFile) -> bool:
-    """Remove a file of a part or a delta, and what lies beside it; False where it is gone already."""
-    return _remove(data_folder(root, table), file.name)
+def remove_file(root: StoreRoot, table: str, file: DataFile) -> bool:
+    """Remove a file of a part or a delta, and what lies beside it; False where it is gone already, or the store does
+    not say.
+    """
+    folder = data_folder(root, table)
+    gone = store_of(root).remove([folder.key(name) for name in (*_beside(file.name), file.name)])
+    return folder.key(file.name) in gone
 
 
-def drop_table_folder(root: str, uuid: str) -> None:
+def drop_table_folder(root: StoreRoot, uuid: str) -> None:
     """Remove everything of a table; nothing where there is nothing."""
-    folder = table_folder(root, uuid)
-    if os.path.isdir(folder):
-        shutil.rmtree(folder)
+    store_of(root).remove_folder(table_folder(root, uuid).path)
 
 
-def _clean_attempt(folder: str, txn: int, task: int, attempt: int, extension: str, keep: Collection[str]) -> int:
-    """Remove from the last file to the first, so that a crash in between leaves no hole."""
-    names: list[str] = []
-    while os.path.exists(path := os.path.join(folder, _name(txn, task, attempt, len(names), extension))):
-        names.append(os.path.basename(path))
-    if extension == PART_EXTENSION:
-        # A row map is begun before the part beside it.
-        _remove_sidecars(folder, _name(txn, task, attempt, len(names), extension))
-    return sum(_remove(folder, name) for name in reversed(names) if name not in keep)
+def _counts(folder: Folder, txn: int, runs: Sequence[_Run]) -> list[int]:
+    """Return for each run a number that none of its files has or exceeds.
+
+    Where a look costs a request, the first names are not looked for: they are removed whether they are there or not.
+    """
+    store = store_of(folder.root)
+    step = max(1, store.blind_names)
+    counts = [store.blind_names] * len(runs)
+    growing = list(range(len(runs)))
+    while growing:
+        paths = [folder.key(_name(txn, runs[place], counts[place])) for place in growing]
+        growing = [place for place, is_there in zip(growing, store.exist(paths), strict=True) if is_there]
+        for place in growing:
+            counts[place] += step
+    return counts
 
 
-def _name(txn: int, task: int, attempt: int, n: int, extension: str) -> str:
+def _names(txn: int, run: _Run, count: int, keep: Collection[str]) -> Iterator[str]:
+    """Yield what is to be removed from the last file to the first, so that a crash in between leaves no hole."""
+    # A row map is begun before the part beside it.
+    yield from _beside(_name(txn, run, count))
+    for n in reversed(range(count)):
+        name = _name(txn, run, n)
+        if name not in keep:
+            yield from (*_beside(name), name)
+
+
+def _name(txn: int, run: _Run, n: int) -> str:
+    task, attempt, extension = run
     return file_name(txn=txn, task=task, attempt=attempt, n=n, extension=extension)
 
 
-def _remove(folder: str, name: str) -> bool:
-    if name.endswith(f".{PART_EXTENSION}"):
-        _remove_sidecars(folder, name)
-    return remove(os.path.join(folder, name))
-
-
-def _remove_sidecars(folder: str, name: str) -> None:
-    for extension in SIDECAR_EXTENSIONS:
-        remove(os.path.join(folder, sidecar_name(name, extension)))
+def _beside(name: str) -> list[str]:
+    """Return the names of what may lie beside a file."""
+    if not name.endswith(f".{PART_EXTENSION}"):
+        return []
+    return [sidecar_name(name, extension) for extension in SIDECAR_EXTENSIONS]

@@ -13,6 +13,7 @@ from tilth.base.errors import InvalidInputError
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
 from tilth.storage.settings import StorageSettings, storage_settings
+from tilth.storage.store.root import Folder, StoreRoot
 
 #: The extension of part files, and of new values for rows of one part.
 PART_EXTENSION = "parquet"
@@ -36,7 +37,7 @@ class TableLayout:
     """Facts about a table that a task needs to write its files; it is pickled and sent to executors."""
 
     #: The table's data folder; part files are its direct children.
-    folder: str
+    folder: Folder
     schema: Schema
     partition_by: tuple[Transform, ...] = ()
     #: Each file is sorted by these, ascending, nulls first; empty: in the order of writing.
@@ -61,14 +62,14 @@ class TableLayout:
     fsync: bool = True
 
 
-def table_folder(root: str, uuid: str) -> str:
+def table_folder(root: StoreRoot, uuid: str) -> Folder:
     """Folder of everything of a table."""
-    return f"{root}/{uuid}"
+    return Folder(root, uuid)
 
 
-def data_folder(root: str, uuid: str) -> str:
+def data_folder(root: StoreRoot, uuid: str) -> Folder:
     """Folder of all part files of a table."""
-    return f"{table_folder(root, uuid)}/data"
+    return Folder(root, f"{uuid}/data")
 
 
 def file_name(*, txn: int, task: int, attempt: int, n: int, extension: str = PART_EXTENSION) -> str:
@@ -82,7 +83,7 @@ def sidecar_name(file: str, extension: str) -> str:
     return f"{stem}.{extension}"
 
 
-def layout_of(table: TableDef, root: str, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
+def layout_of(table: TableDef, root: StoreRoot, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
     """The layout by the table's definition and settings; with a schema, for files with those columns.
 
     The columns must be of one of the table's versions: then they have those of the sort key, the unique key,

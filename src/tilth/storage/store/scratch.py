@@ -7,14 +7,15 @@ removed by name; and they need not be on the disk, for nothing reads them after 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
-from tilth.storage.store.files import make_folder, remove
+from tilth.base.errors import TilthError
+from tilth.storage.store.files import make_folder, new_stream, open_file, remove
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
 
 #: Small batches are joined up to this, so that readers get few large ones.
@@ -31,9 +32,7 @@ class ScratchWriter:
 
     def __init__(self, layout: TableLayout, name: str, schema: pa.Schema) -> None:
         make_folder(layout.folder, fsync=layout.fsync)
-        path = os.path.join(layout.folder, name)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-        self._file = pa.OSFile(path, "wb")
+        self._file = new_stream(layout.folder, name)
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         self._writer = pa.ipc.new_file(self._file, schema, options=options)
         self._held: list[pa.RecordBatch] = []
@@ -60,7 +59,9 @@ class ScratchWriter:
         if kind is None:
             self.close()
         else:
-            self._file.close()
+            # What went wrong before says more.
+            with suppress(TilthError):
+                self._file.close()
 
     def _flush(self) -> None:
         if self._held:
@@ -75,7 +76,7 @@ def read_scratch(
     """The batches of a file that was closed, with these columns; with `is_wanted` those whose first column it wants,
     and of the others nothing but that is read.
     """
-    with pa.memory_map(os.path.join(layout.folder, name), "r") as source:
+    with open_file(layout.folder, name) as source:
         names = pa.ipc.open_file(source).schema.names
         reader = _reader(source, [names.index(column) for column in columns])
         firsts = None if is_wanted is None else _reader(source, [0])
@@ -86,7 +87,7 @@ def read_scratch(
 
 def remove_scratch(layout: TableLayout, name: str) -> None:
     """Remove a file; do nothing where it is gone already."""
-    remove(os.path.join(layout.folder, name))
+    remove(layout.folder, name)
 
 
 # Any: a reader of Arrow's.

@@ -20,6 +20,7 @@ from tilth.model.table import Column
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.parts.parts import ranged_columns
 from tilth.storage.store.paths import TableLayout
+from tilth.storage.store.root import Folder
 from tilth.storage.upsert.nouns import Existing, Fresh, Groups, Judged, RowChanges
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.unique_keys import Mask, Rows, are_among
@@ -108,7 +109,7 @@ def _older_values(
     }
 
 
-def _read(folder: str, source: PartSource, rows: Rows, columns: Sequence[Column]) -> Iterator[pa.Table]:
+def _read(folder: Folder, source: PartSource, rows: Rows, columns: Sequence[Column]) -> Iterator[pa.Table]:
     """These rows of a source, which are in order and not deleted, in the columns' present names and types."""
     stored = {column.id: column.name for column in source.schema.columns}
     for column in columns:

@@ -218,7 +218,7 @@ class _Lookup:
             return keys, None if version is None else table.column(version)
 
         # What the names are called now, and as what they are compared, follows from these.
-        place = (layout.folder, "keys", *names, version or "", *map(str, types))
+        place = (str(layout.folder), "keys", *names, version or "", *map(str, types))
         keys, versions = HELD.get(place, source.file, read, _held_bytes)
         rows, numbers = self.wanted.find(keys)
         if not len(rows):

@@ -28,6 +28,7 @@ from tilth.storage.errors import UniqueKeyNullError
 from tilth.storage.parts.key_filter import key_names, key_types
 from tilth.storage.parts.segments import read_segment
 from tilth.storage.store.paths import TableLayout
+from tilth.storage.store.root import Folder
 from tilth.storage.upsert.cache import HELD
 from tilth.storage.upsert.fill import filled_rows
 from tilth.storage.upsert.key_lookup import FoundRows, find_keys, in_threads, wanted_keys
@@ -223,7 +224,7 @@ def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[
     )
 
 
-def _deleted(folder: str, sources: Sequence[PartSource]) -> dict[str, Rows]:
+def _deleted(folder: Folder, sources: Sequence[PartSource]) -> dict[str, Rows]:
     """Return the deleted rows of each source by the name of its file, in order. A change segment is read once, however
     many files it changes.
     """
@@ -242,7 +243,7 @@ def _deleted(folder: str, sources: Sequence[PartSource]) -> dict[str, Rows]:
     return {file: np.sort(np.concatenate(rows)) for file, rows in gone.items()}
 
 
-def _deletes_in(folder: str, delta: Delta) -> list[tuple[str, Rows]]:
+def _deletes_in(folder: Folder, delta: Delta) -> list[tuple[str, Rows]]:
     """Return the rows that a change segment deletes, by file."""
 
     def read() -> list[tuple[str, Rows]]:
@@ -253,7 +254,7 @@ def _deletes_in(folder: str, delta: Delta) -> list[tuple[str, Rows]]:
             if len(rows := batch.column("row").to_numpy())
         ]
 
-    return HELD.get((folder, "deletes"), delta.file, read, lambda found: sum(rows.nbytes for _, rows in found))
+    return HELD.get((str(folder), "deletes"), delta.file, read, lambda found: sum(rows.nbytes for _, rows in found))
 
 
 # --- who wins --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,178 @@
+"""Files on a local disk: written once under their final name, summed, on the disk before they count.
+
+Covers: the store of a folder, waiting for the disk. Does not cover: what the bytes mean, what it means that a file is
+missing or differs (files.py).
+Always holds: an existing file is never written to again, but for what `put` wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tilth.model.part import DataFile
+from tilth.storage.store.store import FileSizeError, NewFile
+
+_READ_BYTES = 1 << 20
+#: Folders that a process remembers to have waited for.
+SYNCED_MAX = 10_000
+_synced: set[str] = set()
+
+
+class LocalStore:
+    """The files below a folder of the local disk."""
+
+    #: To look for a name costs nothing.
+    blind_names = 0
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def prepare(self, folder: str, *, fsync: bool) -> None:
+        make_local_folder(self._path(folder), fsync=fsync)
+
+    def sync(self, folder: str) -> None:
+        sync_local_folder(self._path(folder))
+
+    def create(self, path: str) -> NewFile:
+        return SummingFile(self._path(path))
+
+    def stream(self, path: str) -> pa.NativeFile:
+        place = self._path(path)
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        return pa.OSFile(place, "wb")
+
+    def put(self, path: str, data: bytes) -> None:
+        with open(self._path(path), "wb") as target:
+            target.write(data)
+
+    def read(self, path: str, *, size: int | None = None) -> pa.Buffer:
+        """Return the bytes as the kernel's: nothing is copied."""
+        with self.open(path, size=size) as source:
+            return source.read_buffer()
+
+    def open(self, path: str, *, size: int | None = None) -> pa.NativeFile:
+        """Map the file: the kernel's cache is the buffer, nothing of a waiting file is kept in memory beside it."""
+        place = self._path(path)
+        if size is not None:
+            found = os.path.getsize(place)
+            if found != size:
+                raise FileSizeError(found)
+        return pa.memory_map(place, "r")
+
+    def size(self, path: str) -> int:
+        return os.path.getsize(self._path(path))
+
+    def checksum(self, path: str) -> tuple[int, int]:
+        size = checksum = 0
+        with open(self._path(path), "rb") as file:
+            while data := file.read(_READ_BYTES):
+                size += len(data)
+                checksum = zlib.crc32(data, checksum)
+        return size, checksum
+
+    def stamp(self, path: str) -> tuple[int, ...]:
+        try:
+            status = os.stat(self._path(path))
+        except OSError:
+            return ()
+        return status.st_size, status.st_ino, status.st_mtime_ns
+
+    def exist(self, paths: Sequence[str]) -> list[bool]:
+        return [os.path.exists(self._path(path)) for path in paths]
+
+    def remove(self, paths: Sequence[str]) -> Sequence[str]:
+        return [path for path in paths if _remove(self._path(path))]
+
+    def has_folder(self, folder: str) -> bool:
+        return os.path.isdir(self._path(folder))
+
+    def remove_folder(self, folder: str) -> None:
+        place = self._path(folder)
+        if os.path.isdir(place):
+            shutil.rmtree(place)
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._folder, path) if path else self._folder
+
+
+class SummingFile:
+    """A new file that sums what is written to it; raises FileExistsError where the name is taken."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115  # closed by finish or give_up
+        self._checksum = 0
+        self._size = 0
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> int:
+        if self._file.closed:
+            return len(data)
+        view = memoryview(data)
+        self._checksum = zlib.crc32(view, self._checksum)
+        self._size += len(view)
+        while len(view):
+            view = view[self._file.write(view) :]
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back."""
+
+    def close(self) -> None:
+        """Do nothing; finish and give_up close: Parquet's writer closes what it writes to too early for fsync."""
+
+    def finish(self, *, fsync: bool) -> DataFile:
+        if fsync:
+            os.fsync(self._file.fileno())
+        self._file.close()
+        return DataFile(name=os.path.basename(self._path), size=self._size, checksum=self._checksum)
+
+    def give_up(self) -> None:
+        self._file.truncate(0)
+        self._file.close()
+
+
+def sync_local_folder(folder: str) -> None:
+    """Wait until the names in the folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_local_folder(folder: str, *, fsync: bool) -> None:
+    """Make the folder and those above it, if they are missing; wait until two levels of names are on the disk.
+
+    Waits once in each process, also for a folder that is there: whoever made it may still be waiting, or have died.
+    """
+    is_there = os.path.isdir(folder)
+    if is_there and (not fsync or folder in _synced):
+        return
+    os.makedirs(folder, exist_ok=True)
+    if fsync:
+        above = os.path.dirname(folder)
+        sync_local_folder(above)
+        sync_local_folder(os.path.dirname(above))
+        if len(_synced) >= SYNCED_MAX:
+            _synced.clear()
+        _synced.add(folder)
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,186 @@
+"""Places of the files of tables: roots, each named by a URI, and folders below them. Pure.
+
+Covers: reading and writing the text of a root, joining names. Does not cover: reaching it (store.py), what a
+reference to a secret stands for (secrets.py).
+Always holds: a root holds references to secrets (`env:NAME`, `file:/path`), never a secret; no error repeats a part of
+a URI in which somebody may have put one. Roots travel in tasks, so they are values that can be pickled and encoded.
+
+    /data/tables    file:///data/tables
+    s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=eu-west-1&key=env:S3_KEY&secret=file:/etc/tilth/s3
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+import msgspec
+
+from tilth.base.errors import InvalidInputError
+
+#: Options of a root in an object store; those of the second tuple are references to secrets.
+OPTIONS = ("endpoint", "region")
+SECRET_OPTIONS = ("key", "secret", "token")
+_S3 = "s3"
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PREFIX_NAME = re.compile(r"[A-Za-z0-9._=-]+")
+_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
+_ENDPOINT = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+/?")
+_REGION = re.compile(r"[A-Za-z0-9-]+")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
+_FORMS = "write /folder, file:///folder or s3://bucket/prefix"
+
+
+class BadStoreError(InvalidInputError):
+    """this is no place for the files of tables"""
+
+    code = "BAD_STORE"
+
+
+class StoreRoot(msgspec.Struct, frozen=True):
+    """A place below which the folders of tables are."""
+
+    #: An absolute path on the local disk, or `s3://bucket/prefix`; without a slash at its end.
+    uri: str
+    #: Names and values, in the order of the names.
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.uri
+
+    @property
+    def bucket(self) -> str:
+        """Return the bucket of an object store."""
+        return urlsplit(self.uri).netloc
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of a bucket's objects begin with; empty, or without a slash at its end."""
+        return urlsplit(self.uri).path.strip("/")
+
+    @property
+    def text(self) -> str:
+        """Return the text that `parse_root` reads, with the options."""
+        return f"{self.uri}?{urlencode(self.options, safe='/:')}" if self.options else self.uri
+
+    def option(self, name: str) -> str:
+        """Return the value of an option; empty where it is not set."""
+        return dict(self.options).get(name, "")
+
+    def __str__(self) -> str:
+        return self.uri
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """A folder below a root; files are its direct children."""
+
+    root: StoreRoot
+    #: Below the root; empty: the root itself.
+    path: str = ""
+
+    def key(self, name: str) -> str:
+        """Return the path of a file below the root."""
+        return f"{self.path}/{name}" if self.path else name
+
+    def uri(self, name: str) -> str:
+        """Return the name under which messages and Spark know a file."""
+        return f"{self}/{name}"
+
+    def __str__(self) -> str:
+        return f"{self.root.uri}/{self.path}" if self.path else self.root.uri
+
+    def __fspath__(self) -> str:
+        """Return the path of a folder on a local disk; raises TypeError for others."""
+        if not self.root.is_local:
+            raise TypeError(f"no folder of a local disk: {self}")
+        return str(self)
+
+
+def local_root(path: str | os.PathLike[str]) -> StoreRoot:
+    """Return the root of a folder on the local disk, by its path as it is."""
+    return StoreRoot(os.fspath(path))
+
+
+def local_folder(path: str | os.PathLike[str]) -> Folder:
+    """Return a folder on the local disk, by its path as it is."""
+    return Folder(local_root(path))
+
+
+def parse_root(text: str) -> StoreRoot:
+    """Read a path or a URI. Raises BadStoreError."""
+    if _UNPRINTABLE.search(text):
+        raise BadStoreError("the address has unprintable characters", hint=_FORMS)
+    if text.startswith("/"):
+        return StoreRoot(posixpath.normpath(text).replace("//", "/"))
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise BadStoreError("the address is no URI", hint=_FORMS) from None
+    if "@" in parts.netloc:
+        raise BadStoreError(
+            "an address has no user and no password", hint="name the keys by options: key=env:NAME&secret=file:/path"
+        )
+    if parts.fragment:
+        raise BadStoreError("an address has no part behind #", hint=_FORMS)
+    if parts.scheme == "file":
+        return _local(parts.netloc, unquote(parts.path), parts.query)
+    if parts.scheme == _S3:
+        return StoreRoot(f"{_S3}://{_bucket(parts.netloc)}{_prefix(parts.path)}", _options(parts.query))
+    raise BadStoreError("no store of this kind is known", kind=parts.scheme or "none", hint=_FORMS)
+
+
+def _local(host: str, path: str, query: str) -> StoreRoot:
+    if host not in ("", "localhost") or not path.startswith("/"):
+        raise BadStoreError("a file: address needs an absolute path", hint="write file:///folder")
+    if query:
+        raise BadStoreError("a folder of the local disk has no options", hint="leave out the part behind ?")
+    if _UNPRINTABLE.search(path):
+        raise BadStoreError("the address has unprintable characters", hint=_FORMS)
+    return StoreRoot(posixpath.normpath(path).replace("//", "/"))
+
+
+def _bucket(name: str) -> str:
+    if not _BUCKET.fullmatch(name):
+        raise BadStoreError(
+            "this is no name of a bucket", bucket=name, hint="3 to 63 small letters, digits, points and hyphens"
+        )
+    return name
+
+
+def _prefix(path: str) -> str:
+    names = [name for name in path.split("/") if name]
+    for name in names:
+        if not _PREFIX_NAME.fullmatch(name) or name in (".", ".."):
+            raise BadStoreError(
+                "a prefix has letters, digits and . _ = - between slashes", prefix=path, hint="choose another prefix"
+            )
+    return "".join(f"/{name}" for name in names)
+
+
+def _options(query: str) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        # Its words repeat what was given.
+        raise BadStoreError("the options are not name=value, joined by &") from None
+    found = dict(pairs)
+    known = ", ".join((*OPTIONS, *SECRET_OPTIONS))
+    for name, value in pairs:
+        if name not in OPTIONS and name not in SECRET_OPTIONS:
+            raise BadStoreError("no such option of a store", option=name, known=known)
+        if name in SECRET_OPTIONS and not _REFERENCE.fullmatch(value):
+            raise BadStoreError(
+                "a secret is named by where it is, not written down", option=name, hint="write env:NAME or file:/path"
+            )
+    if len(found) != len(pairs):
+        raise BadStoreError("an option is given twice", known=known)
+    if "endpoint" in found and not _ENDPOINT.fullmatch(found["endpoint"]):
+        raise BadStoreError("an endpoint is http://host:port or https://host:port, without a path")
+    if "region" in found and not _REGION.fullmatch(found["region"]):
+        raise BadStoreError("this is no name of a region")
+    if ("key" in found) != ("secret" in found):
+        raise BadStoreError("key and secret belong together", hint="give both, or neither for the machine's own role")
+    return tuple(sorted(found.items()))

@@ -1,0 +1,118 @@
+"""The seam for bytes: what storage asks of a local disk or an object store.
+
+Covers: the protocol. Does not cover: its backends (local.py, s3.py), which one a root has (stores.py), what the bytes
+mean.
+Always holds: a file that `create` made is never written to again; nothing is listed but to remove all below a folder.
+A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
+was a FileSizeError; a store that does not answer is a TilthError that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from tilth.model.part import DataFile
+
+
+class FileSizeError(Exception):
+    """A file is not as long as it was when it was written."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        #: As it is now.
+        self.size = size
+
+
+class NewFile(Protocol):
+    """A new file that sums what is written to it; Arrow's writers take it for a file of Python's."""
+
+    @property
+    def closed(self) -> bool:
+        """Return false for Parquet's writer, which must be able to end after `give_up` too."""
+        ...
+
+    def write(self, data: bytes) -> int:
+        """Append; return the number of bytes. After `give_up` nothing happens."""
+        ...
+
+    def tell(self) -> int: ...
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back for a reader."""
+        ...
+
+    def close(self) -> None:
+        """Do nothing; finish and give_up close: Parquet's writer closes what it writes to too early."""
+        ...
+
+    def finish(self, *, fsync: bool) -> DataFile:
+        """Close the file; with `fsync`, wait until it is on the disk. Raises FileExistsError."""
+        ...
+
+    def give_up(self) -> None:
+        """Free the bytes and keep the name, so that the numbers of an attempt's files have no hole."""
+        ...
+
+
+class Store(Protocol):
+    """Files below one root, named by their paths below it. For any thread."""
+
+    #: So many names of a run of numbered files are removed without a question whether they are there.
+    blind_names: int
+
+    def prepare(self, folder: str, *, fsync: bool) -> None:
+        """Make a folder and those above it where that is needed, and wait for their names."""
+        ...
+
+    def sync(self, folder: str) -> None:
+        """Wait until the names in the folder are on the disk."""
+        ...
+
+    def create(self, path: str) -> NewFile:
+        """Begin a new file; raises FileExistsError where the name is taken, here or when it is finished."""
+        ...
+
+    def stream(self, path: str) -> pa.NativeFile:
+        """Begin a new file that no commit names: nobody waits for the disk. Raises FileExistsError as `create`."""
+        ...
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a small file at once, over one that may be there; nobody waits for the disk."""
+        ...
+
+    def read(self, path: str, *, size: int | None = None) -> pa.Buffer:
+        """Return all bytes of a file; raises FileSizeError where they are not so many."""
+        ...
+
+    def open(self, path: str, *, size: int | None = None) -> pa.NativeFile:
+        """Open a file for reading parts of it; raises FileSizeError where it is not so long."""
+        ...
+
+    def size(self, path: str) -> int: ...
+
+    def checksum(self, path: str) -> tuple[int, int]:
+        """Read a file for its size and its CRC-32."""
+        ...
+
+    def stamp(self, path: str) -> tuple[int, ...]:
+        """Return numbers that differ when the file has been written anew; none where it is not there."""
+        ...
+
+    def remove(self, paths: Sequence[str]) -> Sequence[str]:
+        """Remove files, in this order; return those that were there, none of them where the store does not say."""
+        ...
+
+    def exist(self, paths: Sequence[str]) -> list[bool]:
+        """Return for each path whether a file is there."""
+        ...
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether the folder is there: with it, a missing file is lost; without it, the store is away."""
+        ...
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove all below a folder; nothing where there is nothing."""
+        ...

@@ -1,0 +1,338 @@
+"""What every store of files does, alike: a folder of the local disk, a fake bucket, a real S3-compatible server.
+
+The second half is what storage writes and reads: whole tables' worth of files, cleaned by name.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.integration.storage.store_places import KINDS, Place, new_place
+from tilth.model.delta import Delta, PartSource, WrittenDelta
+from tilth.model.part import DataFile, PartName, WrittenPart
+from tilth.model.table import Column, Schema
+from tilth.model.txn import Txn, TxnOutput, TxnState
+from tilth.model.types import Kind, Simple
+from tilth.storage import (
+    DeltaFileCorruptError,
+    DeltaWriter,
+    PartFileCorruptError,
+    PartFileNotFoundError,
+    ScratchWriter,
+    TableLayout,
+    check_file,
+    check_size,
+    clean_transaction,
+    drop_table_folder,
+    footer_rows,
+    iter_source,
+    read_changes,
+    read_part,
+    read_scratch,
+    read_source,
+    remove_file,
+    remove_row_map,
+    remove_scratch,
+    scratch_name,
+    write_filter,
+    write_parts,
+    write_segments,
+)
+from tilth.storage.parts.key_filter import read_filter
+from tilth.storage.parts.rowmap import RowMap, RowMapWriter
+from tilth.storage.store.files import make_folder, new_file, open_file, remove, stamp_of
+from tilth.storage.store.store import FileSizeError
+
+pytestmark = pytest.mark.integration
+
+SCHEMA = Schema(
+    columns=(
+        Column(id=1, name="k", type=Simple(Kind.INT64), nullable=False),
+        Column(id=2, name="s", type=Simple(Kind.STRING)),
+    )
+)
+MIB = 1 << 20
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with new_place(request.param, request, tmp_path) as found:
+        make_folder(found.folder, fsync=True)
+        yield found
+
+
+def written(place: Place, name: str, *pieces: bytes) -> DataFile:
+    file = new_file(place.folder, name)
+    for piece in pieces:
+        assert file.write(piece) == len(piece)
+    assert file.tell() == sum(map(len, pieces))
+    return file.finish(fsync=True)
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB, 20 * MIB + 7])
+def test_a_file_is_written_once_summed_and_read_in_whole_and_in_parts(place: Place, size: int) -> None:
+    content = os.urandom(size)
+    pieces = [content[start : start + 3 * MIB] for start in range(0, size, 3 * MIB)]
+    file = written(place, "a", *pieces)
+    assert file == DataFile(name="a", size=size, checksum=zlib.crc32(content))
+    path = place.folder.key("a")
+    assert place.bytes_of("a") == content
+    assert place.store.size(path) == size
+    assert place.store.checksum(path) == (size, file.checksum)
+    check_file(place.folder, file)
+    for known in (None, size):
+        if not size:
+            continue
+        with place.store.open(path, size=known) as source:
+            assert source.size() == size
+            for start, length in ((size // 2, 10), (0, 1), (max(0, size - 5), 5), (size // 3, 2 * MIB), (1, size)):
+                source.seek(start)
+                assert source.read(length) == content[start : start + length]
+
+
+def test_a_name_is_given_once(place: Place) -> None:
+    written(place, "a", b"first")
+    for pieces in ((b"second",), (b"x" * (9 * MIB),)):
+        with pytest.raises(FileExistsError):
+            written(place, "a", *pieces)
+    assert place.bytes_of("a") == b"first"
+
+
+def test_a_file_that_was_given_up_keeps_its_name_and_no_bytes(place: Place) -> None:
+    for name, pieces in (("small", (b"abc",)), ("large", (b"x" * (9 * MIB), b"y" * (9 * MIB)))):
+        file = new_file(place.folder, name)
+        for piece in pieces:
+            file.write(piece)
+        file.give_up()
+        assert file.write(b"more") == 4
+        assert place.store.exist([place.folder.key(name)]) == [True]
+        assert place.store.size(place.folder.key(name)) == 0
+
+
+def test_what_is_not_there_is_said_so(place: Place) -> None:
+    path = place.folder.key("none")
+    for ask in (
+        lambda: place.store.read(path),
+        lambda: place.store.open(path),
+        lambda: place.store.open(path, size=4),
+        lambda: place.store.size(path),
+        lambda: place.store.checksum(path),
+    ):
+        with pytest.raises(FileNotFoundError):
+            ask()
+    assert place.store.stamp(path) == ()
+    written(place, "a", b"abc")
+    assert place.store.exist([place.folder.key("a"), path]) == [True, False]
+    assert place.store.has_folder(place.folder.path)
+
+
+@pytest.mark.parametrize("size", [0, 2, 4, 5 * MIB])
+def test_a_file_of_another_length_is_not_opened(place: Place, size: int) -> None:
+    written(place, "a", b"abc")
+    path = place.folder.key("a")
+    for open_file_of in (place.store.read, place.store.open):
+        with pytest.raises(FileSizeError) as differs:
+            open_file_of(path, size=size)
+        assert differs.value.size == 3
+
+
+def test_an_empty_file_where_bytes_were_is_no_other_error(place: Place) -> None:
+    written(place, "a")
+    with pytest.raises(FileSizeError):
+        place.store.open(place.folder.key("a"), size=3)
+
+
+def test_files_go_by_name_and_twice_is_no_error(place: Place) -> None:
+    for name in ("a", "b", "c"):
+        written(place, name, b"x")
+    paths = [place.folder.key(name) for name in ("a", "none", "b")]
+    for _ in range(2):
+        place.store.remove(paths)
+        assert place.store.exist([*paths, place.folder.key("c")]) == [False, False, False, True]
+    place.store.remove([])
+    remove(place.folder, "c")
+    assert place.store.exist([place.folder.key("c")]) == [False]
+
+
+def test_a_stamp_differs_when_the_file_does(place: Place) -> None:
+    written(place, "a", b"first")
+    before = stamp_of(place.folder, "a")
+    assert before == stamp_of(place.folder, "a") != ()
+    place.overwrite("a", b"other")
+    assert stamp_of(place.folder, "a") != before
+
+
+def test_a_table_goes_with_all_its_files_and_no_others(place: Place) -> None:
+    for name in ("a", "b"):
+        written(place, name, b"x")
+    neighbour = Place(place.root)
+    place.store.prepare("t2/data", fsync=False)
+    place.store.create("t2/data/a").finish(fsync=False)
+    for _ in range(2):
+        drop_table_folder(place.root, "t")
+        assert neighbour.store.exist(["t/data/a", "t/data/b", "t2/data/a"]) == [False, False, True]
+
+
+def test_a_stream_is_complete_when_it_is_closed(place: Place) -> None:
+    content = os.urandom(10 * MIB)
+    with place.store.stream(place.folder.key("s")) as sink:
+        sink.write(content)
+    with open_file(place.folder, "s") as source:
+        assert source.read() == content
+    with pytest.raises(FileExistsError):
+        with place.store.stream(place.folder.key("s")) as sink:
+            sink.write(b"x")
+
+
+def layout_in(place: Place, *, unique_key: tuple[str, ...] = ()) -> TableLayout:
+    return TableLayout(folder=place.folder, schema=SCHEMA, order_by=("k",), unique_key=unique_key, row_group_rows=100)
+
+
+def rows_of(count: int) -> pa.Table:
+    return pa.table({"k": pa.array(range(count), pa.int64()), "s": [f"s{key}" for key in range(count)]})
+
+
+def source_of(part: WrittenPart, *deltas: WrittenDelta) -> PartSource:
+    changes = tuple(
+        Delta(
+            kind=each.kind,
+            partition=each.partition,
+            file=each.file,
+            targets=each.targets,
+            columns=each.columns,
+            change_ts=10 + number,
+            commit_ts=10 + number,
+        )
+        for number, each in enumerate(deltas, start=1)
+    )
+    return PartSource(
+        name=PartName("all", 1, 1, 0, 1),
+        rows=part.rows,
+        file=part.file,
+        schema=SCHEMA,
+        is_segment=part.is_segment,
+        deltas=changes,
+    )
+
+
+def test_parts_are_written_and_read(place: Place) -> None:
+    layout = layout_in(place)
+    (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
+    check_file(place.folder, part.file)
+    check_size(place.folder, part.file)
+    assert footer_rows(place.folder, part.file) == 1000
+    assert read_part(place.folder, part.file, ["k"])["k"].to_pylist() == list(range(1000))
+    blocks = [rows for rows, _ in iter_source(place.folder, source_of(part), block_rows=300)]
+    assert pa.concat_tables(blocks).column("s").to_pylist() == [f"s{key}" for key in range(1000)]
+
+
+@pytest.mark.parametrize("is_segment", [False, True])
+def test_segments_and_changes_of_every_kind_are_written_and_read(place: Place, is_segment: bool) -> None:
+    layout = layout_in(place)
+    write = write_segments if is_segment else write_parts
+    (part,) = write(layout, rows_of(10), txn=1, task=0, attempt=0)
+    deltas = DeltaWriter(layout, txn=2, task=0, attempt=0)
+    name = part.file.name
+    changed = deltas.changes("all", pa.table({"file": [name] * 2, "row": [0, 3], "op": [0, 1], "c2": [None, "new"]}))
+    deleted = deltas.deletes("all", name, pa.array([9]).to_numpy())
+    updated = deltas.updates("all", name, pa.table({"row": [5], "c2": ["up"]}))
+    whole = deltas.columns("all", name, pa.table({"c2": [f"w{key}" for key in range(10)]}))
+    table, rows = read_source(place.folder, source_of(part, whole, changed, deleted, updated))
+    assert rows.tolist() == list(range(1, 9))
+    assert table.column("s").to_pylist() == ["w1", "w2", "new", "w4", "up", "w6", "w7", "w8"]
+    assert read_changes(place.folder, changed.file).num_rows == 2
+
+
+def test_damage_is_named_by_its_address(place: Place) -> None:
+    layout = layout_in(place)
+    (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
+    deltas = DeltaWriter(layout, txn=2, task=0, attempt=0)
+    delta = deltas.deletes("all", part.file.name, pa.array([9]).to_numpy())
+    uri = place.folder.uri(part.file.name)
+    content = place.bytes_of(part.file.name)
+    place.overwrite(part.file.name, content[:-1])
+    for ask in (lambda: read_part(place.folder, part.file), lambda: check_size(place.folder, part.file)):
+        with pytest.raises(PartFileCorruptError) as cut:
+            ask()
+        assert cut.value.facts["file"] == uri
+    place.overwrite(part.file.name, bytes([content[0]]) + bytes(20) + content[21:])
+    with pytest.raises(PartFileCorruptError, match=r"checksum"):
+        check_file(place.folder, part.file)
+    with pytest.raises(PartFileCorruptError) as flipped:
+        read_part(place.folder, part.file)
+    assert flipped.value.facts["file"] == uri
+    place.overwrite(delta.file.name, b"x" * delta.file.size)
+    with pytest.raises(DeltaFileCorruptError):
+        read_source(place.folder, source_of(part, delta))
+    remove_file(place.root, "t", part.file)
+    for ask in (lambda: read_part(place.folder, part.file), lambda: check_file(place.folder, part.file)):
+        with pytest.raises(PartFileNotFoundError) as gone:
+            ask()
+        assert gone.value.facts["file"] == uri
+
+
+def test_row_maps_and_key_filters_lie_beside_a_part(place: Place) -> None:
+    layout = layout_in(place, unique_key=("k",))
+    (part,) = write_parts(layout, rows_of(10), txn=1, task=0, attempt=0)
+    with RowMapWriter(layout, part.file.name) as writer:
+        writer.write(pa.array([0, 1], pa.uint16()).to_numpy(), pa.array([7, 3], pa.uint32()).to_numpy())
+        writer.close()
+    assert RowMap(place.folder, part.file.name).find(1, pa.array([3, 4]).to_numpy()).tolist() == [1, -1]
+    remove_row_map(place.folder, part.file.name)
+    with pytest.raises(PartFileNotFoundError):
+        RowMap(place.folder, part.file.name)
+    assert read_filter(layout, part.file) is None
+    write_filter(layout, part.file)
+    assert read_filter(layout, part.file) is not None
+
+
+def test_scratch_files_are_shared_and_gone(place: Place) -> None:
+    layout, name = layout_in(place), scratch_name(txn=1, task=0, attempt=0, n=0)
+    batches = rows_of(100).to_batches(max_chunksize=10)
+    with ScratchWriter(layout, name, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write(batch)
+    found = pa.Table.from_batches(list(read_scratch(layout, name, ["s"])))
+    assert found.column("s").to_pylist() == [f"s{key}" for key in range(100)]
+    assert list(read_scratch(layout, name, ["k"], is_wanted=lambda first: first[0].as_py() > 1000)) == []
+    remove_scratch(layout, name)
+    with pytest.raises(FileNotFoundError):
+        list(read_scratch(layout, name, ["s"]))
+
+
+def txn_of(number: int, *, tasks: int = 1) -> Txn:
+    outputs = (TxnOutput(table="t", tasks=tasks),)
+    return Txn(id=number, actor="test", state=TxnState.ABORTED, fences=(), outputs=outputs, server="s1")
+
+
+def test_what_a_transaction_left_goes_by_name(place: Place) -> None:
+    layout = layout_in(place, unique_key=("k",))
+    kept = [*write_parts(layout, rows_of(5), txn=1, task=0, attempt=0)]
+    for n in range(40):
+        write_parts(layout, rows_of(1), txn=2, task=1, attempt=3, first_n=n)
+    (part,) = write_segments(layout, rows_of(5), txn=2, task=0, attempt=0)
+    DeltaWriter(layout, txn=2, task=1, attempt=0).deletes("all", part.file.name, pa.array([0]).to_numpy())
+    (mapped,) = write_parts(layout, rows_of(3), txn=2, task=0, attempt=1)
+    write_filter(layout, mapped.file)
+    # Begun before a part that was never written.
+    place.overwrite("2-0.2-0.map", b"x")
+    names = [f"2-1.3-{n}.parquet" for n in range(40)]
+    names += [part.file.name, "2-1.0-0.puffin", mapped.file.name, "2-0.1-0.filter", "2-0.2-0.map"]
+    paths = [place.folder.key(name) for name in names]
+    assert all(place.store.exist(paths))
+    keep = {"2-1.3-7.parquet", mapped.file.name}
+    clean_transaction(place.root, txn_of(2, tasks=2), keep=keep)
+    left = [name for name, is_there in zip(names, place.store.exist(paths), strict=True) if is_there]
+    assert left == ["2-1.3-7.parquet", mapped.file.name, "2-0.1-0.filter"]
+    for _ in range(2):
+        clean_transaction(place.root, txn_of(2, tasks=2))
+        clean_transaction(place.root, txn_of(1), keep={each.file.name for each in kept})
+    # A hole is where the search ends.
+    assert not any(place.store.exist([path for path in paths if not path.endswith("-7.parquet")]))
+    assert place.store.exist([place.folder.key(each.file.name) for each in kept]) == [True]

@@ -1,0 +1,243 @@
+"""An object store that throttles, hangs, loses answers and cuts connections: nothing is half done, nothing is doubled,
+every error says which kind it is and names the file, and none shows a secret.
+
+Over a fake bucket that counts requests; its client may wait for a second where a real one waits for thirty.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+
+from tests.integration.storage.conftest import KEY_VARIABLE, SECRET_VARIABLE
+from tests.integration.storage.store_places import Place, bucket_root
+from tests.integration.storage.test_store_behaviour import layout_in, rows_of, txn_of
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.storage import (
+    clean_transaction,
+    read_part,
+    remove_file,
+    write_filter,
+    write_parts,
+)
+from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
+from tilth.storage.store import stores
+from tilth.storage.store.root import StoreRoot, parse_root
+from tilth.storage.store.s3 import PUT_TRIES_MAX, S3Store, S3Times
+from tilth.testing import BucketFault, FakeBucket
+from tools.s3server import SECRET
+
+pytestmark = pytest.mark.integration
+
+QUICK = S3Times(connect_seconds=1.0, request_seconds=1.0, retries_max=1, retry_seconds=3.0)
+MIB = 1 << 20
+#: What nobody has done when the client gives up.
+UNDONE = (BucketFault.THROTTLED, BucketFault.SILENT, BucketFault.REQUEST_CUT)
+
+
+@pytest.fixture
+def bucket() -> Iterator[FakeBucket]:
+    with FakeBucket() as bucket:
+        yield bucket
+
+
+@pytest.fixture
+def place(bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(stores, "_new_store", lambda root: S3Store(root, QUICK))
+    return Place(bucket_root(bucket.endpoint))
+
+
+def write(store: S3Store, path: str, *pieces: bytes) -> int:
+    file = store.create(path)
+    for piece in pieces:
+        file.write(piece)
+    return file.finish(fsync=True).checksum
+
+
+def error_of(ask: Callable[[], object]) -> TilthError:
+    with pytest.raises(TilthError) as raised:
+        ask()
+    shown: BaseException | None = raised.value
+    while shown is not None:
+        assert SECRET not in f"{shown!r} {shown}"
+        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
+    return raised.value
+
+
+@pytest.mark.parametrize("fault", BucketFault)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_fault_that_passes_is_not_seen(bucket: FakeBucket, place: Place, fault: BucketFault, times: int) -> None:
+    store = S3Store(place.root, QUICK)
+    bucket.plan(*[fault] * times)
+    assert write(store, "t/data/a", b"abc") == zlib.crc32(b"abc")
+    bucket.forget_plan()
+    assert list(bucket.objects.values()) == [b"abc"]
+    if times == 1:
+        bucket.plan(fault)
+        assert store.read("t/data/a", size=3).to_pybytes() == b"abc"
+
+
+@pytest.mark.parametrize("fault", UNDONE)
+def test_a_fault_that_lasts_is_one_to_try_again_after(bucket: FakeBucket, place: Place, fault: BucketFault) -> None:
+    store = S3Store(place.root, QUICK)
+    write(store, "t/data/a", b"abc")
+    for ask in (
+        lambda: write(store, "t/data/b", b"def"),
+        lambda: store.read("t/data/a"),
+        lambda: store.open("t/data/a"),
+        lambda: store.remove(["t/data/a"]),
+        lambda: store.size("t/data/a"),
+    ):
+        bucket.plan(*[fault] * 50)
+        error = error_of(ask)
+        bucket.forget_plan()
+        assert (type(error), error.kind) == (StoreBusyError, ErrorKind.RETRY)
+        assert error.facts["file"].startswith(f"{place.root.uri}/t/data/")
+    assert list(bucket.objects.values()) == [b"abc"]
+
+
+def test_an_answer_that_was_lost_doubles_nothing_and_is_no_clash(bucket: FakeBucket, place: Place) -> None:
+    store = S3Store(place.root, QUICK)
+    bucket.plan(*[BucketFault.ANSWER_LOST] * PUT_TRIES_MAX)
+    write(store, "t/data/a", b"abc")
+    bucket.forget_plan()
+    bucket.plan(BucketFault.ANSWER_LOST)
+    with pytest.raises(FileExistsError):
+        write(store, "t/data/a", b"other")
+    bucket.forget_plan()
+    bucket.plan(BucketFault.ANSWER_LOST)
+    store.remove(["t/data/a"])
+    assert bucket.objects == {}
+
+
+def test_a_large_file_whose_pieces_fail_is_whole_or_not_there(bucket: FakeBucket, place: Place) -> None:
+    store = S3Store(place.root, QUICK)
+    pieces = [os.urandom(9 * MIB) for _ in range(3)]
+    bucket.plan(None, BucketFault.THROTTLED, None, BucketFault.THROTTLED)
+    write(store, "t/data/a", *pieces)
+    bucket.forget_plan()
+    assert list(bucket.objects.values()) == [b"".join(pieces)]
+    file = store.create("t/data/b")
+    file.write(pieces[0])
+    bucket.plan(*[BucketFault.THROTTLED] * 100)
+    error_of(lambda: ([file.write(piece) for piece in pieces * 5], file.finish(fsync=True)))
+    file.give_up()
+    bucket.forget_plan()
+    assert store.exist(["t/data/b"]) == [False]
+
+
+def test_bytes_that_were_cut_on_the_way_are_never_taken_for_the_file(bucket: FakeBucket, place: Place) -> None:
+    layout = layout_in(place)
+    (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
+    for faults in range(1, 8):
+        bucket.plan(*[BucketFault.ANSWER_CUT] * faults)
+        # No other error, above all none of damage.
+        with suppress(StoreBusyError):
+            assert read_part(place.folder, part.file)["k"].to_pylist() == list(range(1000))
+        bucket.forget_plan()
+
+
+def test_a_part_on_a_bucket_that_is_away_is_not_damaged(bucket: FakeBucket, place: Place) -> None:
+    layout = layout_in(place)
+    (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
+    bucket.plan(*[BucketFault.THROTTLED] * 50)
+    assert isinstance(error_of(lambda: read_part(place.folder, part.file)), StoreBusyError)
+    bucket.forget_plan()
+    assert read_part(place.folder, part.file).num_rows == 1000
+
+
+def changed(root: StoreRoot, old: str, new: str) -> S3Store:
+    return S3Store(parse_root(root.text.replace(old, new)), QUICK)
+
+
+def test_what_is_wrong_with_a_store_is_said_without_a_secret(
+    bucket: FakeBucket, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_bucket = changed(place.root, "s3://tilth/", "s3://others/")
+    no_server = changed(place.root, bucket.endpoint, "http://127.0.0.1:1")
+    no_host = changed(place.root, bucket.endpoint, "http://nowhere.invalid")
+    for store in (no_bucket, no_server, no_host):
+        for ask in (lambda: write(store, "t/data/a", b"abc"), lambda: store.read("t/data/a")):  # noqa: B023
+            error = error_of(ask)
+            assert (type(error), error.kind) == (StoreAwayError, ErrorKind.UNAVAILABLE)
+            assert error.facts["file"].endswith("/t/data/a")
+    assert not no_bucket.has_folder("t/data")
+    monkeypatch.setenv("TILTH_TEST_OTHER_KEY", "AKIAOTHER")
+    stranger = changed(place.root, f"env:{KEY_VARIABLE}", "env:TILTH_TEST_OTHER_KEY")
+    for ask in (lambda: write(stranger, "t/data/a", b"abc"), lambda: stranger.read("t/data/a")):
+        error = error_of(ask)
+        assert (type(error), error.facts["because"]) == (StoreRefusedError, "InvalidAccessKeyId")
+        assert "AKIAOTHER" not in str(error)
+    monkeypatch.delenv(SECRET_VARIABLE)
+    assert SECRET_VARIABLE in str(error_of(lambda: S3Store(place.root)))
+
+
+def verbs(bucket: FakeBucket) -> Counter[str]:
+    return Counter(request.verb for request in bucket.requests())
+
+
+def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
+    layout = layout_in(place, unique_key=("k",))
+    (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
+    assert verbs(bucket) == {"PUT": 1}
+    read_part(place.folder, part.file)
+    assert verbs(bucket) == {"GET": 1}
+    write_filter(layout, part.file)
+    assert verbs(bucket) == {"GET": 1, "PUT": 1}
+    remove_file(place.root, "t", part.file)
+    assert (verbs(bucket), bucket.objects) == ({"REMOVE": 1}, {})
+    for task in range(3):
+        write_parts(layout, rows_of(10), txn=2, task=task, attempt=1)
+    verbs(bucket)
+    clean_transaction(place.root, txn_of(2, tasks=3))
+    asked = verbs(bucket)
+    # A question for each of eight attempts and three extensions, and a thousand names in each removal: no listing.
+    assert asked == {"HEAD": 72, "REMOVE": 2}
+    assert bucket.objects == {}
+
+
+def test_of_a_large_part_only_what_is_needed_is_read(bucket: FakeBucket, place: Place) -> None:
+    layout = layout_in(place)
+    rows = pa.table({"k": pa.array(range(100_000), pa.int64()), "s": [os.urandom(100).hex() for _ in range(100_000)]})
+    (part,) = write_parts(layout, rows, txn=1, task=0, attempt=0)
+    assert part.file.size > 10 * MIB
+    bucket.requests()
+    assert read_part(place.folder, part.file, ["k"]).num_rows == 100_000
+    # A thousand small row groups: neighbours come with one request.
+    assert verbs(bucket)["GET"] < 2 + part.file.size // MIB
+
+
+FORKED = """
+import os, sys
+from tilth.storage.errors import StoreForkedError
+from tilth.storage.store.root import parse_root
+from tilth.storage.store.stores import store_of
+root = parse_root(sys.argv[1])
+if sys.argv[2] == "used":
+    store_of(root).put("a", b"x")
+child = os.fork()
+if not child:
+    try:
+        store_of(root).put("b", b"x")
+        os._exit(0)
+    except StoreForkedError:
+        os._exit(7)
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("fresh", 0), ("used", 7)])
+def test_a_fork_of_a_process_that_used_a_store_is_refused_and_does_not_hang(
+    bucket: FakeBucket, place: Place, how: str, status: int
+) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED, place.root.text, how], timeout=60, check=False)
+    assert done.returncode == status
