@@ -326,13 +326,13 @@ def test_what_a_transaction_left_goes_by_name(place: Place) -> None:
     names += [part.file.name, "2-1.0-0.puffin", mapped.file.name, "2-0.1-0.filter", "2-0.2-0.map"]
     paths = [place.folder.key(name) for name in names]
     assert all(place.store.exist(paths))
-    keep = {"2-1.3-7.parquet", mapped.file.name}
+    keep = {"2-1.3-39.parquet", mapped.file.name}
     clean_transaction(place.root, txn_of(2, tasks=2), keep=keep)
     left = [name for name, is_there in zip(names, place.store.exist(paths), strict=True) if is_there]
-    assert left == ["2-1.3-7.parquet", mapped.file.name, "2-0.1-0.filter"]
+    assert left == ["2-1.3-39.parquet", mapped.file.name, "2-0.1-0.filter"]
     for _ in range(2):
         clean_transaction(place.root, txn_of(2, tasks=2))
         clean_transaction(place.root, txn_of(1), keep={each.file.name for each in kept})
     # A hole is where the search ends.
-    assert not any(place.store.exist([path for path in paths if not path.endswith("-7.parquet")]))
+    assert not any(place.store.exist([path for path in paths if not path.endswith("-39.parquet")]))
     assert place.store.exist([place.folder.key(each.file.name) for each in kept]) == [True]

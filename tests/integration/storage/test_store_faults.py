@@ -202,6 +202,11 @@ def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
     # A question for each of eight attempts and three extensions, and a thousand names in each removal: no listing.
     assert asked == {"HEAD": 72, "REMOVE": 2}
     assert bucket.objects == {}
+    written = [write_parts(layout, rows_of(10), txn=3, task=0, attempt=attempt)[0].file.name for attempt in range(2)]
+    verbs(bucket)
+    # Of one that landed nothing is asked.
+    clean_transaction(place.root, txn_of(3), keep={written[1]})
+    assert (verbs(bucket), [name.rpartition("/")[2] for name in bucket.objects]) == ({"REMOVE": 1}, [written[1]])
 
 
 def test_of_a_large_part_only_what_is_needed_is_read(bucket: FakeBucket, place: Place) -> None:

@@ -39,7 +39,7 @@ class Files:
 
     def __init__(self) -> None:
         self.swept: list[tuple[int, frozenset[str]]] = []
-        self.error: OSError | None = None
+        self.error: Exception | None = None
 
     def sweep(self, txn: Txn, *, keep: Collection[str]) -> None:
         self.swept.append((txn.id, frozenset(keep)))
@@ -275,8 +275,9 @@ def test_an_abort_that_fails_hides_no_error_and_removes_nothing(world: WorkWorld
     assert world.catalog.transactions.unsettled() == set()
 
 
-def test_files_that_cannot_be_removed_fail_nothing(world: WorkWorld) -> None:
-    world.disk.error = OSError("read-only")
+@pytest.mark.parametrize("error", [OSError("read-only"), UnavailableError("the bucket is away")])
+def test_files_that_cannot_be_removed_fail_nothing(world: WorkWorld, error: Exception) -> None:
+    world.disk.error = error
     _, updates = world.one_part()
     with world.work(may_retry=True) as work:
         work.commit(updates)

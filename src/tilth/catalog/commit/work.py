@@ -207,7 +207,7 @@ class Work:
     def _remove_files(self, *, keep: Collection[str]) -> None:
         try:
             self._sweep(self.txn, keep=keep)
-        except OSError as error:
+        except (TilthError, OSError) as error:
             # All that is lost is space, until the cleaner comes where it did not land.
             _log.warning("files_left", cause_id=str(self.id), reason=error)
 
