@@ -68,6 +68,7 @@ from tilth.warehouse import (
     ProgressWatch,
     Runner,
     WorkerSession,
+    class_data,
     warehouse_settings,
 )
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
@@ -246,7 +247,10 @@ class Node:
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
         settings = warehouse_settings(given)
         self._session = WorkerSession(
-            settings, folder=str(self._folder / "spark"), log_folder=str(self._folder / "log")
+            settings,
+            folder=str(self._folder / "spark"),
+            log_folder=str(self._folder / "log"),
+            class_data=class_data(settings, default=self._folder / "class-data"),
         )
         self._session.start()
         self._parts.callback(self._session.stop)
