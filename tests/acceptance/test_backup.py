@@ -38,7 +38,7 @@ def test_a_node_comes_back_as_it_was_at_the_backup(tmp_path: Path) -> None:
             "CREATE DATABASE sales",
             "CREATE TABLE sales.t (n BIGINT, s STRING) ENGINE = MergeTree ORDER BY n",
             "CREATE TABLE sales.k (n BIGINT) ENGINE = Kafka SETTINGS kafka_broker_list = 'nobody:9092', "
-            "kafka_topic_list = 'x', kafka_group_name = 'g', kafka_format = 'JSONEachRow', sasl.password = 'hunter2'",
+            "kafka_topic_list = 'x', kafka_group_name = 'g', kafka_format = 'JSONEachRow', kafka_sasl_password = 'hunter2'",
             "SYSTEM STOP MERGES sales.t BECAUSE 'it is kept'",
         ):
             first.connection.sql(statement)
@@ -80,7 +80,7 @@ def test_a_node_comes_back_as_it_was_at_the_backup(tmp_path: Path) -> None:
         assert before <= len(numbers) <= after
         assert second.value("SELECT count(*) FROM sales.t WHERE s = concat('it''s n', n)") == len(numbers)
         [(state,)] = second.connection.sql(
-            "SELECT state FROM system.bg_threads WHERE database = 'sales' AND table = 't' AND service = 'MERGE'"
+            "SELECT state FROM system.bg_threads WHERE database = 'sales' AND table = 't' AND service = 'merge'"
         ).rows
         assert state == "stopped"
         assert "hunter2" not in str(second.connection.sql("SHOW CREATE TABLE sales.k").rows)
