@@ -332,6 +332,7 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: str) -> R
         consume=FakeConsume(),
         maintenance=FakeMaintenance(),
         root=root,
+        backups=str(Path(root).parent / "backups"),
         server="s1",
     )
 

@@ -54,6 +54,8 @@ class Services:
     damage: DamageBook
     #: Below which the tables' folders are.
     root: str
+    #: Where backups are written.
+    backups: str
     #: This server's name.
     server: str
     started_ms: int
