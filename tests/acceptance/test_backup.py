@@ -38,7 +38,8 @@ def test_a_node_comes_back_as_it_was_at_the_backup(tmp_path: Path) -> None:
             "CREATE DATABASE sales",
             "CREATE TABLE sales.t (n BIGINT, s STRING) ENGINE = MergeTree ORDER BY n",
             "CREATE TABLE sales.k (n BIGINT) ENGINE = Kafka SETTINGS kafka_broker_list = 'nobody:9092', "
-            "kafka_topic_list = 'x', kafka_group_name = 'g', kafka_format = 'JSONEachRow', kafka_sasl_password = 'hunter2'",
+            "kafka_topic_list = 'x', kafka_group_name = 'g', kafka_format = 'JSONEachRow', "
+            "kafka_sasl_password = 'hunter2'",
             "SYSTEM STOP MERGES sales.t BECAUSE 'it is kept'",
         ):
             first.connection.sql(statement)
