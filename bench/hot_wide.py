@@ -44,21 +44,23 @@ def run(node: HotNode, kit: Kit, _: bool) -> tuple[dict[str, float], list[Table]
 
 
 def _pass(node: HotNode, ddl: str, topic: dict[str, Any], *, round_rows: int, is_buffered: int) -> float:
-    # Each pass is a group of its own: the same one would go on where the last pass ended.
+    # Each pass has a group and a name of its own: it would go on where the last pass ended, and count the ledger of its
+    # Kafka table, which outlives it.
+    group = f"wide_{uuid4().hex}"
     node.sql(
         f"CREATE TABLE wide ({ddl}) ENGINE = MergeTree ORDER BY (user_id, ts) SETTINGS memory_buffer = {is_buffered}",
-        f"""CREATE TABLE wide_topic ({ddl}) ENGINE = Kafka SETTINGS kafka_broker_list = '{node.broker.bootstrap}',
-            kafka_topic_list = '{topic["name"]}', kafka_group_name = 'wide-{uuid4().hex}', kafka_format = 'JSONEachRow',
+        f"""CREATE TABLE {group} ({ddl}) ENGINE = Kafka SETTINGS kafka_broker_list = '{node.broker.bootstrap}',
+            kafka_topic_list = '{topic["name"]}', kafka_group_name = '{group}', kafka_format = 'JSONEachRow',
             kafka_max_block_size = {round_rows}, stream_flush_interval_ms = 500""",
-        "SYSTEM STOP CONSUME wide_topic",
-        "CREATE MATERIALIZED VIEW wide_view TO wide AS SELECT * FROM wide_topic",
+        f"SYSTEM STOP CONSUME {group}",
+        f"CREATE MATERIALIZED VIEW wide_view TO wide AS SELECT * FROM {group}",
     )
-    seconds = node.drain("wide_topic", ROWS, seconds_max=DRAIN_SECONDS_MAX)
+    seconds = node.drain(group, ROWS, seconds_max=DRAIN_SECONDS_MAX)
     rows, sums = node.process.connection.sql("SELECT count(*), sum(event_id) FROM wide").rows[0]
     expected = topic["checksum"]
     if (rows, sums) != (expected["rows"], expected["event_ids"]):
         raise SystemExit(f"a result is wrong: rows={rows} of {expected['rows']}, sum={sums} of {expected['event_ids']}")
-    node.sql("DROP VIEW wide_view", "DROP TABLE wide_topic", "DROP TABLE wide")
+    node.sql("DROP VIEW wide_view", f"DROP TABLE {group}", "DROP TABLE wide")
     return seconds
 
 

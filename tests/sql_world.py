@@ -332,6 +332,7 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
         consume=FakeConsume(),
         maintenance=FakeMaintenance(),
         root=root,
+        backups=str(Path(root.uri).parent / "backups"),
         server="s1",
     )
 

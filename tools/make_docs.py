@@ -262,7 +262,7 @@ def _cli_page() -> Iterator[str]:
     group: Any = typer.main.get_command(command_line)  # Any: typer carries its own copy of click
     yield from ("# Command line", "", "`tilth --version` tells the version; `tilth COMMAND --help` what stands here.")
     yield "Exit codes: 0 all went well, 1 a statement or the server failed, 2 the command line was wrong."
-    for name, command in sorted(group.commands.items()):
+    for name, command in _commands(group):
         yield from ("", f"## tilth {name}", "", str(command.help).strip(), "")
         rows = []
         for option in command.params:
@@ -280,6 +280,16 @@ def _cli_page() -> Iterator[str]:
     yield from ("", "## The shell", "", "`tilth sql` without `-c`, `-f` and redirected input is a shell:", "", "```")
     yield from importlib.import_module("tilth.client.cli.shell").HELP.splitlines()
     yield "```"
+
+
+# Any: as above.
+def _commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield commands with their names, those of groups with the group's name before."""
+    for name, command in sorted(group.commands.items()):
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{above}{name} ")
+        else:
+            yield f"{above}{name}", command
 
 
 def _plain(value: object) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import tilth
 from tilth.base.errors import TilthError
 from tilth.base.failpoints import VARIABLE as FAILPOINTS
+from tools.class_data import CLASS_DATA
 
 READY_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 30.0
@@ -27,7 +28,7 @@ class NodeProcess:
         """`config`: the text of a config file."""
         self._folder = folder
         self._config = config
-        self._settings = dict(settings or {})
+        self._settings = CLASS_DATA | dict(settings or {})
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{self._port}"

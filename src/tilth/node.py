@@ -5,16 +5,18 @@ Does not cover: what any of the rooms does. Always holds: a room is stopped befo
 not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
 
     DATA/catalog   the store        DATA/tables   the files        DATA/spark, DATA/log   temporary files, logs
+    DATA/backups   catalogs      DATA/class-data   Spark's classes
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +24,7 @@ from types import TracebackType
 from typing import Self
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import ConflictError, TilthError, UnavailableError
 from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
@@ -32,7 +34,7 @@ from tilth.base.settings import SettingGroup, read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.catalog import Catalog, CatalogSettings, RocksKV
+from tilth.catalog import Catalog, CatalogSettings, DumpHeader, RocksKV, load_dump
 from tilth.ingest import (
     INGEST_SETTINGS,
     KAFKA_SETTINGS,
@@ -68,6 +70,7 @@ from tilth.warehouse import (
     ProgressWatch,
     Runner,
     WorkerSession,
+    class_data,
     warehouse_settings,
 )
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
@@ -106,6 +109,12 @@ class FolderError(UnavailableError):
     """the node's folder cannot be used"""
 
     code = "BAD_DATA_FOLDER"
+
+
+class CatalogExistsError(ConflictError):
+    """the folder has a catalog"""
+
+    code = "CATALOG_EXISTS"
 
 
 class Node:
@@ -246,7 +255,10 @@ class Node:
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
         settings = warehouse_settings(given)
         self._session = WorkerSession(
-            settings, folder=str(self._folder / "spark"), log_folder=str(self._folder / "log")
+            settings,
+            folder=str(self._folder / "spark"),
+            log_folder=str(self._folder / "log"),
+            class_data=class_data(settings, default=self._folder / "class-data"),
         )
         self._session.start()
         self._parts.callback(self._session.stop)
@@ -296,6 +308,7 @@ class Node:
             consume=self._consume,
             maintenance=self._maintenance,
             root=root,
+            backups=read_settings(CatalogSettings, given.texts).backup_folder or str(self._folder / "backups"),
             server=self._server,
             results=str(self._folder / "spark"),
             memory=MemoryGate(self._maintenance.memory, new_rng()),
@@ -368,6 +381,31 @@ class Node:
 def open_node(folder: Path, settings: GivenSettings | Mapping[str, str]) -> Node:
     """Start a node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
     return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings))
+
+
+def restore_catalog(file: Path, folder: Path) -> tuple[DumpHeader, int]:
+    """Make the catalog of a node's folder from a backup; return the backup's origin and the number of records.
+
+    Raises CatalogExistsError where the folder has a catalog, BadDumpError, UnavailableError.
+    """
+    catalog, unfinished = folder / "catalog", folder / "catalog.unfinished"
+    if catalog.exists() and any(catalog.iterdir()):
+        hint = "give a folder without a catalog; its tables folder may be there already"
+        raise CatalogExistsError(folder=folder, hint=hint)
+    try:
+        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=_PRIVATE)
+        with file.open("rb") as source, closing(RocksKV(str(unfinished))) as store:
+            restored = load_dump(source, store)
+        # Over an empty folder of this name, too.
+        unfinished.rename(catalog)
+        sync_local_folder(str(folder))
+    except OSError as error:
+        raise FolderError(folder=folder, file=error.filename, reason=error.strerror) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return restored
 
 
 def move_secrets(catalog: Catalog) -> None:

@@ -11,15 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tilth.warehouse import WorkerSession, warehouse_settings
+from tilth.warehouse import WorkerSession, class_data, warehouse_settings
+from tools.class_data import CLASS_DATA
 
 
 class LaneSpark:
     """The Spark of a lane, which starts again after it was ended for a test."""
 
     def __init__(self, folder: Path) -> None:
-        settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
-        self._session = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
+        settings = warehouse_settings(CLASS_DATA | {"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
+        self._session = WorkerSession(
+            settings,
+            folder=str(folder / "spark"),
+            log_folder=str(folder / "log"),
+            class_data=class_data(settings, default=folder),
+        )
 
     def running(self) -> WorkerSession:
         if not self._session.is_alive():

@@ -285,6 +285,7 @@ others = (
     | st.builds(g.ResetConsumeOffset, name=table_names, target=targets)
     | st.builds(g.ExplainMerge, name=table_names, policy=st.none() | names)
     | st.builds(g.ExplainGc, name=table_names)
+    | st.builds(g.BackupCatalog, path=texts)
     | st.builds(g.Query, text=queries, format=st.none() | formats, settings=maybe_settings)
 )
 statements = merge_tree_tables | kafka_tables | views | alters | inserts | switches | others

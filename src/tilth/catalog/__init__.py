@@ -45,6 +45,7 @@ from tilth.catalog.errors import (
     WrongEngineError,
 )
 from tilth.catalog.kv import KeyValue, Unknown
+from tilth.catalog.kv.dump import BadDumpError, DumpHeader, load_dump
 from tilth.catalog.kv.memory import MemoryKV
 from tilth.catalog.kv.rocksdb import RocksKV
 from tilth.catalog.parts.trash import TrashedPart
@@ -95,6 +96,7 @@ __all__ = [
     "AddGap",
     "AddLedger",
     "AdvanceOffsets",
+    "BadDumpError",
     "BadMergeError",
     "Catalog",
     "CatalogSettings",
@@ -108,6 +110,7 @@ __all__ = [
     "DatabaseNotFoundError",
     "DeltasGoneError",
     "DroppedTable",
+    "DumpHeader",
     "ExpirePartition",
     "FormerKafkaTable",
     "HideEverything",
@@ -167,6 +170,7 @@ __all__ = [
     "Work",
     "WrongEngineError",
     "insert_delay_ms",
+    "load_dump",
     "pressure_settings",
     "rebase",
     "visibility",

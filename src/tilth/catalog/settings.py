@@ -20,6 +20,13 @@ class CatalogSettings:
         "is left for Spark.",
         unit="bytes",
     )
+    backup_folder: str = node_setting(
+        "catalog.backup-folder",
+        "",
+        SettingCheck(str, "a folder"),
+        "Where BACKUP CATALOG writes, and nowhere else. Best on another disk than the data. Empty: `backups` in the "
+        "data folder.",
+    )
     commit_attempts_max: int = node_setting(
         "catalog.commit-attempts-max",
         64,

@@ -32,6 +32,7 @@ from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
     AlterTable,
+    BackupCatalog,
     CreateDatabase,
     CreateTable,
     CreateView,
@@ -84,6 +85,7 @@ from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import OpenResults, ResultLimits
 from tilth.sql.settings import session_settings, settings_without_effect
 from tilth.sql.statements import (
+    backup,
     delete_update,
     explain,
     kill,
@@ -166,6 +168,7 @@ class SqlEngine:
             memory=rooms.memory or MemoryGate(MemoryReading, new_rng()),
             damage=rooms.damage or DamageBook(clock, catalog, rooms.root),
             root=rooms.root,
+            backups=rooms.backups,
             server=rooms.server,
             started_ms=clock.now_ms(),
             node_settings=settings or GivenSettings(),
@@ -457,6 +460,8 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return kill.kill_mutations(services, call, statement)
         case KillQuery():
             return kill.kill_queries(services, call, statement)
+        case BackupCatalog():
+            return backup.backup_catalog(services, call, statement)
         case ExplainMerge():
             return explain.explain_merge(services, call, statement)
         case ExplainGc():

@@ -34,6 +34,7 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WrongJavaError,
 )
+from tilth.warehouse.session.class_data import class_data, make_class_data
 from tilth.warehouse.session.folders import make_result_folder, remove_result_folder
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.session.spark import OverRows, mailbox, run_in_task, run_tasks
@@ -92,8 +93,10 @@ __all__ = [
     "WrongJavaError",
     "allow_list",
     "check_plan",
+    "class_data",
     "mailbox",
     "make_active",
+    "make_class_data",
     "make_result_folder",
     "memory_loss_in",
     "parse_expression",

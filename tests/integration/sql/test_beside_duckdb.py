@@ -32,6 +32,7 @@ from tilth.node import Node, open_node
 from tilth.sql.errors import ColumnBusyError
 from tilth.storage.parts import parts as part_files
 from tilth.storage.values.misjudged import NOTHING
+from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 
@@ -99,7 +100,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="module")
 def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
-    settings = {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
+    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
     with open_node(tmp_path_factory.mktemp("beside"), settings) as made:
         # Merges and flushes are steps: else no seed would tell what happened.
         made.engine.run("SYSTEM STOP MERGES", database="default")

@@ -11,6 +11,7 @@ import pytest
 
 from tilth.node import Node, open_node
 from tilth.storage import BadColumnError
+from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 #: By filter the ids of the rows that it finds.
@@ -41,7 +42,7 @@ _ROWS = {
 
 @pytest.fixture(scope="module")
 def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
-    settings = {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
+    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
     with open_node(tmp_path_factory.mktemp("every"), settings) as made:
         made.engine.run("SYSTEM STOP MERGES", database="default")
         made.engine.run("SYSTEM STOP FLUSH", database="default")

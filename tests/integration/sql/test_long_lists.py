@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tilth.node import Node, open_node
+from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 LENGTH = 600
@@ -40,7 +41,7 @@ _COLUMN = {"plain": "k", "zero": "x", "text_of_k": "k"}
 
 @pytest.fixture(scope="module")
 def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
-    settings = {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
+    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
     with open_node(tmp_path_factory.mktemp("long"), settings) as made:
         made.engine.run("SYSTEM STOP MERGES", database="default")
         _make(made, "t")

@@ -11,6 +11,7 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.model.mutation import MutationState
 from tilth.model.table import TableDef
 from tilth.node import Node, open_node
+from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 
@@ -20,7 +21,7 @@ SECONDS_MAX = 120.0
 
 @pytest.fixture(scope="module")
 def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with open_node(tmp_path_factory.mktemp("node"), {"warehouse.driver-memory": "1g"}) as made:
+    with open_node(tmp_path_factory.mktemp("node"), CLASS_DATA | {"warehouse.driver-memory": "1g"}) as made:
         made.engine.run("CREATE TABLE checks (k Int64 NOT NULL, n Int32, s String) ENGINE = MergeTree ORDER BY k")
         yield made
 

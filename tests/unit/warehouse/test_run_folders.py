@@ -100,8 +100,8 @@ def test_a_result_that_is_still_written_leaves_nothing(tmp_path: Path) -> None:
 
 def test_options_of_the_jvm_keep_blanks_and_quotes() -> None:
     folder = '/data of "mine"/it\'s\\here'
-    options = shlex.split(java_options(temporary_folder=folder, log_folder=folder))
-    assert f"-Djava.io.tmpdir={folder}" in options
+    options = shlex.split(java_options(folder=folder, log_folder=folder))
+    assert f"-Djava.io.tmpdir={folder}/tmp" in options
     assert f"-XX:ErrorFile={folder}/jvm-crash.log" in options
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tilth.client.cli.catalog import catalog
 from tilth.client.cli.serve import serve
 from tilth.client.cli.sql import sql
 from tilth.client.cli.status import status
@@ -43,3 +44,4 @@ def main(
 app.command()(serve)
 app.command()(sql)
 app.command()(status)
+app.add_typer(catalog, name="catalog")

@@ -1,4 +1,4 @@
-"""`tilth serve`: runs a node until it is asked to stop. The only place of the client that knows the node."""
+"""`tilth serve`: runs a node until it is asked to stop. Beside catalog.py the only place that knows the node."""
 
 from __future__ import annotations
 

@@ -125,6 +125,8 @@ class Rooms:
     maintenance: Maintenance
     #: The folder below which the tables' folders are.
     root: StoreRoot
+    #: Where backups are written.
+    backups: str
     #: This server's name.
     server: str
     #: The folder, which is there, for large results on their way to clients; empty: they are collected in memory.

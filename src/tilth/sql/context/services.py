@@ -55,6 +55,8 @@ class Services:
     damage: DamageBook
     #: Below which the tables' folders are.
     root: StoreRoot
+    #: Where backups are written.
+    backups: str
     #: This server's name.
     server: str
     started_ms: int

@@ -23,6 +23,7 @@ from tilth.sql.grammar.phrases import (
     take_if_exists,
 )
 from tilth.sql.grammar.statements import (
+    BackupCatalog,
     DeleteRows,
     Describe,
     DropDatabase,
@@ -65,10 +66,8 @@ _REFUSED = {
         "there are no accounts: who reaches the node's port can run every statement; guard the port",
     ),
     "CHECK": "SYSTEM VERIFY t compares what was consumed with what is stored; reads check each page that they read",
-    **dict.fromkeys(
-        ("BACKUP", "RESTORE"),
-        "stop the node and copy its folder; tables and partitions that were dropped can be UNDROPped",
-    ),
+    "RESTORE": "a catalog is restored without a node: tilth catalog restore FILE --data FOLDER; tables and partitions "
+    "that were dropped can be UNDROPped",
     **dict.fromkeys(
         ("BEGIN", "COMMIT", "ROLLBACK", "START"),
         "each statement is a transaction of its own, and all of it is stored or none",
@@ -236,6 +235,15 @@ def _set(cursor: Cursor) -> SetSettings:
         settings[name] = parse_setting_value(cursor)
         if not cursor.take_symbol(","):
             return SetSettings(settings=tuple(settings.items()))
+
+
+def _backup(cursor: Cursor) -> BackupCatalog:
+    cursor.expect("BACKUP")
+    if not cursor.at("CATALOG"):
+        hint = "BACKUP CATALOG TO 'name' keeps what is known of all tables; their files are copied beside it"
+        raise cursor.refused("BACKUP of single tables is not supported", hint=hint)
+    cursor.expect("CATALOG", "TO")
+    return BackupCatalog(path=cursor.string("a file's name"))
 
 
 def _use(cursor: Cursor) -> UseDatabase:
@@ -422,6 +430,7 @@ _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "DROP": _drop,
     "USE": _use,
     "SHOW": _show,
+    "BACKUP": _backup,
     "SET": _set,
     "DESCRIBE": _describe,
     "DESC": _describe,

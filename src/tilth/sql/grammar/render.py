@@ -19,6 +19,7 @@ from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
     AlterTable,
+    BackupCatalog,
     ColumnSpec,
     CreateDatabase,
     CreateTable,
@@ -161,6 +162,7 @@ _Short = (
     | OptimizeTable
     | KillMutation
     | KillQuery
+    | BackupCatalog
     | ShowProcesses
     | RunService
     | ExplainMerge
@@ -219,6 +221,8 @@ def _short(statement: _Short) -> str:
         case KillQuery(query_id=query_id, predicate=predicate, mode=mode):
             chosen = quoted_string(query_id) if query_id is not None else f"WHERE {predicate}"
             return f"KILL QUERY {chosen}{f' {mode.value}' if mode is not KillMode.ASYNC else ''}"
+        case BackupCatalog(path=path):
+            return f"BACKUP CATALOG TO {quoted_string(path)}"
         case ShowProcesses():
             return "SHOW PROCESSLIST"
         case RunService(verb=verb, name=name, partition=partition, is_forced=is_forced):

@@ -414,6 +414,14 @@ class KillQuery:
     mode: KillMode = KillMode.ASYNC
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupCatalog:
+    """BACKUP CATALOG TO 'path'."""
+
+    #: Of the file, below the node's backup folder.
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class ShowProcesses:
     """SHOW PROCESSLIST."""
@@ -547,6 +555,7 @@ Statement = (
     | OptimizeTable
     | KillMutation
     | KillQuery
+    | BackupCatalog
     | ShowProcesses
     | SwitchService
     | RunService

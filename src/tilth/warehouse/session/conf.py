@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from pathlib import PurePath
 
 from tilth.base.settings import LogSettings
 from tilth.warehouse.settings import MASTER_AUTO, QUERY_WAREHOUSE, WRITE_WAREHOUSE, WarehouseSettings
@@ -21,6 +23,52 @@ FAIR_SCHEDULER = f"""<?xml version="1.0"?>
   <pool name="{WRITE_WAREHOUSE}"><schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>1</minShare></pool>
 </allocations>
 """
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_CONSTANT = {
+    "spark.app.name": "tilth",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # Tasks carry passwords of Kafka tables, which must not be written to a log.
+    "spark.eventLog.enabled": "false",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|[.]pem",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.scheduler.mode": "FAIR",
+    "spark.locality.wait": "0s",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    # For texts that did not pass the allow list (allowed.toml): no programs, no Java classes, no files by path, no
+    # classes named in a schema, no scripts.
+    "spark.sql.restrictedMode.enabled": "true",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.udt.allowCreatingUDTFromString": "false",
+    "spark.sql.scripting.enabled": "false",
+    # `${env:..}` would read the node's environment, and move the places of everything behind it.
+    "spark.sql.variable.substitute": "false",
+    # Without, flipped bits are values like any others. Costs 2 % of a scan, up to 7 % where values are random.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # A failed Python task kills nothing else; a cancelled one is gone half a second later.
+    "spark.python.worker.reuse": "true",
+    # Over TCP each task waits 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.task.killTimeout": "500ms",
+    "spark.python.daemon.module": "tilth.daemon",
+    # Retries would hide errors; whoever submitted the task decides.
+    "spark.task.maxFailures": "1",
+    "spark.cleaner.periodicGC.interval": "10min",
+    # One kernel, one core: Spark runs as many tasks as there are cores.
+    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+}
 
 _LOG = """rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -64,86 +112,55 @@ def log_properties(path: str, bounds: LogSettings) -> str:
     return _LOG.format(path=path, size=bounds.size_max, others=bounds.files_max - 1)
 
 
-def java_options(*, temporary_folder: str, log_folder: str) -> str:
-    """Return the options of the JVM, each in quotes that its launcher removes."""
+def java_options(*others: str, folder: str, log_folder: str) -> str:
+    """Return the options of the JVM, each in quotes that its launcher removes; `folder` as in `spark_conf`."""
     options = (
         # Short tasks on few cores: throughput collectors beat concurrent ones, and fewer threads start faster.
         "-XX:+UseParallelGC",
         "-XX:-UsePerfData",
         # For libraries that unpack files, and for Spark; in /tmp the files would stay when the JVM is killed.
-        f"-Djava.io.tmpdir={temporary_folder}",
+        f"-Djava.io.tmpdir={folder}/tmp",
+        # By property: a folder with files on the class path would keep class data from being used.
+        f"-Dlog4j2.configurationFile={PurePath(folder, 'conf', 'log4j2.properties').as_uri()}",
         # The default is a new file for each crash in the folder where the node was started.
         *([f"-XX:ErrorFile={log_folder}/jvm-crash.log"] if log_folder else []),
+        *others,
     )
     quoted = (option.replace("\\", "\\\\").replace('"', '\\"') for option in options)
     return " ".join(f'"{option}"' for option in quoted)
 
 
 def spark_conf(
-    settings: WarehouseSettings, *, folder: str, socket_folder: str, package_folder: str, log_folder: str = ""
+    settings: WarehouseSettings,
+    *,
+    folder: str,
+    socket_folder: str,
+    package_folder: str,
+    log_folder: str = "",
+    jvm_options: Sequence[str] = (),
 ) -> dict[str, str]:
     """Spark's properties; `folder` has its configuration and temporary files, `package_folder` is where tilth can be
     imported from. Without `log_folder`, reports of crashes are written to the folder where the process was started.
     """
+    given = dict(settings.spark_conf)
+    options = java_options(*jvm_options, folder=folder, log_folder=log_folder)
     machine_cores = os.cpu_count() or 1
     cores = str(cores_of(settings.master, machine_cores=machine_cores))
-    master = (
-        f"local[{slots_of(MASTER_AUTO, machine_cores=machine_cores)}]"
-        if settings.master == MASTER_AUTO
-        else settings.master
-    )
+    local = f"local[{slots_of(MASTER_AUTO, machine_cores=machine_cores)}]"
     conf = {
-        "spark.app.name": "tilth",
-        "spark.master": master,
+        "spark.master": local if settings.master == MASTER_AUTO else settings.master,
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options(temporary_folder=f"{folder}/tmp", log_folder=log_folder),
         "spark.sql.warehouse.dir": f"file://{folder}/unused",
-        "spark.ui.enabled": "false",
-        # Tasks carry passwords of Kafka tables, which must not be written to a log.
-        "spark.eventLog.enabled": "false",
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|[.]pem",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.ui.retainedExecutions": "10",
-        "spark.ui.retainedJobs": "50",
-        "spark.ui.retainedStages": "50",
-        "spark.ui.retainedTasks": "1000",
-        "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file://{folder}/conf/fairscheduler.xml",
-        "spark.locality.wait": "0s",
         "spark.default.parallelism": cores,
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.files.minPartitionNum": cores,
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.catalogImplementation": "in-memory",
-        # For texts that did not pass the allow list (allowed.toml): no programs, no Java classes, no files by path, no
-        # classes named in a schema, no scripts.
-        "spark.sql.restrictedMode.enabled": "true",
-        "spark.sql.runSQLOnFiles": "false",
-        "spark.sql.udt.allowCreatingUDTFromString": "false",
-        "spark.sql.scripting.enabled": "false",
-        # `${env:..}` would read the node's environment, and move the places of everything behind it.
-        "spark.sql.variable.substitute": "false",
-        # Without, flipped bits are values like any others. Costs 2 % of a scan, up to 7 % where values are random.
-        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        # A failed Python task kills nothing else; a cancelled one is gone half a second later.
-        "spark.python.worker.reuse": "true",
-        # Over TCP each task waits 40 ms for a delayed acknowledgement.
-        "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": socket_folder,
-        "spark.python.task.killTimeout": "500ms",
-        "spark.python.daemon.module": "tilth.daemon",
-        # Retries would hide errors; whoever submitted the task decides.
-        "spark.task.maxFailures": "1",
-        "spark.cleaner.periodicGC.interval": "10min",
         "spark.executorEnv.PYTHONPATH": package_folder,
-        # One kernel, one core: Spark runs as many tasks as there are cores.
-        "spark.executorEnv.OMP_NUM_THREADS": "1",
-        "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
     }
-    # Behind what the node's settings say: in each text that a node has kept, double quotes mean one thing.
-    return conf | dict(settings.spark_conf) | {"spark.sql.ansi.doubleQuotedIdentifiers": "true"}
+    fixed = {
+        # In each text that a node has kept, double quotes mean one thing.
+        "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+        _JAVA_OPTIONS: f"{options} {given.get(_JAVA_OPTIONS, '')}".strip(),
+    }
+    return _CONSTANT | conf | given | fixed

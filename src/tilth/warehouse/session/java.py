@@ -32,7 +32,7 @@ MODULES = (
 )
 _HINT = "set JAVA_HOME or the setting warehouse.java-home to the folder of a full Java 17 or 21"
 _ANSWER_SECONDS_MAX = 30
-_MODULE = re.compile(r"^([a-z][\w.]*)@(\d+)", re.MULTILINE)
+_MODULE = re.compile(r"^([a-z][\w.]*)@((\d+)\S*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,8 @@ class Java:
 
     home: str
     version: int
+    #: The full version.
+    release: str = ""
 
 
 def find_java(java_home: str, environment: Mapping[str, str]) -> Java:
@@ -49,7 +51,7 @@ def find_java(java_home: str, environment: Mapping[str, str]) -> Java:
     program = Path(home) / "bin" / "java"
     if not os.access(program, os.X_OK):
         raise WrongJavaError("there is no bin/java", folder=home, named_by=source, hint=_HINT)
-    modules, version = _ask(program, home)
+    modules, release, version = _ask(program, home)
     if version not in VERSIONS:
         raise WrongJavaError(
             "this Java has the wrong version", folder=home, named_by=source, version=version, hint=_HINT
@@ -64,7 +66,7 @@ def find_java(java_home: str, environment: Mapping[str, str]) -> Java:
             missing=",".join(missing),
             hint=_HINT,
         )
-    return Java(home=home, version=version)
+    return Java(home=home, version=version, release=release)
 
 
 def _home(java_home: str, environment: Mapping[str, str]) -> tuple[str, str]:
@@ -78,7 +80,8 @@ def _home(java_home: str, environment: Mapping[str, str]) -> tuple[str, str]:
     return str(Path(found).resolve().parent.parent), "PATH"
 
 
-def _ask(program: Path, home: str) -> tuple[set[str], int]:
+def _ask(program: Path, home: str) -> tuple[set[str], str, int]:
+    """Return the modules, the full version, and its first number."""
     try:
         answer = subprocess.run(
             [str(program), "--list-modules"], capture_output=True, text=True, timeout=_ANSWER_SECONDS_MAX, check=False
@@ -90,4 +93,4 @@ def _ask(program: Path, home: str) -> tuple[set[str], int]:
         # Java 8 and older know no modules.
         said = (answer.stderr or answer.stdout).strip().splitlines()[:1]
         raise WrongJavaError("this Java is older than 17, or broken", folder=home, said="".join(said), hint=_HINT)
-    return {name for name, _ in found}, int(found[0][1])
+    return {name for name, _, _ in found}, found[0][1], int(found[0][2])

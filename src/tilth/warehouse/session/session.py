@@ -28,6 +28,7 @@ from tilth.base.logs import Log, rotate_appended
 from tilth.base.units import show_time
 from tilth.warehouse.allowed.registry import USER, register_functions, remove_refused_functions, user_of_thread
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
+from tilth.warehouse.session.class_data import NICE_MAX, ClassData, NoClassData, spark_home
 from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
@@ -42,8 +43,6 @@ _END_SECONDS_MAX = 10
 #: A start of Spark that takes longer has failed. It takes 3 to 10 s, and ten times that on a crowded machine.
 _LAUNCH_SECONDS_MAX = 300
 _OUTPUT = "spark.out"
-#: The system's lowest priority.
-_NICE_MAX = 19
 #: Spark refuses a longer folder for sockets: the system allows a socket's path 107 characters, and Spark adds a name.
 _SOCKET_FOLDER_MAX = 60
 
@@ -100,7 +99,9 @@ class Beat:
 class WorkerSession:
     """The Spark of this process; `start` before use, `stop` at the end."""
 
-    def __init__(self, settings: WarehouseSettings, *, folder: str, log_folder: str) -> None:
+    def __init__(
+        self, settings: WarehouseSettings, *, folder: str, log_folder: str, class_data: ClassData | None = None
+    ) -> None:
         """`folder`: Spark's temporary files and configuration; `log_folder`: its log."""
         self._settings = settings
         self._folder = Path(folder).absolute()
@@ -116,6 +117,7 @@ class WorkerSession:
         self._user: Any = None
         self._outage: Outage | None = None
         self._is_ending = False
+        self._class_data: ClassData = class_data or NoClassData()
         self._slots = slots_of(settings.master, machine_cores=os.cpu_count() or 1)
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
@@ -134,6 +136,7 @@ class WorkerSession:
     def stop(self) -> None:
         """Stop Spark and the JVM; return when the JVM is gone. Does nothing if it is not running."""
         global _owner
+        self._class_data.stop()
         if not _process_lock.acquire(timeout=_END_SECONDS_MAX):
             # It is being started, by a JVM that may hang.
             self._kill_launched()
@@ -150,6 +153,11 @@ class WorkerSession:
     def folder(self) -> str:
         """Below which Spark's temporary files are."""
         return str(self._folder)
+
+    @property
+    def temporary_folder(self) -> Path:
+        """Below which the present run's temporary files are."""
+        return self._run_folder / "tmp"
 
     @property
     def settings(self) -> WarehouseSettings:
@@ -334,6 +342,7 @@ class WorkerSession:
             socket_folder=str(self._socket_folder),
             package_folder=str(Path(tilth.base.__file__).parents[2]),
             log_folder=str(self._log_folder),
+            jvm_options=self._class_data.options(java, spark_home()),
         )
         for key, value in properties.items():
             conf.set(key, value)
@@ -365,6 +374,7 @@ class WorkerSession:
         # Again: the JVM of a killed node may have ended only now.
         remove_left_behind(self._folder, but=self._run_folder)
         _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
+        self._class_data.started(java, spark_home())
 
     def _end(self) -> None:
         """Leave pyspark as it was before the start, so that a later start launches a new JVM."""
@@ -393,7 +403,7 @@ class WorkerSession:
                 process.kill()
             process.stdin.close()
             try:
-                process.wait(_END_SECONDS_MAX)
+                process.wait(self._class_data.end_seconds)
             except Exception:
                 process.kill()
                 process.wait()
@@ -430,12 +440,12 @@ class WorkerSession:
 
     def _environment(self, java_home: str) -> dict[str, str]:
         """Return the environment of the launch scripts and pyspark; the user's own Spark set-up must not leak in."""
-        import pyspark
-
+        home = spark_home()
         return {
             "JAVA_HOME": java_home,
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_CONF_DIR": str(self._run_folder / "conf"),
+            "SPARK_HOME": str(home),
+            # First on the class path, and the same at each start: there is no such folder.
+            "SPARK_CONF_DIR": str(home / "no-conf"),
             "SPARK_LOCAL_DIRS": str(self._run_folder / "local"),
             # For the Python workers.
             "TMPDIR": str(self._run_folder / "tmp"),
@@ -484,7 +494,7 @@ def _called_nicely(act: Callable[[], Any], nice: int) -> Any:
     def run() -> Any:
         # On Linux, of this thread alone.
         thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, min(_NICE_MAX, os.getpriority(os.PRIO_PROCESS, thread) + nice))
+        os.setpriority(os.PRIO_PROCESS, thread, min(NICE_MAX, os.getpriority(os.PRIO_PROCESS, thread) + nice))
         return act()
 
     with ThreadPoolExecutor(1, "tilth-spark-start") as pool:

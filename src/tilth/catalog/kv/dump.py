@@ -1,0 +1,136 @@
+"""A whole store as one stream of bytes: all keys and values of one moment, in order.
+
+    TILTH-CATALOG-1\\n | frame of the header | frames of keys and values | a frame without bytes, number of keys
+
+A frame is its length, its CRC32, and MessagePack under zlib. Covers: writing and reading. Does not cover: where the
+stream lies, what keys mean. Always holds: it is written and read in little memory; a stream that was cut off or
+changed is refused, at the latest at its end.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from tilth.base.errors import InvalidInputError
+from tilth.catalog.kv.protocol import FIRST_KEY, KeyValue, Landed
+
+_MAGIC = b"TILTH-CATALOG-1\n"
+_FRAME = struct.Struct(">II")
+_COUNT = struct.Struct(">Q")
+#: Keys and values of one frame, and of one commit when it is read.
+_FRAME_BYTES = 1 << 20
+_FRAME_BYTES_MAX = 1 << 30
+
+
+class BadDumpError(InvalidInputError):
+    """the file is no backup of a catalog, or a damaged one"""
+
+    code = "BAD_BACKUP"
+
+
+class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """The origin of a dump."""
+
+    #: Version of Tilth that wrote it.
+    version: str
+    server: str
+    #: Milliseconds since 1970.
+    created_ms: int
+
+
+def write_dump(kv: KeyValue, header: DumpHeader, sink: BinaryIO, *, between: Callable[[], None]) -> int:
+    """Write the store as it is now; return the number of keys. `between` is called now and then, and may raise."""
+    sink.write(_MAGIC)
+    _write_frame(sink, msgspec.msgpack.encode(header))
+    keys = 0
+    with kv.view() as view:
+        pairs: list[tuple[bytes, bytes]] = []
+        held = 0
+        for key, versioned in view.scan(FIRST_KEY, None):
+            pairs.append((key, versioned.value))
+            held += len(key) + len(versioned.value)
+            keys += 1
+            if held >= _FRAME_BYTES:
+                _write_frame(sink, msgspec.msgpack.encode(pairs))
+                between()
+                pairs, held = [], 0
+        if pairs:
+            _write_frame(sink, msgspec.msgpack.encode(pairs))
+    _write_frame(sink, b"")
+    sink.write(_COUNT.pack(keys))
+    return keys
+
+
+def read_dump(source: BinaryIO) -> tuple[DumpHeader, Iterator[list[tuple[bytes, bytes]]]]:
+    """Return the header, and the keys and values in order, a frame at a time.
+
+    Raises BadDumpError, the iterator too: what came out of it counts only when it has ended.
+    """
+    if source.read(len(_MAGIC)) != _MAGIC:
+        raise BadDumpError("the file is no backup of a catalog", hint="give a file that BACKUP CATALOG has written")
+    header = _read_frame(source)
+    try:
+        return msgspec.msgpack.decode(header, type=DumpHeader), _frames(source)
+    except msgspec.MsgspecError as error:
+        raise _damaged(str(error)) from error
+
+
+def load_dump(source: BinaryIO, kv: KeyValue) -> tuple[DumpHeader, int]:
+    """Write all of it to an empty store; return the header and the number of keys. Raises BadDumpError."""
+    header, frames = read_dump(source)
+    keys = 0
+    for pairs in frames:
+        outcome = kv.commit([], dict(pairs), [])
+        # Nobody else has the store.
+        assert isinstance(outcome, Landed), outcome
+        keys += len(pairs)
+    return header, keys
+
+
+def _frames(source: BinaryIO) -> Iterator[list[tuple[bytes, bytes]]]:
+    keys = 0
+    last = b""
+    while data := _read_frame(source):
+        try:
+            pairs = msgspec.msgpack.decode(data, type=list[tuple[bytes, bytes]])
+        except msgspec.MsgspecError as error:
+            raise _damaged(str(error)) from error
+        for key, _ in pairs:
+            if key <= last or key < FIRST_KEY:
+                raise _damaged("keys out of order")
+            last = key
+        keys += len(pairs)
+        yield pairs
+    if source.read(_COUNT.size + 1) != _COUNT.pack(keys):
+        raise _damaged("the number of keys at its end is another one")
+
+
+def _write_frame(sink: BinaryIO, data: bytes) -> None:
+    # Level 1: half the size for a tenth of the time of the default.
+    packed = zlib.compress(data, 1) if data else b""
+    sink.write(_FRAME.pack(len(packed), zlib.crc32(packed)))
+    sink.write(packed)
+
+
+def _read_frame(source: BinaryIO) -> bytes:
+    head = source.read(_FRAME.size)
+    if len(head) < _FRAME.size:
+        raise _damaged("it ends too early")
+    length, checksum = _FRAME.unpack(head)
+    if length > _FRAME_BYTES_MAX:
+        raise _damaged("a length is impossible")
+    packed = source.read(length)
+    if len(packed) < length:
+        raise _damaged("it ends too early")
+    if zlib.crc32(packed) != checksum:
+        raise _damaged("a checksum differs")
+    return zlib.decompress(packed) if packed else b""
+
+
+def _damaged(reason: str) -> BadDumpError:
+    return BadDumpError("the backup is damaged", reason=reason, hint="take another one")
