@@ -145,13 +145,30 @@ def test_a_making_that_fails_leaves_no_archive_and_says_where_its_log_is(
     assert "WrongJavaError" in (tmp_path / "d" / "log" / "maker.out").read_text()
 
 
-def test_nothing_is_made_where_memory_is_short(
-    tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["_FREE_MEMORY_MIN", "_FREE_DISK_MIN"])
+def test_nothing_is_made_where_room_is_short(
+    tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(module, "_FREE_BYTES_MIN", 1 << 60)
+    monkeypatch.setattr(module, what, 1 << 60)
     used = UsedClassData(tmp_path / "d", settings())
     assert not used.make(used.path(JAVA, spark_home), nice=0)
-    assert not (tmp_path / "d").exists()
+    assert not any((tmp_path / "d" / "log").iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_the_log(
+    tmp_path: Path, spark_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    used = UsedClassData(tmp_path / "file" / "d", settings())
+    assert not used.make(used.path(JAVA, spark_home), nice=0)
+    assert "class_data_not_made" in caplog.text
+
+
+def test_a_path_with_a_colon_is_two_paths_to_java(tmp_path: Path, spark_home: Path) -> None:
+    folder = tmp_path / "a:b"
+    folder.mkdir(mode=0o700)
+    archive(folder, spark_home)
+    assert UsedClassData(folder, settings()).options(JAVA, spark_home) == ()
 
 
 def test_a_stop_ends_the_process_that_makes_one(

@@ -21,6 +21,7 @@ from typing import Protocol
 
 import psutil
 
+from tilth.base.full import free_bytes
 from tilth.base.logs import Log
 from tilth.warehouse.session.java import Java, find_java
 from tilth.warehouse.settings import WarehouseSettings
@@ -29,8 +30,10 @@ from tilth.warehouse.settings import WarehouseSettings
 MAKE_AFTER_SECONDS = 120.0
 #: Making one takes half a minute, and ten times that on a crowded machine.
 _MAKE_SECONDS_MAX = 900
-#: So much memory has to be free: the JVM that makes one takes half of it.
-_FREE_BYTES_MIN = 2 << 30
+#: So much has to be free: the JVM that makes one takes half of it.
+_FREE_MEMORY_MIN = 2 << 30
+#: An archive takes a fifth of it, and the disk may be that of the catalog.
+_FREE_DISK_MIN = 1 << 30
 #: From this size on, pointers into the heap are long, and so are those in an archive.
 _LONG_POINTERS_BYTES = 31 << 30
 _SUFFIX = ".jsa"
@@ -107,7 +110,7 @@ class UsedClassData:
 
     def options(self, java: Java, spark_home: Path) -> tuple[str, ...]:
         path = self.path(java, spark_home)
-        if not _is_own(path):
+        if not _is_own(path) or _is_two_paths(path):
             return ()
         # Without its logs: an archive that does not fit is one that is not used.
         return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
@@ -116,7 +119,7 @@ class UsedClassData:
         """Make an archive later where none fits."""
         path = self.path(java, spark_home)
         with self._lock:
-            if self._is_over or self._timer is not None or path.exists():
+            if self._is_over or self._timer is not None or path.exists() or _is_two_paths(path):
                 return
             self._timer = threading.Timer(MAKE_AFTER_SECONDS, self.make, (path,), {"nice": NICE_MAX})
             self._timer.daemon = True
@@ -125,18 +128,24 @@ class UsedClassData:
 
     def make(self, path: Path, *, nice: int) -> bool:
         """Make the archive in a process of its own and wait for it; False: there is none, and the log says why."""
-        free = psutil.virtual_memory().available
-        if free < _FREE_BYTES_MIN:
-            _log.info("class_data_not_made", reason="memory is short", free=free)
+        try:
+            return self._make(path, nice)
+        except OSError as error:
+            _log.warning("class_data_not_made", reason=error)
+            return False
+
+    def _make(self, path: Path, nice: int) -> bool:
+        for folder in (self._folder, self._folder / "log"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        free_memory, free_disk = psutil.virtual_memory().available, free_bytes(str(self._folder))
+        if free_memory < _FREE_MEMORY_MIN or free_disk < _FREE_DISK_MIN:
+            _log.info("class_data_not_made", reason="there is little room", memory=free_memory, disk=free_disk)
             return False
         order = pickle.dumps((replace(self._settings, nice=nice), str(path)))
         with self._lock:
             if self._is_over:
                 return False
-            log_folder = self._folder / "log"
-            for folder in (self._folder, log_folder):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with (log_folder / "maker.out").open("wb") as log:
+            with (self._folder / "log" / "maker.out").open("wb") as log:
                 command = [sys.executable, "-m", "tilth.warehouse.session.class_data_maker"]
                 self._maker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         maker = self._maker
@@ -225,6 +234,11 @@ def _is_own(path: Path) -> bool:
     except OSError:
         return False
     return all(each.st_uid == os.getuid() and not each.st_mode & 0o022 for each in (found, folder))
+
+
+def _is_two_paths(path: Path) -> bool:
+    """Java takes what stands behind a colon for another archive."""
+    return os.pathsep in str(path)
 
 
 def _heap_bytes(settings: WarehouseSettings) -> int:
