@@ -120,7 +120,8 @@ def test_cancelled_queries_that_nothing_interrupts_give_the_slots_back(node: Nod
     jvm = jvm_of(node)
     endless = f"SELECT count(*) FROM range(0, 64, 1, 64) WHERE concat(repeat('a', 60), id) RLIKE '{'a*' * 12}b'"
     running = InFlight(node, endless)
-    wait_until(lambda: bool(node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query'")))
+    # A JVM that has just started plans for seconds; its tasks begin soon after.
+    wait_until(lambda: bool(node.value("SELECT max(coalesce(stages_total, 0)) FROM system.processes")))
     time.sleep(2)
     node.connection.sql("KILL QUERY WHERE query LIKE '%RLIKE%'")
     assert running.answer().json()["error"]["code"] == "QUERY_WAS_CANCELLED"

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from tilth.base.clock import SystemClock
@@ -74,6 +75,26 @@ def double_in_spark(context: TaskContext) -> TaskResult:
     number = int(context.spec.payload)
     doubled = run_in_task(context.session, lambda task, attempt: (2 * number, task, attempt))
     return TaskResult(payload=f"{doubled} {pool}".encode())
+
+
+def test_tasks_that_start_at_once_are_those_of_their_job(session: WorkerSession) -> None:
+    """Spark's own counts are late by default, and what they lack would look like tasks that outlive their job."""
+    session.warm()
+    spark = session.new_session(pool="default")
+
+    def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(3)
+        yield from batches
+
+    running = threading.Thread(target=spark.range(0, 2, 1, 2).mapInArrow(hold, "id long").count)
+    running.start()
+    beats = []
+    while running.is_alive():
+        running.join(0.2)
+        beats.append(session.beat())
+    assert any(beat.is_full for beat in beats)
+    # A beat asks twice: a task may begin or end between the questions.
+    assert sum(beat.stuck_share > 0 for beat in beats) <= 3, beats
 
 
 def test_spark_and_its_python_workers_yield_the_processor_to_the_node(session: WorkerSession) -> None:

@@ -35,6 +35,9 @@ _CONSTANT = {
     "spark.eventLog.enabled": "false",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|[.]pem",
     "spark.ui.showConsoleProgress": "false",
+    # By default, of tasks that start within a tenth of a second only the first is counted for up to ten seconds: the
+    # others would look like tasks that outlive their job.
+    "spark.ui.liveUpdate.period": "0",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
