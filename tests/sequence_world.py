@@ -239,7 +239,7 @@ class SequenceWorld:
     ) -> Committed:
         """With the older rows of these keys, looked for again when others were faster."""
         self.counts["upsert again"] += number > 0
-        work.note_try(number, [self.uuid])
+        work.begin_try(number, [self.uuid])
         scope = key_scope(table, written)
         snapshot = self.catalog.parts.snapshot(self.uuid, partitions=scope)
         lookup = upsert_lookup(table, written, snapshot, root=self.root, txn=work.id, task=1 + number)
@@ -263,7 +263,7 @@ class SequenceWorld:
 
         def attempt(number: int) -> tuple[int, int]:
             self.counts["change again"] += number > 0
-            work.note_try(number, [self.uuid])
+            work.begin_try(number, [self.uuid])
             updates, rows = self._changes(work.txn, number, deleted, updated, changed, columns)
             return rows, work.commit(updates).commit_ts if rows else 0
 

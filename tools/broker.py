@@ -4,14 +4,12 @@
     python -m tools.broker stop|kill|restart --folder DIR
 
 Covers: starting, stopping, killing and restarting one broker, and its topics. Does not cover: clusters, security.
-Always holds: topics outlive the process, `kill` included; a process is ended by its recorded pid, and only if it still
-is the one that was started.
+Always holds: topics outlive the process, `kill` included.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import socket
 import subprocess
@@ -21,10 +19,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
-import psutil
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tools.own_process import OwnProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 JARS = ROOT / ".cache" / "kafka"
@@ -33,14 +32,11 @@ JAVA_HOME = ROOT / ".cache" / "java_home"
 #: Any id does; a fixed one lets the next start find the same data.
 CLUSTER_ID = "dGlsdGh0aWx0aHRpbHRoMQ"
 START_SECONDS_MAX = 90.0
-STOP_SECONDS_MAX = 30.0
 ADMIN_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.1
 #: Below the range from which systems take the ports of outgoing connections, so a restart finds its port free.
 PORT_MIN, PORT_MAX = 20_000, 32_000
 PORT_TRIES_MAX = 200
-#: A process's time of creation is computed from the clock: two readings of it may differ a little.
-CREATED_SECONDS_TOLERANCE = 2.0
 
 JVM_OPTIONS = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true")
 
@@ -85,7 +81,7 @@ class Broker:
         self.folder = folder
         self._jars = jars
         self._java_home = java_home
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = OwnProcess(folder / "broker.json")
 
     @property
     def bootstrap(self) -> str:
@@ -95,7 +91,7 @@ class Broker:
     @property
     def pid(self) -> int | None:
         """The process's id while it lives."""
-        process = self._running()
+        process = self._process.running()
         return None if process is None else process.pid
 
     @property
@@ -108,7 +104,7 @@ class Broker:
 
         With `proxy_port` a second listener advertises that port: who comes through a proxy stays behind it.
         """
-        if self._running() is not None:
+        if self._process.running() is not None:
             raise BrokerError(f"a broker is running already: folder={self.folder}")
         if not any(self._jars.glob("kafka_*.jar")):
             raise BrokerError(f"the broker's jars are missing, run `make broker-jars`: folder={self._jars}")
@@ -118,22 +114,11 @@ class Broker:
         properties = self._write_properties(port, proxied_port, proxy_port)
         java = self._java_command()
         formatting = ("kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--ignore-formatted", "--config")
-        with self._log.open("ab") as log:
-            if not (self._data / "meta.properties").exists():
+        if not (self._data / "meta.properties").exists():
+            with self._log.open("ab") as log:
                 subprocess.run([*java, *formatting, str(properties)], stdout=log, stderr=log, check=True)
-            # A session of its own: an interrupt typed at a terminal must not end the broker before its owner does.
-            self._process = subprocess.Popen(
-                [*java, "kafka.Kafka", str(properties)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        created = psutil.Process(self._process.pid).create_time()
-        record = {"pid": self._process.pid, "created": created, "port": port}
-        if proxy_port:
-            record |= {"proxied_port": proxied_port, "proxy_port": proxy_port}
-        self._record.write_text(json.dumps(record))
+        proxy = {"proxied_port": proxied_port, "proxy_port": proxy_port} if proxy_port else {}
+        self._process.start([*java, "kafka.Kafka", str(properties)], self._log, port=port, **proxy)
         try:
             self._wait_ready()
         except BaseException:
@@ -143,11 +128,11 @@ class Broker:
 
     def stop(self) -> None:
         """Ends it in order, by its pid; kills it if it does not obey. No broker, no effect."""
-        self._end(psutil.Process.terminate)
+        self._process.stop()
 
     def kill(self) -> None:
         """`kill -9`, by its pid; what was acknowledged is there after the next start."""
-        self._end(psutil.Process.kill)
+        self._process.kill()
 
     def restart(self) -> str:
         """Stops it if it runs, starts it on the port that it had."""
@@ -182,14 +167,10 @@ class Broker:
     def _log(self) -> Path:
         return self.folder / "broker.log"
 
-    @property
-    def _record(self) -> Path:
-        return self.folder / "broker.json"
-
     def _recorded(self) -> dict[str, float]:
-        if not self._record.exists():
+        recorded = self._process.recorded
+        if not recorded:
             raise BrokerError(f"no broker has been started here: folder={self.folder}")
-        recorded: dict[str, float] = json.loads(self._record.read_text())
         return recorded
 
     def _java_command(self) -> list[str]:
@@ -213,43 +194,18 @@ class Broker:
         path.write_text("".join(f"{key}={value}\n" for key, value in {**SERVER_PROPERTIES, **own}.items()))
         return path
 
-    def _running(self) -> psutil.Process | None:
-        if not self._record.exists():
-            return None
-        recorded = self._recorded()
-        try:
-            process = psutil.Process(int(recorded["pid"]))
-            is_same = abs(process.create_time() - recorded["created"]) < CREATED_SECONDS_TOLERANCE
-            is_alive = process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return None
-        return process if is_same and is_alive else None
-
-    def _end(self, how: Callable[[psutil.Process], None]) -> None:
-        process = self._running()
-        if process is not None:
-            how(process)
-            try:
-                process.wait(STOP_SECONDS_MAX)
-            except psutil.TimeoutExpired:
-                process.kill()
-                process.wait(STOP_SECONDS_MAX)
-        if self._process is not None:
-            self._process.wait(STOP_SECONDS_MAX)
-            self._process = None
-
     def _admin(self) -> AdminClient:
         return AdminClient(
             {"bootstrap.servers": self.bootstrap, "log_level": 0, "topic.metadata.refresh.interval.ms": -1}
         )
 
     def _wait_ready(self) -> None:
-        assert self._process is not None
         admin = self._admin()
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise BrokerError(f"the broker ended while starting: exit={self._process.returncode} log={self._log}")
+            code = self._process.exit_code
+            if code is not None:
+                raise BrokerError(f"the broker ended while starting: exit={code} log={self._log}")
             try:
                 if admin.list_topics(timeout=1).brokers:
                     return

@@ -34,7 +34,7 @@ from tilth.base.settings import SettingGroup, read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
-from tilth.catalog import Catalog, CatalogSettings, DumpHeader, RocksKV, load_dump
+from tilth.catalog import BadDumpError, Catalog, CatalogSettings, DumpHeader, RocksKV, load_dump
 from tilth.ingest import (
     INGEST_SETTINGS,
     KAFKA_SETTINGS,
@@ -393,10 +393,15 @@ def restore_catalog(file: Path, folder: Path) -> tuple[DumpHeader, int]:
         hint = "give a folder without a catalog; its tables folder may be there already"
         raise CatalogExistsError(folder=folder, hint=hint)
     try:
+        source = file.open("rb")
+    except OSError as error:
+        hint = "give a file that BACKUP CATALOG has written"
+        raise BadDumpError("the backup cannot be read", file=file, reason=error.strerror, hint=hint) from error
+    try:
         folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=_PRIVATE)
-        with file.open("rb") as source, closing(RocksKV(str(unfinished))) as store:
+        with source, closing(RocksKV(str(unfinished))) as store:
             restored = load_dump(source, store)
         # Over an empty folder of this name, too.
         unfinished.rename(catalog)

@@ -90,6 +90,8 @@ def test_a_node_comes_back_as_it_was_at_the_backup(tmp_path: Path) -> None:
         assert "CATALOG_EXISTS" in refused(backup.file, first.data)
     finally:
         first.stop()
+    assert "the backup cannot be read" in refused(tmp_path / "nothing", tmp_path / "third")
+    assert not (tmp_path / "third").exists()
     broken = tmp_path / "broken"
     broken.write_bytes(backup.file.read_bytes()[:-20])
     assert "BAD_BACKUP" in refused(broken, second.data)

@@ -33,7 +33,7 @@ from tilth.storage.store import stores
 from tilth.storage.store.root import StoreRoot, parse_root
 from tilth.storage.store.s3 import PUT_TRIES_MAX, S3Store, S3Times
 from tilth.testing import BucketFault, FakeBucket
-from tools.s3server import SECRET
+from tools.s3server import SECRET, S3Server
 
 pytestmark = pytest.mark.integration
 
@@ -209,6 +209,16 @@ def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
     # Of one that landed nothing is asked.
     clean_transaction(place.root, txn_of(3), keep={written[1]})
     assert (verbs(bucket), [name.rpartition("/")[2] for name in bucket.objects]) == ({"REMOVE": 1}, [written[1]])
+
+
+def test_a_real_server_is_asked_no_more(s3_server: S3Server) -> None:
+    store = S3Store(bucket_root(s3_server.endpoint))
+    s3_server.requests()
+    write(store, "t/data/a", b"abc")
+    with store.open("t/data/a", size=3) as file:
+        assert file.read() == b"abc"
+    store.remove(["t/data/a", "t/data/b"])
+    assert [verb for verb, _ in s3_server.requests()] == ["PUT", "GET", "POST"]
 
 
 def test_of_a_large_part_only_what_is_needed_is_read(bucket: FakeBucket, place: Place) -> None:

@@ -119,7 +119,7 @@ def test_a_slow_commit_lands_beside_one_that_never_rests(world: World) -> None:
 
     def attempt(number: int) -> None:
         tries.append(number)
-        work.note_try(number, [world.t])
+        work.begin_try(number, [world.t])
         ts = world.catalog.parts.snapshot(world.t).ts
         other = Beside(lambda: insert(world))
         if other.waits():
@@ -136,7 +136,7 @@ def test_a_slow_commit_lands_beside_one_that_never_rests(world: World) -> None:
 
 def test_a_turn_ends_with_work_that_commits_nothing(world: World) -> None:
     with begin(world) as work:
-        work.note_try(TRIES_BESIDE, [world.t])
+        work.begin_try(TRIES_BESIDE, [world.t])
     assert Beside(lambda: insert(world)).ends()
 
 
@@ -144,7 +144,7 @@ def test_a_turn_ends_with_work_that_cannot_be_aborted() -> None:
     kv = FaultyKV(MemoryKV(), new_rng(1))
     world = World(kv)
     with begin(world) as work:
-        work.note_try(TRIES_BESIDE, [world.t])
+        work.begin_try(TRIES_BESIDE, [world.t])
         kv.read_rate = 1.0
     kv.read_rate = 0.0
     assert Beside(lambda: insert(world)).ends()
@@ -152,5 +152,5 @@ def test_a_turn_ends_with_work_that_cannot_be_aborted() -> None:
 
 def test_who_tried_less_often_takes_no_turn(world: World) -> None:
     with begin(world) as work:
-        work.note_try(TRIES_BESIDE - 1, [world.t])
+        work.begin_try(TRIES_BESIDE - 1, [world.t])
         assert Beside(lambda: insert(world)).ends()

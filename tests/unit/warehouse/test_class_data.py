@@ -13,8 +13,8 @@ import pytest
 from tilth.warehouse import WarehouseSettings, warehouse_settings
 from tilth.warehouse.session import class_data as module
 from tilth.warehouse.session.class_data import (
+    ClassData,
     MadeClassData,
-    NoClassData,
     UsedClassData,
     archive_key,
     class_data,
@@ -112,7 +112,7 @@ def test_what_another_user_has_written_is_not_used(
 
 
 def test_the_setting_chooses_the_folder(tmp_path: Path) -> None:
-    assert isinstance(class_data(settings(class_data="off"), default=tmp_path), NoClassData)
+    assert type(class_data(settings(class_data="off"), default=tmp_path)) is ClassData
     of_node, shared = (
         class_data(given, default=tmp_path / "d") for given in (settings(), settings(class_data=str(tmp_path / "s")))
     )

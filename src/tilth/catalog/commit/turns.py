@@ -71,7 +71,6 @@ class Turns:
         while not turn.over.is_set() and (left := turn.until - self._clock.monotonic()) > 0:
             self._clock.wait(turn.over, left)
         with self._lock:
-            if self._turns.get(table) is turn and not turn.over.is_set():
-                if turn.until > self._clock.monotonic():
-                    return
+            # Whoever has it may have taken it for longer meanwhile.
+            if self._turns.get(table) is turn and turn.until <= self._clock.monotonic():
                 self._turns.pop(table).over.set()

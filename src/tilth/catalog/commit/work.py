@@ -141,8 +141,8 @@ class Work:
             case _:
                 assert_never(outcome)
 
-    def note_try(self, number: int, tables: Iterable[str]) -> None:
-        """Note that a try to commit to these tables begins; if others have been faster too often, it has them alone."""
+    def begin_try(self, number: int, tables: Iterable[str]) -> None:
+        """Begin a try to commit to these tables; if others have been faster too often, wait until it has them alone."""
         if number < TRIES_BESIDE:
             return
         for table in sorted(tables):

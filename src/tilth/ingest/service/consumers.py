@@ -302,7 +302,7 @@ class Consumers:
         """
         known = self._current(call.consumer, call.fence)
         if known.work is not None:
-            known.work.note_try(call.number, (each.table for each in call.scopes))
+            known.work.begin_try(call.number, (each.table for each in call.scopes))
         snapshots = (self._catalog.parts.snapshot(each.table, partitions=each.partitions) for each in call.scopes)
         return TablesNow(snapshots=tuple(snapshots))
 

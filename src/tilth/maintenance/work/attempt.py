@@ -270,7 +270,7 @@ class Attempts(Generic[WorkT, FactsT]):
     def _catch_up(self, written: _Written[WorkT, FactsT]) -> None:
         """Rebase what is newer than what was seen."""
         written.rounds += 1
-        written.txn.note_try(written.rounds, [self._watch.uuid])
+        written.txn.begin_try(written.rounds, [self._watch.uuid])
         hit("rebase.before_files")
         partitions = {each.input.partition for each in written.arrived}
         deltas = [

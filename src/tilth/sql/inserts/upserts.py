@@ -40,7 +40,7 @@ def commit_upserts(
     """
 
     def attempt(number: int) -> None:
-        work.note_try(number, [table.uuid])
+        work.begin_try(number, [table.uuid])
         scope = key_scope(table, written)
         snapshot = services.catalog.parts.snapshot(table.uuid, partitions=scope)
         lookup = upsert_lookup(table, written, snapshot, root=services.root, txn=work.id, task=first_task + number)

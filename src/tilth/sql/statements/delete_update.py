@@ -188,7 +188,7 @@ class _Change:
 
     def _attempt(self, work: Work, snapshot: Snapshot, number: int) -> None:
         """Commit the changes of all matching rows; nothing where no row matches. `snapshot`: of the first try."""
-        work.note_try(number, [self._table.uuid])
+        work.begin_try(number, [self._table.uuid])
         first_task = number * _TASKS_OF_TRY
         if number:
             snapshot = self._look_again(work.txn, task=first_task - 1)

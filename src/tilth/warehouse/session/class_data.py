@@ -17,7 +17,6 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -46,38 +45,24 @@ _UNITS = {"k": 10, "m": 20, "g": 30, "t": 40}
 _log = Log("warehouse")
 
 
-class ClassData(Protocol):
-    """The part of a start of Spark that concerns class data."""
+class ClassData:
+    """The part of a start of Spark that concerns class data. Of itself: there is none, each start loads all classes."""
 
-    #: How long its JVM may take to end.
-    end_seconds: float
-
-    def options(self, java: Java, spark_home: Path) -> tuple[str, ...]:
-        """Return options of the JVM."""
-
-    def started(self, java: Java, spark_home: Path) -> None:
-        """Spark runs."""
-
-    def stop(self) -> None:
-        """Spark is about to end."""
-
-
-class NoClassData:
-    """Each start loads all classes."""
-
+    #: How long the JVM may take to end.
     end_seconds = 10.0
 
     def options(self, java: Java, spark_home: Path) -> tuple[str, ...]:
+        """Return options of the JVM."""
         return ()
 
     def started(self, java: Java, spark_home: Path) -> None:
-        pass
+        """Note that Spark runs."""
 
     def stop(self) -> None:
-        pass
+        """Note that Spark is about to end."""
 
 
-class MadeClassData:
+class MadeClassData(ClassData):
     """The start of the process that makes an archive: its JVM writes it when it ends."""
 
     end_seconds = 300.0
@@ -88,17 +73,9 @@ class MadeClassData:
     def options(self, java: Java, spark_home: Path) -> tuple[str, ...]:
         return (f"-XX:ArchiveClassesAtExit={self._path}",)
 
-    def started(self, java: Java, spark_home: Path) -> None:
-        pass
 
-    def stop(self) -> None:
-        pass
-
-
-class UsedClassData:
+class UsedClassData(ClassData):
     """Starts that use the archive of a folder, and make one where none fits."""
-
-    end_seconds = 10.0
 
     def __init__(self, folder: Path, settings: WarehouseSettings) -> None:
         self._folder = folder
@@ -193,7 +170,7 @@ class UsedClassData:
 def class_data(settings: WarehouseSettings, *, default: Path) -> ClassData:
     """Return what the setting asks for; `default`: the folder where it is empty."""
     if settings.class_data == OFF:
-        return NoClassData()
+        return ClassData()
     return UsedClassData(Path(settings.class_data).absolute() if settings.class_data else default, settings)
 
 
@@ -213,7 +190,11 @@ def spark_home() -> Path:
 
 def archive_key(java: Java, spark_home: Path, settings: WarehouseSettings) -> str:
     """Return a name that changes with all that an archive depends on: Java, the jars, options that users give."""
-    jars = sorted((jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in (spark_home / "jars").iterdir())
+    jars = sorted(
+        (jar.name, found.st_size, found.st_mtime_ns)
+        for jar in (spark_home / "jars").iterdir()
+        for found in (jar.stat(),)
+    )
     given = sorted((name, value) for name, value in settings.spark_conf if name.startswith("spark.driver.extra"))
     facts = (java.home, java.release, str(spark_home), jars, given, _heap_bytes(settings) >= _LONG_POINTERS_BYTES)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]

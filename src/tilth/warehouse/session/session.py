@@ -28,7 +28,7 @@ from tilth.base.logs import Log, rotate_appended
 from tilth.base.units import show_time
 from tilth.warehouse.allowed.registry import USER, register_functions, remove_refused_functions, user_of_thread
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
-from tilth.warehouse.session.class_data import NICE_MAX, ClassData, NoClassData, spark_home
+from tilth.warehouse.session.class_data import NICE_MAX, ClassData, spark_home
 from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
@@ -117,7 +117,7 @@ class WorkerSession:
         self._user: Any = None
         self._outage: Outage | None = None
         self._is_ending = False
-        self._class_data: ClassData = class_data or NoClassData()
+        self._class_data = class_data or ClassData()
         self._slots = slots_of(settings.master, machine_cores=os.cpu_count() or 1)
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
