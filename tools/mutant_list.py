@@ -490,7 +490,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="folder-of-a-node",
         breaks="the folders of a new node are not waited for",
-        path="src/tilth/node.py",
+        path="src/tilth/begin.py",
         old="                sync_local_folder(str(each))\n",
         new="                pass\n",
         tests=("tests/integration/test_durable_commits.py::test_a_node_waits_for_the_names_of_its_folders",),

@@ -7,7 +7,14 @@
 See also: README.md, docs/journey.md.
 """
 
-from tilth.client import Connection, Result, connect
-from tilth.front import open, read
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.client import Connection, Result, connect
+    from tilth.front import open, read
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = ["Connection", "Result", "connect", "open", "read"]

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Self
 from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.base.logs import Log
-from tilth.client.http import DEFAULT_URL, Connection, Result, connect
+from tilth.client.http import Connection, Result, connect
+from tilth.client.settings import DEFAULT_URL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -30,13 +30,12 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
-from tilth.base.settings import SettingGroup, read_settings
+from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
-from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
+from tilth.begin import NODE_SETTINGS, PRIVATE, FolderError, begin_spark, check_writable, prepared
 from tilth.catalog import BadDumpError, Catalog, CatalogSettings, DumpHeader, RocksKV, load_dump
 from tilth.ingest import (
-    INGEST_SETTINGS,
     KAFKA_SETTINGS,
     ConsumeContext,
     ConsumeManager,
@@ -44,7 +43,6 @@ from tilth.ingest import (
     check_view,
     consume_runner,
 )
-from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
@@ -58,7 +56,6 @@ from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
-from tilth.server import bind as bind
 from tilth.sql import DEFAULT_SLOTS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import clean_transaction, local_root, sync_local_folder
@@ -70,25 +67,11 @@ from tilth.warehouse import (
     ProgressWatch,
     Runner,
     WorkerSession,
-    class_data,
-    warehouse_settings,
 )
-from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 
 WORKER = "embedded"
 #: Tasks of other statements than queries in the warehouse of queries: checks, defaults, keys, INSERT .. SELECT.
 OTHER_TASKS = DEFAULT_SLOTS[Queue.CONTROL] + DEFAULT_SLOTS[Queue.CHANGE] + DEFAULT_SLOTS[Queue.INSERT]
-#: Every setting that `--set` takes.
-NODE_SETTINGS = SettingGroup(
-    (
-        *CATALOG_SETTINGS.all,
-        *WAREHOUSE_SETTINGS.all,
-        *INGEST_SETTINGS.all,
-        *MAINTENANCE_SETTINGS.all,
-        *SERVER_SETTINGS.all,
-    )
-)
-
 #: So long work that runs may take to end; then Spark ends under it.
 CLOSE_SECONDS_MAX = 12.0
 #: Written to see whether there is room.
@@ -98,17 +81,7 @@ FAILED_SHOWN_MAX = 20
 #: After a first query, or a start of Python workers, that failed.
 WARM_AGAIN_SECONDS = 2.0
 
-#: Modes of folders: private; readable by a group.
-_PRIVATE = 0o700
-_GROUP_READS = 0o750
-
 _log = Log("node")
-
-
-class FolderError(UnavailableError):
-    """the node's folder cannot be used"""
-
-    code = "BAD_DATA_FOLDER"
 
 
 class CatalogExistsError(ConflictError):
@@ -120,14 +93,19 @@ class CatalogExistsError(ConflictError):
 class Node:
     """A server and a worker in one process. Use it as a context manager, or close it."""
 
-    def __init__(self, folder: Path, settings: GivenSettings) -> None:
-        """Start everything but the HTTP door; raises what prevents it, with nothing left running."""
+    def __init__(self, folder: Path, settings: GivenSettings, session: WorkerSession | None = None) -> None:
+        """Start everything but the HTTP door; raises what prevents it, with nothing left running.
+
+        `session`: what `begin_spark` gave for this folder and these settings; none: it is begun here.
+        """
         given = NODE_SETTINGS.canonical(settings.texts)
         self._given = given
         self._clock = SystemClock()
-        self._folder = _prepared(folder)
+        self._folder = prepared(folder)
         self._server = f"{socket.gethostname()}-{os.getpid()}"
+        self._session = session or begin_spark(self._folder, given)
         self._parts = ExitStack()
+        self._parts.callback(self._session.stop)
         self._is_ready = threading.Event()
         self._is_closing = threading.Event()
         self._starting = "Spark runs its first query"
@@ -170,7 +148,7 @@ class Node:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
         components["spark"] = _state(self._check_spark)
-        components["tables folder"] = _state(lambda: _check_writable(self._folder / "tables"))
+        components["tables folder"] = _state(lambda: check_writable(self._folder / "tables"))
         return self._health(components)
 
     def ready(self) -> Health:
@@ -253,15 +231,8 @@ class Node:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
-        settings = warehouse_settings(given)
-        self._session = WorkerSession(
-            settings,
-            folder=str(self._folder / "spark"),
-            log_folder=str(self._folder / "log"),
-            class_data=class_data(settings, default=self._folder / "class-data"),
-        )
+        settings = self._session.settings
         self._session.start()
-        self._parts.callback(self._session.stop)
         self._worker = EmbeddedWorker(
             self._clock,
             self._session,
@@ -367,9 +338,11 @@ class Node:
                 self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
                 continue
             try:
+                # Side by side: consumers wait for Python's workers, queries do not.
+                workers = threading.Thread(target=self._warm_workers, name="tilth-warm-workers", daemon=True)
+                workers.start()
                 self._session.run_first_query()
                 self._is_ready.set()
-                self._session.warm()
                 return
             # Whatever Spark raises: statements do not work yet.
             except Exception as error:
@@ -377,10 +350,20 @@ class Node:
                 _log.warning("warming_failed", reason=error)
                 self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
 
+    def _warm_workers(self) -> None:
+        try:
+            self._session.warm()
+        except Exception as error:
+            # It only saves time; a real fault shows itself again in the first task.
+            _log.warning("warming_failed", reason=error)
 
-def open_node(folder: Path, settings: GivenSettings | Mapping[str, str]) -> Node:
-    """Start a node over the folder, which is made if it is not there. Raises UnavailableError and its kind."""
-    return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings))
+
+def open_node(folder: Path, settings: GivenSettings | Mapping[str, str], session: WorkerSession | None = None) -> Node:
+    """Start a node over the folder, which is made if it is not there; `session` as in `Node`.
+
+    Raises UnavailableError and its kind.
+    """
+    return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings), session)
 
 
 def restore_catalog(file: Path, folder: Path) -> tuple[DumpHeader, int]:
@@ -398,9 +381,9 @@ def restore_catalog(file: Path, folder: Path) -> tuple[DumpHeader, int]:
         hint = "give a file that BACKUP CATALOG has written"
         raise BadDumpError("the backup cannot be read", file=file, reason=error.strerror, hint=hint) from error
     try:
-        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=_PRIVATE)
+        unfinished.mkdir(mode=PRIVATE)
         with source, closing(RocksKV(str(unfinished))) as store:
             restored = load_dump(source, store)
         # Over an empty folder of this name, too.
@@ -421,43 +404,6 @@ def move_secrets(catalog: Catalog) -> None:
         catalog.audit.rewrite(shown_statement)
     for relation in found:
         catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
-
-
-def _prepared(folder: Path) -> Path:
-    try:
-        new = [each for each in (folder, *folder.parents) if not each.exists()]
-        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        _check_writable(folder)
-        for name in ("catalog", "tables", "spark", "log"):
-            (folder / name).mkdir(mode=_PRIVATE, exist_ok=True)
-        _close_to_others(folder)
-        # What is committed in these folders is lost with their names.
-        for each in (folder, *(made.parent for made in new)):
-            # A folder that others cannot list can be written to, and cannot be waited for.
-            with suppress(PermissionError):
-                sync_local_folder(str(each))
-    except OSError as error:
-        hint = "choose a folder that can be created and written"
-        raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
-    return folder.resolve()
-
-
-def _close_to_others(folder: Path) -> None:
-    """Make catalog, logs and Spark's files private. A group that the operator admits can read the tables, with a Spark
-    of its own."""
-    modes = {each: each.stat().st_mode & _GROUP_READS for each in (folder, folder / "tables")}
-    modes |= {folder / name: _PRIVATE for name in ("catalog", "spark", "log")}
-    for each, mode in modes.items():
-        try:
-            each.chmod(mode)
-        except PermissionError as error:
-            # It belongs to another user, as a volume of a container may.
-            _log.warning("folder_stays_open", folder=each, reason=error.strerror)
-
-
-def _check_writable(folder: Path) -> None:
-    if not os.access(folder, os.W_OK):
-        raise FolderError("the folder cannot be written", folder=folder, hint="check its owner and mode")
 
 
 def _check_room(folder: Path) -> None:

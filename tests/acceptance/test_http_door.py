@@ -21,7 +21,7 @@ from tilth.base.errors import NotFoundError
 from tilth.client import AnswerLostError, Connection, ServerUnreachableError, connect
 from tilth.model.wire import Health
 from tilth.server import Doors, HttpServer, ServerSettings, build_app
-from tilth.server.serve import PortTakenError
+from tilth.server.address import PortTakenError
 from tilth.sql import Answer, Origin
 from tools.node_process import free_port
 

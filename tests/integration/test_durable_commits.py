@@ -19,7 +19,7 @@ import pytest
 from tests.sequence_standins import spark_task
 from tests.sequence_world import SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
-from tilth import node
+from tilth import begin
 from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.maintenance.op import OpKind
 from tilth.storage import local_folder
@@ -157,10 +157,10 @@ def test_a_folder_that_somebody_else_made_is_waited_for_once(disk: Disk, tmp_pat
 
 def test_a_node_waits_for_the_names_of_its_folders(disk: Disk, tmp_path: Path) -> None:
     data = tmp_path / "new" / "data"
-    node._prepared(data)
+    begin.prepared(data)
     assert {path for path, _ in disk.requests} == {str(data), str(tmp_path / "new"), str(tmp_path)}
     disk.requests.clear()
-    node._prepared(data)
+    begin.prepared(data)
     assert [path for path, _ in disk.requests] == [str(data)]
 
 

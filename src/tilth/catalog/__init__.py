@@ -8,83 +8,90 @@ timestamps rise; what the past showed it still shows until it is moved to the tr
 kv/.
 """
 
-from tilth.catalog.catalog import Catalog
-from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
-from tilth.catalog.commit.work import Sweep, Work, rebase
-from tilth.catalog.errors import (
-    BadMergeError,
-    ColumnsPendingError,
-    DatabaseExistsError,
-    DatabaseNotEmptyError,
-    DatabaseNotFoundError,
-    DeltasGoneError,
-    InvariantError,
-    LabelTakenError,
-    MutationEndedError,
-    MutationNotFoundError,
-    NewerFormatError,
-    NothingToUndropError,
-    OffsetsMovedError,
-    PartsChangedError,
-    PartsGoneError,
-    ReservedNameError,
-    SchemaChangedError,
-    StoreClosedError,
-    StoreIOError,
-    StoreLockedError,
-    SubscriptionMovedError,
-    TableExistsError,
-    TableInUseError,
-    TableNotFoundError,
-    TooManyConflictsError,
-    TooManyPartsError,
-    TxnAbortedError,
-    TxnFinishedError,
-    TxnNotFoundError,
-    TxnRunningError,
-    WrongEngineError,
-)
-from tilth.catalog.kv import KeyValue, Unknown
-from tilth.catalog.kv.dump import BadDumpError, DumpHeader, load_dump
-from tilth.catalog.kv.memory import MemoryKV
-from tilth.catalog.kv.rocksdb import RocksKV
-from tilth.catalog.parts.trash import TrashedPart
-from tilth.catalog.records.clock import HybridClock
-from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
-from tilth.catalog.rules import visibility
-from tilth.catalog.rules.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
-from tilth.catalog.rules.requirements import (
-    NoRowsSince,
-    PartsBelow,
-    Requirement,
-    SchemaIs,
-)
-from tilth.catalog.rules.updates import (
-    AcceptMutation,
-    AddDelta,
-    AddGap,
-    AddLedger,
-    AdvanceOffsets,
-    ExpirePartition,
-    HideEverything,
-    HidePartition,
-    InsertLabel,
-    InsertPart,
-    Release,
-    ReplaceDeltas,
-    ReplaceParts,
-    ResolveGaps,
-    RestorePartition,
-    RewritePart,
-    SetOffsets,
-    StartMutation,
-    Subscribe,
-    Unsubscribe,
-    Update,
-)
-from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
-from tilth.catalog.stats import CatalogStats
-from tilth.catalog.tables.names import DEFAULT_DATABASE, SYSTEM_DATABASE
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.catalog.catalog import Catalog
+    from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
+    from tilth.catalog.commit.work import Sweep, Work, rebase
+    from tilth.catalog.errors import (
+        BadMergeError,
+        ColumnsPendingError,
+        DatabaseExistsError,
+        DatabaseNotEmptyError,
+        DatabaseNotFoundError,
+        DeltasGoneError,
+        InvariantError,
+        LabelTakenError,
+        MutationEndedError,
+        MutationNotFoundError,
+        NewerFormatError,
+        NothingToUndropError,
+        OffsetsMovedError,
+        PartsChangedError,
+        PartsGoneError,
+        ReservedNameError,
+        SchemaChangedError,
+        StoreClosedError,
+        StoreIOError,
+        StoreLockedError,
+        SubscriptionMovedError,
+        TableExistsError,
+        TableInUseError,
+        TableNotFoundError,
+        TooManyConflictsError,
+        TooManyPartsError,
+        TxnAbortedError,
+        TxnFinishedError,
+        TxnNotFoundError,
+        TxnRunningError,
+        WrongEngineError,
+    )
+    from tilth.catalog.kv import KeyValue, Unknown
+    from tilth.catalog.kv.dump import BadDumpError, DumpHeader, load_dump
+    from tilth.catalog.kv.memory import MemoryKV
+    from tilth.catalog.kv.rocksdb import RocksKV
+    from tilth.catalog.parts.trash import TrashedPart
+    from tilth.catalog.records.clock import HybridClock
+    from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
+    from tilth.catalog.rules import visibility
+    from tilth.catalog.rules.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
+    from tilth.catalog.rules.requirements import (
+        NoRowsSince,
+        PartsBelow,
+        Requirement,
+        SchemaIs,
+    )
+    from tilth.catalog.rules.updates import (
+        AcceptMutation,
+        AddDelta,
+        AddGap,
+        AddLedger,
+        AdvanceOffsets,
+        ExpirePartition,
+        HideEverything,
+        HidePartition,
+        InsertLabel,
+        InsertPart,
+        Release,
+        ReplaceDeltas,
+        ReplaceParts,
+        ResolveGaps,
+        RestorePartition,
+        RewritePart,
+        SetOffsets,
+        StartMutation,
+        Subscribe,
+        Unsubscribe,
+        Update,
+    )
+    from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
+    from tilth.catalog.stats import CatalogStats
+    from tilth.catalog.tables.names import DEFAULT_DATABASE, SYSTEM_DATABASE
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = [
     "DEFAULT_DATABASE",

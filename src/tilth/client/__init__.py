@@ -5,7 +5,14 @@ Always holds: knows the wire types of `tilth.model` and no other room; `cli/serv
 says whether the statement may have been applied. See also: docs/reference/cli.md, docs/reference/http.md.
 """
 
-from tilth.client.errors import AnswerLostError, ServerError, ServerUnreachableError
-from tilth.client.http import Connection, Result, connect
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.client.errors import AnswerLostError, ServerError, ServerUnreachableError
+    from tilth.client.http import Connection, Result, connect
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = ["AnswerLostError", "Connection", "Result", "ServerError", "ServerUnreachableError", "connect"]

@@ -28,6 +28,7 @@ from tilth.client.errors import (
 )
 from tilth.client.far_times import python_values, readable
 from tilth.client.frames import arrow_table
+from tilth.client.settings import DEFAULT_URL
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-DEFAULT_URL = "http://127.0.0.1:7411"
 CONNECT_SECONDS_MAX = 5.0
 READY_POLL_SECONDS = 0.05
 ARROW = "application/vnd.apache.arrow.stream"

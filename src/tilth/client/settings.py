@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tilth.base.settings import TEXT, SettingCheck, SettingGroup, serve_setting, settings_of
 
+#: Where a server listens by default, as clients say it.
+DEFAULT_URL = "http://127.0.0.1:7411"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

@@ -8,42 +8,49 @@ partition at a time, and an older one's commits are refused; a broken message ne
 that went lost stops its consumer and is reported. See also: docs/journey.md, tilth.model.offset.
 """
 
-from tilth.ingest.consumer.calls import ConsumerCalls
-from tilth.ingest.consumer.task import consume_runner
-from tilth.ingest.errors import (
-    BrokenMessageError,
-    BrokerUnavailableError,
-    FormatError,
-    GroupInUseError,
-    OffsetGapError,
-    ResetError,
-    UnknownTopicError,
-    ViewError,
-)
-from tilth.ingest.kafka.broker import BrokerClient
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
-from tilth.ingest.library import secrets_in
-from tilth.ingest.messages.dead import DEAD_LETTER_SCHEMA, dead_letter_table, takes_dead_letters
-from tilth.ingest.messages.decode import VIRTUAL_COLUMNS
-from tilth.ingest.offsets.reset import GONE, MOVED, OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
-from tilth.ingest.offsets.subscriptions import standing_of
-from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
-from tilth.ingest.service.activity import Doing
-from tilth.ingest.service.context import ConsumeContext
-from tilth.ingest.service.definitions import DependencyMissingError, check_kafka, check_library
-from tilth.ingest.service.manager import ConsumeManager
-from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
-from tilth.ingest.settings import (
-    INGEST_SETTINGS,
-    KAFKA_SETTINGS,
-    IngestSettings,
-    KafkaConfig,
-    MissingSettingError,
-    group_of,
-    read_config,
-)
-from tilth.ingest.views.plans import FusedPlan, SqlPlan, ViewPlan
-from tilth.ingest.views.views import BadDefaultError, check_view, constant_defaults
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.ingest.consumer.calls import ConsumerCalls
+    from tilth.ingest.consumer.task import consume_runner
+    from tilth.ingest.errors import (
+        BrokenMessageError,
+        BrokerUnavailableError,
+        FormatError,
+        GroupInUseError,
+        OffsetGapError,
+        ResetError,
+        UnknownTopicError,
+        ViewError,
+    )
+    from tilth.ingest.kafka.broker import BrokerClient
+    from tilth.ingest.kafka.reach import Offset, PartitionEnd
+    from tilth.ingest.library import secrets_in
+    from tilth.ingest.messages.dead import DEAD_LETTER_SCHEMA, dead_letter_table, takes_dead_letters
+    from tilth.ingest.messages.decode import VIRTUAL_COLUMNS
+    from tilth.ingest.offsets.reset import GONE, MOVED, OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
+    from tilth.ingest.offsets.subscriptions import standing_of
+    from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
+    from tilth.ingest.service.activity import Doing
+    from tilth.ingest.service.context import ConsumeContext
+    from tilth.ingest.service.definitions import DependencyMissingError, check_kafka, check_library
+    from tilth.ingest.service.manager import ConsumeManager
+    from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
+    from tilth.ingest.settings import (
+        INGEST_SETTINGS,
+        KAFKA_SETTINGS,
+        IngestSettings,
+        KafkaConfig,
+        MissingSettingError,
+        group_of,
+        read_config,
+    )
+    from tilth.ingest.views.plans import FusedPlan, SqlPlan, ViewPlan
+    from tilth.ingest.views.views import BadDefaultError, check_view, constant_defaults
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = [
     "DEAD_LETTER_SCHEMA",

@@ -7,29 +7,36 @@ deleted that a reader or a running transaction may need; every choice and every 
 See also: docs/policies; docs/operate for tuning.
 """
 
-from tilth.maintenance.deltas.task_spark import delta_runner
-from tilth.maintenance.manager.manager import MaintenanceManager
-from tilth.maintenance.mutate.task_spark import mutate_runner
-from tilth.maintenance.policy.expiry import is_expired, ttl_of
-from tilth.maintenance.policy.settings import TABLE_SETTINGS, GcSettings, gc_settings, table_settings
-from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
-from tilth.maintenance.stats import (
-    RUN_MILLISECONDS,
-    ChoiceRow,
-    FlushReport,
-    GcReport,
-    GcRow,
-    MaintenanceNumbers,
-    ManagerStatus,
-    MergeCandidateRow,
-    MutationProgress,
-    OpNumbers,
-    OpRow,
-    OpRun,
-    OptimizeReport,
-)
-from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
-from tilth.maintenance.work.task_spark import flush_runner, merge_runner
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.maintenance.deltas.task_spark import delta_runner
+    from tilth.maintenance.manager.manager import MaintenanceManager
+    from tilth.maintenance.mutate.task_spark import mutate_runner
+    from tilth.maintenance.policy.expiry import is_expired, ttl_of
+    from tilth.maintenance.policy.settings import TABLE_SETTINGS, GcSettings, gc_settings, table_settings
+    from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
+    from tilth.maintenance.stats import (
+        RUN_MILLISECONDS,
+        ChoiceRow,
+        FlushReport,
+        GcReport,
+        GcRow,
+        MaintenanceNumbers,
+        ManagerStatus,
+        MergeCandidateRow,
+        MutationProgress,
+        OpNumbers,
+        OpRow,
+        OpRun,
+        OptimizeReport,
+    )
+    from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
+    from tilth.maintenance.work.task_spark import flush_runner, merge_runner
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = [
     "CURE",

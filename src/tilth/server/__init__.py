@@ -5,11 +5,19 @@ what a statement does (tilth.sql). Always holds: async only here; every answer t
 that the log knows; health and metrics never wait for statements. See also: docs/reference/http.md.
 """
 
-from tilth.server.app import Doors, build_app
-from tilth.server.metrics import METRICS, Metrics, MetricSources
-from tilth.server.serve import HttpServer, bind
-from tilth.server.settings import SETTINGS, ServerSettings
-from tilth.server.stats import HttpCounters, HttpStats
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.server.address import bind
+    from tilth.server.app import Doors, build_app
+    from tilth.server.metrics import METRICS, Metrics, MetricSources
+    from tilth.server.serve import HttpServer
+    from tilth.server.settings import SETTINGS, ServerSettings
+    from tilth.server.stats import HttpCounters, HttpStats
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = [
     "METRICS",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
 
 from tilth.base.clock import Clock
 from tilth.base.errors import UnavailableError
+from tilth.server.address import bind, closed_if_taken
 
 START_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 10.0
@@ -24,12 +23,6 @@ BACKLOG = 128
 _POLL_SECONDS = 0.02
 
 
-class PortTakenError(UnavailableError):
-    """the HTTP server cannot listen on this address"""
-
-    code = "ADDRESS_IN_USE"
-
-
 class HttpServer:
     """An HTTP server that is listening; port 0 takes a free one."""
 
@@ -39,7 +32,7 @@ class HttpServer:
         """`door`: what `bind` gave for this address, none: it is bound here. Raises PortTakenError."""
         self._clock = clock
         self._socket = bind(host, port) if door is None else door
-        with _closed_if_taken(self._socket, host, port):
+        with closed_if_taken(self._socket, host, port):
             self._socket.listen(BACKLOG)
         config = uvicorn.Config(
             app,
@@ -76,24 +69,3 @@ class HttpServer:
 
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket without listening yet. Raises PortTakenError when the address cannot be had."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol left open asyncio does not see TCP and leaves Nagle's algorithm on: 40 ms for every answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with _closed_if_taken(listener, host, port):
-        listener.bind((host, port))
-    return listener
-
-
-@contextmanager
-def _closed_if_taken(listener: socket.socket, host: str, port: int) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        listener.close()
-        hint = "stop what listens there, or choose another address with --listen"
-        raise PortTakenError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error

@@ -7,32 +7,39 @@ Spark; a query reads one pinned snapshot of each table; a query over system tabl
 folders, docs/reference/sql.md.
 """
 
-from tilth.sql.context.rooms import Rooms
-from tilth.sql.control.insert_groups import InsertStats
-from tilth.sql.control.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin, StatementLimits
-from tilth.sql.control.slots import Queue
-from tilth.sql.engine import OUTPUT_FORMATS, SqlEngine
-from tilth.sql.errors import (
-    BadDefinitionError,
-    BadQueryError,
-    BadValueError,
-    InsertTooLargeError,
-    QueryFailedError,
-    ReadOnlyError,
-    ResultTooLargeError,
-    UnknownColumnError,
-    UnknownFormatError,
-    WrongKindOfTableError,
-)
-from tilth.sql.grammar import Statement, parse, split
-from tilth.sql.language.redact import shown_statement
-from tilth.sql.query.pins import Pins
-from tilth.sql.query.protocol import QueryCalls
-from tilth.sql.results.answer import Answer
-from tilth.sql.results.stream import RowStream
-from tilth.sql.results.waiting import ResultLimits
-from tilth.sql.settings import SESSION_SETTINGS, all_settings
-from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.sql.context.rooms import Rooms
+    from tilth.sql.control.insert_groups import InsertStats
+    from tilth.sql.control.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin, StatementLimits
+    from tilth.sql.control.slots import Queue
+    from tilth.sql.engine import OUTPUT_FORMATS, SqlEngine
+    from tilth.sql.errors import (
+        BadDefinitionError,
+        BadQueryError,
+        BadValueError,
+        InsertTooLargeError,
+        QueryFailedError,
+        ReadOnlyError,
+        ResultTooLargeError,
+        UnknownColumnError,
+        UnknownFormatError,
+        WrongKindOfTableError,
+    )
+    from tilth.sql.grammar import Statement, parse, split
+    from tilth.sql.language.redact import shown_statement
+    from tilth.sql.query.pins import Pins
+    from tilth.sql.query.protocol import QueryCalls
+    from tilth.sql.results.answer import Answer
+    from tilth.sql.results.stream import RowStream
+    from tilth.sql.results.waiting import ResultLimits
+    from tilth.sql.settings import SESSION_SETTINGS, all_settings
+    from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = [
     "DEFAULT_SLOTS",

@@ -8,99 +8,106 @@ the transaction, so what did not land is removed without listing a folder.
 See also: docs/glossary.md (part, partition), tilth.model.part.
 """
 
-from tilth.model.table import OP_COLUMN, OP_DELETE, OP_UPSERT
-from tilth.storage.deltas.changes import PartChanges, load_changes
-from tilth.storage.deltas.deletes import RowIndexes
-from tilth.storage.deltas.deltas import (
-    CHANGE_DELETE,
-    CHANGE_SCHEMA_BASE,
-    CHANGE_UPDATE,
-    DeltaWriter,
-    presence_name,
-    read_changes,
-    read_deletes,
-    value_name,
-)
-from tilth.storage.deltas.rebase import PartRebaser
-from tilth.storage.deltas.sources import iter_source, read_source, sources_of
-from tilth.storage.errors import (
-    BadColumnError,
-    BadPartitionError,
-    DeltaFileCorruptError,
-    DeltaFileNotFoundError,
-    PartFileCorruptError,
-    PartFileNotFoundError,
-    PartShapeUnknownError,
-    StoreAwayError,
-    UniqueKeyNullError,
-    UnmappedTypeError,
-)
-from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor
-from tilth.storage.merge.flush import FlushResult, flush_segments
-from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
-from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
-from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
-from tilth.storage.parts.rowmap import remove_row_map
-from tilth.storage.parts.segments import (
-    read_segment,
-    shaped_rows,
-    write_segments,
-)
-from tilth.storage.settings import (
-    TABLE_SETTINGS,
-    StorageSettings,
-    storage_settings,
-)
-from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_file
-from tilth.storage.store.files import check_size, stamp_of
-from tilth.storage.store.local import sync_local_folder
-from tilth.storage.store.paths import (
-    FILTER_EXTENSION,
-    MAP_EXTENSION,
-    TableLayout,
-    data_folder,
-    file_name,
-    layout_of,
-    sidecar_name,
-    table_folder,
-)
-from tilth.storage.store.root import BadStoreError, Folder, StoreRoot, local_folder, local_root, parse_root
-from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
-from tilth.storage.upsert.key_lookup import repeated_keys
-from tilth.storage.upsert.landing import stretches, write_rows
-from tilth.storage.upsert.scopes import (
-    UPSERT_HERE_BYTES_MAX,
-    UPSERT_TRIES_MAX,
-    UpsertLookup,
-    key_scope,
-    resolve_all,
-    upsert_lookup,
-)
-from tilth.storage.upsert.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
-from tilth.storage.values.arrow import (
-    array_of,
-    arrow_schema,
-    arrow_type,
-    conform,
-    conform_column,
-    exact_cast,
-    schema_from_arrow,
-    type_from_arrow,
-    valid_texts,
-)
-from tilth.storage.values.bounds import bound_of
-from tilth.storage.values.checks import Misfit, misfits
-from tilth.storage.values.partition import (
-    Partitioned,
-    check_partition_by,
-    partition_id,
-    partition_ids,
-    result_type,
-    transform_array,
-)
-from tilth.storage.values.scan_options import can_filter
-from tilth.storage.values.shapes import expressions
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.model.table import OP_COLUMN, OP_DELETE, OP_UPSERT
+    from tilth.storage.deltas.changes import PartChanges, load_changes
+    from tilth.storage.deltas.deletes import RowIndexes
+    from tilth.storage.deltas.deltas import (
+        CHANGE_DELETE,
+        CHANGE_SCHEMA_BASE,
+        CHANGE_UPDATE,
+        DeltaWriter,
+        presence_name,
+        read_changes,
+        read_deletes,
+        value_name,
+    )
+    from tilth.storage.deltas.rebase import PartRebaser
+    from tilth.storage.deltas.sources import iter_source, read_source, sources_of
+    from tilth.storage.errors import (
+        BadColumnError,
+        BadPartitionError,
+        DeltaFileCorruptError,
+        DeltaFileNotFoundError,
+        PartFileCorruptError,
+        PartFileNotFoundError,
+        PartShapeUnknownError,
+        StoreAwayError,
+        UniqueKeyNullError,
+        UnmappedTypeError,
+    )
+    from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor
+    from tilth.storage.merge.flush import FlushResult, flush_segments
+    from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
+    from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
+    from tilth.storage.parts.key_filter import write_filter
+    from tilth.storage.parts.parts import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
+    from tilth.storage.parts.rowmap import remove_row_map
+    from tilth.storage.parts.segments import (
+        read_segment,
+        shaped_rows,
+        write_segments,
+    )
+    from tilth.storage.settings import (
+        TABLE_SETTINGS,
+        StorageSettings,
+        storage_settings,
+    )
+    from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_file
+    from tilth.storage.store.files import check_size, stamp_of
+    from tilth.storage.store.local import sync_local_folder
+    from tilth.storage.store.paths import (
+        FILTER_EXTENSION,
+        MAP_EXTENSION,
+        TableLayout,
+        data_folder,
+        file_name,
+        layout_of,
+        sidecar_name,
+        table_folder,
+    )
+    from tilth.storage.store.root import BadStoreError, Folder, StoreRoot, local_folder, local_root, parse_root
+    from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
+    from tilth.storage.upsert.key_lookup import repeated_keys
+    from tilth.storage.upsert.landing import stretches, write_rows
+    from tilth.storage.upsert.scopes import (
+        UPSERT_HERE_BYTES_MAX,
+        UPSERT_TRIES_MAX,
+        UpsertLookup,
+        key_scope,
+        resolve_all,
+        upsert_lookup,
+    )
+    from tilth.storage.upsert.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
+    from tilth.storage.values.arrow import (
+        array_of,
+        arrow_schema,
+        arrow_type,
+        conform,
+        conform_column,
+        exact_cast,
+        schema_from_arrow,
+        type_from_arrow,
+        valid_texts,
+    )
+    from tilth.storage.values.bounds import bound_of
+    from tilth.storage.values.checks import Misfit, misfits
+    from tilth.storage.values.partition import (
+        Partitioned,
+        check_partition_by,
+        partition_id,
+        partition_ids,
+        result_type,
+        transform_array,
+    )
+    from tilth.storage.values.scan_options import can_filter
+    from tilth.storage.values.shapes import expressions
+else:
+    __getattr__ = door(__name__, __file__)
 
 __all__ = [
     "CHANGE_DELETE",

@@ -15,7 +15,7 @@ from tilth.base.sources import (
     gather,
     variable_of,
 )
-from tilth.node import NODE_SETTINGS
+from tilth.begin import NODE_SETTINGS
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tilth.client.http import Result
-from tilth.client.output import show
+from tilth.client.rows import show
 from tilth.model.wire import Summary
 
 _SUMMARY = Summary(query_id="q", elapsed_ms=0, rows=0, message="")

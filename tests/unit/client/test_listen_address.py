@@ -11,7 +11,7 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError
 from tilth.client.cli.serve import _address
 from tilth.server import bind
-from tilth.server.serve import PortTakenError
+from tilth.server.address import PortTakenError
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:99999", "127.0.0.1:65536", "[::1]:99999", f"h:{'9' * 5000}"])

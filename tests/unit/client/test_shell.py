@@ -20,10 +20,11 @@ from tests.unit.fake_rooms import FakeRooms, doors_of
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.client import Connection
 from tilth.client.cli.main import app
-from tilth.client.cli.run import OutputFormat, run
+from tilth.client.cli.options import OutputFormat
+from tilth.client.cli.run import run
 from tilth.client.cli.shell import converse
 from tilth.client.http import Reply
-from tilth.client.output import show
+from tilth.client.rows import show
 from tilth.model.wire import Summary
 from tilth.server import build_app
 from tilth.sql import Answer

@@ -12,26 +12,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 
 import msgspec
 import pyarrow as pa
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tilth.client.cli.options import OutputFormat
 from tilth.client.http import ARROW, Connection, Reply, Rows
-from tilth.client.output import ROWS_SHOWN_MAX, show_notices, show_outcome, show_rows
+from tilth.client.output import show_notices
+from tilth.client.rows import ROWS_SHOWN_MAX, show_outcome, show_rows
 
 JSON = "application/json"
-
-
-class OutputFormat(StrEnum):
-    """Format of printed rows."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    NDJSON = "ndjson"
 
 
 _ACCEPT = {

@@ -15,7 +15,7 @@ from rich.text import Text
 from tilth.base import logs
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
 from tilth.base.settings import LogSettings, SettingGroup, read_settings, setting_of
-from tilth.base.sources import CONFIG_VARIABLE, gather
+from tilth.base.sources import CONFIG_VARIABLE, GivenSettings, gather
 from tilth.client.output import console_of, show_error
 from tilth.client.settings import SERVE_SETTINGS, ServeSettings
 
@@ -50,7 +50,7 @@ def serve(
 
     Options and node settings can also stand in the environment (TILTH_LISTEN) and in a config file.
     """
-    from tilth.node import NODE_SETTINGS, bind, open_node
+    from tilth.begin import NODE_SETTINGS, bind
 
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,7 +68,7 @@ def serve(
         host, port = _address(options_read.listen)
         # Before Spark is started for nothing.
         door = bind(host, port)
-        with door, open_node(folder, given.among(NODE_SETTINGS)) as node:
+        with door, _node(folder, given.among(NODE_SETTINGS)) as node:
             server = node.listen(host, port, door)
             console.print(Text(f"tilth serves {folder} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
@@ -77,6 +77,16 @@ def serve(
     except TilthError as error:
         show_error(console, error)
         raise typer.Exit(1) from error
+
+
+def _node(folder: Path, given: GivenSettings) -> Node:
+    """Start the node; its JVM starts while this process imports the rest."""
+    from tilth.begin import begin_spark
+
+    session = begin_spark(folder, given.texts)
+    from tilth.node import open_node
+
+    return open_node(folder, given, session)
 
 
 def _bound_the_stop(node: Node) -> None:

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tilth.base.errors import TilthError
-from tilth.client.cli.run import OutputFormat, run
+from tilth.client.cli.options import OutputFormat
+from tilth.client.cli.run import run
 from tilth.client.http import Connection
 from tilth.client.output import show_error
 from tilth.client.script import cut

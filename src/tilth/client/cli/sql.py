@@ -10,18 +10,20 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from tilth.base.errors import TilthError
-from tilth.client.cli.run import OutputFormat, run
-from tilth.client.cli.shell import converse
+from tilth.client.cli.options import OutputFormat
 from tilth.client.errors import BadScriptError
-from tilth.client.http import DEFAULT_URL, Connection, connect
 from tilth.client.output import console_of, show_error
 from tilth.client.script import statements
+from tilth.client.settings import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from tilth.client.http import Connection
 
 
 def sql(
@@ -35,6 +37,9 @@ def sql(
     output: Annotated[OutputFormat, typer.Option("--format", help="How rows are printed.")] = OutputFormat.TABLE,
 ) -> None:
     """Ask questions and give orders in SQL: in a shell, or with -c, -f or standard input."""
+    from tilth.client.cli.shell import converse
+    from tilth.client.http import connect
+
     if command is not None and file is not None:
         raise typer.BadParameter("give -c or -f, not both")
     errors = console_of(sys.stderr)
@@ -58,6 +63,8 @@ def sql(
 
 
 def _run_all(connection: Connection, errors: Console, given: Iterable[str], output: OutputFormat) -> None:
+    from tilth.client.cli.run import run
+
     console = console_of()
     for statement in given:
         run(connection, console, errors, statement, output)

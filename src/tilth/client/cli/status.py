@@ -9,14 +9,16 @@ import typer
 from rich.text import Text
 
 from tilth.base.errors import TilthError
-from tilth.client.http import DEFAULT_URL, connect
 from tilth.client.output import console_of, show_error
+from tilth.client.settings import DEFAULT_URL
 
 ANSWER_SECONDS_MAX = 10.0
 
 
 def status(url: Annotated[str, typer.Option(help="The server's address.", envvar="TILTH_URL")] = DEFAULT_URL) -> None:
     """Show a server, its components and its background services; the exit code is 1 if something is wrong."""
+    from tilth.client.http import connect
+
     console = console_of()
     try:
         with connect(url, timeout_seconds=ANSWER_SECONDS_MAX) as connection:

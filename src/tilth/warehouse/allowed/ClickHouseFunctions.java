@@ -40,7 +40,6 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
     public Object apply(Object registry, Object lines) {
         FunctionRegistryBase functions = (FunctionRegistryBase) registry;
         boolean isOfTables = registry instanceof org.apache.spark.sql.catalyst.analysis.TableFunctionRegistry;
-        CatalystSqlParser parser = new CatalystSqlParser();
         Map builders = new HashMap();
         String[] all = ((String) lines).split("\n");
         for (int i = 0; i < all.length; i++) {
@@ -55,8 +54,7 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
             if (cells[1].equals("*")) {
                 builder.other = new FunctionIdentifier(cells[2]);
             } else {
-                Object template = isOfTables ? (Object) parser.parsePlan(cells[2]) : parser.parseExpression(cells[2]);
-                builder.variants.add(new Variant(cells[1], template));
+                builder.variants.add(new Variant(cells[1], cells[2], isOfTables));
             }
         }
         return Integer.valueOf(builders.size());
@@ -64,11 +62,23 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
 
     private static final class Variant {
         final String[] kinds;
-        final Object template;
+        private final String text;
+        private final boolean isOfTables;
+        private Object template = null;
 
-        Variant(String kinds, Object template) {
+        Variant(String kinds, String text, boolean isOfTables) {
             this.kinds = kinds.isEmpty() ? new String[0] : kinds.split(" ");
-            this.template = template;
+            this.text = text;
+            this.isOfTables = isOfTables;
+        }
+
+        /** What the call stands for. Parsed when it is first called: all of them would keep a starting JVM for a second. */
+        synchronized Object template() {
+            if (template == null) {
+                CatalystSqlParser parser = new CatalystSqlParser();
+                template = isOfTables ? (Object) parser.parsePlan(text) : parser.parseExpression(text);
+            }
+            return template;
         }
 
         boolean fits(Seq arguments) {
@@ -110,7 +120,7 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
             if (other != null) return call(other, arguments);
             for (int i = 0; i < variants.size(); i++) {
                 Variant variant = (Variant) variants.get(i);
-                if (variant.fits(arguments)) return filled(variant.template, arguments);
+                if (variant.fits(arguments)) return filled(variant.template(), arguments);
             }
             if (before.isDefined()) return ((Function1) before.get()).apply(arguments);
             throw new IllegalArgumentException(name + " does not take these arguments");

@@ -73,6 +73,15 @@ _CONSTANT = {
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
 }
 
+#: Ten times the default: a start runs much code a little, and the optimizing compiler would take half of the processor
+#: from it. What is hot reaches it milliseconds later (docs/design/0006-measured.md#starts).
+_LATE_COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+
 _LOG = """rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
@@ -121,6 +130,9 @@ def java_options(*others: str, folder: str, log_folder: str) -> str:
         # Short tasks on few cores: throughput collectors beat concurrent ones, and fewer threads start faster.
         "-XX:+UseParallelGC",
         "-XX:-UsePerfData",
+        # Spark's own classes fill the default, at which the heap is collected whole: in the middle of a start.
+        "-XX:MetaspaceSize=256m",
+        *_LATE_COMPILER,
         # For libraries that unpack files, and for Spark; in /tmp the files would stay when the JVM is killed.
         f"-Djava.io.tmpdir={folder}/tmp",
         # By property: a folder with files on the class path would keep class data from being used.

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,8 @@ _OUTPUT = "spark.out"
 _SOCKET_FOLDER_MAX = 60
 
 _log = Log("warehouse")
+#: Begins sessions.
+_beginner = ThreadPoolExecutor(1, "tilth-spark-begin")
 #: Guards the process's one place for a session, and the environment while the JVM is started.
 _process_lock = threading.RLock()
 _owner: WorkerSession | None = None
@@ -118,11 +120,26 @@ class WorkerSession:
         self._outage: Outage | None = None
         self._is_ending = False
         self._class_data = class_data or ClassData()
+        self._beginning: Future[None] | None = None
         self._slots = slots_of(settings.master, machine_cores=os.cpu_count() or 1)
         self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
 
+    def begin(self) -> None:
+        """Begin to start on a thread of its own; `start` waits for it."""
+        # Here, not there: two threads that import take turns, and Java would begin later.
+        import pyspark.java_gateway  # noqa: F401
+
+        self._beginning = _beginner.submit(self._start)
+
     def start(self) -> None:
         """Start Java and Spark. Raises WrongJavaError, SessionTakenError, SparkStartError."""
+        begun, self._beginning = self._beginning, None
+        if begun is None:
+            self._start()
+        else:
+            begun.result()
+
+    def _start(self) -> None:
         global _owner
         with _process_lock:
             if _owner is not None:
@@ -136,6 +153,8 @@ class WorkerSession:
     def stop(self) -> None:
         """Stop Spark and the JVM; return when the JVM is gone. Does nothing if it is not running."""
         global _owner
+        if self._beginning is not None:
+            wait([self._beginning])
         self._class_data.stop()
         if not _process_lock.acquire(timeout=_END_SECONDS_MAX):
             # It is being started, by a JVM that may hang.

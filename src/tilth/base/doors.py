@@ -1,0 +1,42 @@
+"""Front doors of packages that import what is asked for, when it is asked for.
+
+A package's `__init__.py` says under `if TYPE_CHECKING:` what its front door offers and from where, which is what type
+checkers, import rules and readers see. At run time only the modules of the names that somebody takes are imported: a
+Python worker of Spark needs a kernel and not the server's half of the room, and starts in half the time.
+
+    if TYPE_CHECKING:
+        from tilth.room.module import Name
+    else:
+        __getattr__ = door(__name__, __file__)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+
+def door(package: str, file: str) -> Callable[[str], object]:
+    """Return the `__getattr__` of a package, by the imports that its file has under `if TYPE_CHECKING:`."""
+    offered = _offered(Path(file).read_text(encoding="utf-8"))
+
+    def take(name: str) -> object:
+        if name not in offered:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        return getattr(import_module(offered[name]), name)
+
+    return take
+
+
+def _offered(source: str) -> dict[str, str]:
+    """Return the module of each name."""
+    return {
+        alias.asname or alias.name: statement.module or ""
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If)
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }

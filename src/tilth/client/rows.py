@@ -1,0 +1,106 @@
+"""Rows on a terminal: a grid, or texts of several lines as they are.
+
+Covers: cells, cuts, what is below the rows. Does not cover: formats for programs (cli/run.py).
+Always holds: characters that a terminal would obey are shown, not sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tilth.client.far_times import readable
+from tilth.client.output import show_notices
+
+if TYPE_CHECKING:
+    from tilth.model.wire import Summary
+
+#: A screen of rows; more are counted, not shown.
+ROWS_SHOWN_MAX = 1_000
+CELL_CHARACTERS_MAX = 200
+#: A result of more texts is a table.
+_DOCUMENTS_MAX = 10
+_ZERO_FRACTION = re.compile(r"\.0+(?=Z?$)")
+#: A terminal would obey them.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))} | {
+    ord("\n"): "\\n",
+    ord("\t"): "\\t",
+    ord("\r"): "\\r",
+}
+
+
+def show(console: Console, table: pa.Table, summary: Summary) -> None:
+    """Print rows, or what was done where there are none."""
+    show_rows(console, table)
+    show_outcome(console, summary, rows=table.num_rows if table.num_columns else None)
+
+
+def show_rows(console: Console, table: pa.Table) -> None:
+    """Print the first rows of a result: `ROWS_SHOWN_MAX` of them are enough, others are not looked at."""
+    if _is_document(table):
+        for text in _values(table.column(0)):
+            console.print(Text("\n".join(_clean(line) for line in str(text).split("\n"))), soft_wrap=True)
+    elif table.num_columns:
+        console.print(_grid(table, is_cut=console.is_terminal))
+
+
+def show_outcome(console: Console, summary: Summary, *, rows: int | None) -> None:
+    """Print the line below the rows. `rows`: how many the result has; None: it has no columns."""
+    left = (rows or 0) - ROWS_SHOWN_MAX
+    if left > 0:
+        console.print(Text(f"... and {left:,} more rows (use LIMIT, or --format csv)", style="dim"))
+    if summary.message:
+        console.print(Text(summary.message))
+    show_notices(console, summary)
+    counted = f"{rows:,} {'row' if rows == 1 else 'rows'}, " if rows is not None else ""
+    console.print(Text(f"{counted}{summary.elapsed_ms / 1000:.3f} s", style="dim"))
+
+
+def _is_document(table: pa.Table) -> bool:
+    """True if the rows are texts of several lines, as those of SHOW CREATE and EXPLAIN."""
+    if table.num_columns != 1 or table.num_rows > _DOCUMENTS_MAX or not pa.types.is_string(table.column(0).type):
+        return False
+    return any("\n" in text for text in table.column(0).to_pylist() if text is not None)
+
+
+def _grid(table: pa.Table, *, is_cut: bool) -> Table:
+    grid = Table(show_edge=False, header_style="bold")
+    for field in table.schema:
+        grid.add_column(
+            Text(_clean(field.name)), justify="right" if _is_number(field.type) else "left", overflow="fold"
+        )
+    shown = table.slice(0, ROWS_SHOWN_MAX)
+    for row in zip(*map(_values, shown.columns), strict=True):
+        grid.add_row(*(_cell(value, is_cut=is_cut) for value in row))
+    return grid
+
+
+def _is_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow))
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    arrow = column.type
+    column = readable(pa.table([column], names=["c"])).column(0)
+    if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):
+        texts = column.cast(pa.string()).to_pylist()
+        return [None if text is None else _ZERO_FRACTION.sub("", text.replace("T", " ")) for text in texts]
+    if pa.types.is_date(arrow):
+        return list(column.cast(pa.string()).to_pylist())
+    return list(column.to_pylist())
+
+
+def _cell(value: object, *, is_cut: bool) -> Text:
+    if value is None:
+        return Text("NULL", style="dim")
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return Text(_clean(text[: CELL_CHARACTERS_MAX - 1] + "…" if is_cut and len(text) > CELL_CHARACTERS_MAX else text))
+
+
+def _clean(text: str) -> str:
+    return text.translate(_CONTROLS)

@@ -1,0 +1,37 @@
+"""Takes an address for the HTTP server, before anything is started for nothing."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tilth.base.errors import UnavailableError
+
+
+class PortTakenError(UnavailableError):
+    """the HTTP server cannot listen on this address"""
+
+    code = "ADDRESS_IN_USE"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Bind a socket without listening yet. Raises PortTakenError when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol left open asyncio does not see TCP and leaves Nagle's algorithm on: 40 ms for every answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with closed_if_taken(listener, host, port):
+        listener.bind((host, port))
+    return listener
+
+
+@contextmanager
+def closed_if_taken(listener: socket.socket, host: str, port: int) -> Iterator[None]:
+    """Close the socket where the block fails. Raises PortTakenError."""
+    try:
+        yield
+    except OSError as error:
+        listener.close()
+        hint = "stop what listens there, or choose another address with --listen"
+        raise PortTakenError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error
