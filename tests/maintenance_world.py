@@ -97,6 +97,9 @@ class MergeWorker:
         if self.held.pop(task_id, None) is not None:
             self.reports.failed(task_id, TaskCancelledError(task=task_id))
 
+    def retire(self, task_id: str) -> None:
+        """Nothing here stays."""
+
     def let_go(self) -> None:
         self.is_holding = False
         for task_id in list(self.held):

@@ -86,6 +86,9 @@ class InProcessWorker:
     def cancel(self, task_id: str) -> None:
         """Too late: it runs on the thread that asks."""
 
+    def retire(self, task_id: str) -> None:
+        """Nothing here stays."""
+
 
 @contextmanager
 def spark_task() -> Iterator[None]:

@@ -30,8 +30,10 @@ from tilth.warehouse.errors import (
     TaskStillRunningError,
     TooComplexError,
     UnknownFunctionError,
+    WarehouseEmptyError,
     WarehouseNotFoundError,
     WorkerBusyError,
+    WorkerNotFoundError,
     WrongJavaError,
 )
 from tilth.warehouse.session.class_data import class_data, make_class_data
@@ -81,6 +83,7 @@ __all__ = [
     "TaskStillRunningError",
     "TooComplexError",
     "UnknownFunctionError",
+    "WarehouseEmptyError",
     "WarehouseInfo",
     "WarehouseNotFoundError",
     "WarehouseSettings",
@@ -88,6 +91,7 @@ __all__ = [
     "Worker",
     "WorkerBusyError",
     "WorkerInfo",
+    "WorkerNotFoundError",
     "WorkerReports",
     "WorkerSession",
     "WrongJavaError",

@@ -41,6 +41,18 @@ class WarehouseNotFoundError(NotFoundError):
     code = "WAREHOUSE_NOT_FOUND"
 
 
+class WarehouseEmptyError(UnavailableError):
+    """the warehouse has no workers"""
+
+    code = "WAREHOUSE_EMPTY"
+
+
+class WorkerNotFoundError(NotFoundError):
+    """no such worker"""
+
+    code = "WORKER_NOT_FOUND"
+
+
 class TaskCancelledError(RetryError):
     """the task was cancelled"""
 

@@ -11,7 +11,8 @@ class WorkerInfo:
 
     name: str
     warehouses: tuple[str, ...]
-    #: `alive`, `silent` since the last heartbeat, or `without spark` while its JVM is gone or does not answer.
+    #: `alive`, `silent` since the last heartbeat, `without spark` while its JVM is gone or does not answer, `draining`
+    #: while it takes no more tasks, `drained` when none is left.
     state: str
     #: Why it is not alive.
     reason: str

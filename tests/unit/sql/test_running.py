@@ -87,6 +87,9 @@ class DeafWorker:
     def cancel(self, task_id: str) -> None:
         self.cancelled.append(task_id)
 
+    def retire(self, task_id: str) -> None:
+        """Nothing here stays."""
+
     def trouble(self) -> str:
         return ""
 

@@ -17,6 +17,7 @@ from tilth.warehouse import (
     TaskResult,
     TaskStillRunningError,
     WorkerBusyError,
+    WorkerNotFoundError,
     WorkerReports,
 )
 
@@ -47,6 +48,7 @@ class FakeWorker:
         self.is_down = False
         self.is_busy = False
         self.cancelled: list[str] = []
+        self.retired: list[str] = []
         self.reports: WorkerReports | None = None
 
     def attach(self, reports: WorkerReports) -> None:
@@ -67,6 +69,9 @@ class FakeWorker:
 
     def cancel(self, task_id: str) -> None:
         self.cancelled.append(task_id)
+
+    def retire(self, task_id: str) -> None:
+        self.retired.append(task_id)
 
     def finish(self, task_id: str, payload: bytes = b"", **actual: float) -> None:
         assert self.reports is not None
@@ -208,3 +213,66 @@ def test_a_cancel_that_fails_in_the_words_of_java_loses_no_end(monkeypatch: pyte
     for _ in range(10):
         dispatcher.touch_workers()
     assert running[1].is_done()
+
+
+def test_a_worker_joins_leaves_and_comes_back_as_another() -> None:
+    first, second = FakeWorker(), FakeWorker()
+    dispatcher = make(first)
+    handle = dispatcher.submit(new_task(dispatcher))
+    dispatcher.join(second, warehouse="write", slots=2)
+    with pytest.raises(TaskLostError, match="a new worker has joined under its name"):
+        handle.wait(0)
+    again = dispatcher.submit(new_task(dispatcher))
+    assert list(second.known) == [again.id]
+    dispatcher.leave("w", "killed")
+    with pytest.raises(TaskLostError, match="killed"):
+        again.wait(0)
+    # What it still says is of nobody.
+    second.finish(again.id)
+    assert dispatcher.workers() == []
+    assert [each.workers for each in dispatcher.warehouses()] == [0, 0]
+    waiting = dispatcher.submit(new_task(dispatcher))
+    assert not waiting.is_done()
+    dispatcher.join(first, warehouse="write", slots=1)
+    assert waiting.id in first.known
+
+
+def test_a_worker_that_drains_is_shown_so_and_its_consumers_are_asked_to_move() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    spec = dispatcher.new_spec(TaskKind.CONSUME, warehouse="write", table="db.k", payload=b"")
+    handle = dispatcher.submit(spec)
+    dispatcher.drain("w", "for an update")
+    assert worker.retired == [handle.id]
+    [shown] = dispatcher.workers()
+    assert (shown.state, shown.reason) == ("draining", "for an update")
+    worker.finish(handle.id)
+    [shown] = dispatcher.workers()
+    assert shown.state == "drained"
+    dispatcher.drain("w", "")
+    assert dispatcher.workers()[0].state == "alive"
+    with pytest.raises(WorkerNotFoundError, match="there are: w"):
+        dispatcher.drain("x", "why not")
+
+
+def test_a_worker_that_hangs_in_its_heartbeat_holds_up_no_other() -> None:
+    slow, quick = FakeWorker("slow"), FakeWorker("quick")
+    touched, go_on = threading.Event(), threading.Event()
+
+    def touch_slowly(task_ids: Collection[str]) -> set[str]:
+        go_on.wait(10)
+        return set()
+
+    def touch_at_once(task_ids: Collection[str]) -> set[str]:
+        touched.set()
+        return set()
+
+    slow.touch, quick.touch = touch_slowly, touch_at_once  # type: ignore[method-assign]  # as this test wants them
+    numbers = itertools.count()
+    dispatcher = Dispatcher(StillClock(), lambda: f"t{next(numbers)}", {"write": [slow, quick]}, slots={"write": 1})
+    beat = threading.Thread(target=dispatcher.touch_workers)
+    beat.start()
+    assert touched.wait(10)
+    go_on.set()
+    beat.join(10)
+    assert not beat.is_alive()

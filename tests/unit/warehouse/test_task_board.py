@@ -6,8 +6,8 @@ import pytest
 
 from tilth.base.errors import UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseNotFoundError
-from tilth.warehouse.tasks.state import ENDED_MAX, MISSES_MAX, Assign, Ended, Place, Stop, TaskBoard, TaskResult
+from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseEmptyError, WarehouseNotFoundError
+from tilth.warehouse.tasks.state import ENDED_MAX, MISSES_MAX, Assign, Ended, Place, Retire, Stop, TaskBoard, TaskResult
 
 
 def place(worker: str = "w", warehouse: str = "write", slots: int = 2, memory_bytes: int = 1000) -> Place:
@@ -177,3 +177,47 @@ def test_only_the_last_ended_tasks_are_remembered() -> None:
     infos = board.infos()
     assert len(infos) == ENDED_MAX
     assert (infos[0].id, infos[-1].id) == (str(ENDED_MAX + 4), "5")
+
+
+def test_a_worker_that_is_gone_loses_its_tasks_at_once_and_the_waiting_ones_go_elsewhere() -> None:
+    board = TaskBoard([place("w1", slots=1), place("w2", slots=1)])
+    board.submit(spec("a"), now_ms=0)
+    board.submit(spec("b", TaskKind.CONSUME), now_ms=0)
+    board.submit(spec("c"), now_ms=0)
+    board.submit(spec("d"), now_ms=0)
+    gone = next(task.worker for task in board.infos() if task.id == "a")
+    [other] = {"w1", "w2"} - {gone}
+    ended = {each.task_id: each.outcome for each in board.leave(gone, "refused", now_ms=5) if isinstance(each, Ended)}
+    assert "a" in ended
+    assert all(isinstance(outcome, TaskLostError) and "reason=refused" in str(outcome) for outcome in ended.values())
+    assert state_of(board, "d") is TaskState.PENDING
+    assert board.finished("c", TaskResult(), now_ms=6)[1:] == [Assign(other, spec("d"))]
+    assert board.leave(gone, "again", now_ms=7) == []
+
+
+def test_without_a_worker_tasks_wait_with_that_reason_and_statements_end_after_a_while() -> None:
+    board = TaskBoard(warehouses=["write", "default"])
+    with pytest.raises(WarehouseNotFoundError, match="there are: default, write"):
+        board.submit(spec("x", warehouse="nowhere"), now_ms=0)
+    board.submit(spec("merge", TaskKind.MERGE), now_ms=0)
+    board.submit(spec("query", TaskKind.QUERY, warehouse="default"), now_ms=0)
+    assert reason_of(board, "query") == "warehouse default has no workers"
+    assert board.end_unplaced(waiting_ms=1000, now_ms=999) == []
+    [ended] = board.end_unplaced(waiting_ms=1000, now_ms=1000)
+    assert isinstance(ended, Ended)
+    assert isinstance(ended.outcome, WarehouseEmptyError)
+    assert state_of(board, "merge") is TaskState.PENDING
+    assert board.join(place("w"), now_ms=2000) == [Assign("w", spec("merge", TaskKind.MERGE))]
+
+
+def test_a_worker_that_drains_finishes_and_takes_nothing_new() -> None:
+    board = TaskBoard([place("w1"), place("w2")])
+    board.submit(spec("c", TaskKind.CONSUME), now_ms=0)
+    consumer = next(task.worker for task in board.infos())
+    assert board.drain(consumer, "asked to", now_ms=1) == [Retire(consumer, "c")]
+    board.submit(spec("a"), now_ms=1)
+    board.submit(spec("b"), now_ms=1)
+    board.submit(spec("d"), now_ms=1)
+    assert {task.worker for task in board.infos() if task.id in "ab"} == {"w1", "w2"} - {consumer}
+    assert f"worker {consumer} drains: asked to" in reason_of(board, "d")
+    assert board.drain(consumer, "", now_ms=2) == [Assign(consumer, spec("d"))]

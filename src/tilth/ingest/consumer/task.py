@@ -93,12 +93,14 @@ class ResidentConsumer:
         self._is_behind = False
 
     def run(self) -> None:
-        """Return when the task is cancelled; raises when it cannot go on."""
+        """Return when the task is cancelled, or between two rounds when it is to retire; raises when it cannot go
+        on.
+        """
         plans = self._plan_views()
         defaults = constant_defaults(self._context.session, self._order.kafka)
         broker = self._connect(self._config)
         try:
-            while not self._context.is_cancelled():
+            while not (self._context.is_cancelled() or self._context.retiring.is_set()):
                 looked = self._clock.monotonic()
                 ranges = self._due(broker.ends(self._standing.offsets))
                 if ranges:

@@ -38,7 +38,7 @@ class ConsumerState(StrEnum):
 class EndKind(StrEnum):
     """Reason why a consumer ended."""
 
-    #: It was asked to.
+    #: It was asked to, or moves to another worker.
     ASKED = "asked"
     #: The world has changed: fenced, offsets moved, something is gone. Replaced soon.
     STALE = "stale"
@@ -149,7 +149,10 @@ class ServiceLifecycle:
         was_stopping = consumer.state is ConsumerState.STOPPING
         consumer.last_end = EndKind.ASKED if was_stopping else kind
         consumer.state = ConsumerState.STOPPED
-        if not was_stopping and kind is EndKind.ALTERED:
+        if not was_stopping and kind is EndKind.ASKED:
+            consumer.retry_at_ms = now_ms
+            self.state, self.reason = ServiceState.WAITING, "a consumer moves to another worker"
+        elif not was_stopping and kind is EndKind.ALTERED:
             consumer.retry_at_ms = now_ms
             self.state, self.reason = ServiceState.WAITING, reason
         elif not was_stopping:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tilth.base.errors import TilthError
@@ -31,6 +31,8 @@ class TaskContext:
     session: SparkSession
     #: Set when the task is to end.
     cancelled: threading.Event
+    #: Set when a task that stays is to end where nothing is lost by it.
+    retiring: threading.Event = field(default_factory=threading.Event)
 
     def is_cancelled(self) -> bool:
         return self.cancelled.is_set()
@@ -78,3 +80,6 @@ class Worker(Protocol):
 
     def cancel(self, task_id: str) -> None:
         """Ask the task to end; the report of its end follows. Does nothing if the task is not there."""
+
+    def retire(self, task_id: str) -> None:
+        """Ask a task that stays to end where nothing is lost by it, as a consumer between two rounds."""

@@ -8,7 +8,8 @@ See also: worker/worker.py for the other side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import assert_never
 
 import msgspec
@@ -19,7 +20,13 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.errors import SparkRestartingError, TaskCancelledError, TaskStillRunningError, WorkerBusyError
+from tilth.warehouse.errors import (
+    SparkRestartingError,
+    TaskCancelledError,
+    TaskStillRunningError,
+    WorkerBusyError,
+    WorkerNotFoundError,
+)
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
 from tilth.warehouse.tasks.contract import Worker
 from tilth.warehouse.tasks.estimate import Estimator
@@ -29,6 +36,7 @@ from tilth.warehouse.tasks.state import (
     Ended,
     Instruction,
     Place,
+    Retire,
     Stop,
     TaskBoard,
     TaskResult,
@@ -36,6 +44,10 @@ from tilth.warehouse.tasks.state import (
 )
 
 HEARTBEAT_SECONDS = 5.0
+#: So long statements wait for a worker where their warehouse has none.
+EMPTY_SECONDS_MAX = 30.0
+#: Workers that are asked at once.
+TOUCHES_MAX = 32
 _STOP_SECONDS_MAX = 10.0
 
 _log = Log("warehouse")
@@ -110,25 +122,24 @@ class Dispatcher:
     """The tasks of one server and the workers of its warehouses."""
 
     def __init__(
-        self, clock: Clock, ids: IdSource, workers: Mapping[str, Sequence[Worker]], *, slots: Mapping[str, int]
+        self,
+        clock: Clock,
+        ids: IdSource,
+        workers: Mapping[str, Sequence[Worker]],
+        *,
+        slots: Mapping[str, int],
+        empty_seconds_max: float = EMPTY_SECONDS_MAX,
     ) -> None:
-        """`workers` by warehouse, one may serve several; `slots` by warehouse: tasks at once on each of its workers."""
+        """`workers` by warehouse, one may serve several; `slots` by warehouse: tasks at once on each of its workers.
+
+        `empty_seconds_max`: so long statements wait for a worker where their warehouse has none.
+        """
         self._clock = clock
         self._ids = ids
+        self._empty_ms_max = int(empty_seconds_max * 1000)
         self._workers: dict[str, Worker] = {}
-        places: list[Place] = []
-        for warehouse, members in workers.items():
-            for worker in members:
-                assert self._workers.setdefault(worker.name, worker) is worker, worker.name
-                place = Place(
-                    warehouse=warehouse,
-                    worker=worker.name,
-                    slots=slots[warehouse],
-                    memory_bytes=worker.memory_bytes,
-                )
-                places.append(place)
         self._lock = threading.Lock()
-        self._board = TaskBoard(places)
+        self._board = TaskBoard(warehouses=workers)
         self._handles: dict[str, Handle] = {}
         self._estimator = Estimator()
         self._counts = dict.fromkeys((TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED, TaskState.LOST), 0)
@@ -136,8 +147,55 @@ class Dispatcher:
         self._silent_why: dict[str, str] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        for worker in self._workers.values():
-            worker.attach(self)
+        self._touches = ThreadPoolExecutor(TOUCHES_MAX, "tilth-touch")
+        for warehouse, members in workers.items():
+            for worker in members:
+                self.join(worker, warehouse=warehouse, slots=slots[warehouse])
+
+    def join(self, worker: Worker, *, warehouse: str, slots: int) -> None:
+        """A worker takes tasks of the warehouse from now on, so many at once. One that serves several joins each.
+
+        A worker that was known by this name is gone: its tasks are lost.
+        """
+        if self._workers.get(worker.name, worker) is not worker:
+            self.leave(worker.name, "a new worker has joined under its name")
+        place = Place(warehouse=warehouse, worker=worker.name, slots=slots, memory_bytes=worker.memory_bytes)
+        worker.attach(self)
+        with self._lock:
+            self._workers[worker.name] = worker
+            self._silent_why.pop(worker.name, None)
+            instructions = self._board.join(place, now_ms=self._clock.now_ms())
+        _log.info("worker_joined", worker=worker.name, warehouse=warehouse, slots=slots)
+        self._perform(instructions)
+
+    def leave(self, name: str, reason: str) -> None:
+        """A worker is gone: its tasks are lost at once, for this reason. Does nothing if it is not known."""
+        with self._lock:
+            if self._workers.pop(name, None) is None:
+                return
+            self._silent_why.pop(name, None)
+            self._answered_ms.pop(name, None)
+            instructions = self._board.leave(name, reason, now_ms=self._clock.now_ms())
+        _log.warning("worker_gone", worker=name, reason=reason)
+        self._perform(instructions)
+
+    def declare(self, warehouses: Collection[str]) -> None:
+        """Set the warehouses that are there, with workers or without."""
+        with self._lock:
+            self._board.warehouses = set(warehouses) | {place.warehouse for place in self._board.places}
+
+    def drain(self, name: str, reason: str) -> None:
+        """Send no more tasks to the worker; what runs there goes on, and its consumers move between two rounds.
+        Without a reason, it takes tasks again.
+
+        Raises WorkerNotFoundError.
+        """
+        with self._lock:
+            if name not in self._workers:
+                raise WorkerNotFoundError(worker=name, hint=f"there are: {', '.join(sorted(self._workers)) or 'none'}")
+            instructions = self._board.drain(name, reason, now_ms=self._clock.now_ms())
+        _log.info("worker_drains" if reason else "worker_resumes", worker=name, reason=reason)
+        self._perform(instructions)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._beat, name="tilth-heartbeat", daemon=True)
@@ -247,24 +305,38 @@ class Dispatcher:
             self._board.committing(task_id, now_ms=self._clock.now_ms())
 
     def touch_workers(self) -> None:
-        """One heartbeat to every worker; the thread calls it every five seconds."""
-        for worker in self._workers.values():
+        """One heartbeat to every worker, side by side; the thread calls it every five seconds."""
+        with self._lock:
+            workers = list(self._workers.values())
+        if len(workers) == 1:
+            self._touch(workers[0])
+        else:
+            wait([self._touches.submit(self._touch, worker) for worker in workers])
+        with self._lock:
+            instructions = self._board.end_unplaced(waiting_ms=self._empty_ms_max, now_ms=self._clock.now_ms())
+        self._perform(instructions)
+
+    def _touch(self, worker: Worker) -> None:
+        with self._lock:
+            asked = self._board.tasks_of(worker.name)
+        try:
+            known = worker.touch(asked)
+        except TilthError as error:
+            _log.warning("worker_silent", worker=worker.name, reason=error)
             with self._lock:
-                asked = self._board.tasks_of(worker.name)
-            try:
-                known = worker.touch(asked)
-            except TilthError as error:
-                _log.warning("worker_silent", worker=worker.name, reason=error)
-                with self._lock:
-                    self._silent_why[worker.name] = str(error)
-                    instructions = self._board.missed(worker.name, str(error), now_ms=self._clock.now_ms())
-            else:
-                with self._lock:
-                    now_ms = self._clock.now_ms()
-                    self._silent_why.pop(worker.name, None)
-                    self._answered_ms[worker.name] = now_ms
-                    instructions = self._board.touched(worker.name, known, asked=asked, now_ms=now_ms)
-            self._perform(instructions)
+                if self._workers.get(worker.name) is not worker:
+                    return
+                self._silent_why[worker.name] = str(error)
+                instructions = self._board.missed(worker.name, str(error), now_ms=self._clock.now_ms())
+        else:
+            with self._lock:
+                if self._workers.get(worker.name) is not worker:
+                    return
+                now_ms = self._clock.now_ms()
+                self._silent_why.pop(worker.name, None)
+                self._answered_ms[worker.name] = now_ms
+                instructions = self._board.touched(worker.name, known, asked=asked, now_ms=now_ms)
+        self._perform(instructions)
 
     def tasks(self) -> list[TaskInfo]:
         """Live tasks, then the last thousand that ended, newest first."""
@@ -285,7 +357,7 @@ class Dispatcher:
     def warehouses(self) -> list[WarehouseInfo]:
         """One line for each warehouse."""
         with self._lock:
-            return [self._warehouse_info(name) for name in sorted({p.warehouse for p in self._board.places})]
+            return [self._warehouse_info(name) for name in sorted(self._board.warehouses)]
 
     def stats(self) -> WarehouseStats:
         workers, warehouses = tuple(self.workers()), tuple(self.warehouses())
@@ -314,15 +386,20 @@ class Dispatcher:
                 case Assign(worker=name, spec=spec):
                     instructions += self._assign(name, spec)
                 case Stop(worker=name, task_id=task_id):
-                    self._stop_task(name, task_id)
+                    self._ask(name, task_id, lambda worker, task_id: worker.cancel(task_id))
+                case Retire(worker=name, task_id=task_id):
+                    self._ask(name, task_id, lambda worker, task_id: worker.retire(task_id))
                 case Ended(task_id=task_id, outcome=outcome):
                     self._report(task_id, outcome)
                 case _:
                     assert_never(instruction)
 
     def _assign(self, name: str, spec: TaskSpec) -> list[Instruction]:
+        worker = self._workers.get(name)
         try:
-            self._workers[name].assign(spec)
+            if worker is None:
+                raise WorkerNotFoundError(worker=name)
+            worker.assign(spec)
         # The outermost shell of a worker, whose JVM fails in its own words: the next instruction is still done.
         except Exception as error:
             _log.warning("task_refused", cause_id=spec.id, worker=name, kind=spec.kind, reason=error)
@@ -338,9 +415,11 @@ class Dispatcher:
         _log.debug("task_sent", cause_id=spec.id, worker=name, kind=spec.kind, table=spec.table, txn=spec.txn)
         return []
 
-    def _stop_task(self, name: str, task_id: str) -> None:
+    def _ask(self, name: str, task_id: str, to_end: Callable[[Worker, str], None]) -> None:
+        worker = self._workers.get(name)
         try:
-            self._workers[name].cancel(task_id)
+            if worker is not None:
+                to_end(worker, task_id)
         # As above: those who wait for the end of a task must hear of it.
         except Exception as error:
             # The next heartbeat asks again, or finds it lost.
@@ -360,13 +439,13 @@ class Dispatcher:
         tasks = [task for task in self._board.infos() if task.worker == worker.name and task.ended_ms == 0]
         resident = sum(task.kind in RESIDENT for task in tasks)
         is_silent = worker.name in self._board.silent
-        trouble = worker.trouble()
+        trouble, drains = worker.trouble(), self._board.draining.get(worker.name, "")
         reason = trouble or (self._silent_why.get(worker.name, "") if is_silent else "")
         return WorkerInfo(
             name=worker.name,
             warehouses=tuple(place.warehouse for place in self._board.places if place.worker == worker.name),
-            state="without spark" if trouble else "silent" if is_silent else "alive",
-            reason=reason,
+            state=_state_of(trouble=trouble, is_silent=is_silent, drains=drains, is_empty=not tasks),
+            reason=reason or drains,
             last_answer_ms=self._answered_ms.get(worker.name, 0),
             running=len(tasks) - resident,
             resident=resident,
@@ -386,6 +465,16 @@ class Dispatcher:
             waiting=len(tasks) - len(running),
             resident=resident,
         )
+
+
+def _state_of(*, trouble: str, is_silent: bool, drains: str, is_empty: bool) -> str:
+    if trouble:
+        return "without spark"
+    if is_silent:
+        return "silent"
+    if drains:
+        return "drained" if is_empty else "draining"
+    return "alive"
 
 
 #: What a row is taken for when nothing else is known.

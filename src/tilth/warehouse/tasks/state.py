@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilth.base.errors import TilthError
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
@@ -30,6 +30,7 @@ from tilth.warehouse.errors import (
     SparkRestartingError,
     TaskCancelledError,
     TaskLostError,
+    WarehouseEmptyError,
     WarehouseNotFoundError,
 )
 
@@ -43,6 +44,7 @@ ENDED_MAX = 1000
 RESIDENT = frozenset({TaskKind.CONSUME})
 #: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most, all together.
 YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA})
+_EMPTY_HINT = "start one with `tilth worker --warehouse`, or SET warehouse to one that has workers (SHOW WAREHOUSES)"
 #: Kinds for which somebody waits, who cannot be kept waiting until Spark is back.
 STATEMENTS = frozenset({TaskKind.QUERY, TaskKind.INSERT})
 
@@ -84,6 +86,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Retire:
+    """Ask the worker to end the task where nothing is lost by it, as a consumer between two rounds."""
+
+    worker: str
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """Report of the outcome to whoever waits for the task."""
 
@@ -91,7 +101,7 @@ class Ended:
     outcome: TaskResult | TilthError
 
 
-Instruction = Assign | Stop | Ended
+Instruction = Assign | Stop | Retire | Ended
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,19 +145,69 @@ class _Task:
 class TaskBoard:
     """The tasks of one server. Not thread-safe: the dispatcher calls it under its lock."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[Place] = (), *, warehouses: Collection[str] = ()) -> None:
+        """`warehouses`: those that are there, with workers or without."""
         self.places = tuple(places)
+        self.warehouses = set(warehouses) | {place.warehouse for place in places}
         self._live: dict[str, _Task] = {}
         self._ended: deque[TaskInfo] = deque(maxlen=ENDED_MAX)
         #: Workers that did not answer or refused: no new tasks until they answer a heartbeat.
         self.silent: set[str] = set()
-        #: Of these, those that answer and have no Spark: statements are still sent there, and refused at once.
+        #: Workers that take no more tasks, and why.
+        self.draining: dict[str, str] = {}
+        #: Of the silent ones, those that answer and have no Spark: statements are sent there, and refused at once.
         self._without_spark: set[str] = set()
+
+    def join(self, place: Place, *, now_ms: int) -> list[Instruction]:
+        """A worker takes tasks of a warehouse from now on; it has the memory that it said last."""
+        others = [each for each in self.places if (each.worker, each.warehouse) != (place.worker, place.warehouse)]
+        same = [
+            replace(each, memory_bytes=place.memory_bytes) if each.worker == place.worker else each for each in others
+        ]
+        self.places = (*same, place)
+        self.warehouses.add(place.warehouse)
+        self.silent.discard(place.worker)
+        self._without_spark.discard(place.worker)
+        return self._place_pending(now_ms)
+
+    def leave(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
+        """A worker is gone: its tasks are lost at once, and none is sent there."""
+        self.places = tuple(each for each in self.places if each.worker != worker)
+        self.silent.discard(worker)
+        self.draining.pop(worker, None)
+        self._without_spark.discard(worker)
+        instructions: list[Instruction] = []
+        for task in [task for task in self._live.values() if task.worker == worker]:
+            lost = TaskLostError("the worker is gone", worker=worker, task=task.spec.id, reason=reason)
+            instructions += self._end(task, TaskState.LOST, lost, now_ms=now_ms)
+        return instructions + self._place_pending(now_ms)
+
+    def drain(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
+        """Send no more tasks to the worker; what runs there goes on, resident tasks move. Without a reason, it takes
+        tasks again.
+        """
+        if not reason:
+            self.draining.pop(worker, None)
+            return self._place_pending(now_ms)
+        self.draining[worker] = reason
+        tasks = [task for task in self._live.values() if task.worker == worker and task.spec.kind in RESIDENT]
+        return [Retire(worker, task.spec.id) for task in tasks]
+
+    def end_unplaced(self, *, waiting_ms: int, now_ms: int) -> list[Instruction]:
+        """End the statements that have waited so long for a worker where their warehouse has none."""
+        staffed = {place.warehouse for place in self.places}
+        instructions: list[Instruction] = []
+        for task in list(self._live.values()):
+            has_waited = now_ms - task.created_ms >= waiting_ms
+            if task.spec.kind in STATEMENTS and has_waited and task.spec.warehouse not in staffed:
+                empty = WarehouseEmptyError(warehouse=task.spec.warehouse, seconds=waiting_ms // 1000, hint=_EMPTY_HINT)
+                instructions += self._end(task, TaskState.LOST, empty, now_ms=now_ms)
+        return instructions
 
     def submit(self, spec: TaskSpec, *, now_ms: int) -> list[Instruction]:
         """Raises WarehouseNotFoundError."""
-        if all(place.warehouse != spec.warehouse for place in self.places):
-            known = ", ".join(sorted({place.warehouse for place in self.places}))
+        if spec.warehouse not in self.warehouses:
+            known = ", ".join(sorted(self.warehouses))
             raise WarehouseNotFoundError(warehouse=spec.warehouse, hint=f"there are: {known}")
         assert spec.id not in self._live, spec.id
         self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not yet looked at", created_ms=now_ms)
@@ -322,7 +382,7 @@ class TaskBoard:
                 busy = sum(task.spec.estimate.seconds for task in self._on(place))
                 fitting.append((busy / place.slots + spec.estimate.seconds, place.worker, place))
         if not fitting:
-            return None, "; ".join(refusals)
+            return None, "; ".join(refusals) or f"warehouse {spec.warehouse} has no workers"
         seconds, _, place = min(fitting)
         return place, f"fits on {place.worker}, done in about {seconds:.1f} s"
 
@@ -333,6 +393,8 @@ class TaskBoard:
             return f"worker {place.worker} does not answer"
         if place.worker in asked.refused_by:
             return f"worker {place.worker} has too many tasks"
+        if place.worker in self.draining:
+            return f"worker {place.worker} drains: {self.draining[place.worker]}"
         if spec.kind in RESIDENT:
             return ""
         running = list(self._on(place))
@@ -371,7 +433,7 @@ def state_of(error: TilthError) -> TaskState:
     match error:
         case TaskCancelledError():
             return TaskState.CANCELLED
-        case TaskLostError() | SparkRestartingError():
+        case TaskLostError() | SparkRestartingError() | WarehouseEmptyError():
             return TaskState.LOST
         case _:
             return TaskState.FAILED

@@ -59,6 +59,7 @@ class _Running:
     #: Why it is cancelled, where its end is no wish of anybody.
     stalled: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
+    retiring: threading.Event = field(default_factory=threading.Event)
 
 
 class EmbeddedWorker:
@@ -167,6 +168,12 @@ class EmbeddedWorker:
         # Whoever asks must not hang when Spark does.
         threading.Thread(target=self._cancel_jobs, args=(task,), name="tilth-cancel", daemon=True).start()
 
+    def retire(self, task_id: str) -> None:
+        with self._lock:
+            task = self._running.get(task_id)
+        if task is not None:
+            task.retiring.set()
+
     def _run(self, spec: TaskSpec) -> None:
         with self._lock:
             task = self._running[spec.id]
@@ -187,7 +194,7 @@ class EmbeddedWorker:
         spec = task.spec
         session = self._session.new_session(pool=spec.warehouse)
         with self._session.tagged(tag_of(spec.id)):
-            context = TaskContext(spec=spec, session=session, cancelled=task.cancelled)
+            context = TaskContext(spec=spec, session=session, cancelled=task.cancelled, retiring=task.retiring)
             context.raise_if_cancelled()
             return self._runners[spec.kind](context)
 
