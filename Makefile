@@ -9,8 +9,8 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars s3-jars lint format test test-fast test-long mutants demo soak bench bench-ingest bench-merge \
-	bench-catalog bench-query bench-maintenance bench-hot bench-mixed docs lock clean clean-all
+.PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo soak bench \
+	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-mixed docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ broker-jars: java ## fetch the Kafka broker that tests, demo and benchmarks star
 s3-jars: java ## fetch the S3 server that tests start
 	@tools/setup_s3_jars.sh
 
+hdfs-jars: setup java ## fetch the HDFS that tests start
+	@tools/setup_hdfs_jars.sh
+
 lint: setup ## formatting, lint, types, import rules
 	@.venv/bin/python -m tools.lanes lint
 
@@ -37,7 +40,7 @@ format: setup ## rewrite the files as ruff likes them
 test-fast: setup java ## style, and lane 1: tidy, unit, property and docs tests, with types beside them
 	@$(PY) -m tools.lanes --jobs $(JOBS) fast
 
-test: setup broker-jars s3-jars ## everything: style, lane 1, then simulation and acceptance, then integration
+test: setup broker-jars s3-jars hdfs-jars ## everything: style, lane 1, then simulation and acceptance, then integration
 	@$(PY) -m tools.lanes --jobs $(JOBS)
 
 test-long: setup broker-jars ## hours: kills at every place, ten times the random sequences, half an hour of stress

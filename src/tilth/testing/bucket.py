@@ -1,4 +1,4 @@
-"""A bucket that speaks S3 over HTTP on a loopback port, counts requests, and fails as stores and networks do.
+"""A bucket that speaks S3 or GCS over HTTP on a loopback port, counts requests, and fails as stores and networks do.
 
 Covers: the requests that Tilth makes; planned faults. Does not cover: signatures, versions, anything else of S3.
 """
@@ -60,13 +60,15 @@ class _State:
     #: Of the bucket, whose requests anybody with the key may make.
     bucket: str = "tilth"
     key: str = "tilthkey"
+    #: Whether it speaks as GCS does, to anybody.
+    is_gcs: bool = False
 
 
 class FakeBucket:
     """One bucket in memory; a context manager."""
 
-    def __init__(self) -> None:
-        self._state = _State()
+    def __init__(self, *, is_gcs: bool = False) -> None:
+        self._state = _State(is_gcs=is_gcs)
         state = self._state
 
         class Handler(_Handler):
@@ -75,7 +77,9 @@ class FakeBucket:
             bucket = state
 
         self._server = _Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="fake-bucket", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), name="fake-bucket", daemon=True
+        )
 
     @property
     def endpoint(self) -> str:
@@ -172,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._cut()
             return
         credential = _KEY.search(self.headers.get("Authorization") or "")
-        if credential is None or credential[1] != self.bucket.key:
+        if not self.bucket.is_gcs and (credential is None or credential[1] != self.bucket.key):
             self._error(403, "InvalidAccessKeyId")
         elif name != self.bucket.bucket:
             self._error(404, "NoSuchBucket")
@@ -196,7 +200,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.bucket.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
                 return 200, {"ETag": _tag(body)}, b""
             case "PUT":
-                if self.headers.get("If-None-Match") == "*" and path in objects:
+                is_new = (
+                    self.headers.get("If-None-Match") == "*" or self.headers.get("x-goog-if-generation-match") == "0"
+                )
+                if is_new and path in objects:
                     return 412, {}, _error_text("PreconditionFailed")
                 objects[path] = body
                 return 200, {"ETag": _tag(body)}, b""
@@ -218,6 +225,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, {}, f"<DeleteResult>{gone}</DeleteResult>".encode()
             case "LIST":
                 return 200, {}, self._listed(query)
+            case _ if self.bucket.is_gcs and path not in objects:
+                return 404, {}, _error_text("NoSuchKey")
             case _:
                 objects.pop(path, None)
                 return 204, {}, b""

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tilth.warehouse import WorkerSession
+from tools.hdfs_cluster import HdfsCluster
 from tools.s3server import KEY, SECRET, S3Server
 
 BUCKET = "tilth"
@@ -27,6 +28,15 @@ def s3_server(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> It
     server.create_bucket(BUCKET)
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def hdfs(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """A running HDFS that all tests of the process share: use a folder of your own, do not stop it."""
+    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
+    cluster.start()
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture(autouse=True)

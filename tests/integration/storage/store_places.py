@@ -1,7 +1,8 @@
-"""Places for files of tables, for tests that hold wherever the files are: a folder, a fake bucket, a real server."""
+"""Places for files of tables, for tests that hold wherever the files are: a folder, buckets, an HDFS."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from tilth.storage import Folder, StoreRoot, data_folder, local_root, parse_root
 from tilth.storage.store.store import Store
 from tilth.storage.store.stores import store_of
 from tilth.testing import FakeBucket
+from tools.hdfs_cluster import HdfsCluster
 from tools.s3server import S3Server
 
-#: By name; the last one needs its server.
-KINDS = ("folder", "fake bucket", "s3proxy")
+#: By name; the last two need their servers.
+KINDS = ("folder", "fake bucket", "fake bucket of GCS", "s3proxy", "hdfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,22 @@ def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterat
         case "fake bucket":
             with FakeBucket() as bucket:
                 yield Place(bucket_root(bucket.endpoint))
+        case "fake bucket of GCS":
+            with FakeBucket(is_gcs=True) as bucket:
+                yield Place(gcs_root(bucket.endpoint, folder))
+        case "hdfs":
+            cluster: HdfsCluster = request.getfixturevalue("hdfs")
+            yield Place(parse_root(f"{cluster.address}/{uuid4().hex}"))
         case _:
             server: S3Server = request.getfixturevalue("s3_server")
             yield Place(bucket_root(server.endpoint))
+
+
+def gcs_root(endpoint: str, folder: Path) -> StoreRoot:
+    """A prefix of the tests' bucket as one of GCS, whose server asks nobody who they are."""
+    account = {"gcs_base_url": endpoint, "disable_oauth": True, "client_email": "", "private_key": ""}
+    (folder / "gcs.json").write_text(json.dumps(account | {"private_key_id": ""}))
+    return parse_root(f"gs://{BUCKET}/{uuid4().hex}?endpoint={endpoint}&credentials=file:{folder}/gcs.json")
 
 
 def bucket_root(endpoint: str, **options: str) -> StoreRoot:

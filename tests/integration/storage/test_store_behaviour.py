@@ -1,4 +1,5 @@
-"""What every store of files does, alike: a folder of the local disk, a fake bucket, a real S3-compatible server.
+"""What every store of files does, alike: a folder of the local disk, a fake bucket, a real S3-compatible server, a
+real HDFS.
 
 The second half is what storage writes and reads: whole tables' worth of files, cleaned by name.
 """
@@ -314,7 +315,7 @@ def txn_of(number: int, *, tasks: int = 1) -> Txn:
 def test_what_a_transaction_left_goes_by_name(place: Place) -> None:
     layout = layout_in(place, unique_key=("k",))
     kept = [*write_parts(layout, rows_of(5), txn=1, task=0, attempt=0)]
-    for n in range(40):
+    for n in range(20):
         write_parts(layout, rows_of(1), txn=2, task=1, attempt=3, first_n=n)
     (part,) = write_segments(layout, rows_of(5), txn=2, task=0, attempt=0)
     DeltaWriter(layout, txn=2, task=1, attempt=0).deletes("all", part.file.name, pa.array([0]).to_numpy())
@@ -322,17 +323,17 @@ def test_what_a_transaction_left_goes_by_name(place: Place) -> None:
     write_filter(layout, mapped.file)
     # Begun before a part that was never written.
     place.overwrite("2-0.2-0.map", b"x")
-    names = [f"2-1.3-{n}.parquet" for n in range(40)]
+    names = [f"2-1.3-{n}.parquet" for n in range(20)]
     names += [part.file.name, "2-1.0-0.puffin", mapped.file.name, "2-0.1-0.filter", "2-0.2-0.map"]
     paths = [place.folder.key(name) for name in names]
     assert all(place.store.exist(paths))
-    keep = {"2-1.3-39.parquet", mapped.file.name}
+    keep = {"2-1.3-19.parquet", mapped.file.name}
     clean_transaction(place.root, txn_of(2, tasks=2), keep=keep)
     left = [name for name, is_there in zip(names, place.store.exist(paths), strict=True) if is_there]
-    assert left == ["2-1.3-39.parquet", mapped.file.name, "2-0.1-0.filter"]
+    assert left == ["2-1.3-19.parquet", mapped.file.name, "2-0.1-0.filter"]
     for _ in range(2):
         clean_transaction(place.root, txn_of(2, tasks=2))
         clean_transaction(place.root, txn_of(1), keep={each.file.name for each in kept})
     # A hole is where the search ends.
-    assert not any(place.store.exist([path for path in paths if not path.endswith("-39.parquet")]))
+    assert not any(place.store.exist([path for path in paths if not path.endswith("-19.parquet")]))
     assert place.store.exist([place.folder.key(each.file.name) for each in kept]) == [True]

@@ -30,16 +30,17 @@ from tilth.storage import (
 )
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store import stores
+from tilth.storage.store.buckets import ObjectTimes
+from tilth.storage.store.objects import PUT_TRIES_MAX, ObjectStore
 from tilth.storage.store.root import StoreRoot, parse_root
-from tilth.storage.store.s3 import PUT_TRIES_MAX, S3Store, S3Times
 from tilth.testing import BucketFault, FakeBucket
 from tools.s3server import SECRET, S3Server
 
 pytestmark = pytest.mark.integration
 
-QUICK = S3Times(connect_seconds=1.0, request_seconds=1.0, retries_max=1, retry_seconds=3.0)
+QUICK = ObjectTimes(connect_seconds=1.0, request_seconds=1.0, retries_max=1, retry_seconds=3.0)
 #: A connection that is kept may have ended with the fault: a second try meets that, on a busy machine.
-PATIENT = S3Times(connect_seconds=1.0, request_seconds=1.0, retries_max=4, retry_seconds=15.0)
+PATIENT = ObjectTimes(connect_seconds=1.0, request_seconds=1.0, retries_max=4, retry_seconds=15.0)
 MIB = 1 << 20
 #: What nobody has done when the client gives up.
 UNDONE = (BucketFault.THROTTLED, BucketFault.SILENT, BucketFault.REQUEST_CUT)
@@ -53,11 +54,11 @@ def bucket() -> Iterator[FakeBucket]:
 
 @pytest.fixture
 def place(bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(stores, "_new_store", lambda root: S3Store(root, QUICK))
+    monkeypatch.setattr(stores, "_new_store", lambda root: ObjectStore(root, QUICK))
     return Place(bucket_root(bucket.endpoint))
 
 
-def write(store: S3Store, path: str, *pieces: bytes) -> int:
+def write(store: ObjectStore, path: str, *pieces: bytes) -> int:
     file = store.create(path)
     for piece in pieces:
         file.write(piece)
@@ -77,7 +78,7 @@ def error_of(ask: Callable[[], object]) -> TilthError:
 @pytest.mark.parametrize("fault", BucketFault)
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_fault_that_passes_is_not_seen(bucket: FakeBucket, place: Place, fault: BucketFault, times: int) -> None:
-    store = S3Store(place.root, PATIENT)
+    store = ObjectStore(place.root, PATIENT)
     bucket.plan(*[fault] * times)
     assert write(store, "t/data/a", b"abc") == zlib.crc32(b"abc")
     bucket.forget_plan()
@@ -89,7 +90,7 @@ def test_a_fault_that_passes_is_not_seen(bucket: FakeBucket, place: Place, fault
 
 @pytest.mark.parametrize("fault", UNDONE)
 def test_a_fault_that_lasts_is_one_to_try_again_after(bucket: FakeBucket, place: Place, fault: BucketFault) -> None:
-    store = S3Store(place.root, QUICK)
+    store = ObjectStore(place.root, QUICK)
     write(store, "t/data/a", b"abc")
     for ask in (
         lambda: write(store, "t/data/b", b"def"),
@@ -107,7 +108,7 @@ def test_a_fault_that_lasts_is_one_to_try_again_after(bucket: FakeBucket, place:
 
 
 def test_an_answer_that_was_lost_doubles_nothing_and_is_no_clash(bucket: FakeBucket, place: Place) -> None:
-    store = S3Store(place.root, QUICK)
+    store = ObjectStore(place.root, QUICK)
     bucket.plan(*[BucketFault.ANSWER_LOST] * PUT_TRIES_MAX)
     write(store, "t/data/a", b"abc")
     bucket.forget_plan()
@@ -121,7 +122,7 @@ def test_an_answer_that_was_lost_doubles_nothing_and_is_no_clash(bucket: FakeBuc
 
 
 def test_a_large_file_whose_pieces_fail_is_whole_or_not_there(bucket: FakeBucket, place: Place) -> None:
-    store = S3Store(place.root, QUICK)
+    store = ObjectStore(place.root, QUICK)
     pieces = [os.urandom(9 * MIB) for _ in range(3)]
     bucket.plan(None, BucketFault.THROTTLED, None, BucketFault.THROTTLED)
     write(store, "t/data/a", *pieces)
@@ -156,8 +157,8 @@ def test_a_part_on_a_bucket_that_is_away_is_not_damaged(bucket: FakeBucket, plac
     assert read_part(place.folder, part.file).num_rows == 1000
 
 
-def changed(root: StoreRoot, old: str, new: str) -> S3Store:
-    return S3Store(parse_root(root.text.replace(old, new)), QUICK)
+def changed(root: StoreRoot, old: str, new: str) -> ObjectStore:
+    return ObjectStore(parse_root(root.text.replace(old, new)), QUICK)
 
 
 def test_what_is_wrong_with_a_store_is_said_without_a_secret(
@@ -179,7 +180,7 @@ def test_what_is_wrong_with_a_store_is_said_without_a_secret(
         assert (type(error), error.facts["because"]) == (StoreRefusedError, "InvalidAccessKeyId")
         assert "AKIAOTHER" not in str(error)
     monkeypatch.delenv(SECRET_VARIABLE)
-    assert SECRET_VARIABLE in str(error_of(lambda: S3Store(place.root)))
+    assert SECRET_VARIABLE in str(error_of(lambda: ObjectStore(place.root)))
 
 
 def verbs(bucket: FakeBucket) -> Counter[str]:
@@ -212,7 +213,7 @@ def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
 
 
 def test_a_real_server_is_asked_no_more(s3_server: S3Server) -> None:
-    store = S3Store(bucket_root(s3_server.endpoint))
+    store = ObjectStore(bucket_root(s3_server.endpoint))
     s3_server.requests()
     write(store, "t/data/a", b"abc")
     with store.open("t/data/a", size=3) as file:

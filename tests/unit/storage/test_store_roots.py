@@ -24,6 +24,11 @@ FULL = "s3://bucket/a/b?endpoint=http://127.0.0.1:9000&key=env:S3_KEY&region=eu-
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/a//b/", "s3://bucket/a/b"),
         (FULL, "s3://bucket/a/b"),
+        ("gs://bucket/a?credentials=file:/etc/tilth/gcs.json&endpoint=http://127.0.0.1:4443", "gs://bucket/a"),
+        ("az://container/a?account=tilth1&key=env:K", "az://container/a"),
+        ("az://container?account=tilth1&sas=env:K", "az://container"),
+        ("hdfs://namenode:8020/a/b/", "hdfs://namenode:8020/a/b"),
+        ("hdfs://name_service", "hdfs://name_service"),
     ],
 )
 def test_a_root_is_read_from_its_text_and_written_again(text: str, uri: str) -> None:
@@ -36,7 +41,7 @@ def test_a_root_is_read_from_its_text_and_written_again(text: str, uri: str) -> 
 
 def test_a_root_has_the_parts_that_a_client_needs() -> None:
     root = parse_root(FULL)
-    assert (root.is_local, root.bucket, root.prefix) == (False, "bucket", "a/b")
+    assert (root.kind, root.is_local, root.bucket, root.prefix) == ("s3", False, "bucket", "a/b")
     assert [root.option(name) for name in ("endpoint", "region", "key", "secret", "token")] == [
         "http://127.0.0.1:9000",
         "eu-west-1",
@@ -56,7 +61,17 @@ def test_a_root_has_the_parts_that_a_client_needs() -> None:
         "file://host/data",
         "file:///data?x=1",
         "/data\n",
-        "hdfs://host/data",
+        "hdfs://",
+        "hdfs:///data",
+        "hdfs://host:/data",
+        "hdfs://host:port/data",
+        "hdfs://host:8020/a b",
+        "hdfs://host:8020/a?user=somebody",
+        "gs://bucket/a?region=eu",
+        "gs://bucket/a?key=env:K&secret=env:K",
+        "az://container/a",
+        "az://container/a?account=T.1",
+        "az://container/a?account=tilth1&key=env:K&sas=env:K",
         "http://host/data",
         "s3://",
         "s3:///a",
@@ -91,6 +106,12 @@ def test_what_is_no_root_is_refused(text: str) -> None:
         "s3://bucket/a?key=env:K&secret=env:K&token=hidden",
         "s3://bucket/a?hidden",
         "s3://bucket/a?endpoint=http://hidden@host",
+        "gs://bucket/a?credentials=hidden",
+        "az://container/a?account=tilth1&key=hidden",
+        "az://container/a?account=hidden..",
+        "az://container/a?account=tilth1&sas=hidden",
+        "hdfs://hidden@host:8020/a",
+        "hdfs://host:8020/a?password=hidden",
     ],
 )
 def test_a_refusal_does_not_repeat_what_may_be_a_secret(text: str) -> None:

@@ -7,6 +7,9 @@ a URI in which somebody may have put one. Roots travel in tasks, so they are val
 
     /data/tables    file:///data/tables
     s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=eu-west-1&key=env:S3_KEY&secret=file:/etc/tilth/s3
+    gs://bucket/prefix?credentials=file:/etc/tilth/gcs.json
+    az://container/prefix?account=name&key=env:AZURE_KEY
+    hdfs://namenode:8020/prefix
 """
 
 from __future__ import annotations
@@ -14,23 +17,36 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import msgspec
 
 from tilth.base.errors import InvalidInputError
 
-#: Options of a root in an object store; those of the second tuple are references to secrets.
-OPTIONS = ("endpoint", "region")
-SECRET_OPTIONS = ("key", "secret", "token")
-_S3 = "s3"
+#: Of each kind of store the options that are plain, and those that are references to secrets.
+PLAIN_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "s3": ("endpoint", "region"),
+    "gs": ("endpoint",),
+    "az": ("account", "endpoint"),
+    "hdfs": (),
+}
+SECRET_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "s3": ("key", "secret", "token"),
+    "gs": ("credentials",),
+    "az": ("key", "sas"),
+    "hdfs": (),
+}
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX_NAME = re.compile(r"[A-Za-z0-9._=-]+")
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 _ENDPOINT = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+/?")
 _REGION = re.compile(r"[A-Za-z0-9-]+")
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
+#: A NameNode with its port, or the name of a service that Hadoop's configuration resolves.
+_HDFS_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
-_FORMS = "write /folder, file:///folder or s3://bucket/prefix"
+_FORMS = "write /folder, file:///folder, or an address of s3://, gs://, az:// or hdfs://"
 
 
 class BadStoreError(InvalidInputError):
@@ -42,7 +58,7 @@ class BadStoreError(InvalidInputError):
 class StoreRoot(msgspec.Struct, frozen=True):
     """A place below which the folders of tables are."""
 
-    #: An absolute path on the local disk, or `s3://bucket/prefix`; without a slash at its end.
+    #: An absolute path on the local disk, or `s3://bucket/prefix` and its like; without a slash at its end.
     uri: str
     #: Names and values, in the order of the names.
     options: tuple[tuple[str, str], ...] = ()
@@ -52,13 +68,18 @@ class StoreRoot(msgspec.Struct, frozen=True):
         return "://" not in self.uri
 
     @property
+    def kind(self) -> str:
+        """Return the scheme of the URI; `file` for a path on the local disk."""
+        return "file" if self.is_local else self.uri.partition("://")[0]
+
+    @property
     def bucket(self) -> str:
-        """Return the bucket of an object store."""
+        """Return the bucket or container of an object store, the NameNode of an HDFS."""
         return urlsplit(self.uri).netloc
 
     @property
     def prefix(self) -> str:
-        """Return what the names of a bucket's objects begin with; empty, or without a slash at its end."""
+        """Return what the names of all files begin with; empty, or without a slash at its end."""
         return urlsplit(self.uri).path.strip("/")
 
     @property
@@ -127,8 +148,10 @@ def parse_root(text: str) -> StoreRoot:
         raise BadStoreError("an address has no part behind #", hint=_FORMS)
     if parts.scheme == "file":
         return _local(parts.netloc, unquote(parts.path), parts.query)
-    if parts.scheme == _S3:
-        return StoreRoot(f"{_S3}://{_bucket(parts.netloc)}{_prefix(parts.path)}", _options(parts.query))
+    if parts.scheme in PLAIN_OPTIONS:
+        place = _hdfs_host(parts.netloc) if parts.scheme == "hdfs" else _bucket(parts.netloc)
+        options = _options(parts.scheme, parts.query)
+        return StoreRoot(f"{parts.scheme}://{place}{_prefix(parts.path)}", options)
     raise BadStoreError("no store of this kind is known", kind=parts.scheme or "none", hint=_FORMS)
 
 
@@ -160,18 +183,25 @@ def _prefix(path: str) -> str:
     return "".join(f"/{name}" for name in names)
 
 
-def _options(query: str) -> tuple[tuple[str, str], ...]:
+def _hdfs_host(name: str) -> str:
+    if not _HDFS_HOST.fullmatch(name):
+        raise BadStoreError("this is no address of a NameNode", hint="write hdfs://host:port/prefix")
+    return name
+
+
+def _options(kind: str, query: str) -> tuple[tuple[str, str], ...]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         # Its words repeat what was given.
         raise BadStoreError("the options are not name=value, joined by &") from None
     found = dict(pairs)
-    known = ", ".join((*OPTIONS, *SECRET_OPTIONS))
+    plain, secret = PLAIN_OPTIONS[kind], SECRET_OPTIONS[kind]
+    known = ", ".join((*plain, *secret)) or "none"
     for name, value in pairs:
-        if name not in OPTIONS and name not in SECRET_OPTIONS:
+        if name not in plain and name not in secret:
             raise BadStoreError("no such option of a store", option=name, known=known)
-        if name in SECRET_OPTIONS and not _REFERENCE.fullmatch(value):
+        if name in secret and not _REFERENCE.fullmatch(value):
             raise BadStoreError(
                 "a secret is named by where it is, not written down", option=name, hint="write env:NAME or file:/path"
             )
@@ -181,6 +211,20 @@ def _options(query: str) -> tuple[tuple[str, str], ...]:
         raise BadStoreError("an endpoint is http://host:port or https://host:port, without a path")
     if "region" in found and not _REGION.fullmatch(found["region"]):
         raise BadStoreError("this is no name of a region")
-    if ("key" in found) != ("secret" in found):
-        raise BadStoreError("key and secret belong together", hint="give both, or neither for the machine's own role")
+    _check_keys(kind, found)
     return tuple(sorted(found.items()))
+
+
+def _check_keys(kind: str, found: Mapping[str, str]) -> None:
+    if kind == "s3" and ("key" in found) != ("secret" in found):
+        raise BadStoreError("key and secret belong together", hint="give both, or neither for the machine's own role")
+    if kind != "az":
+        return
+    if not _ACCOUNT.fullmatch(found.get("account", "")):
+        raise BadStoreError(
+            "a container belongs to an account", hint="write account=NAME: 3 to 24 small letters and digits"
+        )
+    if "key" in found and "sas" in found:
+        raise BadStoreError(
+            "key and sas exclude each other", hint="give one of them, or neither for the machine's role"
+        )

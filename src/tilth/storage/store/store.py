@@ -1,7 +1,7 @@
-"""The seam for bytes: what storage asks of a local disk or an object store.
+"""The seam for bytes: what storage asks of a local disk, an object store or an HDFS.
 
-Covers: the protocol. Does not cover: its backends (local.py, s3.py), which one a root has (stores.py), what the bytes
-mean.
+Covers: the protocol. Does not cover: its backends (local.py, objects.py, hdfs.py), which one a root has (stores.py),
+what the bytes mean.
 Always holds: a file that `create` made is never written to again; nothing is listed but to remove all below a folder.
 A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
 was a FileSizeError; a store that does not answer is a TilthError that says so.

@@ -45,7 +45,11 @@ def _check_user(root: StoreRoot) -> None:
 
 
 def _new_store(root: StoreRoot) -> Store:
-    # Only where it is needed: most processes never use it.
-    from tilth.storage.store.s3 import S3Store
+    # Only where they are needed: most processes never use them.
+    if root.kind == "hdfs":
+        from tilth.storage.store.hdfs import HdfsStore
 
-    return S3Store(root)
+        return HdfsStore(root)
+    from tilth.storage.store.objects import ObjectStore
+
+    return ObjectStore(root)

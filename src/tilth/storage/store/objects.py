@@ -1,6 +1,7 @@
-"""Objects in a bucket of S3, or of a store that speaks like it, through obstore.
+"""Objects in a bucket of S3, of a store that speaks like it, of GCS, or in a container of Azure, through obstore.
 
-Covers: the store of a bucket's prefix, its errors. Does not cover: Spark's own reading of the bucket (read/spark.py).
+Covers: the store of a bucket's prefix, its errors. Does not cover: how a bucket is opened (buckets.py), Spark's own
+reading of it (read/spark.py).
 Always holds: an object is written once, under a name that nobody had; one that could not be written for sure is written
 again with the same bytes, or given up. No error carries a secret, nor the store's own words about one.
 
@@ -10,51 +11,42 @@ the bucket until a lifecycle rule for incomplete uploads removes it.
 
 from __future__ import annotations
 
-import io
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import timedelta
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import S3Store as Bucket
 
 from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
+from tilth.storage.store.buckets import ObjectTimes, open_bucket
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.secrets import secret_of
 from tilth.storage.store.store import FileSizeError, NewFile
-
-if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig, S3Config
+from tilth.storage.store.streams import READ_BYTES_MAX, READ_BYTES_MIN, Pieces, Stream, spans
 
 #: Up to so many bytes are one request, which also refuses a name that is taken; more are sent in pieces of this size.
 PUT_BYTES_MAX = 8 << 20
-#: A request for a part of a file brings so many bytes at least.
-READ_BYTES_MIN = 1 << 20
-#: And at most, so that it ends within its time.
-READ_BYTES_MAX = 32 << 20
-#: Pieces of a file that is open which are kept.
-PIECES_MAX = 4
 #: Times that an object is sent whose outcome is not known.
 PUT_TRIES_MAX = 3
-#: Names in a request to remove them.
-REMOVE_NAMES_MAX = 1000
+#: Names in a request to remove them, by the kind of store.
+REMOVE_NAMES_MAX = {"s3": 1000, "az": 256, "gs": 1}
+#: Where a question for a name costs as much as removing hundreds; on GCS each removal is a request too.
+BLIND_NAMES = 16
 #: Questions at a time.
 ASKING_MAX = 16
 
 #: Of what the client says: nobody took the connection; the answer was an error of whoever asks.
 _NOBODY = re.compile(r"kind: Connect\b")
 _REFUSAL = re.compile(r"status code: (4(?!08|29)\d\d|3\d\d)")
-_NO_BUCKET = "NoSuchBucket"
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _NO_RANGE = "status code: 416"
 _ERROR_CODE = re.compile(r"<Code>(\w+)</Code>")
 #: Of what the client says why it failed.
@@ -63,28 +55,14 @@ _BECAUSE_CHARS_MAX = 200
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class S3Times:
-    """Times that a store may take."""
-
-    connect_seconds: float = 3.0
-    #: Of one request.
-    request_seconds: float = 30.0
-    retries_max: int = 3
-    #: After this no request is begun again.
-    retry_seconds: float = 60.0
-
-
-class S3Store:
+class ObjectStore:
     """The objects below a prefix of a bucket."""
 
-    #: A question for a name costs as much as removing a thousand.
-    blind_names = 16
-
-    def __init__(self, root: StoreRoot, times: S3Times | None = None) -> None:
+    def __init__(self, root: StoreRoot, times: ObjectTimes | None = None) -> None:
         """Raises StoreSecretError; asks the store nothing yet."""
         self._root = root
-        self._bucket = _bucket(root, times or S3Times())
+        self._bucket = open_bucket(root, times or ObjectTimes())
+        self.blind_names = 0 if root.kind == "gs" else BLIND_NAMES
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Do nothing: a bucket has no folders."""
@@ -96,7 +74,7 @@ class S3Store:
         return _Upload(self, path)
 
     def stream(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(_Stream(self.create(path)), mode="w")
+        return pa.PythonFile(Stream(self.create(path)), mode="w")
 
     def put(self, path: str, data: bytes) -> None:
         with self._asking(path, is_write=True):
@@ -110,27 +88,17 @@ class S3Store:
                 raise FileSizeError(whole)
             if whole <= READ_BYTES_MAX:
                 return pa.py_buffer(found.bytes())
-            pieces = [
-                obstore.get_range(self._bucket, path, start=start, end=min(start + READ_BYTES_MAX, whole))
-                for start in range(0, whole, READ_BYTES_MAX)
-            ]
+            pieces = [obstore.get_range(self._bucket, path, start=start, end=end) for start, end in spans(0, whole)]
             return pa.py_buffer(b"".join(memoryview(piece) for piece in pieces))
 
     def open(self, path: str, *, size: int | None = None) -> pa.NativeFile:
-        """Open an object with one request, which brings its end: all of it where it is small."""
+        """Open an object with one request (on Azure: two), which brings its end: all of it where it is small."""
         length = READ_BYTES_MIN if size is None else max(1, min(size, READ_BYTES_MIN))
         with self._asking(path):
-            try:
-                found = obstore.get(self._bucket, path, options={"range": {"suffix": length}})
-                whole, start, end = found.meta["size"], found.range[0], bytes(found.bytes())
-            except BaseError as error:
-                # Of an empty object there is no end.
-                if _NO_RANGE not in str(error):
-                    raise
-                whole, start, end = 0, 0, b""
+            whole, start, end = self._end(path, length)
         if size is not None and whole != size:
             raise FileSizeError(whole)
-        return pa.PythonFile(_Pieces(self, path, whole, start, end), mode="r")
+        return pa.PythonFile(Pieces(partial(self.piece, path), whole, start, end), mode="r")
 
     def size(self, path: str) -> int:
         with self._asking(path):
@@ -140,8 +108,8 @@ class S3Store:
         size = checksum = 0
         with self._asking(path):
             whole = obstore.head(self._bucket, path)["size"]
-            while size < whole:
-                piece = obstore.get_range(self._bucket, path, start=size, end=min(size + READ_BYTES_MAX, whole))
+            for start, end in spans(0, whole):
+                piece = obstore.get_range(self._bucket, path, start=start, end=end)
                 checksum = zlib.crc32(piece, checksum)
                 size += len(piece)
         return size, checksum
@@ -162,9 +130,11 @@ class S3Store:
             return list(pool.map(self._is_there, paths))
 
     def remove(self, paths: Sequence[str]) -> Sequence[str]:
-        for start in range(0, len(paths), REMOVE_NAMES_MAX):
-            names = list(paths[start : start + REMOVE_NAMES_MAX])
-            with self._asking(names[0]), suppress(FileNotFoundError):
+        step = REMOVE_NAMES_MAX[self._root.kind]
+        for start in range(0, len(paths), step):
+            names = list(paths[start : start + step])
+            # Of several names in one request all were removed that were there.
+            with suppress(FileNotFoundError), self._asking(names[0]):
                 obstore.delete(self._bucket, names)
         # The store answers alike for what was there and what was not.
         return ()
@@ -184,7 +154,7 @@ class S3Store:
     def remove_folder(self, folder: str) -> None:
         with self._asking(folder):
             names = (found["path"] for chunk in obstore.list(self._bucket, f"{folder}/") for found in chunk)
-            while chunk := list(islice(names, REMOVE_NAMES_MAX)):
+            while chunk := list(islice(names, REMOVE_NAMES_MAX["s3"])):
                 obstore.delete(self._bucket, chunk)
 
     def send(self, path: str, data: bytes) -> None:
@@ -220,6 +190,23 @@ class S3Store:
         with self._asking(path):
             return bytes(obstore.get_range(self._bucket, path, start=start, end=end))
 
+    def _end(self, path: str, length: int) -> tuple[int, int, bytes]:
+        """Return the size of an object, a place in it and the bytes from there on."""
+        if self._root.kind == "az":
+            # Azure gives no range that is counted from the end.
+            whole = obstore.head(self._bucket, path)["size"]
+            start = max(0, whole - length)
+            end = obstore.get_range(self._bucket, path, start=start, end=whole) if whole else b""
+            return whole, start, bytes(end)
+        try:
+            found = obstore.get(self._bucket, path, options={"range": {"suffix": length}})
+            return found.meta["size"], found.range[0], bytes(found.bytes())
+        except BaseError as error:
+            # Of an empty object there is no end.
+            if _NO_RANGE not in str(error):
+                raise
+            return 0, 0, b""
+
     def _has(self, path: str, data: bytes) -> bool:
         try:
             return bool(self.read(path, size=len(data)).equals(pa.py_buffer(data)))
@@ -242,7 +229,7 @@ class S3Store:
         try:
             yield
         except FileNotFoundError as error:
-            if is_write or _NO_BUCKET in str(error):
+            if is_write or _NO_BUCKET.search(str(error)):
                 hint = "create the bucket, or correct the address of the store"
                 raise StoreAwayError("the bucket is not there", file=self._uri(path), hint=hint) from None
             raise FileNotFoundError(self._uri(path)) from None
@@ -270,7 +257,7 @@ class S3Store:
 class _Upload:
     """A new object that sums what is written to it."""
 
-    def __init__(self, store: S3Store, path: str) -> None:
+    def __init__(self, store: ObjectStore, path: str) -> None:
         self._store = store
         self._path = path
         self._held = bytearray()
@@ -331,98 +318,3 @@ class _Upload:
         writer, held = self._writer, bytes(self._held)
         self._held.clear()
         self._store.asked(self._path, lambda: writer.write(held))
-
-
-class _Stream(io.RawIOBase):
-    """A new object as a file that is complete when it is closed."""
-
-    def __init__(self, file: NewFile) -> None:
-        super().__init__()
-        self._file = file
-
-    def writable(self) -> bool:
-        return True
-
-    # Any: whatever Arrow hands over as bytes.
-    def write(self, data: Any) -> int:
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            self._file.finish(fsync=False)
-
-
-class _Pieces(io.RawIOBase):
-    """An object that is read in pieces; the last ones are kept."""
-
-    def __init__(self, store: S3Store, path: str, size: int, start: int, end: bytes) -> None:
-        """`end`: the bytes from `start` on."""
-        super().__init__()
-        self._store = store
-        self._path = path
-        self._size = size
-        self._place = 0
-        self._end = start, end
-        self._pieces: list[tuple[int, bytes]] = []
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(0, base + offset)
-        return self._place
-
-    def read(self, size: int = -1) -> bytes:
-        start = self._place
-        end = self._size if size < 0 else min(self._size, start + size)
-        if start >= end:
-            return b""
-        self._place = end
-        return self._known(start, end) or self._fetched(start, end)
-
-    def _known(self, start: int, end: int) -> bytes:
-        for first, piece in (self._end, *self._pieces):
-            if first <= start and end <= first + len(piece):
-                return piece[start - first : end - first]
-        return b""
-
-    def _fetched(self, start: int, end: int) -> bytes:
-        if end - start >= READ_BYTES_MIN:
-            spans = range(start, end, READ_BYTES_MAX)
-            return b"".join(self._store.piece(self._path, at, min(at + READ_BYTES_MAX, end)) for at in spans)
-        piece = self._store.piece(self._path, start, min(start + READ_BYTES_MIN, self._size))
-        self._pieces = [*self._pieces[-PIECES_MAX + 1 :], (start, piece)]
-        return piece[: end - start]
-
-
-def _bucket(root: StoreRoot, times: S3Times) -> Bucket:
-    config: S3Config = {"region": root.option("region") or "us-east-1"}
-    endpoint = root.option("endpoint")
-    if endpoint:
-        config["endpoint"] = endpoint.rstrip("/")
-    if root.option("key"):
-        config["access_key_id"] = secret_of(root.option("key"))
-        config["secret_access_key"] = secret_of(root.option("secret"))
-    if root.option("token"):
-        config["session_token"] = secret_of(root.option("token"))
-    client: ClientConfig = {
-        "allow_http": endpoint.startswith("http://"),
-        "connect_timeout": timedelta(seconds=times.connect_seconds),
-        "timeout": timedelta(seconds=times.request_seconds),
-    }
-    retry: RetryConfig = {
-        "max_retries": times.retries_max,
-        "retry_timeout": timedelta(seconds=times.retry_seconds),
-    }
-    return Bucket(root.bucket, prefix=root.prefix or None, config=config, client_options=client, retry_config=retry)

@@ -1,0 +1,385 @@
+"""Files of an HDFS, through hdfs-native: no JVM, no listing.
+
+Covers: the store of a folder of an HDFS, its errors. Does not cover: Spark's own reading of it (read/spark.py).
+Always holds: a name is taken when its file is begun, so what a killed writer leaves has a name and goes by it; nothing
+waits longer than its time, whatever the NameNode does.
+
+What finish with `fsync` waited for is on the disks of every DataNode that holds it, and its name on that of the
+NameNode; after a loss of power a DataNode may have to take its newest blocks up again, which it does by itself.
+The client is asked in one thread with a loop, where an answer that is no longer waited for is given up for good. Who
+asks is the user of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds the rest of Hadoop's configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import zlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+from hdfs_native import AsyncClient, AsyncFileReader, AsyncFileWriter, FileStatus, WriteOptions
+
+from tilth.base.errors import TilthError
+from tilth.model.part import DataFile
+from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
+from tilth.storage.store.root import StoreRoot
+from tilth.storage.store.store import FileSizeError, NewFile
+from tilth.storage.store.streams import READ_BYTES_MIN, Pieces, Stream, spans
+
+#: Up to so many bytes of a new file are held: such a file is written again where its outcome is not known.
+HELD_BYTES_MAX = 8 << 20
+#: Times that it is written.
+WRITE_TRIES_MAX = 2
+#: Questions at a time.
+ASKING_MAX = 16
+#: Files that are ended at a time: the client takes half a second for each.
+FINISHING_MAX = 16
+_FOLDER_MODE = 0o755
+
+#: What the NameNode says of a file that the same client has begun.
+_OWN_LEASE = "is already the current lease holder"
+#: Of what the client says: the class of the NameNode's error, and its own errors.
+_CLASS = re.compile(r"RPCError\(\"[\w.]*?(\w+)\"")
+_REFUSALS = re.compile(r"AccessControl|Authorization|QuotaExceeded|InvalidToken|SASL|GSSAPI|NoSASLMechanism")
+#: Each of them is away, or its disk has changed bytes.
+_NO_DATA_NODE = "All DataNodes failed"
+_NOBODY = re.compile(r"[Cc]onnection refused|PanicException")
+_BECAUSE_CHARS_MAX = 200
+
+T = TypeVar("T")
+Question = Callable[[AsyncClient], Awaitable[T]]
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HdfsTimes:
+    """Times that an HDFS may take."""
+
+    connect_seconds: float = 3.0
+    #: Of one question, and of sending or bringing one piece of a file.
+    request_seconds: float = 30.0
+
+
+class HdfsStore:
+    """The files below a folder of an HDFS."""
+
+    #: A look for a name is as quick as its removal.
+    blind_names = 0
+    finishing_max = FINISHING_MAX
+
+    def __init__(self, root: StoreRoot, times: HdfsTimes | None = None) -> None:
+        """Raises StoreAwayError where Hadoop's configuration does not know the name service; asks nothing yet."""
+        self._root = root
+        self._times = times or HdfsTimes()
+        self._lock = threading.Lock()
+        #: Files that this process is writing.
+        self._begun: set[str] = set()
+        self._is_reached = False
+        with self._asking(""):
+            self._client = AsyncClient(f"hdfs://{root.bucket}")
+
+    def prepare(self, folder: str, *, fsync: bool) -> None:
+        """Make the folder; the NameNode's answer says that its name is safe."""
+        place = self._place(folder)
+        self._ask(folder, lambda client: client.mkdirs(place, _FOLDER_MODE, True))
+
+    def sync(self, folder: str) -> None:
+        """Do nothing: the NameNode answers for a name when it is safe."""
+
+    def create(self, path: str) -> NewFile:
+        return _NewFile(self, path)
+
+    def stream(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(Stream(self.create(path)), mode="w")
+
+    def put(self, path: str, data: bytes) -> None:
+        for tries in range(1, WRITE_TRIES_MAX + 1):
+            try:
+                self.fill(path, self.begin_again(path), data, fsync=False)
+                return
+            except StoreBusyError:
+                if tries == WRITE_TRIES_MAX:
+                    raise
+
+    def read(self, path: str, *, size: int | None = None) -> pa.Buffer:
+        reader = self._reader(path, size)
+        pieces = [self._piece(path, reader, start, end) for start, end in spans(0, len(reader))]
+        return pa.py_buffer(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def open(self, path: str, *, size: int | None = None) -> pa.NativeFile:
+        """Open a file with its end: all of it where it is small."""
+        reader = self._reader(path, size)
+        whole = len(reader)
+        start = max(0, whole - READ_BYTES_MIN)
+        end = self._piece(path, reader, start, whole) if whole else b""
+        return pa.PythonFile(Pieces(lambda at, to: self._piece(path, reader, at, to), whole, start, end), mode="r")
+
+    def size(self, path: str) -> int:
+        return self._status(path).length
+
+    def checksum(self, path: str) -> tuple[int, int]:
+        reader = self._reader(path, None)
+        checksum = 0
+        for start, end in spans(0, len(reader)):
+            checksum = zlib.crc32(self._piece(path, reader, start, end), checksum)
+        return len(reader), checksum
+
+    def stamp(self, path: str) -> tuple[int, ...]:
+        try:
+            found = self._status(path)
+        except FileNotFoundError:
+            return ()
+        return found.length, found.modification_time
+
+    def exist(self, paths: Sequence[str]) -> list[bool]:
+        if not paths:
+            return []
+
+        async def is_there(client: AsyncClient, path: str, turn: asyncio.Semaphore) -> bool:
+            async with turn:
+                try:
+                    await client.get_file_info(self._place(path))
+                except FileNotFoundError:
+                    return False
+                return True
+
+        async def all_of(client: AsyncClient) -> list[bool]:
+            turn = asyncio.Semaphore(ASKING_MAX)
+            return await asyncio.gather(*[is_there(client, path, turn) for path in paths])
+
+        return self._ask(paths[0], all_of)
+
+    def remove(self, paths: Sequence[str]) -> Sequence[str]:
+        """Remove files one after the other: HDFS takes one name at a time."""
+        return [path for path in paths if self._remove(path)]
+
+    def has_folder(self, folder: str) -> bool:
+        try:
+            return self._status(folder).isdir
+        except (FileNotFoundError, StoreAwayError):
+            return False
+
+    def remove_folder(self, folder: str) -> None:
+        self._remove(folder, is_folder=True)
+
+    def begin(self, path: str) -> AsyncFileWriter:
+        """Take a name that nobody has. Raises FileExistsError."""
+        with self._lock:
+            is_own = path in self._begun
+        try:
+            return self._begin(path, is_over=False)
+        except FileExistsError as error:
+            # An earlier answer was lost, and the client asked again.
+            if is_own or _OWN_LEASE not in str(error):
+                raise FileExistsError(self._uri(path)) from None
+            return self.begin_again(path)
+
+    def begin_again(self, path: str) -> AsyncFileWriter:
+        """Write from the start what is there under a name that was taken for this, or under none."""
+        return self._begin(path, is_over=True)
+
+    def fill(self, path: str, writer: AsyncFileWriter, data: bytes, *, fsync: bool) -> None:
+        """Write the last bytes of a file and end it."""
+
+        async def filled(_: AsyncClient) -> None:
+            if data:
+                await writer.write(data)
+            if fsync:
+                await writer.hsync()
+            await writer.close()
+
+        self.write(path, filled)
+
+    def write(self, path: str, question: Question[T]) -> T:
+        """Ask something of a file that was begun."""
+        try:
+            return self._ask(path, question)
+        except FileNotFoundError:
+            because = "the file was removed while it was written"
+            raise StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again") from None
+
+    def note(self, path: str, *, is_begun: bool) -> None:
+        """Remember whether this process is writing a file."""
+        with self._lock:
+            (self._begun.add if is_begun else self._begun.discard)(path)
+
+    def _begin(self, path: str, *, is_over: bool) -> AsyncFileWriter:
+        options = WriteOptions(overwrite=is_over, create_parent=False)
+        try:
+            return self._ask(path, lambda client: client.create(self._place(path), options))
+        except FileNotFoundError:
+            hint = "check the address of the store, and whether somebody removed the folder"
+            raise StoreAwayError(file=self._uri(path), hint=hint) from None
+
+    def _reader(self, path: str, size: int | None) -> AsyncFileReader:
+        reader = self._ask(path, lambda client: client.read(self._place(path)))
+        if size is not None and len(reader) != size:
+            raise FileSizeError(len(reader))
+        return reader
+
+    def _piece(self, path: str, reader: AsyncFileReader, start: int, end: int) -> bytes:
+        return self._ask(path, lambda _: reader.read_range(start, end - start))
+
+    def _status(self, path: str) -> FileStatus:
+        return self._ask(path, lambda client: client.get_file_info(self._place(path)))
+
+    def _remove(self, path: str, *, is_folder: bool = False) -> bool:
+        return self._ask(path, lambda client: client.delete(self._place(path), is_folder))
+
+    def _place(self, path: str) -> str:
+        return "/" + "/".join(part for part in (self._root.prefix, path) if part)
+
+    def _uri(self, path: str) -> str:
+        return f"{self._root.uri}/{path}" if path else self._root.uri
+
+    def _ask(self, path: str, question: Question[T]) -> T:
+        """Return the answer; raises the errors of the protocol. For any thread but the loop's own."""
+        with self._asking(path):
+            return asyncio.run_coroutine_threadsafe(self._answer(question), _running_loop()).result()
+
+    async def _answer(self, question: Question[T]) -> T:
+        if not self._is_reached:
+            await self._reach()
+        try:
+            async with asyncio.timeout(self._times.request_seconds):
+                answer = await question(self._client)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except BaseException:
+            self._is_reached = False
+            raise
+        self._is_reached = True
+        return answer
+
+    async def _reach(self) -> None:
+        """Look whether somebody listens: the client itself would ask a closed port again and again."""
+        host, _, port = self._root.bucket.partition(":")
+        if not port:
+            return
+        try:
+            async with asyncio.timeout(self._times.connect_seconds):
+                _, writer = await asyncio.open_connection(host, int(port))
+        except OSError as error:
+            raise _NobodyError(str(error) or "it takes no connection") from None
+        writer.close()
+
+    @contextmanager
+    def _asking(self, path: str) -> Iterator[None]:
+        """Turn errors of the client into those of the protocol."""
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError) as error:
+            if _OWN_LEASE in str(error):
+                raise
+            raise type(error)(self._uri(path)) from None
+        except TimeoutError:
+            because = f"no answer in {self._times.request_seconds:g} seconds"
+            raise StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again") from None
+        # The client panics where it should wait, and such a panic is no Exception.
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise self._error(path, error) from None
+
+    def _error(self, path: str, error: BaseException) -> TilthError:
+        text = f"{type(error).__name__}: {error}"
+        found = _CLASS.search(text)
+        because = found[1] if found else " ".join(str(error).split())[:_BECAUSE_CHARS_MAX]
+        if _NO_DATA_NODE in text:
+            because = "no DataNode gives these bytes"
+        if _REFUSALS.search(text):
+            hint = "check the user (HADOOP_USER_NAME), what it may do in this folder, and quotas"
+            return StoreRefusedError(file=self._uri(path), because=because, hint=hint)
+        if isinstance(error, _NobodyError | ValueError) or _NOBODY.search(text) or "No NameNode" in text:
+            hint = "check the address of the NameNode and that it runs"
+            return StoreAwayError("the store does not answer", file=self._uri(path), because=because, hint=hint)
+        return StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again")
+
+
+class _NobodyError(Exception):
+    """Nobody takes the connection."""
+
+
+class _NewFile:
+    """A new file that sums what is written to it."""
+
+    def __init__(self, store: HdfsStore, path: str) -> None:
+        self._writer = store.begin(path)
+        store.note(path, is_begun=True)
+        self._store = store
+        self._path = path
+        self._held = bytearray()
+        self._is_held = True
+        self._checksum = 0
+        self._size = 0
+        self._is_over = False
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> int:
+        view = memoryview(data).cast("B")
+        if self._is_over:
+            return len(view)
+        self._checksum = zlib.crc32(view, self._checksum)
+        self._size += len(view)
+        self._held += view
+        if len(self._held) > HELD_BYTES_MAX:
+            self._is_held = False
+            held = self._taken()
+            self._store.write(self._path, lambda _: self._writer.write(held))
+        return len(view)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Do nothing: a file is there when it is finished."""
+
+    def close(self) -> None:
+        """Do nothing; finish and give_up close."""
+
+    def finish(self, *, fsync: bool) -> DataFile:
+        self._is_over = True
+        held = self._taken()
+        try:
+            self._store.fill(self._path, self._writer, held, fsync=fsync)
+        except StoreBusyError:
+            if not self._is_held:
+                raise
+            # Whether it was ended is not known: the name is this file's, nobody has read it.
+            self._store.fill(self._path, self._store.begin_again(self._path), held, fsync=fsync)
+        finally:
+            self._store.note(self._path, is_begun=False)
+        return DataFile(name=self._path.rpartition("/")[2], size=self._size, checksum=self._checksum)
+
+    def give_up(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._held.clear()
+        with suppress(TilthError, OSError):
+            self._store.fill(self._path, self._store.begin_again(self._path), b"", fsync=False)
+        self._store.note(self._path, is_begun=False)
+
+    def _taken(self) -> bytes:
+        held = bytes(self._held)
+        self._held.clear()
+        return held
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="hdfs", daemon=True).start()
+        return _loop

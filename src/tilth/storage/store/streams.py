@@ -1,0 +1,96 @@
+"""Files of stores that are asked over a network, in the shape that Arrow writes to and reads from.
+
+Covers: what every such store does alike. Does not cover: asking (objects.py, hdfs.py).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tilth.storage.store.store import NewFile
+
+#: A request for a part of a file brings so many bytes at least.
+READ_BYTES_MIN = 1 << 20
+#: And at most, so that it ends within its time.
+READ_BYTES_MAX = 32 << 20
+#: Pieces of a file that is open which are kept.
+PIECES_MAX = 4
+
+
+class Stream(io.RawIOBase):
+    """A new file that is complete when it is closed."""
+
+    def __init__(self, file: NewFile) -> None:
+        super().__init__()
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    # Any: whatever Arrow hands over as bytes.
+    def write(self, data: Any) -> int:
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._file.finish(fsync=False)
+
+
+class Pieces(io.RawIOBase):
+    """A file that is read in pieces; the last ones are kept."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int, start: int, end: bytes) -> None:
+        """`fetch`: brings the bytes from one place to another; `end`: those from `start` on, known already."""
+        super().__init__()
+        self._fetch = fetch
+        self._size = size
+        self._place = 0
+        self._end = start, end
+        self._pieces: list[tuple[int, bytes]] = []
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(0, base + offset)
+        return self._place
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._place
+        end = self._size if size < 0 else min(self._size, start + size)
+        if start >= end:
+            return b""
+        self._place = end
+        return self._known(start, end) or self._fetched(start, end)
+
+    def _known(self, start: int, end: int) -> bytes:
+        for first, piece in (self._end, *self._pieces):
+            if first <= start and end <= first + len(piece):
+                return piece[start - first : end - first]
+        return b""
+
+    def _fetched(self, start: int, end: int) -> bytes:
+        if end - start >= READ_BYTES_MIN:
+            return b"".join(self._fetch(*span) for span in spans(start, end))
+        piece = self._fetch(start, min(start + READ_BYTES_MIN, self._size))
+        self._pieces = [*self._pieces[-PIECES_MAX + 1 :], (start, piece)]
+        return piece[: end - start]
+
+
+def spans(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a long read, each short enough for one request."""
+    for at in range(start, end, READ_BYTES_MAX):
+        yield at, min(at + READ_BYTES_MAX, end)
