@@ -61,7 +61,6 @@ from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import clean_transaction, local_root, sync_local_folder
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
-    WRITE_WAREHOUSE,
     Dispatcher,
     EmbeddedWorker,
     ProgressWatch,
@@ -240,10 +239,11 @@ class Node:
             memory_bytes=settings.memory_bytes,
             threads=settings.write_slots,
         )
-        workers = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
         slots = settings.slots
         slots[QUERY_WAREHOUSE] += OTHER_TASKS
-        self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots)
+        workers = {name: [self._worker] if name in settings.embedded else [] for name in slots}
+        seconds_max = settings.empty_seconds_max
+        self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots, empty_seconds_max=seconds_max)
         self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
         self._query_slots = settings.query_slots
 

@@ -47,6 +47,10 @@ def _conf_pairs(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in pairs)
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseSettings:
     """The values, read once when the node starts."""
@@ -101,6 +105,22 @@ class WarehouseSettings:
         "What the tasks of a worker may take together outside Java, by their estimates. More: more runs at once. Less: "
         "safer beside other programs. 0: half of the machine's memory.",
         unit="bytes",
+    )
+    embedded: tuple[str, ...] = node_setting(
+        "warehouse.embedded",
+        (QUERY_WAREHOUSE, WRITE_WAREHOUSE),
+        SettingCheck(_names, "names of warehouses, with commas between; empty: none", separator=","),
+        "The warehouses whose tasks the server's own Spark runs, beside workers in other processes. Fewer: the server "
+        "keeps its cores for the catalog and small inserts, and their tasks wait for workers (`tilth worker`).",
+    )
+    empty_seconds_max: float = node_setting(
+        "warehouse.wait-for-worker",
+        30.0,
+        within(parse_seconds, 0, 3600, "0 s to 1 h"),
+        "So long a statement waits where its warehouse has no worker; then it fails with WAREHOUSE_EMPTY. Longer: a "
+        "worker that is started again finds its queries waiting. Shorter: clients learn sooner. Imports and "
+        "maintenance always wait.",
+        unit="seconds",
     )
     nice: int = node_setting(
         "warehouse.nice",

@@ -221,3 +221,12 @@ def test_a_worker_that_drains_finishes_and_takes_nothing_new() -> None:
     assert {task.worker for task in board.infos() if task.id in "ab"} == {"w1", "w2"} - {consumer}
     assert f"worker {consumer} drains: asked to" in reason_of(board, "d")
     assert board.drain(consumer, "", now_ms=2) == [Assign(consumer, spec("d"))]
+
+
+def test_consumers_spread_over_workers() -> None:
+    board = TaskBoard([place("w1"), place("w2"), place("w3")])
+    for name in ("c1", "c2", "c3", "c4"):
+        board.submit(spec(name, TaskKind.CONSUME, seconds=0.0), now_ms=0)
+    workers = [task.worker for task in board.infos()]
+    assert sorted(workers.count(worker) for worker in ("w1", "w2", "w3")) == [1, 1, 2]
+    assert "no worker has fewer" in board.infos()[0].placement_reason

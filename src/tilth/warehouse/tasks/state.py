@@ -158,6 +158,11 @@ class TaskBoard:
         #: Of the silent ones, those that answer and have no Spark: statements are sent there, and refused at once.
         self._without_spark: set[str] = set()
 
+    def check_warehouse(self, name: str) -> None:
+        """Raises WarehouseNotFoundError."""
+        if name not in self.warehouses:
+            raise WarehouseNotFoundError(warehouse=name, hint=f"there are: {', '.join(sorted(self.warehouses))}")
+
     def join(self, place: Place, *, now_ms: int) -> list[Instruction]:
         """A worker takes tasks of a warehouse from now on; it has the memory that it said last."""
         others = [each for each in self.places if (each.worker, each.warehouse) != (place.worker, place.warehouse)]
@@ -206,9 +211,7 @@ class TaskBoard:
 
     def submit(self, spec: TaskSpec, *, now_ms: int) -> list[Instruction]:
         """Raises WarehouseNotFoundError."""
-        if spec.warehouse not in self.warehouses:
-            known = ", ".join(sorted(self.warehouses))
-            raise WarehouseNotFoundError(warehouse=spec.warehouse, hint=f"there are: {known}")
+        self.check_warehouse(spec.warehouse)
         assert spec.id not in self._live, spec.id
         self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not yet looked at", created_ms=now_ms)
         return self._place_pending(now_ms)
@@ -371,7 +374,7 @@ class TaskBoard:
         """The place where it fits and will be done first, and why; or None and why not."""
         spec = task.spec
         refusals: list[str] = []
-        fitting: list[tuple[float, str, Place]] = []
+        fitting: list[tuple[float, int, str, Place]] = []
         for place in self.places:
             if place.warehouse != spec.warehouse:
                 continue
@@ -380,10 +383,15 @@ class TaskBoard:
                 refusals.append(refusal)
             else:
                 busy = sum(task.spec.estimate.seconds for task in self._on(place))
-                fitting.append((busy / place.slots + spec.estimate.seconds, place.worker, place))
+                resident = self._resident_on(place)
+                # Consumers say nothing of their seconds: they spread.
+                seconds = float(resident) if spec.kind in RESIDENT else busy / place.slots + spec.estimate.seconds
+                fitting.append((seconds, resident, place.worker, place))
         if not fitting:
             return None, "; ".join(refusals) or f"warehouse {spec.warehouse} has no workers"
-        seconds, _, place = min(fitting)
+        seconds, resident, _, place = min(fitting)
+        if spec.kind in RESIDENT:
+            return place, f"{place.worker} has {resident} consumers, no worker has fewer"
         return place, f"fits on {place.worker}, done in about {seconds:.1f} s"
 
     def _refusal(self, place: Place, asked: _Task) -> str:
@@ -412,6 +420,9 @@ class TaskBoard:
             free = max(0, place.memory_bytes - held)
             return f"needs {spec.estimate.memory_bytes} bytes of memory, {place.worker} has {free} left"
         return ""
+
+    def _resident_on(self, place: Place) -> int:
+        return sum(task.worker == place.worker and task.spec.kind in RESIDENT for task in self._live.values())
 
     def _on(self, place: Place) -> Iterable[_Task]:
         """Tasks that take a slot of the place. Abandoned ones take one when there are more of them than slots: each
