@@ -140,7 +140,7 @@ class WarehouseSettings:
     )
     heartbeat_seconds: float = node_setting(
         "warehouse.heartbeat-interval",
-        5.0,
+        2.0,
         within(parse_seconds, 0.5, 600, "0.5 s to 10 min"),
         "How often Spark's JVM is asked whether it answers; every sixth time it runs a job of one task too. Shorter: a "
         "hung JVM is shown sooner. Longer: fewer calls.",
@@ -148,7 +148,7 @@ class WarehouseSettings:
     )
     hang_seconds: float = node_setting(
         "warehouse.hang-bound",
-        30.0,
+        10.0,
         within(parse_seconds, 2, 3600, "2 s to 1 h"),
         "A JVM that does not answer for so long is killed and started again; one that uses the processor meanwhile, as "
         "in a long garbage collection, after four times as long. So is one whose task slots are held by cancelled "
