@@ -134,6 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers the requests of one connection."""
 
     protocol_version = "HTTP/1.1"
+    # Else each answer waits for the client to confirm its first line.
+    disable_nagle_algorithm = True
     bucket: _State
 
     def log_message(self, format: str, *args: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pytest
 from tests.integration.storage.store_places import KINDS, Place, new_place
 from tilth.model.delta import Delta, PartSource, WrittenDelta
 from tilth.model.part import DataFile, PartName, WrittenPart
-from tilth.model.table import Column, Schema
+from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.model.types import Kind, Simple
 from tilth.storage import (
@@ -337,3 +338,28 @@ def test_what_a_transaction_left_goes_by_name(place: Place) -> None:
     # A hole is where the search ends.
     assert not any(place.store.exist([path for path in paths if not path.endswith("-19.parquet")]))
     assert place.store.exist([place.folder.key(each.file.name) for each in kept]) == [True]
+
+
+def test_many_files_are_ended_at_once_and_all_are_there(place: Place) -> None:
+    layout = replace(layout_in(place), partition_by=(Transform(kind=TransformKind.IDENTITY, column="k"),))
+    parts = write_parts(layout, rows_of(40), txn=1, task=0, attempt=0)
+    segments = write_segments(layout, rows_of(40), txn=1, task=0, attempt=0)
+    for number, part in enumerate(parts):
+        assert part.file.name == f"1-0.0-{number}.parquet"
+        assert read_part(place.folder, part.file).num_rows == 1
+    with DeltaWriter(layout, txn=2, task=0, attempt=0) as out:
+        deltas = [out.deletes(part.partition, part.file.name, pa.array([0]).to_numpy()) for part in parts]
+    files = [*(each.file for each in (*parts, *segments)), *(each.file for each in deltas)]
+    for file in files:
+        check_file(place.folder, file)
+    assert len({file.name for file in files}) == 120
+
+
+def test_of_files_that_are_ended_at_once_one_that_fails_fails_all(place: Place) -> None:
+    layout = replace(layout_in(place), partition_by=(Transform(kind=TransformKind.IDENTITY, column="k"),))
+    written(place, "1-0.0-3.parquet")
+    with pytest.raises(FileExistsError):
+        write_parts(layout, rows_of(6), txn=1, task=0, attempt=0)
+    clean_transaction(place.root, txn_of(1))
+    # Those behind the one that was there are found too.
+    assert not any(place.store.exist([place.folder.key(f"1-0.0-{number}.parquet") for number in range(6)]))

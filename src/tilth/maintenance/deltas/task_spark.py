@@ -89,13 +89,13 @@ def _compact(context: TaskContext) -> TaskResult:
 
 
 def _write(work: DeltaTask, *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:
-    out = DeltaWriter(work.layout, txn=work.txn, task=task, attempt=attempt)
-    match work.way:
-        case DeltaWay.FLUSH:
-            return compact_changes(out, work.partition, work.sources, work.targets, kept=frozenset(work.kept))
-        case DeltaWay.MINOR:
-            return compact_minor(out, work.targets[0])
-        case DeltaWay.MAJOR:
-            return compact_major(out, work.targets[0])
-        case _:
-            assert_never(work.way)
+    with DeltaWriter(work.layout, txn=work.txn, task=task, attempt=attempt) as out:
+        match work.way:
+            case DeltaWay.FLUSH:
+                return compact_changes(out, work.partition, work.sources, work.targets, kept=frozenset(work.kept))
+            case DeltaWay.MINOR:
+                return compact_minor(out, work.targets[0])
+            case DeltaWay.MAJOR:
+                return compact_major(out, work.targets[0])
+            case _:
+                assert_never(work.way)

@@ -110,11 +110,13 @@ class _ChangeWriter:
         partitions = pa.array([self._partitions[name] for name in files.dictionary.to_pylist()], pa.string())
         of_row = partitions.take(files.indices)
         changes = self._changes(found, files)
-        out = DeltaWriter(self._layout, txn=self._txn, task=self._first_task + task, attempt=attempt, first_n=first_n)
-        return [
-            out.changes(partition, changes.filter(pc.equal(of_row, partition)))
-            for partition in sorted(of_row.unique().to_pylist())
-        ]
+        with DeltaWriter(
+            self._layout, txn=self._txn, task=self._first_task + task, attempt=attempt, first_n=first_n
+        ) as out:
+            return [
+                out.changes(partition, changes.filter(pc.equal(of_row, partition)))
+                for partition in sorted(of_row.unique().to_pylist())
+            ]
 
     def _changes(self, found: pa.Table, files: pa.DictionaryArray) -> pa.Table:
         """Return the rows with the columns of a change segment."""

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from itertools import count, pairwise
+from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +33,10 @@ from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_dele
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
 from tilth.storage.parts.segments import write_ipc
-from tilth.storage.store.files import corrupt, make_folder, mapped, new_file, sync_folder
+from tilth.storage.store.files import Endings, corrupt, end_file, make_folder, mapped, new_file
 from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.root import Folder
+from tilth.storage.store.store import NewFile
 from tilth.storage.values.arrow import FIELD_ID, arrow_type, one_chunk
 
 #: What a row of a change segment does.
@@ -65,6 +67,9 @@ def presence_name(column: int) -> str:
 class DeltaWriter:
     """Writes the deltas of one attempt of a task; each kind of file is numbered for itself.
 
+    As a context manager it ends several files at once where the store takes its time, and waits for them at the exit;
+    else each file waits for itself.
+
     Tables have the columns of a change segment: `c{id}` and `p{id}`. Their types are those of the layout's schema, or
     of the `schema` that a method is called with. Raises BadColumnError where a value does not fit its column.
     """
@@ -73,6 +78,18 @@ class DeltaWriter:
         self._layout = layout
         self._name = partial(file_name, txn=txn, task=task, attempt=attempt)
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(first_n))
+        self._endings: Endings | None = None
+
+    def __enter__(self) -> DeltaWriter:
+        self._endings = Endings(self._layout.folder, fsync=self._layout.fsync)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._endings is not None:
+            self._endings.__exit__(kind, error, traceback)
+        self._endings = None
 
     @property
     def folder(self) -> Folder:
@@ -104,9 +121,7 @@ class DeltaWriter:
         )
         layout, name = self._layout, self._next_name(SEGMENT_EXTENSION)
         make_folder(layout.folder, fsync=layout.fsync)
-        file = write_ipc(layout.folder, name, table, [whole.slice(*span) for span in spans], fsync=layout.fsync)
-        if layout.fsync:
-            sync_folder(layout.folder)
+        file = write_ipc(layout.folder, name, table, [whole.slice(*span) for span in spans], end=self._end)
         return WrittenDelta(
             kind=DeltaKind.CHANGES, partition=partition, file=file, targets=targets, columns=tuple(columns)
         )
@@ -121,13 +136,10 @@ class DeltaWriter:
         except BaseException:
             sink.give_up()
             raise
-        written = sink.finish(fsync=layout.fsync)
-        if layout.fsync:
-            sync_folder(layout.folder)
         return WrittenDelta(
             kind=DeltaKind.DELETE,
             partition=partition,
-            file=written,
+            file=self._end(sink),
             targets=(Target(file=file, deleted=len(np.unique(rows))),),
             change_ts=change_ts,
         )
@@ -188,10 +200,12 @@ class DeltaWriter:
         except BaseException:
             file.give_up()
             raise
-        written = file.finish(fsync=layout.fsync)
-        if layout.fsync:
-            sync_folder(layout.folder)
-        return written
+        return self._end(file)
+
+    def _end(self, file: NewFile) -> DataFile:
+        if self._endings is not None:
+            return self._endings.end(file)
+        return end_file(self._layout.folder, file, fsync=self._layout.fsync)
 
     def _next_name(self, extension: str) -> str:
         return self._name(n=next(self._numbers[extension]), extension=extension)

@@ -22,7 +22,16 @@ from msgspec.structs import replace
 
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
-from tilth.storage.store.files import checksum_of, corrupt, make_folder, missing, new_file, open_sized, sync_folder
+from tilth.storage.store.files import (
+    Endings,
+    checksum_of,
+    corrupt,
+    end_file,
+    make_folder,
+    missing,
+    new_file,
+    open_sized,
+)
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.store.root import Folder
 from tilth.storage.store.store import NewFile
@@ -62,16 +71,15 @@ def write_parts(
     ends = np.cumsum(np.bincount(found.indices, minlength=len(found.ids)))
     written = []
     start = 0
-    for number, (partition, values, end) in enumerate(zip(found.ids, found.values, ends.tolist(), strict=True)):
-        name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number)
-        with PartWriter(layout, name=name, partition=partition, values=values) as writer:
-            writer.write(table.slice(start, end - start))
-            part = writer.close(sync_names=False)
-        assert part is not None
-        written.append(part)
-        start = end
-    if layout.fsync:
-        sync_folder(layout.folder)
+    with Endings(layout.folder, fsync=layout.fsync) as endings:
+        for number, (partition, values, end) in enumerate(zip(found.ids, found.values, ends.tolist(), strict=True)):
+            name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number)
+            with PartWriter(layout, name=name, partition=partition, values=values) as writer:
+                writer.write(table.slice(start, end - start))
+                part = writer.close(endings)
+            assert part is not None
+            written.append(part)
+            start = end
     return written
 
 
@@ -131,17 +139,17 @@ class PartWriter:
         if self._pending_rows >= self._group_rows:
             self._flush(keep_rows=self._pending_rows % self._group_rows)
 
-    def close(self, *, sync_names: bool = True) -> WrittenPart | None:
-        """End the file; None, and no file, if no row was written. `sync_names`: wait for the folder too."""
+    def close(self, endings: Endings | None = None) -> WrittenPart | None:
+        """End the file; None, and no file, if no row was written. With `endings` these wait for it."""
         if self._pending_rows:
             self._flush(keep_rows=0)
         if self._writer is None or self._file is None:
             return None
         self._writer.add_key_value_metadata(note_of(self._found))
         self._writer.close()
-        file = replace(self._file.finish(fsync=self._layout.fsync), is_filterable=self._is_filterable)
-        if sync_names and self._layout.fsync:
-            sync_folder(self._layout.folder)
+        layout = self._layout
+        ended = endings.end(self._file) if endings else end_file(layout.folder, self._file, fsync=layout.fsync)
+        file = replace(ended, is_filterable=self._is_filterable)
         self._writer = self._file = None
         return WrittenPart(
             partition=self._partition, values=self._values, rows=self._rows, file=file, ranges=self._ranges

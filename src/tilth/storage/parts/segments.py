@@ -8,7 +8,7 @@ checksum of the whole file are verified before any of it is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,10 @@ from tilth.model.part import Bound, DataFile, WrittenPart
 from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.parts.parts import damaged, exact, ranged_columns
-from tilth.storage.store.files import make_folder, mapped, new_file, sync_folder
+from tilth.storage.store.files import Endings, make_folder, mapped, new_file
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.root import Folder
+from tilth.storage.store.store import NewFile
 from tilth.storage.values.arrow import arrow_schema, conform, nullable
 from tilth.storage.values.bounds import range_of
 from tilth.storage.values.partition import partition_ids
@@ -46,20 +47,19 @@ def write_segments(
         return []
     make_folder(layout.folder, fsync=layout.fsync)
     written = []
-    for number, (partition, values, group) in enumerate(_by_partition(layout, table)):
-        name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
-        written.append(
-            WrittenPart(
-                partition=partition,
-                values=values,
-                rows=group.num_rows,
-                file=write_ipc(layout.folder, name, group, batches_of(group), fsync=layout.fsync),
-                ranges={column: range_of(group.column(column)) for column in ranged_columns(layout)},
-                is_segment=True,
+    with Endings(layout.folder, fsync=layout.fsync) as endings:
+        for number, (partition, values, group) in enumerate(_by_partition(layout, table)):
+            name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
+            written.append(
+                WrittenPart(
+                    partition=partition,
+                    values=values,
+                    rows=group.num_rows,
+                    file=write_ipc(layout.folder, name, group, batches_of(group), end=endings.end),
+                    ranges={column: range_of(group.column(column)) for column in ranged_columns(layout)},
+                    is_segment=True,
+                )
             )
-        )
-    if layout.fsync:
-        sync_folder(layout.folder)
     return written
 
 
@@ -125,9 +125,14 @@ def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def write_ipc(
-    folder: Folder, name: str, table: pa.Table, batches: Collection[pa.RecordBatch], *, fsync: bool
+    folder: Folder,
+    name: str,
+    table: pa.Table,
+    batches: Collection[pa.RecordBatch],
+    *,
+    end: Callable[[NewFile], DataFile],
 ) -> DataFile:
-    """Write batches with the table's schema to an Arrow IPC file; the caller waits for the folder."""
+    """Write batches with the table's schema to an Arrow IPC file, which `end` ends."""
     file = new_file(folder, name)
     try:
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -140,7 +145,7 @@ def write_ipc(
     except BaseException:
         file.give_up()
         raise
-    return file.finish(fsync=fsync)
+    return end(file)
 
 
 def _check_key(layout: TableLayout, table: pa.Table) -> None:

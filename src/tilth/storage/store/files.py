@@ -8,6 +8,9 @@ Always holds: an error names the file by its URI.
 from __future__ import annotations
 
 import zlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
 
 import pyarrow as pa
 
@@ -27,6 +30,50 @@ from tilth.storage.store.stores import store_of
 def new_file(folder: Folder, name: str) -> NewFile:
     """Begin a file that a commit may name; raises FileExistsError where the name is taken."""
     return store_of(folder.root).create(folder.key(name))
+
+
+class Endings:
+    """Ends new files of a folder, several at once where each takes its time; a context manager that waits for all."""
+
+    def __init__(self, folder: Folder, *, fsync: bool) -> None:
+        self._folder = folder
+        self._fsync = fsync
+        self._most = store_of(folder.root).ending_max
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: deque[Future[DataFile]] = deque()
+
+    def end(self, file: NewFile) -> DataFile:
+        """Begin to end a file, which takes nothing more; what fails is raised here or at the exit."""
+        if self._most == 1:
+            return file.finish(fsync=self._fsync)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="ending")
+        while len(self._waiting) >= self._most:
+            self._waiting.popleft().result()
+        self._waiting.append(self._pool.submit(file.finish, fsync=self._fsync))
+        return file.written
+
+    def __enter__(self) -> Endings:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        if kind is None:
+            while self._waiting:
+                self._waiting.popleft().result()
+            if self._fsync:
+                sync_folder(self._folder)
+
+
+def end_file(folder: Folder, file: NewFile, *, fsync: bool) -> DataFile:
+    """End a new file of the folder; with `fsync`, wait until it and its name are on the disk."""
+    written = file.finish(fsync=fsync)
+    if fsync:
+        sync_folder(folder)
+    return written
 
 
 def new_stream(folder: Folder, name: str) -> pa.NativeFile:

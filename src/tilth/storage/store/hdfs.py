@@ -38,7 +38,7 @@ WRITE_TRIES_MAX = 2
 #: Questions at a time.
 ASKING_MAX = 16
 #: Files that are ended at a time: the client takes half a second for each.
-FINISHING_MAX = 16
+ENDING_MAX = 16
 _FOLDER_MODE = 0o755
 
 #: What the NameNode says of a file that the same client has begun.
@@ -72,7 +72,7 @@ class HdfsStore:
 
     #: A look for a name is as quick as its removal.
     blind_names = 0
-    finishing_max = FINISHING_MAX
+    ending_max = ENDING_MAX
 
     def __init__(self, root: StoreRoot, times: HdfsTimes | None = None) -> None:
         """Raises StoreAwayError where Hadoop's configuration does not know the name service; asks nothing yet."""
@@ -341,6 +341,10 @@ class _NewFile:
     def tell(self) -> int:
         return self._size
 
+    @property
+    def written(self) -> DataFile:
+        return DataFile(name=self._path.rpartition("/")[2], size=self._size, checksum=self._checksum)
+
     def flush(self) -> None:
         """Do nothing: a file is there when it is finished."""
 
@@ -359,7 +363,7 @@ class _NewFile:
             self._store.fill(self._path, self._store.begin_again(self._path), held, fsync=fsync)
         finally:
             self._store.note(self._path, is_begun=False)
-        return DataFile(name=self._path.rpartition("/")[2], size=self._size, checksum=self._checksum)
+        return self.written
 
     def give_up(self) -> None:
         if self._is_over:

@@ -28,6 +28,7 @@ class LocalStore:
 
     #: To look for a name costs nothing.
     blind_names = 0
+    ending_max = 1
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -126,6 +127,10 @@ class SummingFile:
     def tell(self) -> int:
         return self._size
 
+    @property
+    def written(self) -> DataFile:
+        return DataFile(name=os.path.basename(self._path), size=self._size, checksum=self._checksum)
+
     def flush(self) -> None:
         """Do nothing: nothing is held back."""
 
@@ -136,7 +141,7 @@ class SummingFile:
         if fsync:
             os.fsync(self._file.fileno())
         self._file.close()
-        return DataFile(name=os.path.basename(self._path), size=self._size, checksum=self._checksum)
+        return self.written
 
     def give_up(self) -> None:
         self._file.truncate(0)

@@ -63,6 +63,8 @@ class ObjectStore:
         self._root = root
         self._bucket = open_bucket(root, times or ObjectTimes())
         self.blind_names = 0 if root.kind == "gs" else BLIND_NAMES
+        # Not more than there may be holes in the names of a run that was killed.
+        self.ending_max = max(1, self.blind_names // 2)
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Do nothing: a bucket has no folders."""
@@ -284,6 +286,10 @@ class _Upload:
     def tell(self) -> int:
         return self._size
 
+    @property
+    def written(self) -> DataFile:
+        return DataFile(name=self._path.rpartition("/")[2], size=self._size, checksum=self._checksum)
+
     def flush(self) -> None:
         """Do nothing: an object is there when it is finished."""
 
@@ -300,7 +306,7 @@ class _Upload:
             self._store.asked(self._path, self._writer.close)
             self._writer = None
         self._held.clear()
-        return DataFile(name=self._path.rpartition("/")[2], size=self._size, checksum=self._checksum)
+        return self.written
 
     def give_up(self) -> None:
         if self._is_over:

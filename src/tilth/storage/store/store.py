@@ -40,6 +40,11 @@ class NewFile(Protocol):
 
     def tell(self) -> int: ...
 
+    @property
+    def written(self) -> DataFile:
+        """Return what the file is with all that was written to it so far."""
+        ...
+
     def flush(self) -> None:
         """Do nothing: nothing is held back for a reader."""
         ...
@@ -62,6 +67,8 @@ class Store(Protocol):
 
     #: So many names of a run of numbered files are removed without a question whether they are there.
     blind_names: int
+    #: So many new files are ended at a time; 1 where that takes no time.
+    ending_max: int
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Make a folder and those above it where that is needed, and wait for their names."""

@@ -71,8 +71,10 @@ def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
     changes = [*existing.deletes(judged.deleted), *fresh.deletes(np.flatnonzero(~judged.is_kept))]
     if request.is_partial:
         changes += filled_rows(layout, fresh, groups, existing, judged)
-    out = DeltaWriter(layout, txn=request.txn, task=request.task, attempt=request.attempt, first_n=request.first_n)
-    return tuple(out.changes(partition, table) for partition, table in change_tables(layout.schema, changes))
+    with DeltaWriter(
+        layout, txn=request.txn, task=request.task, attempt=request.attempt, first_n=request.first_n
+    ) as out:
+        return tuple(out.changes(partition, table) for partition, table in change_tables(layout.schema, changes))
 
 
 def fresh_sources(written: Iterable[WrittenPart], schema: Schema) -> tuple[PartSource, ...]:
