@@ -24,6 +24,8 @@ from tools.own_process import OwnProcess
 JARS = ROOT / ".cache" / "hdfs"
 START_SECONDS_MAX = 120.0
 POLL_SECONDS = 0.1
+#: After this a count that was asked for is made anew.
+METRICS_SECONDS = 1
 
 JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
 #: Spark's jars hold the rest of Hadoop and of what it logs with.
@@ -85,6 +87,12 @@ class HdfsCluster:
         if is_waiting:
             self.wait_ready()
 
+    def calls(self) -> dict[str, int]:
+        """Return how often the NameNode was asked what, since it started; takes as long as it keeps its counts."""
+        time.sleep(METRICS_SECONDS + POLL_SECONDS)
+        bean = self._bean("name-http", f"Hadoop:service=NameNode,name=RpcDetailedActivityForPort{self._ports['name']}")
+        return {name.removesuffix("NumOps"): int(count) for name, count in bean.items() if name.endswith("NumOps")}
+
     def pause_name_node(self) -> None:
         """SIGSTOP: it takes connections and answers nothing."""
         self._signal(self.name_node, signal.SIGSTOP)
@@ -145,6 +153,7 @@ class HdfsCluster:
             "dfs.heartbeat.interval": 1,
             "dfs.namenode.safemode.extension": 0,
         }
+        (self.folder / "conf" / "hadoop-metrics2.properties").write_text(f"*.period={METRICS_SECONDS}\n")
         for name, properties in {"core-site.xml": core, "hdfs-site.xml": hdfs}.items():
             lines = [
                 f"<property><name>{key}</name><value>{escape(str(value))}</value></property>"

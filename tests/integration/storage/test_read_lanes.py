@@ -256,7 +256,7 @@ def queried(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     return world.snapshot()
 
 
-def _mixed(world: World) -> World:
+def mixed(world: World) -> World:
     """Every lane, with both shapes in each."""
     world.add(range(10))
     world.add(range(10, 20), version=1)
@@ -279,7 +279,7 @@ def _mixed(world: World) -> World:
     return world
 
 
-def _got(frame: DataFrame) -> list[tuple[Any, ...]]:
+def got(frame: DataFrame) -> list[tuple[Any, ...]]:
     rows = []
     for row in frame.collect():
         values = row.asDict(recursive=True)
@@ -296,7 +296,7 @@ def _plan(frame: DataFrame) -> str:
     return plan
 
 
-def _error_of(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> TilthError | None:
+def read_error(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> TilthError | None:
     with mailbox(session) as letters:
         frame = read_snapshot(session, snapshot, root, mailbox=letters)
         with pytest.raises((PySparkException, Py4JError)) as raised:
@@ -305,17 +305,17 @@ def _error_of(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> Til
 
 
 def test_all_lanes_together_are_what_the_model_says(session: SparkSession, world: World) -> None:
-    snapshot = _mixed(world).snapshot()
+    snapshot = mixed(world).snapshot()
     expected = world.expected()
     frame = read_snapshot(session, snapshot, world.root)
     # The lanes, with two shapes in each.
     planned = _plan(frame)
     assert (planned.count("FileScan parquet"), planned.count("LeftAnti"), planned.count("_RowReader")) == (4, 2, 2)
-    assert _got(frame) == [row[:-2] for row in expected]
+    assert got(frame) == [row[:-2] for row in expected]
     # What is deleted is read once for both shapes.
     assert "ReusedExchange [__tilth_block" in _plan(frame)
     located = located_snapshot(session, snapshot, world.root)
-    assert _got(located) == expected
+    assert got(located) == expected
     assert snapshot.rows == len(expected)
     plain = read_snapshot(session, Snapshot(table=TABLE, ts=1, version=1, parts=()), world.root)
     assert [(f.name, f.dataType) for f in frame.schema] == [(f.name, f.dataType) for f in plain.schema]
@@ -326,10 +326,10 @@ def test_all_lanes_together_are_what_the_model_says(session: SparkSession, world
 
 
 def test_columns_that_nobody_needs_are_not_read(session: SparkSession, world: World) -> None:
-    snapshot = _mixed(world).snapshot()
+    snapshot = mixed(world).snapshot()
     expected = world.expected()
     frame = read_snapshot(session, snapshot, world.root, ("V", "k")).select("k", "v")
-    assert _got(frame) == [(row[0], row[2]) for row in expected]
+    assert got(frame) == [(row[0], row[2]) for row in expected]
     assert "tags" not in _plan(frame)
     # Nothing of what has changed is read to be counted.
     counted = read_snapshot(session, snapshot, world.root, ())
@@ -378,7 +378,7 @@ def test_new_values_of_other_columns_do_not_leave_the_native_scan(session: Spark
     world.update(part, 9, {1: 100}, is_change=True)
     narrow = read_snapshot(session, world.snapshot(), world.root, ("k",)).select("k")
     assert "FileScan parquet" in _plan(narrow)
-    assert _got(narrow) == [(key,) for key in range(50) if key != 7]
+    assert got(narrow) == [(key,) for key in range(50) if key != 7]
     assert "FileScan" not in _plan(read_snapshot(session, world.snapshot(), world.root, ("v",)))
 
 
@@ -387,7 +387,7 @@ def test_predicates_reach_the_masked_scan(session: SparkSession, world: World) -
     world.delete(part, *range(0, 5000, 7))
     frame = read_snapshot(session, world.snapshot(), world.root).where("k > 4000").select("k")
     assert "GreaterThan(k,4000)" in _plan(frame)
-    assert _got(frame) == [(key,) for key in range(4001, 5000) if key % 7]
+    assert got(frame) == [(key,) for key in range(4001, 5000) if key % 7]
 
 
 def test_many_small_segments_share_tasks(session: SparkSession, world: World) -> None:
@@ -395,7 +395,7 @@ def test_many_small_segments_share_tasks(session: SparkSession, world: World) ->
         world.add([number], is_segment=True)
     frame = read_snapshot(session, world.snapshot(), world.root)
     assert frame.rdd.getNumPartitions() == 2
-    assert _got(frame.select("k")) == [(number,) for number in range(60)]
+    assert got(frame.select("k")) == [(number,) for number in range(60)]
 
 
 def test_parts_with_too_many_deletes_are_read_in_python(
@@ -407,7 +407,7 @@ def test_parts_with_too_many_deletes_are_read_in_python(
     monkeypatch.setattr(lanes, "MASK_BLOCKS_MAX", 2)
     frame = read_snapshot(session, world.snapshot(), world.root)
     assert _plan(frame).count("FileScan parquet") == 1
-    assert _got(frame) == [row[:-2] for row in world.expected()]
+    assert got(frame) == [row[:-2] for row in world.expected()]
 
 
 def test_without_the_internals_masked_parts_are_read_in_python(
@@ -420,7 +420,7 @@ def test_without_the_internals_masked_parts_are_read_in_python(
     world.delete(world.add(range(5, 10)), 2)
     monkeypatch.setattr(storage_spark, "_indexed", gone)
     with caplog.at_level(logging.WARNING):
-        assert _got(located_snapshot(session, world.snapshot(), world.root)) == world.expected()
+        assert got(located_snapshot(session, world.snapshot(), world.root)) == world.expected()
     assert "index_unavailable" in caplog.text
 
 
@@ -447,12 +447,12 @@ def test_damaged_and_missing_files_are_named(session: SparkSession, world: World
         alone = Snapshot(table=TABLE, ts=1, version=1, parts=(part,), deltas=(delta,) if delta else ())
         whole = world.path(name).read_bytes()
         world.path(name).write_bytes(whole[:-9] + bytes(9))
-        found = _error_of(session, alone, world.root)
+        found = read_error(session, alone, world.root)
         assert type(found) is corrupt
         assert f"{world.root}/" in found.message
         assert name in found.message
         world.path(name).unlink()
-        found = _error_of(session, alone, world.root)
+        found = read_error(session, alone, world.root)
         assert type(found) is missing
         assert found.facts["file"] == str(world.path(name))
         world.path(name).write_bytes(whole)

@@ -52,7 +52,7 @@ from tilth.storage.read.overlay_spark import (
 )
 from tilth.storage.store.files import missing
 from tilth.storage.store.paths import data_folder
-from tilth.storage.store.root import Folder, StoreRoot, local_folder
+from tilth.storage.store.root import Folder, StoreRoot, local_folder, parse_root
 from tilth.storage.values.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
 from tilth.storage.values.shapes import ShapeGroup, expressions, groups_of, scans_of
 
@@ -76,7 +76,7 @@ _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _CACHE_BYTES = 1 << 50
 #: Of a masked scan: the time by which it knows the file.
 _NUMBER = "__tilth_number"
-_FAILED_FILE = re.compile(r"reading file\s+file:/*(/\S+?\.parquet)")
+_FAILED_FILE = re.compile(r"reading file\s+(?:file:/*(?=/)|(?=hdfs://))(\S+?\.parquet)")
 
 _log = Log("storage")
 
@@ -151,7 +151,7 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
     path = unquote(found[1])
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
         folder, _, name = path.rpartition("/")
-        return missing(local_folder(folder), name, because)
+        return missing(local_folder(folder) if folder.startswith("/") else Folder(parse_root(folder)), name, because)
     return PartFileCorruptError(file=path, because=because)
 
 
@@ -312,7 +312,7 @@ def _indexed(
     jvm: Any = session.sparkContext._jvm
     java_session: Any = session._jsparkSession
     sources: Any = getattr(jvm, _DATASOURCES)
-    folder_path = jvm.org.apache.hadoop.fs.Path(f"file:{folder}")
+    folder_path = jvm.org.apache.hadoop.fs.Path(_spark_uri(folder))
     java_schema = java_session.parseDataType(schema.json())
     none = jvm.scala.Option.empty()
     empty_map = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
@@ -344,8 +344,9 @@ def _statuses(session: SparkSession, folder: Folder, files: Sequence[DataFile], 
     jvm: Any = session.sparkContext._jvm
     gateway: Any = session.sparkContext._gateway
     written = bytearray(struct.pack(">i", len(files)))
+    above = _spark_uri(folder)
     for number, file in enumerate(files, start=first_number):
-        status = _status_message(f"file:{folder}/{file.name}", file.size, number)
+        status = _status_message(f"{above}/{file.name}", file.size, number)
         written += struct.pack(">i", len(status)) + status
     array = jvm.org.apache.hadoop.io.ArrayWritable(jvm.java.lang.Class.forName("org.apache.hadoop.fs.FileStatus"))
     array.readFields(jvm.java.io.DataInputStream(jvm.java.io.ByteArrayInputStream(bytes(written))))
@@ -353,6 +354,11 @@ def _statuses(session: SparkSession, folder: Folder, files: Sequence[DataFile], 
     statuses = gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, len(files))
     jvm.java.lang.System.arraycopy(array.get(), 0, statuses, 0, len(files))
     return statuses
+
+
+def _spark_uri(folder: Folder) -> str:
+    """Return the name under which Spark knows a folder."""
+    return f"file:{folder}" if folder.root.is_local else str(folder)
 
 
 def _status_message(path: str, size: int, modified_ms: int) -> bytes:

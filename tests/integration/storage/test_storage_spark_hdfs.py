@@ -1,0 +1,59 @@
+"""A real Spark over a real HDFS: every lane is read with what Spark carries, by names and sizes alone, and its tasks in
+Python read the same files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.storage.test_read_lanes import TABLE, World, got, mixed, read_error
+from tilth.storage import PartFileNotFoundError, StoreAwayError, data_folder, parse_root
+from tilth.storage.read.spark import located_snapshot, read_snapshot
+from tilth.storage.store.stores import store_of
+from tools.hdfs_cluster import HdfsCluster
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def world(hdfs: HdfsCluster) -> World:
+    return World(parse_root(f"{hdfs.address}/{uuid4().hex}"))
+
+
+def test_all_lanes_together_are_what_the_model_says(session: SparkSession, world: World) -> None:
+    snapshot = mixed(world).snapshot()
+    expected = world.expected()
+    assert got(read_snapshot(session, snapshot, world.root)) == [row[:-2] for row in expected]
+    assert got(located_snapshot(session, snapshot, world.root)) == expected
+
+
+def test_a_plan_asks_nothing_and_a_scan_lists_nothing(session: SparkSession, hdfs: HdfsCluster, world: World) -> None:
+    for first in range(0, 300, 100):
+        world.add(range(first, first + 100))
+    before = Counter(hdfs.calls())
+    frame = read_snapshot(session, world.snapshot(), world.root)
+    frame.explain()
+    planned = Counter(hdfs.calls()) - before
+    assert not planned.keys() & {"GetListing", "GetFileInfo", "GetBlockLocations", "GetContentSummary"}
+    assert frame.count() == 300
+    assert frame.selectExpr("sum(k)").first() == (sum(range(300)),)
+    asked = Counter(hdfs.calls()) - before
+    # Of each file, in each of two scans: where its blocks are, and a look at its status that Spark does not leave out.
+    assert (asked["GetListing"], asked["GetBlockLocations"], asked["GetFileInfo"]) == (0, 6, 6)
+
+
+def test_a_file_that_is_missing_and_a_folder_that_is_away_are_named(session: SparkSession, world: World) -> None:
+    part, store = world.add(range(10)), store_of(world.root)
+    folder = data_folder(world.root, TABLE.uuid)
+    store.remove([folder.key(part.file.name)])
+    lost = read_error(session, world.snapshot(), world.root)
+    store.remove_folder("")
+    away = read_error(session, world.snapshot(), world.root)
+    assert (type(lost), type(away)) == (PartFileNotFoundError, StoreAwayError)
+    for error in (lost, away):
+        assert error is not None
+        assert error.facts["file"] == folder.uri(part.file.name)
