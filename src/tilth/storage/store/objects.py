@@ -313,10 +313,11 @@ class _Upload:
             return
         self._is_over = True
         self._held.clear()
-        # Without `close` it never becomes an object.
+        # Without `close` it never becomes an object; to Azure its name is taken already, by this file.
+        end = self._store.send if self._writer is None else self._store.put
         self._writer = None
         with suppress(TilthError, FileExistsError):
-            self._store.send(self._path, b"")
+            end(self._path, b"")
 
     def _send_held(self) -> None:
         if self._writer is None:
