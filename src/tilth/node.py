@@ -43,6 +43,7 @@ from tilth.ingest import (
     check_view,
     consume_runner,
 )
+from tilth.ingest.consumer.far import consumer_handlers
 from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
@@ -55,10 +56,11 @@ from tilth.model.service import ServiceStats
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.server import SETTINGS as SERVER_SETTINGS
-from tilth.server import Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
-from tilth.sql import DEFAULT_SLOTS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
+from tilth.server import Calls, Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
+from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
+from tilth.sql.query.far import query_handlers
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
-from tilth.storage import clean_transaction, local_root, sync_local_folder
+from tilth.storage import clean_transaction, local_root, sync_local_folder, write_probe
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     Dispatcher,
@@ -67,10 +69,11 @@ from tilth.warehouse import (
     Runner,
     WorkerSession,
 )
+from tilth.warehouse.remote.token import service_token
+from tilth.warehouse.remote.wire import StorageProbe
+from tilth.warehouse.remote.workers import RemoteSettings, RemoteWorkers
 
 WORKER = "embedded"
-#: Tasks of other statements than queries in the warehouse of queries: checks, defaults, keys, INSERT .. SELECT.
-OTHER_TASKS = DEFAULT_SLOTS[Queue.CONTROL] + DEFAULT_SLOTS[Queue.CHANGE] + DEFAULT_SLOTS[Queue.INSERT]
 #: So long work that runs may take to end; then Spark ends under it.
 CLOSE_SECONDS_MAX = 12.0
 #: Written to see whether there is room.
@@ -99,9 +102,12 @@ class Node:
         """
         given = NODE_SETTINGS.canonical(settings.texts)
         self._given = given
+        self._token = service_token(read_settings(ServerSettings, given).token_file, os.environ)
         self._clock = SystemClock()
         self._folder = prepared(folder)
         self._server = f"{socket.gethostname()}-{os.getpid()}"
+        #: Drawn anew by each process.
+        self._run_id = random_id()
         self._session = session or begin_spark(self._folder, given)
         self._parts = ExitStack()
         self._parts.callback(self._session.stop)
@@ -137,6 +143,7 @@ class Node:
             listen_host=host,
             machine_name=socket.gethostname(),
             counters=self._metrics.http,
+            calls=self._calls,
         )
         server = HttpServer(self._clock, build_app(doors), host=host, port=port, door=door)
         server.start()
@@ -246,6 +253,26 @@ class Node:
         self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots, empty_seconds_max=seconds_max)
         self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
         self._query_slots = settings.query_slots
+        doors = read_settings(ServerSettings, given)
+        self._remote = RemoteWorkers(
+            self._clock,
+            random_id,
+            self._dispatcher,
+            settings=RemoteSettings(
+                token=self._token,
+                server=self._server,
+                version=version("tilth"),
+                probes=self._probes,
+                reserved=frozenset({WORKER}),
+                gone_seconds=doors.worker_gone_seconds,
+            ),
+        )
+
+    def _probes(self) -> tuple[StorageProbe, ...]:
+        """Files that prove to a worker that it sees the tables' files."""
+        root = local_root(self._folder / "tables")
+        content = self._run_id.encode()
+        return (StorageProbe(root=root.text, path=write_probe(root, content), content=content),)
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
         root = local_root(self._folder / "tables")
@@ -318,8 +345,11 @@ class Node:
         assert runners.keys() == set(TaskKind), set(TaskKind) - runners.keys()
         for kind, runner in runners.items():
             self._worker.register(kind, runner)
+        handlers = consumer_handlers(self._consume) | query_handlers(self.engine.snapshots)
+        self._calls = Calls(token=self._token, handlers=self._remote.handlers(handlers))
         self._start(self._progress.start, self._progress.stop)
         self._start(self._worker.start, self._worker.stop)
+        self._start(self._remote.start, self._remote.stop)
         self._start(self._dispatcher.start, self._dispatcher.stop)
         self._start(self.engine.start, self.engine.stop)
         self._start(self._maintenance.start, self._maintenance.stop)

@@ -31,10 +31,10 @@ PREFIX = "TILTH_"
 CONFIG_VARIABLE = "TILTH_CONFIG"
 #: Of a larger config file nothing is read.
 CONFIG_BYTES_MAX = 1 * MIB
-#: Variables with the prefix that are no settings: of the other commands, of failpoints and of test runs, and those that
-#: Kubernetes makes of a service named tilth or tilth-x.
+#: Variables with the prefix that are no settings: of the other commands, the service token, of failpoints and of test
+#: runs, and those that Kubernetes makes of a service named tilth or tilth-x.
 _NO_SETTING = re.compile(
-    r"TILTH_(CONFIG|URL|FAILPOINTS|TEST_\w+|(\w+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_\w+)?)", re.ASCII
+    r"TILTH_(CONFIG|URL|SERVICE_TOKEN|FAILPOINTS|TEST_\w+|(\w+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_\w+)?)", re.ASCII
 )
 
 

@@ -12,6 +12,7 @@ from tilth.base.doors import door
 if TYPE_CHECKING:
     from tilth.server.address import bind
     from tilth.server.app import Doors, build_app
+    from tilth.server.calls import Calls, build_calls_app
     from tilth.server.metrics import METRICS, Metrics, MetricSources
     from tilth.server.serve import HttpServer
     from tilth.server.settings import SETTINGS, ServerSettings
@@ -22,6 +23,7 @@ else:
 __all__ = [
     "METRICS",
     "SETTINGS",
+    "Calls",
     "Doors",
     "HttpCounters",
     "HttpServer",
@@ -31,4 +33,5 @@ __all__ = [
     "ServerSettings",
     "bind",
     "build_app",
+    "build_calls_app",
 ]

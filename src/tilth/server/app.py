@@ -4,6 +4,7 @@ POST /v1/sql                      a statement as the body's text; the form of th
 POST /v1/insert/{db}/{table}      rows as NDJSON, CSV or an Arrow stream
 POST /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Spark session
 POST /v1/readers/{id}             renews that reader's lease;  DELETE ends it
+POST /v1/worker/{call}            what workers in other processes call; only with the service token
 GET  /v1/health                   components and how they are
 GET  /v1/ready                    whether statements work
 GET  /metrics                     Prometheus
@@ -45,6 +46,7 @@ from tilth.maintenance import ManagerStatus
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import Health, Summary
+from tilth.server.calls import Calls, calls_route
 from tilth.server.count import ROUTE_KEY, Counted
 from tilth.server.errors import (
     BadBodyError,
@@ -143,6 +145,8 @@ class Doors:
     machine_name: str = "localhost"
     #: Where requests are counted; hand it to the metrics, too.
     counters: HttpCounters = field(default_factory=HttpCounters)
+    #: What workers may call.
+    calls: Calls = field(default_factory=Calls)
 
 
 def build_app(doors: Doors) -> Starlette:
@@ -158,6 +162,7 @@ def build_app(doors: Doors) -> Starlette:
         api.route("/metrics", api.metrics, "GET", "HEAD"),
         api.route("/maintenance-manager", api.maintenance, "GET", "HEAD"),
         api.route("/", api.front_page, "GET", "HEAD"),
+        calls_route(doors.calls),
     ]
     settings = doors.settings
     welcome = admission(

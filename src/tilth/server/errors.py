@@ -13,6 +13,7 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.wire import ErrorAnswer, ErrorBody
 from tilth.warehouse import SparkRestartingError
+from tilth.warehouse.remote.errors import TokenNotSetError, TokenRefusedError
 
 #: The status of an answer, by the kind of its error.
 STATUS = {
@@ -89,6 +90,8 @@ _STATUS_OF_CODE = {
     HostRefusedError.code: 403,
     OriginRefusedError.code: 403,
     ContentTypeRefusedError.code: 403,
+    TokenNotSetError.code: 401,
+    TokenRefusedError.code: 401,
 }
 
 

@@ -10,6 +10,7 @@ from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settin
 from tilth.base.units import GIB, KIB, MIB, parse_bytes, parse_seconds
 from tilth.sql import DEFAULT_SLOTS, Queue, ResultLimits
 from tilth.sql import STATEMENTS_MAX as WAITING_MAX
+from tilth.warehouse.remote.workers import GONE_SECONDS
 
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -109,6 +110,23 @@ class ServerSettings:
         SettingCheck(_origins, "as in https://dash.example.com, with commas between", separator=","),
         "Origins of web pages that can call the node from a browser, without any restriction. Pages of other origins "
         "are refused. Programs send no `Origin` and need no entry.",
+    )
+    token_file: str = node_setting(
+        "server.token-file",
+        "",
+        SettingCheck(str, "the path of a file"),
+        "A file with the service token, which workers in other processes show with every call and are refused without; "
+        "16 to 1024 visible characters. Empty: the environment's TILTH_SERVICE_TOKEN. Without a token the node takes "
+        "no such workers.",
+    )
+    worker_gone_seconds: float = node_setting(
+        "server.worker-gone-bound",
+        GONE_SECONDS,
+        within(parse_seconds, 1.0, 600, "1 s to 10 min"),
+        "A worker in another process that has not reported for so long is gone: its tasks end as lost and run "
+        "elsewhere. It reports each second. Shorter: they run elsewhere sooner. Longer: a slow network or a crowded "
+        "machine loses fewer tasks.",
+        unit="seconds",
     )
 
     @property

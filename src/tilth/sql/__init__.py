@@ -14,7 +14,7 @@ from tilth.base.doors import door
 if TYPE_CHECKING:
     from tilth.sql.context.rooms import Rooms
     from tilth.sql.control.insert_groups import InsertStats
-    from tilth.sql.control.running import DEFAULT_SLOTS, STATEMENTS_MAX, Origin, StatementLimits
+    from tilth.sql.control.running import DEFAULT_SLOTS, OTHER_TASKS, STATEMENTS_MAX, Origin, StatementLimits
     from tilth.sql.control.slots import Queue
     from tilth.sql.engine import OUTPUT_FORMATS, SqlEngine
     from tilth.sql.errors import (
@@ -43,6 +43,7 @@ else:
 
 __all__ = [
     "DEFAULT_SLOTS",
+    "OTHER_TASKS",
     "OUTPUT_FORMATS",
     "SESSION_SETTINGS",
     "STATEMENTS_MAX",

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         sidecar_name,
         table_folder,
     )
+    from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
     from tilth.storage.store.root import BadStoreError, Folder, StoreRoot, local_folder, local_root, parse_root
     from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
     from tilth.storage.upsert.key_lookup import repeated_keys
@@ -141,6 +142,7 @@ __all__ = [
     "PartWriter",
     "Partitioned",
     "RewriteTarget",
+    "RootNotSharedError",
     "RowIndexes",
     "ScratchWriter",
     "StorageSettings",
@@ -159,6 +161,7 @@ __all__ = [
     "candidates",
     "check_file",
     "check_partition_by",
+    "check_probe",
     "check_size",
     "clean_transaction",
     "compact_changes",
@@ -219,6 +222,7 @@ __all__ = [
     "value_name",
     "write_filter",
     "write_parts",
+    "write_probe",
     "write_rows",
     "write_segments",
 ]

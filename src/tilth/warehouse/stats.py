@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
+
+class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker's machine has, and what of it is free; 0: not known."""
+
+    cores: int = 0
+    free_cores: float = 0.0
+    memory_bytes: int = 0
+    free_memory_bytes: int = 0
+    #: Where its Spark keeps temporary files.
+    disk_bytes: int = 0
+    free_disk_bytes: int = 0
+    #: Milliseconds since 1970, by the server's clock; 0: it has never reported.
+    reported_ms: int = 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:

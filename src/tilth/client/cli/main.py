@@ -11,6 +11,7 @@ from tilth.client.cli.catalog import catalog
 from tilth.client.cli.serve import serve
 from tilth.client.cli.sql import sql
 from tilth.client.cli.status import status
+from tilth.client.cli.worker import worker
 
 app = typer.Typer(
     name="tilth",
@@ -42,6 +43,7 @@ def main(
 
 
 app.command()(serve)
+app.command()(worker)
 app.command()(sql)
 app.command()(status)
 app.add_typer(catalog, name="catalog")

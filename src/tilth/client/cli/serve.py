@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,14 +59,14 @@ def serve(
     console = console_of(sys.stderr)
     options = {"data": data, "listen": listen, "log-level": log_level, "log-file": log_file}
     try:
-        flags = NODE_SETTINGS.canonical(_named(settings or []))
+        flags = NODE_SETTINGS.canonical(named(settings or []))
         flags |= {name: text for name, text in options.items() if text is not None}
         every = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
         given = gather(every, flags=flags, environment=os.environ, file=config)
         options_read = read_settings(ServeSettings, given.texts)
-        _set_up_log(options_read, read_settings(LogSettings, given.texts))
+        set_up_log(options_read, read_settings(LogSettings, given.texts))
         folder = _folder(options_read)
-        host, port = _address(options_read.listen)
+        host, port = address(options_read.listen)
         # Before Spark is started for nothing.
         door = bind(host, port)
         with door, _node(folder, given.among(NODE_SETTINGS)) as node:
@@ -73,7 +74,7 @@ def serve(
             console.print(Text(f"tilth serves {folder} at {server.url} (Ctrl-C stops it)"))
             is_over.wait()
             console.print(Text("stopping: running rounds and merges end or are cleaned up at the next start"))
-            _bound_the_stop(node)
+            bound_the_stop(node.kill_spark)
     except TilthError as error:
         show_error(console, error)
         raise typer.Exit(1) from error
@@ -89,11 +90,11 @@ def _node(folder: Path, given: GivenSettings) -> Node:
     return open_node(folder, given, session)
 
 
-def _bound_the_stop(node: Node) -> None:
+def bound_the_stop(kill_spark: Callable[[], None]) -> None:
     """End this process soon, also when something in it hangs."""
 
     def leave() -> None:
-        node.kill_spark()
+        kill_spark()
         print("the stop takes too long: the process ends now", file=sys.stderr, flush=True)
         os._exit(1)
 
@@ -102,7 +103,8 @@ def _bound_the_stop(node: Node) -> None:
     timer.start()
 
 
-def _set_up_log(options: ServeSettings, bounds: LogSettings) -> None:
+def set_up_log(options: ServeSettings, bounds: LogSettings) -> None:
+    """Send the log where the options say. Raises UnavailableError."""
     path = options.log_file or None
     try:
         logs.set_up(level=options.log_level, path=path, settings=bounds)
@@ -118,7 +120,8 @@ def _folder(options: ServeSettings) -> Path:
     return Path(options.data)
 
 
-def _address(listen: str) -> tuple[str, int]:
+def address(listen: str) -> tuple[str, int]:
+    """Return host and port. Raises InvalidInputError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not (port.isascii() and port.isdecimal()):
         raise InvalidInputError("not an address to listen on", listen=listen, hint="write it as 127.0.0.1:7411")
@@ -128,7 +131,8 @@ def _address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _named(items: list[str]) -> dict[str, str]:
+def named(items: list[str]) -> dict[str, str]:
+    """Return the settings of flags by name. Raises InvalidInputError."""
     given = {}
     for item in items:
         name, equals, value = item.partition("=")

@@ -30,6 +30,8 @@ DEFAULT_SLOTS = {
     Queue.WATCH: 16,
     Queue.APART: 2,
 }
+#: Tasks of other statements than queries in the warehouse of queries: checks, defaults, keys, INSERT .. SELECT.
+OTHER_TASKS = DEFAULT_SLOTS[Queue.CONTROL] + DEFAULT_SLOTS[Queue.CHANGE] + DEFAULT_SLOTS[Queue.INSERT]
 STATEMENTS_MAX = 1000
 #: Of a longer statement `system.processes`, and so the conditions of KILL QUERY, see the beginning and the end.
 RUNNING_TEXT_MAX = 1 << 17

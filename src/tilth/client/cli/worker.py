@@ -1,0 +1,86 @@
+"""`tilth worker`: runs a worker of a server until it is asked to stop. Knows the worker's composition root."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tilth.base.errors import TilthError
+from tilth.base.settings import LogSettings, SettingGroup, read_settings
+from tilth.base.sources import CONFIG_VARIABLE, gather
+from tilth.client.cli.serve import address, bound_the_stop, named, set_up_log
+from tilth.client.output import console_of, show_error
+from tilth.client.settings import SERVE_SETTINGS, ServeSettings
+
+
+def worker(
+    server: Annotated[str, typer.Option(help="Address of the server, as in http://host:7411.")],
+    warehouse: Annotated[str, typer.Option(help="The warehouse whose tasks it runs.")],
+    master: Annotated[
+        str | None, typer.Option(help="Where Spark computes: local[N], spark://.., yarn, k8s://..")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Its name; no two have the same. Default: machine and process.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="For Spark's temporary files and logs. Default: below the system's.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the service token. Default: TILTH_SERVICE_TOKEN.")
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(help="Address and port of its own door, which the server calls; port 0 takes a free one.")
+    ] = "127.0.0.1:0",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A node setting, name=value; may be given several times.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A file in TOML with node settings.", envvar=CONFIG_VARIABLE)
+    ] = None,
+) -> None:
+    """Run a worker: a Spark of its own that runs the tasks of a server in another process."""
+    from tilth.begin import NODE_SETTINGS
+
+    is_over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_over.set())
+    console = console_of(sys.stderr)
+    shown = name or f"{socket.gethostname()}-{os.getpid()}"
+    try:
+        flags = NODE_SETTINGS.canonical(named(settings or []))
+        flags |= {} if master is None else {"warehouse.master": master}
+        every = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
+        given = gather(every, flags=flags, environment=os.environ, file=config)
+        set_up_log(read_settings(ServeSettings, given.texts), read_settings(LogSettings, given.texts))
+        from tilth.worker import WorkerOptions, WorkerProcess, worker_token
+
+        host, port = address(listen)
+        options = WorkerOptions(
+            server=server,
+            warehouse=warehouse,
+            name=shown,
+            folder=folder or Path(tempfile.gettempdir()) / f"tilth-worker-{os.getuid()}" / shown,
+            token=worker_token(token_file),
+            listen_host=host,
+            listen_port=port,
+        )
+        process = WorkerProcess(options, given.among(NODE_SETTINGS).texts, over=is_over)
+        process.start()
+        console.print(Text(f"worker {shown} runs tasks of {warehouse} for {server} (Ctrl-C stops it)"))
+        is_over.wait()
+        bound_the_stop(process.kill_spark)
+        process.stop("it was asked to stop")
+        if process.refusal is not None:
+            raise process.refusal
+    except TilthError as error:
+        show_error(console, error)
+        raise typer.Exit(1) from error

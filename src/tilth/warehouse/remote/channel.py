@@ -1,0 +1,138 @@
+"""Calls to another process of Tilth over HTTP: sent again until they are answered, each with an id of its own.
+
+Covers: one request, its retries, errors as TilthErrors. Does not cover: routes, what is said (wire.py).
+Always holds: a call that is sent again carries the id of its first sending; an error says whether the other side may
+have acted: PeerAwayError where it certainly has not, PeerAnswerLostError where nobody knows.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.ids import IdSource
+from tilth.base.logs import Log
+from tilth.warehouse.remote.errors import BadAddressError, NoTilthServerError, PeerAnswerLostError, PeerAwayError
+from tilth.warehouse.remote.token import HEADER, header_of
+from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER, Failure, error_of
+
+if TYPE_CHECKING:
+    import httpx
+
+#: A call is sent again for so long.
+CALL_SECONDS_MAX = 30.0
+#: One sending waits so long for its answer; a commit may wait for its turn.
+ANSWER_SECONDS_MAX = 15.0
+CONNECT_SECONDS_MAX = 1.0
+_PAUSE_SECONDS = 0.1
+_PAUSE_SECONDS_MAX = 1.0
+
+_log = Log("warehouse")
+
+T = TypeVar("T")
+
+
+class Channel:
+    """Calls to one process. For any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: IdSource,
+        url: str,
+        *,
+        token: str,
+        worker: str = "",
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`worker`: the id of the worker that calls or is called, as it drew it at its registration.
+
+        Raises BadAddressError.
+        """
+        # Imported where there are workers: a node without them starts sooner.
+        import httpx
+
+        check_address(url)
+        self._clock = clock
+        self._ids = ids
+        self.url = url.rstrip("/")
+        #: Set anew at each registration.
+        self.worker = worker
+        self._closed = threading.Event()
+        self._failed: tuple[type[Exception], ...] = (httpx.TransportError,)
+        self._unsent: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+        # No proxy and no netrc of the environment gets to see the token.
+        self._client = httpx.Client(
+            trust_env=False,
+            transport=transport,
+            headers={HEADER: header_of(token), "content-type": MEDIA_TYPE},
+            limits=httpx.Limits(max_connections=200, max_keepalive_connections=20, keepalive_expiry=30.0),
+        )
+
+    def close(self) -> None:
+        """End: calls under way are not sent again."""
+        self._closed.set()
+        self._client.close()
+
+    def call(
+        self,
+        name: str,
+        message: object,
+        answer: type[T],
+        *,
+        seconds: float = CALL_SECONDS_MAX,
+        answer_seconds: float = ANSWER_SECONDS_MAX,
+    ) -> T:
+        """Return the answer. Raises what the other side raised, PeerAwayError, PeerAnswerLostError and
+        NoTilthServerError.
+        """
+        body, call_id = msgspec.msgpack.encode(message), self._ids()
+        deadline = self._clock.monotonic() + seconds
+        pause, is_unsent = _PAUSE_SECONDS, True
+        while True:
+            try:
+                return msgspec.msgpack.decode(self._send(name, body, call_id, answer_seconds), type=answer)
+            except self._failed as error:
+                is_unsent = is_unsent and isinstance(error, self._unsent)
+                reason = f"{type(error).__name__}: {error}".strip(": ")
+            left = deadline - self._clock.monotonic()
+            if left <= pause or self._clock.wait(self._closed, pause):
+                lost = PeerAwayError if is_unsent else PeerAnswerLostError
+                raise lost(url=self.url, call=name, reason=reason)
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    def _send(self, name: str, body: bytes, call_id: str, answer_seconds: float) -> bytes:
+        headers = {CALL_HEADER: call_id, WORKER_HEADER: self.worker}
+        timeout = (CONNECT_SECONDS_MAX, answer_seconds, answer_seconds, answer_seconds)
+        answer = self._client.post(f"{self.url}{PATH}{name}", content=body, headers=headers, timeout=timeout)
+        if answer.status_code == 200 and answer.headers.get("content-type") == MEDIA_TYPE:
+            return answer.content
+        raise self._refusal(answer)
+
+    def _refusal(self, answer: httpx.Response) -> TilthError:
+        """Return the error that the answer carries."""
+        if answer.headers.get("content-type") == MEDIA_TYPE:
+            try:
+                return error_of(msgspec.msgpack.decode(answer.content, type=Failure))
+            except msgspec.DecodeError as error:
+                _log.warning("answer_unreadable", url=self.url, reason=error)
+        hint = "give the address of a Tilth server of this version, as in http://host:7411"
+        return NoTilthServerError(url=self.url, status=answer.status_code, hint=hint)
+
+
+def check_address(url: str) -> None:
+    """Raises BadAddressError."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_plain = parts.username is None and not parts.query and not parts.fragment
+    except ValueError:
+        is_address = is_plain = False
+    if not (is_address and is_plain):
+        # It may hold a password.
+        raise BadAddressError(hint="write it as http://host:7411; the service token is not a part of it")

@@ -1,0 +1,77 @@
+"""Errors between a server and the workers that are processes of their own."""
+
+from __future__ import annotations
+
+from tilth.base.errors import (
+    ConflictError,
+    FencedError,
+    InvalidInputError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+
+
+class BadTokenError(InvalidInputError):
+    """the service token cannot be used"""
+
+    code = "BAD_SERVICE_TOKEN"
+
+
+class TokenRefusedError(InvalidInputError):
+    """the service token is missing or is another one than the server's"""
+
+    code = "SERVICE_TOKEN_REFUSED"
+
+
+class TokenNotSetError(InvalidInputError):
+    """this server takes no workers: it has no service token"""
+
+    code = "SERVICE_TOKEN_NOT_SET"
+
+
+class WorkerVersionError(ConflictError):
+    """the worker is of another version than its server"""
+
+    code = "WORKER_VERSION"
+
+
+class WorkerNameTakenError(ConflictError):
+    """a worker of this name is there and alive"""
+
+    code = "WORKER_NAME_TAKEN"
+
+
+class WorkerStorageError(UnavailableError):
+    """the worker does not see the files of the server's tables"""
+
+    code = "WORKER_STORAGE"
+
+
+class WorkerFencedError(FencedError):
+    """the server takes this worker for gone; it registers again by itself"""
+
+    code = "WORKER_FENCED"
+
+
+class BadAddressError(InvalidInputError):
+    """this is not the address of a server"""
+
+    code = "BAD_SERVER_ADDRESS"
+
+
+class NoTilthServerError(UnavailableError):
+    """what answers at this address is no Tilth server that takes workers"""
+
+    code = "NO_TILTH_SERVER"
+
+
+class PeerAwayError(UnavailableError):
+    """the other process cannot be reached"""
+
+    code = "PEER_AWAY"
+
+
+class PeerAnswerLostError(UnknownOutcomeError):
+    """the other process did not answer; it may have done what was asked"""
+
+    code = "PEER_ANSWER_LOST"

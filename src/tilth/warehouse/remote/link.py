@@ -1,0 +1,280 @@
+"""A worker's tie to its server: registered, reporting, taking tasks, telling their ends.
+
+    UNKNOWN --registered--> MEMBER --refused as unknown (the server restarted, or took us for gone)--> UNKNOWN
+                              '--- farewell: drains, then leaves
+
+Covers: registration and its repetition, the heartbeat, the worker's own calls, what its door takes. Does not cover:
+running tasks (worker/worker.py), routes (tilth.server), what runners ask.
+Always holds: tasks of a former registration are cancelled before the next one; a task is started once, however often
+it is assigned; a server that is away ends nothing by itself, and a refusal of a registration ends the process.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+import msgspec
+import psutil
+
+from tilth.base.clock import Clock
+from tilth.base.errors import FencedError, TilthError
+from tilth.base.ids import IdSource
+from tilth.base.logs import Log
+from tilth.model.task import TaskSpec
+from tilth.warehouse.errors import WorkerNotFoundError
+from tilth.warehouse.remote.channel import Channel
+from tilth.warehouse.remote.errors import PeerAnswerLostError, PeerAwayError, WorkerNameTakenError
+from tilth.warehouse.remote.wire import (
+    AssignTask,
+    Done,
+    EndedTask,
+    Farewell,
+    NameTasks,
+    Registered,
+    Registration,
+    Report,
+    StorageProbe,
+    failure_of,
+)
+from tilth.warehouse.remote.workers import Handler
+from tilth.warehouse.stats import WorkerLoad
+from tilth.warehouse.tasks.contract import WorkerReports
+from tilth.warehouse.tasks.state import TaskResult
+
+REPORT_SECONDS = 1.0
+#: A report that is not answered by then is given up; the next one says more.
+_REPORT_ANSWER_SECONDS = 1.0
+_REGISTER_SECONDS_MAX = 5.0
+#: Tasks of a former registration have so long to end before the next one.
+_END_SECONDS_MAX = 10.0
+_LOOK_SECONDS = 0.05
+#: Ids of tasks that were taken once.
+_TAKEN_MAX = 100_000
+
+_log = Log("warehouse")
+
+
+class Tasks(Protocol):
+    """The worker whose tasks these are (EmbeddedWorker)."""
+
+    def attach(self, reports: WorkerReports) -> None: ...
+
+    def assign(self, spec: TaskSpec) -> None: ...
+
+    def touch(self, task_ids: Collection[str]) -> set[str]: ...
+
+    def cancel(self, task_id: str) -> None: ...
+
+    def retire(self, task_id: str) -> None: ...
+
+    def live_ids(self) -> set[str]: ...
+
+    def trouble(self) -> str: ...
+
+
+class WorkerLink:
+    """The tie of one worker; reports of its tasks go through it."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: IdSource,
+        channel: Channel,
+        registration: Registration,
+        *,
+        check_storage: Callable[[StorageProbe], None],
+        folder: str,
+        over: threading.Event,
+    ) -> None:
+        """`check_storage` raises WorkerStorageError; `folder`: where temporary files are; `over` is set when the worker
+        cannot go on, for the reason in `refusal`.
+        """
+        self._clock = clock
+        self._ids = ids
+        self._channel = channel
+        self._registration = registration
+        self._check_storage = check_storage
+        self._folder = folder
+        self._tasks: Tasks | None = None
+        self._taken: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._report_always, name="tilth-report", daemon=True)
+        self._over = over
+        self.refusal: TilthError | None = None
+
+    def try_out(self) -> None:
+        """Ask whether the server would take this worker, and look for its storages. Raises the server's refusal,
+        WorkerStorageError, PeerAwayError and NoTilthServerError.
+        """
+        self._register(is_trial=True)
+
+    def join(self, tasks: Tasks) -> None:
+        """Register, and report from now on. Raises as `try_out`."""
+        self._tasks = tasks
+        tasks.attach(self)
+        self._register(is_trial=False)
+        self._thread.start()
+
+    def leave(self, reason: str, *, drain_seconds: float) -> None:
+        """Take no more tasks, give those that run this long to end, and say farewell."""
+        if self._thread.ident is not None and self.refusal is None:
+            try:
+                self._say_farewell(reason, is_draining=True)
+                self._wait_ended(drain_seconds)
+                self._say_farewell(reason, is_draining=False)
+            except TilthError as error:
+                _log.warning("farewell_lost", reason=error)
+        self.close()
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join(_REPORT_ANSWER_SECONDS + REPORT_SECONDS)
+        self._channel.close()
+
+    # --- what the worker says of its tasks ---------------------------------------------------------------------------
+
+    def finished(self, task_id: str, result: TaskResult) -> None:
+        self._tell(EndedTask(task_id=task_id, payload=result.payload, actual=result.actual))
+
+    def failed(self, task_id: str, error: TilthError) -> None:
+        self._tell(EndedTask(task_id=task_id, failure=failure_of(error)))
+
+    def _tell(self, ended: EndedTask) -> None:
+        """Until the server knows it, or does not know this worker any more."""
+        member = self._channel.worker
+        while not self._closing.is_set() and self._channel.worker == member:
+            try:
+                self._channel.call("ended", ended, Done)
+            except (PeerAwayError, PeerAnswerLostError) as error:
+                _log.warning("end_not_told", cause_id=ended.task_id, reason=error)
+                continue
+            except TilthError as error:
+                _log.warning("end_refused", cause_id=ended.task_id, reason=error)
+            return
+
+    # --- what its door takes -----------------------------------------------------------------------------------------
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handlers of the server's calls."""
+        assign, name = msgspec.msgpack.Decoder(AssignTask), msgspec.msgpack.Decoder(NameTasks)
+
+        def act(do: Callable[[bytes, Tasks], object]) -> Handler:
+            def run(caller: str, body: bytes) -> bytes:
+                return msgspec.msgpack.encode(do(body, self._member(caller)))
+
+            return run
+
+        def each(body: bytes, do: Callable[[str], None]) -> Done:
+            for task_id in name.decode(body).ids:
+                do(task_id)
+            return Done()
+
+        return {
+            "assign": act(lambda body, tasks: self._assign(tasks, assign.decode(body).spec)),
+            "touch": act(lambda body, tasks: tuple(tasks.touch(name.decode(body).ids))),
+            "cancel": act(lambda body, tasks: each(body, tasks.cancel)),
+            "retire": act(lambda body, tasks: each(body, tasks.retire)),
+        }
+
+    def _member(self, caller: str) -> Tasks:
+        """Return the tasks, for a server that knows this registration."""
+        if self._tasks is None or not caller or caller != self._channel.worker:
+            raise WorkerNotFoundError("this process is another worker by now", worker=self._registration.name)
+        return self._tasks
+
+    def _assign(self, tasks: Tasks, spec: TaskSpec) -> Done:
+        with self._lock:
+            if spec.id in self._taken:
+                return Done()
+            tasks.assign(spec)
+            self._taken[spec.id] = None
+            while len(self._taken) > _TAKEN_MAX:
+                self._taken.popitem(last=False)
+        return Done()
+
+    # --- registration and heartbeat ----------------------------------------------------------------------------------
+
+    def _register(self, *, is_trial: bool) -> None:
+        instance = "" if is_trial else self._ids()
+        # Before it is told: the server may call at once.
+        self._channel.worker = instance
+        registration = msgspec.structs.replace(self._registration, instance=instance, is_trial=is_trial)
+        registered = self._channel.call("register", registration, Registered, seconds=_REGISTER_SECONDS_MAX)
+        if is_trial:
+            for probe in registered.probes:
+                self._check_storage(probe)
+        else:
+            _log.info("registered", server=registered.server, url=self._channel.url, worker=registration.name)
+
+    def _report_always(self) -> None:
+        is_away = False
+        while not self._clock.wait(self._closing, REPORT_SECONDS):
+            try:
+                self._report()
+                is_away = False
+            except FencedError as error:
+                _log.warning("registering_again", reason=error)
+                self._end_tasks()
+                self._register_again()
+            except TilthError as error:
+                if not is_away:
+                    _log.warning("server_away", url=self._channel.url, reason=error)
+                is_away = True
+            # The outermost loop of the process: it goes on whatever happened.
+            except Exception as error:
+                _log.error("report_failed", error=error)
+
+    def _report(self) -> None:
+        assert self._tasks is not None
+        report = Report(load=load_of(self._folder, cores=self._registration.cores), trouble=self._tasks.trouble())
+        seconds = _REPORT_ANSWER_SECONDS
+        self._channel.call("report", report, Done, seconds=seconds, answer_seconds=seconds)
+
+    def _register_again(self) -> None:
+        try:
+            self._register(is_trial=False)
+        except (PeerAwayError, PeerAnswerLostError, WorkerNameTakenError) as error:
+            # A name is free again when its former holder has been noticed to be gone.
+            _log.warning("not_registered", reason=error)
+        except TilthError as error:
+            _log.error("registration_refused", reason=error)
+            self.refusal = error
+            self._closing.set()
+            self._over.set()
+
+    def _end_tasks(self) -> None:
+        """Cancel all tasks and wait for them: they are nobody's."""
+        assert self._tasks is not None
+        for task_id in self._tasks.live_ids():
+            self._tasks.cancel(task_id)
+        self._wait_ended(_END_SECONDS_MAX)
+
+    def _wait_ended(self, seconds: float) -> None:
+        assert self._tasks is not None
+        deadline = self._clock.monotonic() + seconds
+        while self._tasks.live_ids() and self._clock.monotonic() < deadline:
+            self._clock.sleep(_LOOK_SECONDS)
+
+    def _say_farewell(self, reason: str, *, is_draining: bool) -> None:
+        farewell = Farewell(reason=reason, is_draining=is_draining)
+        self._channel.call("leave", farewell, Done, seconds=_REGISTER_SECONDS_MAX)
+
+
+def load_of(folder: str, *, cores: int) -> WorkerLoad:
+    """Measure this machine; of its cores so many belong to the worker."""
+    memory, disk = psutil.virtual_memory(), shutil.disk_usage(folder)
+    return WorkerLoad(
+        cores=cores,
+        free_cores=round(cores * (1 - psutil.cpu_percent(interval=None) / 100), 2),
+        memory_bytes=memory.total,
+        free_memory_bytes=memory.available,
+        disk_bytes=disk.total,
+        free_disk_bytes=disk.free,
+    )

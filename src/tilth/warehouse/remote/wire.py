@@ -1,0 +1,146 @@
+"""Messages between a server and its workers. Values only, in MessagePack.
+
+    worker                                              server
+      | -- register: who I am, where my door is -----------> |   refused: version, warehouse, name
+      | <-- registered: storages to try -------------------- |
+      | -- report, each second: free cores, memory, disk --> |   its heartbeat
+      | <-- assign, touch, cancel, retire ------------------ |   at the worker's own door
+      | -- ended: result or failure of a task -------------> |
+      | -- what runners ask: consumer/*, query/* ----------> |
+      | -- leave -------------------------------------------> |
+
+Covers: the messages, errors as values. Does not cover: sending (channel.py), who takes them (workers.py, link.py).
+Always holds: a registration of any version can be read far enough to be refused in words; an error comes out as the
+class that went in, or as one of the same kind and code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.model.task import Cost, TaskSpec
+from tilth.warehouse.stats import WorkerLoad
+
+#: Raised with every change of a message that the other side must know.
+WIRE_VERSION = 1
+#: Who calls: the id that a worker drew when it registered, and the id of the call, the same when it is sent again.
+WORKER_HEADER = "x-tilth-worker"
+CALL_HEADER = "x-tilth-call"
+MEDIA_TYPE = "application/msgpack"
+#: Below which every call of this kind is found, at the server and at the worker.
+PATH = "/v1/worker/"
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself; an older or newer one leaves things out."""
+
+    name: str
+    version: str
+    wire: int
+    #: Drawn anew for each registration.
+    instance: str = ""
+    warehouse: str = ""
+    #: Of its door, as the server reaches it.
+    url: str = ""
+    host: str = ""
+    pid: int = 0
+    cores: int = 0
+    memory_bytes: int = 0
+    slots: int = 0
+    #: Only whether it would be taken: its Spark is not there yet.
+    is_trial: bool = False
+
+
+class StorageProbe(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that the server has written below a root, for a worker to find."""
+
+    #: As `parse_root` reads it: with references to secrets, without secrets.
+    root: str
+    path: str
+    content: bytes
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    #: The server's process.
+    server: str
+    probes: tuple[StorageProbe, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Heartbeat of a worker."""
+
+    load: WorkerLoad
+    #: Why it can run nothing that needs Spark; empty: it can.
+    trouble: str = ""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A TilthError as a value."""
+
+    kind: str
+    code: str
+    message: str
+    hint: str = ""
+    facts: dict[str, str] = {}
+
+
+class EndedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of a task's end."""
+
+    task_id: str
+    payload: bytes = b""
+    actual: Cost = Cost()
+    #: None: it ended well.
+    failure: Failure | None = None
+
+
+class AssignTask(msgspec.Struct, frozen=True, kw_only=True):
+    spec: TaskSpec
+
+
+class NameTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks to touch, or the one to cancel or to retire; the answer to a touch is those that are there."""
+
+    ids: tuple[str, ...]
+
+
+class Farewell(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker takes no more tasks, or is about to end."""
+
+    reason: str
+    #: What runs may end first.
+    is_draining: bool
+
+
+class Done(msgspec.Struct, frozen=True):
+    """Answer of a call that only acts."""
+
+
+def failure_of(error: TilthError) -> Failure:
+    return Failure(kind=error.kind.value, code=error.code, message=error.message, hint=error.hint, facts=error.facts)
+
+
+def error_of(failure: Failure) -> TilthError:
+    """Return the error as the class that it was, where that is known here; else as one of its kind and code."""
+    found = next((each for each in _classes() if each.code == failure.code and each.kind == failure.kind), None)
+    error = TilthError.__new__(found or TilthError)
+    Exception.__init__(error, failure.message)
+    error.message, error.hint, error.facts = failure.message, failure.hint, dict(failure.facts)
+    if found is None:
+        kinds = {kind.value: kind for kind in ErrorKind}
+        error.kind = kinds.get(failure.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # this error's alone
+        error.code = failure.code  # type: ignore[misc]  # likewise
+    return error
+
+
+def _classes() -> Iterator[type[TilthError]]:
+    """Yield each class with a code of its own, those first that others are made of."""
+    waiting: list[type[TilthError]] = [TilthError]
+    while waiting:
+        one = waiting.pop(0)
+        waiting += one.__subclasses__()
+        if "code" in vars(one):
+            yield one

@@ -1,0 +1,223 @@
+"""The composition root of a worker process: its Spark, its runners, its door, its tie to the server.
+
+Covers: building a worker from its options and settings, starting and stopping it in order. Does not cover: what any of
+the rooms does, the server (node.py).
+Always holds: nothing of the catalog is opened here; Spark starts only after the server has said that it would take this
+worker; a worker that could not be started leaves nothing running. See also: docs/operate/workers.md.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from tilth.base.clock import SystemClock
+from tilth.base.errors import TilthError
+from tilth.base.ids import random_id
+from tilth.base.logs import Log
+from tilth.begin import PRIVATE, FolderError
+from tilth.ingest import check_view, consume_runner
+from tilth.ingest.consumer.far import FarConsumerCalls
+from tilth.maintenance import delta_runner, flush_runner, merge_runner, mutate_runner
+from tilth.model.task import TaskKind
+from tilth.server import Calls, HttpServer, build_calls_app
+from tilth.sql import OTHER_TASKS
+from tilth.sql.query.far import FarQueryCalls
+from tilth.sql.worker.spark import InsertRunner, QueryRunner
+from tilth.storage import check_probe
+from tilth.warehouse import (
+    QUERY_WAREHOUSE,
+    EmbeddedWorker,
+    Runner,
+    WorkerSession,
+    class_data,
+    warehouse_settings,
+)
+from tilth.warehouse.remote.channel import Channel
+from tilth.warehouse.remote.errors import BadTokenError, WorkerStorageError
+from tilth.warehouse.remote.link import WorkerLink
+from tilth.warehouse.remote.token import VARIABLE, service_token
+from tilth.warehouse.remote.wire import WIRE_VERSION, Registration, StorageProbe
+from tilth.warehouse.remote.workers import Handler
+
+#: What runs when the worker is asked to stop has so long to end.
+DRAIN_SECONDS_MAX = 10.0
+_FOLDERS = ("spark", "log")
+
+_log = Log("worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """Who the worker is, and whose."""
+
+    server: str
+    warehouse: str
+    name: str
+    folder: Path
+    token: str = field(repr=False)
+    #: Of its door; the port 0 takes a free one.
+    listen_host: str = "127.0.0.1"
+    listen_port: int = 0
+
+
+class WorkerProcess:
+    """A worker of a server in another process. Start it, wait for `over`, stop it."""
+
+    def __init__(self, options: WorkerOptions, given: Mapping[str, str], *, over: threading.Event) -> None:
+        """`given`: texts of settings of the warehouse; `over` is set when the server refuses the worker for good.
+
+        Starts nothing yet. Raises BadAddressError and FolderError.
+        """
+        self._options = options
+        self._over = over
+        self._clock = SystemClock()
+        self._settings = warehouse_settings(given)
+        self._folder = _prepared(options.folder)
+        self._parts = ExitStack()
+        self._channel = Channel(self._clock, random_id, options.server, token=options.token)
+        self._session = WorkerSession(
+            self._settings,
+            folder=str(self._folder / "spark"),
+            log_folder=str(self._folder / "log"),
+            class_data=class_data(self._settings, default=self._folder / "class-data"),
+        )
+        self._link: WorkerLink | None = None
+
+    @property
+    def refusal(self) -> TilthError | None:
+        """Why the server refuses it."""
+        return None if self._link is None else self._link.refusal
+
+    def start(self) -> None:
+        """Return when the server has taken the worker. Raises what prevents it, with nothing left running."""
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        settings, options = self._settings, self._options
+        # Filled below: the door's address is a part of what the tie says.
+        handlers: dict[str, Handler] = {}
+        app = build_calls_app(Calls(token=options.token, handlers=handlers))
+        server = HttpServer(self._clock, app, host=options.listen_host, port=options.listen_port)
+        server.start()
+        self._parts.callback(server.stop)
+        self._link = WorkerLink(
+            self._clock,
+            random_id,
+            self._channel,
+            self._registration(server.url),
+            check_storage=self._check_storage,
+            folder=str(self._folder),
+            over=self._over,
+        )
+        handlers |= self._link.handlers()
+        self._link.try_out()
+        self._session.start()
+        self._parts.callback(self._session.stop)
+        worker = EmbeddedWorker(
+            self._clock,
+            self._session,
+            name=options.name,
+            memory_bytes=settings.memory_bytes,
+            threads=settings.write_slots,
+        )
+        for kind, runner in self._runners().items():
+            worker.register(kind, runner)
+        worker.start()
+        self._parts.callback(worker.stop)
+        # Before the first task: a consumer that takes over must not wait for Python.
+        self._session.warm()
+        self._session.run_first_query()
+        self._link.join(worker)
+        _log.info("worker_started", worker=options.name, server=options.server, warehouse=options.warehouse)
+
+    def stop(self, reason: str) -> None:
+        """Let what runs end, for a while, say farewell, and end Spark."""
+        if self._link is not None:
+            self._link.leave(reason, drain_seconds=DRAIN_SECONDS_MAX)
+        self.close()
+
+    def close(self) -> None:
+        """End at once; does nothing a second time."""
+        if self._link is not None:
+            self._link.close()
+        self._session.keep_ended()
+        self._parts.close()
+        self._channel.close()
+
+    def kill_spark(self) -> None:
+        """End Java at once, for a stop that takes too long."""
+        self._session.keep_ended()
+        self._session.kill_if_alive()
+
+    def _runners(self) -> dict[TaskKind, Runner]:
+        consumers, queries = FarConsumerCalls(self._channel), FarQueryCalls(self._channel)
+        runners: dict[TaskKind, Runner] = {
+            TaskKind.QUERY: QueryRunner(queries, check_view),
+            TaskKind.INSERT: InsertRunner(queries),
+            TaskKind.CONSUME: consume_runner(self._clock, consumers),
+            TaskKind.FLUSH: flush_runner(),
+            TaskKind.MERGE: merge_runner(),
+            TaskKind.MUTATE: mutate_runner(),
+            TaskKind.DELTA: delta_runner(),
+        }
+        assert runners.keys() == set(TaskKind), set(TaskKind) - runners.keys()
+        return runners
+
+    def _registration(self, url: str) -> Registration:
+        settings, options = self._settings, self._options
+        is_query = options.warehouse == QUERY_WAREHOUSE
+        return Registration(
+            name=options.name,
+            version=version("tilth"),
+            wire=WIRE_VERSION,
+            warehouse=options.warehouse,
+            url=url.replace("//0.0.0.0:", f"//{socket.gethostname()}:").replace(
+                "//[::]:", f"//{socket.gethostname()}:"
+            ),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            cores=self._session.cores,
+            memory_bytes=settings.memory_bytes,
+            slots=settings.query_slots + OTHER_TASKS if is_query else settings.write_slots,
+        )
+
+    def _check_storage(self, probe: StorageProbe) -> None:
+        own = f"{self._options.name}-{os.getpid()}".replace("/", "-")
+        try:
+            check_probe(probe.root, probe.path, probe.content, own_name=own)
+        except TilthError as error:
+            raise WorkerStorageError(worker=self._options.name, reason=error.message, hint=error.hint) from error
+
+
+def worker_token(file: Path | None) -> str:
+    """Return the service token of the file or the environment. Raises BadTokenError, also where there is none."""
+    token = service_token("" if file is None else str(file), os.environ)
+    if not token:
+        hint = f"give the server's in the environment as {VARIABLE}, or in a file by --token-file"
+        raise BadTokenError("a worker needs the service token", hint=hint)
+    return token
+
+
+def _prepared(folder: Path) -> Path:
+    """Make the worker's folders. Raises FolderError."""
+    try:
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        for name in _FOLDERS:
+            (folder / name).mkdir(mode=PRIVATE, exist_ok=True)
+        with suppress(PermissionError):
+            folder.chmod(PRIVATE)
+    except OSError as error:
+        hint = "choose a folder that can be created and written by --folder"
+        raise FolderError(folder=folder, reason=error.strerror, hint=hint) from error
+    return folder.resolve()
