@@ -1,0 +1,288 @@
+"""Workers in processes of their own: a real server, real `tilth worker` processes, a real broker; calls that are lost,
+workers that are killed, stopped, or not welcome.
+
+One server serves all tests of this file, with one worker for imports behind a proxy and one for queries. Their names
+sort before `embedded`, so that they get the tasks; the embedded worker takes over when they are gone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from tilth.client import ServerError
+from tilth.warehouse.remote.wire import MEDIA_TYPE, Failure, Registration
+from tools.broker import Broker
+from tools.http_proxy import Fate, HttpProxy
+from tools.node_process import NodeProcess, free_port
+from tools.worker_process import WorkerProcess
+
+pytestmark = pytest.mark.integration
+
+TOKEN = "a-token-of-this-test-0123456789"
+SECONDS_MAX = 90.0
+_names = itertools.count()
+
+
+class World:
+    """A server, its workers, and what tests say again and again."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.folder, self.broker = folder, broker
+        self.token_file = folder / "token"
+        self.token_file.write_text(f"{TOKEN}\n")
+        settings = {"server.token-file": str(self.token_file), "warehouse.driver-memory": "1g"}
+        # Crowded machines are slow: what is silent for two seconds there may be well.
+        settings |= {"warehouse.master": "local[2]", "server.worker-gone-bound": "4 s"}
+        self.node = NodeProcess(folder, settings=settings)
+        self.node.start()
+        self.node.wait_ready()
+        self.proxy = HttpProxy(self.node.url)
+        self.write = self.worker("a-write", server=self.proxy.url)
+        self.query = self.worker("a-query", warehouse="default")
+        for worker in (self.write, self.query):
+            worker.start()
+        for worker in (self.write, self.query):
+            self.wait_alive(worker.name)
+
+    def worker(
+        self, name: str, *, server: str = "", warehouse: str = "write", token_file: Path | None = None
+    ) -> WorkerProcess:
+        chosen = token_file or self.token_file
+        return WorkerProcess(self.folder, server or self.node.url, name=name, warehouse=warehouse, token_file=chosen)
+
+    def close(self) -> None:
+        for worker in (self.write, self.query):
+            worker.stop()
+        self.proxy.close()
+        self.node.stop()
+
+    def workers(self) -> dict[str, str]:
+        return dict(self.node.connection.sql("SELECT name, state FROM system.workers").rows)
+
+    def wait_alive(self, name: str) -> None:
+        self.wait(lambda: self.workers().get(name) == "alive", f"{name} is not alive")
+
+    def wait(self, is_so: Callable[[], bool], otherwise: str) -> float:
+        """Return how long it took."""
+        started = time.monotonic()
+        while not is_so():
+            logs = "\n".join(each.read_text(errors="replace")[-3000:] for each in self.folder.glob("*.log"))
+            assert time.monotonic() - started < SECONDS_MAX, f"{otherwise}: {self.workers()}\n{logs}"
+            time.sleep(0.05)
+        return time.monotonic() - started
+
+    def flow(self) -> Flow:
+        return Flow(self, f"w{next(_names)}")
+
+
+class Flow:
+    """A topic, a Kafka table that reads it, a table of rows behind it."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self.name = world, name
+        self._sent = 0
+        self._producer = Producer({"bootstrap.servers": world.broker.bootstrap})
+        world.broker.create_topic(name, 2)
+        sql = world.node.connection.sql
+        sql(f"CREATE TABLE {name}_t (k BIGINT, s STRING) ENGINE = MergeTree ORDER BY k")
+        sql(
+            f"CREATE TABLE {name}_k (k BIGINT, s STRING) ENGINE = Kafka SETTINGS "
+            f"kafka_broker_list = '{world.broker.bootstrap}', kafka_topic_list = '{name}', "
+            f"kafka_group_name = '{name}', kafka_format = 'JSONEachRow', kafka_flush_interval_ms = 200"
+        )
+        sql(f"CREATE MATERIALIZED VIEW {name}_v TO {name}_t AS SELECT k, s FROM {name}_k")
+
+    def send(self, count: int) -> None:
+        for number in range(self._sent, self._sent + count):
+            self._producer.produce(self.name, msgspec.json.encode({"k": number, "s": "é\u0000'\\"}))
+        assert self._producer.flush(30) == 0
+        self._sent += count
+
+    def wait_all(self) -> float:
+        """Until every message is a row; return how long that took."""
+        return self._world.wait(lambda: self.rows() >= self._sent, f"{self.name}: not all of {self._sent} rows")
+
+    def rows(self) -> int:
+        return self._world.node.value(f"SELECT sum(rows) FROM system.parts WHERE table = '{self.name}_t'")
+
+    def worker(self) -> str:
+        """Return the worker of the consumer that runs."""
+        query = (
+            "SELECT worker FROM system.tasks WHERE kind = 'consume' AND state = 'running' "
+            f"AND table LIKE '%{self.name}_k'"
+        )
+        rows = self._world.node.connection.sql(query).rows
+        return str(rows[0][0]) if rows else ""
+
+    def check(self) -> None:
+        """Each message is there, once."""
+        node = self._world.node
+        found = node.connection.sql(f"SELECT count(*), count(DISTINCT k), min(k), max(k) FROM {self.name}_t").rows
+        assert found == [(self._sent, self._sent, 0, self._sent - 1)]
+        verified = node.connection.sql(f"SYSTEM VERIFY {self.name}_t").rows
+        assert verified
+        assert not [row for row in verified if "error" in str(row).lower()]
+
+    def drop(self) -> None:
+        for kind, suffix in (("VIEW", "v"), ("TABLE", "k"), ("TABLE", "t")):
+            self._world.node.connection.sql(f"DROP {kind} {self.name}_{suffix}")
+
+
+@pytest.fixture(scope="module")
+def world(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("workers"), broker)
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+@pytest.fixture
+def flow(world: World) -> Iterator[Flow]:
+    flow = world.flow()
+    try:
+        yield flow
+    finally:
+        flow.drop()
+
+
+def test_queries_and_inserts_run_on_the_worker_of_their_warehouse(world: World) -> None:
+    sql = world.node.connection.sql
+    sql("CREATE TABLE far (k BIGINT, s STRING) ENGINE = MergeTree ORDER BY k")
+    sql("INSERT INTO far VALUES (1, 'one'), (2, NULL)")
+    sql("INSERT INTO far SELECT k + 10, s FROM far")
+    assert sql("SELECT k, s FROM far ORDER BY k").rows == [(1, "one"), (2, None), (11, "one"), (12, None)]
+    # Large: it comes as files.
+    assert len(sql("SELECT id, repeat('x', 1000) FROM range(30000)").rows) == 30000
+    with pytest.raises(ServerError, match="colour") as raised:
+        sql("SELECT colour FROM far")
+    assert raised.value.code == "UNKNOWN_COLUMN"
+    placed = sql("SELECT DISTINCT worker FROM system.tasks WHERE kind IN ('query', 'insert') AND state = 'done'").rows
+    assert ("a-query",) in placed
+    sql("DROP TABLE far")
+
+
+def test_calls_that_are_lost_delayed_or_repeated_change_nothing(world: World, flow: Flow) -> None:
+    flow.send(100)
+    flow.wait_all()
+    assert flow.worker() == "a-write"
+    rules = [
+        world.proxy.add(fate, call, times=2)
+        for call in ("consumer/begin", "consumer/commit", "consumer/heard", "ended")
+        for fate in Fate
+    ]
+    while any(rule.left for rule in rules if rule.call != "ended"):
+        flow.send(50)
+        flow.wait_all()
+    flow.check()
+    consumer = world.node.connection.sql(
+        f"SELECT rounds, messages FROM system.kafka_tables WHERE table = '{flow.name}_k'"
+    ).rows
+    # A commit that was sent twice is counted once.
+    assert consumer[0][1] == flow.rows()
+    assert [rule for rule in rules if rule.call != "ended" and rule.met != 2] == []
+
+
+def test_a_worker_that_is_killed_is_replaced(world: World, flow: Flow) -> None:
+    flow.send(100)
+    flow.wait_all()
+    assert flow.worker() == "a-write"
+    world.write.kill()
+    flow.send(100)
+    seconds = flow.wait_all()
+    print(f"first commit {seconds:.1f} s after the kill")
+    assert flow.worker() == "embedded"
+    lost = world.node.connection.sql(
+        "SELECT reason FROM system.tasks WHERE kind = 'consume' AND state = 'lost' AND worker = 'a-write'"
+    ).rows
+    assert "its process has ended" in str(lost)
+    flow.check()
+    world.write.start()
+    world.wait_alive("a-write")
+
+
+def test_a_worker_that_is_stopped_is_replaced_and_comes_back(world: World, flow: Flow) -> None:
+    flow.send(100)
+    flow.wait_all()
+    assert flow.worker() == "a-write"
+    world.write.send(signal.SIGSTOP)
+    try:
+        flow.send(100)
+        flow.wait_all()
+        assert flow.worker() == "embedded"
+    finally:
+        world.write.send(signal.SIGCONT)
+    world.wait_alive("a-write")
+    flow.send(100)
+    flow.wait_all()
+    flow.check()
+    assert "registering_again" in world.write.log()
+
+
+def test_a_worker_that_is_asked_to_stop_says_farewell(world: World, flow: Flow) -> None:
+    flow.send(100)
+    flow.wait_all()
+    world.write.stop()
+    assert world.write.wait_end() == 0
+    assert "a-write" not in world.workers()
+    flow.send(100)
+    flow.wait_all()
+    flow.check()
+    world.write.start()
+    world.wait_alive("a-write")
+
+
+def test_workers_that_are_not_welcome_are_told_why(world: World, tmp_path: Path) -> None:
+    other = tmp_path / "other-token"
+    other.write_text("another-token-of-this-test")
+    nobody = f"http://127.0.0.1:{free_port()}"
+    cases = [
+        (world.worker("b-token", token_file=other), "SERVICE_TOKEN_REFUSED"),
+        (world.worker("b-missing", token_file=tmp_path / "none"), "BAD_SERVICE_TOKEN"),
+        (world.worker("a-query", warehouse="default"), "WORKER_NAME_TAKEN"),
+        (world.worker("embedded"), "WORKER_NAME_TAKEN"),
+        (world.worker("b-house", warehouse="nowhere"), "WAREHOUSE_NOT_FOUND"),
+        (world.worker("b-nobody", server=nobody), "PEER_AWAY"),
+        (world.worker("b-word", server="postgres://u:hunter2@host"), "BAD_SERVER_ADDRESS"),
+    ]
+    for worker, _ in cases:
+        worker._log = tmp_path / f"{worker.name}-{_}.log"
+        worker.start()
+    for worker, code in cases:
+        assert worker.wait_end() == 1, code
+        assert code in worker.log()
+        assert TOKEN not in worker.log()
+        assert "hunter2" not in worker.log()
+    assert TOKEN not in (world.folder / "node.log").read_text()
+
+
+def test_the_door_of_workers_asks_for_the_token_and_refuses_browsers(world: World) -> None:
+    url = f"{world.node.url}/v1/worker/register"
+    body = msgspec.msgpack.encode(Registration(name="x", version="0.0.1", wire=0))
+    known = {"authorization": f"Bearer {TOKEN}", "content-type": MEDIA_TYPE}
+
+    def refused(**headers: str) -> tuple[int, str]:
+        answer = httpx.post(url, content=body, headers=headers)
+        if answer.headers["content-type"] != MEDIA_TYPE:
+            return answer.status_code, answer.json()["error"]["code"]
+        return answer.status_code, msgspec.msgpack.decode(answer.content, type=Failure).code
+
+    assert refused() == (401, "SERVICE_TOKEN_REFUSED")
+    assert refused(authorization=f"Bearer {TOKEN}x") == (401, "SERVICE_TOKEN_REFUSED")
+    assert refused(**known) == (409, "WORKER_VERSION")
+    assert refused(**known, origin=world.node.url) == (403, "ORIGIN_REFUSED")
+    assert refused(**known, host="rebound.example") == (403, "HOST_REFUSED")
+    for call in ("report", "consumer/commit", "query/pin"):
+        answer = httpx.post(f"{world.node.url}/v1/worker/{call}", content=body, headers=known)
+        assert msgspec.msgpack.decode(answer.content, type=Failure).code == "WORKER_FENCED"
+    assert os.path.exists(world.node.data / "tables" / ".server-probe")
