@@ -194,6 +194,8 @@ class Node:
         too_long.start()
         try:
             self.engine.cancel_all()
+            # The door closes first: nobody would hear of the ends of their tasks.
+            self._remote.stop()
             self._parts.close()
         finally:
             too_long.cancel()

@@ -21,12 +21,13 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
+from tilth.base.settings import read_settings
 from tilth.begin import PRIVATE, FolderError
 from tilth.ingest import check_view, consume_runner
 from tilth.ingest.consumer.far import FarConsumerCalls
 from tilth.maintenance import delta_runner, flush_runner, merge_runner, mutate_runner
 from tilth.model.task import TaskKind
-from tilth.server import Calls, HttpServer, build_calls_app
+from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app
 from tilth.sql import OTHER_TASKS
 from tilth.sql.query.far import FarQueryCalls
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
@@ -55,7 +56,7 @@ _log = Log("worker")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """Who the worker is, and whose."""
+    """Options of `tilth worker`."""
 
     server: str
     warehouse: str
@@ -67,7 +68,7 @@ class WorkerOptions:
     listen_port: int = 0
 
 
-class WorkerProcess:
+class WorkerNode:
     """A worker of a server in another process. Start it, wait for `over`, stop it."""
 
     def __init__(self, options: WorkerOptions, given: Mapping[str, str], *, over: threading.Event) -> None:
@@ -92,7 +93,7 @@ class WorkerProcess:
 
     @property
     def refusal(self) -> TilthError | None:
-        """Why the server refuses it."""
+        """Reason why the server refuses it for good."""
         return None if self._link is None else self._link.refusal
 
     def start(self) -> None:
@@ -135,9 +136,7 @@ class WorkerProcess:
             worker.register(kind, runner)
         worker.start()
         self._parts.callback(worker.stop)
-        # Before the first task: a consumer that takes over must not wait for Python.
-        self._session.warm()
-        self._session.run_first_query()
+        self._warm()
         self._link.join(worker)
         _log.info("worker_started", worker=options.name, server=options.server, warehouse=options.warehouse)
 
@@ -159,6 +158,15 @@ class WorkerProcess:
         """End Java at once, for a stop that takes too long."""
         self._session.keep_ended()
         self._session.kill_if_alive()
+
+    def _warm(self) -> None:
+        """Start Python and load classes before the first task: a consumer that takes over must not wait for them."""
+        try:
+            self._session.warm()
+            self._session.run_first_query()
+        except Exception as error:
+            # It only saves time; a real fault shows itself again in the first task.
+            _log.warning("warming_failed", reason=error)
 
     def _runners(self) -> dict[TaskKind, Runner]:
         consumers, queries = FarConsumerCalls(self._channel), FarQueryCalls(self._channel)
@@ -200,9 +208,12 @@ class WorkerProcess:
             raise WorkerStorageError(worker=self._options.name, reason=error.message, hint=error.hint) from error
 
 
-def worker_token(file: Path | None) -> str:
-    """Return the service token of the file or the environment. Raises BadTokenError, also where there is none."""
-    token = service_token("" if file is None else str(file), os.environ)
+def worker_token(file: Path | None, given: Mapping[str, str]) -> str:
+    """Return the service token of the file, of the setting's file, or of the environment. Raises BadTokenError, also
+    where there is none.
+    """
+    place = str(file) if file is not None else read_settings(ServerSettings, given).token_file
+    token = service_token(place, os.environ)
     if not token:
         hint = f"give the server's in the environment as {VARIABLE}, or in a file by --token-file"
         raise BadTokenError("a worker needs the service token", hint=hint)

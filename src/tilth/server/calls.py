@@ -23,7 +23,14 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.logs import Log
 from tilth.base.units import GIB
 from tilth.server.count import ROUTE_KEY
-from tilth.server.errors import BadBodyError, BodyTooLargeError, OriginRefusedError, RouteNotFoundError, status_of
+from tilth.server.errors import (
+    BadBodyError,
+    BadRequestError,
+    BodyTooLargeError,
+    OriginRefusedError,
+    RouteNotFoundError,
+    status_of,
+)
 from tilth.warehouse.remote.answers import Answers
 from tilth.warehouse.remote.errors import TokenNotSetError, TokenRefusedError
 from tilth.warehouse.remote.token import HEADER, VARIABLE, is_token
@@ -32,6 +39,7 @@ from tilth.warehouse.remote.workers import Handler
 
 #: Of one call: results of tasks are collected up to less than that.
 BODY_BYTES_MAX = 1 * GIB
+CALL_ID_CHARACTERS_MAX = 100
 ROUTE = f"{PATH}{{call:path}}"
 _TOKEN_HINT = f"give both processes the same one, in the environment as {VARIABLE} or in a file (--token-file)"
 _SET_HINT = f"start the server with {VARIABLE} in its environment, or with --set server.token-file=FILE"
@@ -41,7 +49,7 @@ _log = Log("server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """What other processes may call here."""
+    """Calls that other processes may make here, and who may make them."""
 
     #: Empty: nobody may call.
     token: str = field(default="", repr=False)
@@ -62,11 +70,13 @@ def calls_route(calls: Calls) -> Route:
             act = calls.handlers.get(name)
             if act is None:
                 raise RouteNotFoundError(call=name, hint="both processes need the same version of tilth")
-            body = await _body(request)
             caller, call_id = request.headers.get(WORKER_HEADER, ""), request.headers.get(CALL_HEADER, "")
+            if not 0 < len(call_id) <= CALL_ID_CHARACTERS_MAX:
+                raise BadRequestError("a call needs an id of its own", call=name)
+            body = await _body(request)
 
             def run() -> bytes:
-                return calls.answers.once(f"{caller} {call_id}", lambda: act(caller, body))
+                return calls.answers.once(f"{name} {caller} {call_id}", lambda: act(caller, body))
 
             content = await anyio.to_thread.run_sync(run, limiter=limiter)
             return Response(content, media_type=MEDIA_TYPE)

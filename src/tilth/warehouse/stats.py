@@ -8,7 +8,7 @@ import msgspec
 
 
 class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker's machine has, and what of it is free; 0: not known."""
+    """Cores, memory and disk of a worker's machine, and what of them is free; 0: not known."""
 
     cores: int = 0
     free_cores: float = 0.0
@@ -19,6 +19,16 @@ class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
     free_disk_bytes: int = 0
     #: Milliseconds since 1970, by the server's clock; 0: it has never reported.
     reported_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerProcess:
+    """The process that a worker is, and its last report."""
+
+    host: str
+    pid: int
+    version: str
+    load: WorkerLoad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +47,8 @@ class WorkerInfo:
     running: int
     resident: int
     memory_bytes: int
+    #: None: a worker in the server's own process.
+    process: WorkerProcess | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError
-from tilth.client.cli.serve import _address
+from tilth.client.cli.serve import address
 from tilth.server import bind
 from tilth.server.address import PortTakenError
 
@@ -17,18 +17,18 @@ from tilth.server.address import PortTakenError
 @pytest.mark.parametrize("listen", ["127.0.0.1:99999", "127.0.0.1:65536", "[::1]:99999", f"h:{'9' * 5000}"])
 def test_a_port_that_is_too_large_is_named_with_the_range(listen: str) -> None:
     with pytest.raises(InvalidInputError, match="the port is out of range") as refused:
-        _address(listen)
+        address(listen)
     assert "0 to 65535" in refused.value.hint
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1", "7411", "h:", "h:x", "h:-1", "h:²"])
 def test_what_is_no_address_is_shown_one(listen: str) -> None:
     with pytest.raises(InvalidInputError, match="not an address to listen on") as refused:
-        _address(listen)
+        address(listen)
     assert "127.0.0.1:7411" in refused.value.hint
 
 
-def test_an_address_in_use_is_refused_by_bind_alone() -> None:
+def test_anaddress_in_use_is_refused_by_bind_alone() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

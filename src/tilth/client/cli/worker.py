@@ -35,7 +35,8 @@ def worker(
         Path | None, typer.Option(help="For Spark's temporary files and logs. Default: below the system's.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file with the service token. Default: TILTH_SERVICE_TOKEN.")
+        Path | None,
+        typer.Option(help="A file with the service token. Default: server.token-file, TILTH_SERVICE_TOKEN."),
     ] = None,
     listen: Annotated[
         str, typer.Option(help="Address and port of its own door, which the server calls; port 0 takes a free one.")
@@ -61,7 +62,7 @@ def worker(
         every = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
         given = gather(every, flags=flags, environment=os.environ, file=config)
         set_up_log(read_settings(ServeSettings, given.texts), read_settings(LogSettings, given.texts))
-        from tilth.worker import WorkerOptions, WorkerProcess, worker_token
+        from tilth.worker import WorkerNode, WorkerOptions, worker_token
 
         host, port = address(listen)
         options = WorkerOptions(
@@ -69,11 +70,11 @@ def worker(
             warehouse=warehouse,
             name=shown,
             folder=folder or Path(tempfile.gettempdir()) / f"tilth-worker-{os.getuid()}" / shown,
-            token=worker_token(token_file),
+            token=worker_token(token_file, given.texts),
             listen_host=host,
             listen_port=port,
         )
-        process = WorkerProcess(options, given.among(NODE_SETTINGS).texts, over=is_over)
+        process = WorkerNode(options, given.among(NODE_SETTINGS).texts, over=is_over)
         process.start()
         console.print(Text(f"worker {shown} runs tasks of {warehouse} for {server} (Ctrl-C stops it)"))
         is_over.wait()

@@ -66,7 +66,20 @@ WAREHOUSES = SystemTable(
 
 def _rows_of_workers(services: Services) -> Iterator[Row]:
     for worker in services.dispatcher.workers():
-        yield Row(worker, warehouses=list(worker.warehouses))
+        process = worker.process
+        load = None if process is None else process.load
+        yield Row(
+            worker,
+            warehouses=list(worker.warehouses),
+            host=process and process.host,
+            pid=process and process.pid,
+            version=process and process.version,
+            cores=load and load.cores,
+            free_cores=load and load.free_cores,
+            free_memory_bytes=load and load.free_memory_bytes,
+            free_disk_bytes=load and load.free_disk_bytes,
+            last_report=(load and load.reported_ms) or None,
+        )
 
 
 WORKERS = SystemTable(
@@ -75,12 +88,24 @@ WORKERS = SystemTable(
     columns=(
         ColumnDoc("name", TEXT, "The worker."),
         ColumnDoc("warehouses", TEXTS, "The warehouses that it serves."),
-        ColumnDoc("state", TEXT, "`alive`, `silent` (no answer to the last heartbeat) or `without spark`."),
+        ColumnDoc(
+            "state",
+            TEXT,
+            "`alive`, `silent` (no answer to the last heartbeat), `without spark`, `draining` or `drained`.",
+        ),
         ColumnDoc("reason", TEXT, "Why it is not alive, and since when."),
         ColumnDoc("last_answer", TIME, "When it last answered a heartbeat."),
         ColumnDoc("running", INTEGER, "Tasks that take a slot."),
         ColumnDoc("resident", INTEGER, "Tasks that stay until they are stopped."),
         ColumnDoc("memory_bytes", INTEGER, "What its tasks may hold together."),
+        ColumnDoc("host", TEXT, "The machine of a worker in another process; NULL: the server's own process."),
+        ColumnDoc("pid", INTEGER, "That process."),
+        ColumnDoc("version", TEXT, "Its version of Tilth."),
+        ColumnDoc("cores", INTEGER, "Cores that its Spark uses."),
+        ColumnDoc("free_cores", NUMBER, "What of them is not used, by its last report; it reports each second."),
+        ColumnDoc("free_memory_bytes", INTEGER, "Memory of its machine that is free, likewise."),
+        ColumnDoc("free_disk_bytes", INTEGER, "Disk that is free for Spark's temporary files, likewise."),
+        ColumnDoc("last_report", TIME, "When that was; NULL: never yet."),
     ),
     rows=_rows_of_workers,
 )

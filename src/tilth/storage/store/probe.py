@@ -1,7 +1,7 @@
 """A file that proves that two processes see the same storage.
 
-Covers: writing it, finding it, writing beside it. Does not cover: who asks (node.py, worker.py). Always holds: a root
-of the same name on another machine's disk is told from the same root: the content is drawn anew by each process.
+Covers: writing it, finding it, writing beside it. Does not cover: who asks (node.py, worker.py).
+Always holds: a root of the same name on another machine's disk is found out: the content is drawn anew by each process.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.warehouse.remote.errors import BadAddressError, NoTilthServerError, PeerAnswerLostError, PeerAwayError
 from tilth.warehouse.remote.token import HEADER, header_of
-from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER, Failure, error_of
+from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER, CallFailure, error_of
 
 if TYPE_CHECKING:
     import httpx
@@ -118,7 +118,7 @@ class Channel:
         """Return the error that the answer carries."""
         if answer.headers.get("content-type") == MEDIA_TYPE:
             try:
-                return error_of(msgspec.msgpack.decode(answer.content, type=Failure))
+                return error_of(msgspec.msgpack.decode(answer.content, type=CallFailure))
             except msgspec.DecodeError as error:
                 _log.warning("answer_unreadable", url=self.url, reason=error)
         hint = "give the address of a Tilth server of this version, as in http://host:7411"

@@ -1,4 +1,4 @@
-"""A worker's tie to its server: registered, reporting, taking tasks, telling their ends.
+"""A worker's tie to its server: registered, reporting, taking tasks, reporting their ends.
 
     UNKNOWN --registered--> MEMBER --refused as unknown (the server restarted, or took us for gone)--> UNKNOWN
                               '--- farewell: drains, then leaves
@@ -141,19 +141,19 @@ class WorkerLink:
     # --- what the worker says of its tasks ---------------------------------------------------------------------------
 
     def finished(self, task_id: str, result: TaskResult) -> None:
-        self._tell(EndedTask(task_id=task_id, payload=result.payload, actual=result.actual))
+        self._deliver(EndedTask(task_id=task_id, payload=result.payload, actual=result.actual))
 
     def failed(self, task_id: str, error: TilthError) -> None:
-        self._tell(EndedTask(task_id=task_id, failure=failure_of(error)))
+        self._deliver(EndedTask(task_id=task_id, failure=failure_of(error)))
 
-    def _tell(self, ended: EndedTask) -> None:
+    def _deliver(self, ended: EndedTask) -> None:
         """Until the server knows it, or does not know this worker any more."""
         member = self._channel.worker
         while not self._closing.is_set() and self._channel.worker == member:
             try:
                 self._channel.call("ended", ended, Done)
             except (PeerAwayError, PeerAnswerLostError) as error:
-                _log.warning("end_not_told", cause_id=ended.task_id, reason=error)
+                _log.warning("end_not_delivered", cause_id=ended.task_id, reason=error)
                 continue
             except TilthError as error:
                 _log.warning("end_refused", cause_id=ended.task_id, reason=error)
@@ -203,7 +203,7 @@ class WorkerLink:
 
     def _register(self, *, is_trial: bool) -> None:
         instance = "" if is_trial else self._ids()
-        # Before it is told: the server may call at once.
+        # Set before it is sent: the server may call at once.
         self._channel.worker = instance
         registration = msgspec.structs.replace(self._registration, instance=instance, is_trial=is_trial)
         registered = self._channel.call("register", registration, Registered, seconds=_REGISTER_SECONDS_MAX)

@@ -35,7 +35,7 @@ PATH = "/v1/worker/"
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself; an older or newer one leaves things out."""
+    """Description of a worker by itself; an older or newer one leaves things out."""
 
     name: str
     version: str
@@ -77,7 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class CallFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A TilthError as a value."""
 
     kind: str
@@ -94,7 +94,7 @@ class EndedTask(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes = b""
     actual: Cost = Cost()
     #: None: it ended well.
-    failure: Failure | None = None
+    failure: CallFailure | None = None
 
 
 class AssignTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,11 +119,13 @@ class Done(msgspec.Struct, frozen=True):
     """Answer of a call that only acts."""
 
 
-def failure_of(error: TilthError) -> Failure:
-    return Failure(kind=error.kind.value, code=error.code, message=error.message, hint=error.hint, facts=error.facts)
+def failure_of(error: TilthError) -> CallFailure:
+    return CallFailure(
+        kind=error.kind.value, code=error.code, message=error.message, hint=error.hint, facts=error.facts
+    )
 
 
-def error_of(failure: Failure) -> TilthError:
+def error_of(failure: CallFailure) -> TilthError:
     """Return the error as the class that it was, where that is known here; else as one of its kind and code."""
     found = next((each for each in _classes() if each.code == failure.code and each.kind == failure.kind), None)
     error = TilthError.__new__(found or TilthError)

@@ -30,6 +30,7 @@ from tilth.warehouse.errors import TaskLostError, WarehouseNotFoundError, Worker
 from tilth.warehouse.remote.channel import Channel, check_address
 from tilth.warehouse.remote.errors import (
     PeerAnswerLostError,
+    PeerAwayError,
     WorkerFencedError,
     WorkerNameTakenError,
     WorkerVersionError,
@@ -47,7 +48,7 @@ from tilth.warehouse.remote.wire import (
     StorageProbe,
     error_of,
 )
-from tilth.warehouse.stats import WarehouseInfo, WorkerLoad
+from tilth.warehouse.stats import WarehouseInfo, WorkerLoad, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker, WorkerReports
 from tilth.warehouse.tasks.state import TaskResult
 
@@ -70,7 +71,9 @@ Handler = Callable[[str, bytes], bytes]
 class Members(Protocol):
     """The dispatcher, as far as workers come and go."""
 
-    def join(self, worker: Worker, *, warehouse: str, slots: int) -> None: ...
+    def join(
+        self, worker: Worker, *, warehouse: str, slots: int, process: Callable[[], WorkerProcess] | None = None
+    ) -> None: ...
 
     def leave(self, name: str, reason: str) -> None: ...
 
@@ -109,6 +112,11 @@ class RemoteWorker:
     @property
     def memory_bytes(self) -> int:
         return self.registration.memory_bytes
+
+    def process(self) -> WorkerProcess:
+        """Describe the process, by its last report."""
+        given = self.registration
+        return WorkerProcess(host=given.host, pid=given.pid, version=given.version, load=self.load)
 
     def attach(self, reports: WorkerReports) -> None:
         self._reports = reports
@@ -201,7 +209,7 @@ class RemoteWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
-    """What the list goes by."""
+    """Settings of the list."""
 
     token: str = field(repr=False)
     #: This process.
@@ -242,14 +250,12 @@ class RemoteWorkers:
         self._thread.start()
 
     def stop(self) -> None:
-        """Forget all workers; they register again at the next process of this server."""
+        """Lose all workers; they register again at the next process of this server. Does nothing a second time."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
-        with self._lock:
-            workers, self._known = list(self._known.values()), {}
-        for worker in workers:
-            worker.leave()
+        for worker in self.infos().values():
+            self._lose(worker, "the server stops")
 
     def handlers(self, runners: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return the handlers of all calls of workers; those of runners are for registered workers alone."""
@@ -306,6 +312,8 @@ class RemoteWorkers:
 
     def _take(self, registration: Registration) -> None:
         with self._moves:
+            if self._stopping.is_set():
+                raise PeerAwayError("the server stops", server=self._settings.server)
             # Looked at again: two of one name may have come at once.
             self._check(registration)
             if registration.instance in self._known:
@@ -316,7 +324,9 @@ class RemoteWorkers:
             worker = RemoteWorker(self._clock, channel, registration)
             with self._lock:
                 self._known[registration.instance] = worker
-            self._members.join(worker, warehouse=registration.warehouse, slots=registration.slots)
+            self._members.join(
+                worker, warehouse=registration.warehouse, slots=registration.slots, process=worker.process
+            )
         _log.info(
             "worker_registered",
             worker=registration.name,

@@ -27,7 +27,7 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
     WorkerNotFoundError,
 )
-from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker
 from tilth.warehouse.tasks.estimate import Estimator
 from tilth.warehouse.tasks.state import (
@@ -138,6 +138,8 @@ class Dispatcher:
         self._ids = ids
         self._empty_ms_max = int(empty_seconds_max * 1000)
         self._workers: dict[str, Worker] = {}
+        #: Of workers in other processes, by name.
+        self._processes: dict[str, Callable[[], WorkerProcess]] = {}
         self._lock = threading.Lock()
         self._board = TaskBoard(warehouses=workers)
         self._handles: dict[str, Handle] = {}
@@ -152,8 +154,11 @@ class Dispatcher:
             for worker in members:
                 self.join(worker, warehouse=warehouse, slots=slots[warehouse])
 
-    def join(self, worker: Worker, *, warehouse: str, slots: int) -> None:
+    def join(
+        self, worker: Worker, *, warehouse: str, slots: int, process: Callable[[], WorkerProcess] | None = None
+    ) -> None:
         """A worker takes tasks of the warehouse from now on, so many at once. One that serves several joins each.
+        `process` describes the one that it is, where that is not the server's own.
 
         A worker that was known by this name is gone: its tasks are lost.
         """
@@ -163,6 +168,8 @@ class Dispatcher:
         worker.attach(self)
         with self._lock:
             self._workers[worker.name] = worker
+            if process is not None:
+                self._processes[worker.name] = process
             self._silent_why.pop(worker.name, None)
             instructions = self._board.join(place, now_ms=self._clock.now_ms())
         _log.info("worker_joined", worker=worker.name, warehouse=warehouse, slots=slots)
@@ -175,6 +182,7 @@ class Dispatcher:
                 return
             self._silent_why.pop(name, None)
             self._answered_ms.pop(name, None)
+            self._processes.pop(name, None)
             instructions = self._board.leave(name, reason, now_ms=self._clock.now_ms())
         _log.warning("worker_gone", worker=name, reason=reason)
         self._perform(instructions)
@@ -450,6 +458,7 @@ class Dispatcher:
             running=len(tasks) - resident,
             resident=resident,
             memory_bytes=worker.memory_bytes,
+            process=self._processes[worker.name]() if worker.name in self._processes else None,
         )
 
     def _warehouse_info(self, name: str) -> WarehouseInfo:

@@ -1,0 +1,399 @@
+"""The server's list of workers and a worker's tie to it, by calls in this process; time moves when the test says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from tilth.base.errors import TilthError
+from tilth.model.task import Cost, TaskKind, TaskSpec
+from tilth.testing import ManualClock
+from tilth.warehouse import TaskResult, Worker, WorkerBusyError, WorkerNotFoundError, WorkerReports
+from tilth.warehouse.errors import WarehouseNotFoundError
+from tilth.warehouse.remote.channel import Channel
+from tilth.warehouse.remote.errors import (
+    PeerAnswerLostError,
+    PeerAwayError,
+    WorkerFencedError,
+    WorkerNameTakenError,
+    WorkerStorageError,
+    WorkerVersionError,
+)
+from tilth.warehouse.remote.link import WorkerLink
+from tilth.warehouse.remote.wire import (
+    WIRE_VERSION,
+    Done,
+    Registration,
+    Report,
+    StorageProbe,
+    error_of,
+    failure_of,
+)
+from tilth.warehouse.remote.workers import Handler, RemoteSettings, RemoteWorker, RemoteWorkers
+from tilth.warehouse.stats import WarehouseInfo, WorkerLoad, WorkerProcess
+
+T = TypeVar("T")
+URL = "http://127.0.0.1:9"
+PROBE = StorageProbe(root="/r", path="p", content=b"c")
+
+
+class Wire(Channel):
+    """Calls handlers of this process, by bytes as over a network; loses what the test says."""
+
+    def __init__(self, handlers: Callable[[], dict[str, Handler]], worker: str = "") -> None:
+        self.url, self.worker = URL, worker
+        self._handlers = handlers
+        #: By call: what becomes of the next ones.
+        self.fates: dict[str, list[str]] = {}
+        self.calls: list[str] = []
+
+    def call(
+        self, name: str, message: object, answer: type[T], *, seconds: float = 0.0, answer_seconds: float = 0.0
+    ) -> T:
+        fates = self.fates.get(name, [])
+        fate = fates.pop(0) if fates else "pass"
+        self.calls.append(name)
+        if fate == "away":
+            raise PeerAwayError(call=name)
+        if fate == "lost":
+            raise PeerAnswerLostError(call=name)
+        try:
+            got = self._handlers()[name](self.worker, msgspec.msgpack.encode(message))
+        except TilthError as error:
+            raise error_of(failure_of(error)) from error
+        if fate == "answer lost":
+            raise PeerAnswerLostError(call=name)
+        return msgspec.msgpack.decode(got, type=answer)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class FakeMembers:
+    """The dispatcher, as far as it matters."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, Worker] = {}
+        self.events: list[tuple[str, ...]] = []
+        self.ended: dict[str, TaskResult | TilthError] = {}
+
+    def join(
+        self, worker: Worker, *, warehouse: str, slots: int, process: Callable[[], WorkerProcess] | None = None
+    ) -> None:
+        assert process is not None
+        self.there[worker.name] = worker
+        worker.attach(self)
+        self.events.append(("join", worker.name, warehouse, str(slots)))
+
+    def leave(self, name: str, reason: str) -> None:
+        self.there.pop(name, None)
+        self.events.append(("leave", name, reason))
+
+    def drain(self, name: str, reason: str) -> None:
+        self.events.append(("drain", name, reason))
+
+    def warehouses(self) -> Sequence[WarehouseInfo]:
+        return [WarehouseInfo(name="write", workers=0, slots=0, running=0, waiting=0, resident=0)]
+
+    def finished(self, task_id: str, result: TaskResult) -> None:
+        self.ended[task_id] = result
+
+    def failed(self, task_id: str, error: TilthError) -> None:
+        self.ended[task_id] = error
+
+
+class FakeTasks:
+    """The tasks of a worker; they end when the test says so."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.live: set[str] = set()
+        self.cancelled: list[str] = []
+        self.is_busy = False
+        self.reports: WorkerReports | None = None
+
+    def attach(self, reports: WorkerReports) -> None:
+        self.reports = reports
+
+    def assign(self, spec: TaskSpec) -> None:
+        if self.is_busy:
+            raise WorkerBusyError(worker="w")
+        self.started.append(spec.id)
+        self.live.add(spec.id)
+
+    def touch(self, task_ids: Collection[str]) -> set[str]:
+        return set(self.live)
+
+    def cancel(self, task_id: str) -> None:
+        self.cancelled.append(task_id)
+        self.live.discard(task_id)
+
+    def retire(self, task_id: str) -> None:
+        self.cancelled.append(f"retired {task_id}")
+
+    def live_ids(self) -> set[str]:
+        return set(self.live)
+
+    def trouble(self) -> str:
+        return ""
+
+
+class World:
+    """A server's list and one worker's tie, joined by wires."""
+
+    def __init__(self, storage_error: TilthError | None = None) -> None:
+        numbers = count(1)
+        self.ids = lambda: f"i{next(numbers)}"
+        self.clock, self.members, self.tasks = ManualClock(), FakeMembers(), FakeTasks()
+        self.workers = self.new_server()
+        self.up = Wire(lambda: self.workers.handlers({"runner": lambda caller, body: body}))
+        self.over = threading.Event()
+
+        def check(probe: StorageProbe) -> None:
+            assert probe == PROBE
+            if storage_error is not None:
+                raise storage_error
+
+        self.link = WorkerLink(
+            self.clock,
+            self.ids,
+            self.up,
+            registration(instance=""),
+            check_storage=check,
+            folder="/",
+            over=self.over,
+        )
+        self.link._tasks = self.tasks
+
+    def new_server(self) -> RemoteWorkers:
+        settings = RemoteSettings(
+            token="t", server="s", version="1", probes=lambda: (PROBE,), reserved=frozenset({"embedded"})
+        )
+        return RemoteWorkers(self.clock, self.ids, self.members, settings=settings)
+
+    def join(self) -> RemoteWorker:
+        """Register, with a wire down to the worker."""
+        self.link._register(is_trial=False)
+        worker = self.workers.infos()["w"]
+        self.down = Wire(self.link.handlers, worker.registration.instance)
+        worker._channel = self.down
+        return worker
+
+
+def registration(*, instance: str = "x", name: str = "w", warehouse: str = "write", version: str = "1") -> Registration:
+    return Registration(
+        name=name,
+        version=version,
+        wire=WIRE_VERSION,
+        instance=instance,
+        warehouse=warehouse,
+        url=URL,
+        slots=3,
+        memory_bytes=5,
+    )
+
+
+def spec(task_id: str) -> TaskSpec:
+    return TaskSpec(
+        id=task_id, kind=TaskKind.MERGE, warehouse="write", table="d.t", txn=1, estimate=Cost(), payload=b"secret"
+    )
+
+
+def settled(is_so: Callable[[], bool]) -> None:
+    """Wait for another thread, a while."""
+    for _ in range(2000):
+        if is_so():
+            return
+        threading.Event().wait(0.005)
+    raise AssertionError("it never came true")
+
+
+def later(world: World, is_so: Callable[[], bool]) -> None:
+    """Move time on until it is so."""
+
+    def look() -> bool:
+        world.clock.advance(1.0)
+        return is_so()
+
+    settled(look)
+
+
+def test_a_worker_joins_with_what_it_said_and_reports() -> None:
+    world = World()
+    worker = world.join()
+    assert world.members.events == [("join", "w", "write", "3")]
+    assert worker.memory_bytes == 5
+    world.up.call("report", Report(load=WorkerLoad(cores=2, free_cores=1.5), trouble="Spark is away"), Done)
+    assert (worker.load.cores, worker.load.free_cores, worker.trouble()) == (2, 1.5, "Spark is away")
+    assert worker.load.reported_ms == world.clock.now_ms()
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (registration(version="2"), WorkerVersionError),
+        (msgspec.structs.replace(registration(), wire=WIRE_VERSION + 1), WorkerVersionError),
+        (Registration(name="w", version="0.0.1", wire=0), WorkerVersionError),
+        (registration(warehouse="nowhere"), WarehouseNotFoundError),
+        (registration(name="embedded"), WorkerNameTakenError),
+        (registration(name=""), WorkerNameTakenError),
+        (registration(name="a\nb"), WorkerNameTakenError),
+        (registration(name="x" * 101), WorkerNameTakenError),
+    ],
+)
+def test_who_is_not_welcome_is_told_why_and_nothing_has_changed(given: Registration, error: type[TilthError]) -> None:
+    world = World()
+    with pytest.raises(error):
+        world.workers.register(given)
+    assert world.members.events == []
+
+
+def test_a_name_has_one_living_worker_and_a_registration_may_be_repeated() -> None:
+    world = World()
+    first = registration(instance="one")
+    world.workers.register(first)
+    world.workers.register(first)
+    with pytest.raises(WorkerNameTakenError):
+        world.workers.register(registration(instance="two"))
+    assert world.members.events == [("join", "w", "write", "3")]
+
+
+def test_a_trial_joins_nothing_and_looks_for_the_storage() -> None:
+    world = World()
+    world.link.try_out()
+    assert world.members.events == []
+    away = World(storage_error=WorkerStorageError(root="/r"))
+    with pytest.raises(WorkerStorageError):
+        away.link.try_out()
+
+
+def test_a_task_is_started_once_however_often_it_is_assigned() -> None:
+    world = World()
+    worker = world.join()
+    world.down.fates["assign"] = ["pass", "pass"]
+    worker.assign(spec("a"))
+    world.tasks.live.clear()
+    world.link.finished("a", TaskResult(payload=b"p"))
+    worker.assign(spec("a"))
+    assert world.tasks.started == ["a"]
+    assert isinstance(world.members.ended["a"], TaskResult)
+
+
+def test_a_refusal_is_known_at_once_and_an_unsent_task_is_nobodys() -> None:
+    world = World()
+    worker = world.join()
+    world.tasks.is_busy = True
+    with pytest.raises(WorkerBusyError):
+        worker.assign(spec("a"))
+    world.down.fates["assign"] = ["away"]
+    with pytest.raises(PeerAwayError):
+        worker.assign(spec("b"))
+    assert world.tasks.started == []
+
+
+@pytest.mark.parametrize("fates", [["lost"], ["answer lost"], ["lost", "lost", "answer lost"], ["answer lost"] * 5])
+def test_a_task_whose_arrival_is_unknown_is_sent_until_it_is_known(fates: list[str]) -> None:
+    world = World()
+    worker = world.join()
+    world.down.fates["assign"] = list(fates)
+    worker.assign(spec("a"))
+    # Nobody else may have it meanwhile: it counts as being there.
+    settled(lambda: not world.down.fates["assign"])
+    settled(lambda: not worker._unsettled)
+    assert world.tasks.started == ["a"]
+    assert worker.touch(["a"]) == {"a"}
+
+
+def test_cancel_retire_and_ends_go_through() -> None:
+    world = World()
+    worker = world.join()
+    worker.assign(spec("a"))
+    worker.retire("a")
+    worker.cancel("a")
+    assert world.tasks.cancelled == ["retired a", "a"]
+    world.link.failed("a", WorkerBusyError(worker="w"))
+    world.link.finished("b", TaskResult(payload=b"rows", actual=Cost(seconds=2.0)))
+    assert isinstance(world.members.ended["a"], WorkerBusyError)
+    assert world.members.ended["b"] == TaskResult(payload=b"rows", actual=Cost(seconds=2.0))
+
+
+def test_an_end_whose_answer_is_lost_is_told_again() -> None:
+    world = World()
+    world.join()
+    world.up.fates["ended"] = ["lost", "answer lost", "away"]
+    world.link.finished("a", TaskResult(payload=b"p"))
+    assert world.up.calls.count("ended") == 4
+    assert world.members.ended["a"] == TaskResult(payload=b"p")
+
+
+def test_who_is_silent_is_gone_and_nothing_of_what_it_says_counts() -> None:
+    world = World()
+    worker = world.join()
+    # Someone listens at its door.
+    worker.is_refused = lambda: False  # type: ignore[method-assign]
+    for _ in range(8):
+        worker.silent_looks += 1
+        world.workers._look(worker)
+    assert "w" in world.members.there
+    worker.silent_looks += 1
+    world.workers._look(worker)
+    assert world.members.events[-1] == ("leave", "w", "it has not reported for 2 s")
+    for name, message in (("report", Report(load=WorkerLoad())), ("runner", Done())):
+        with pytest.raises(WorkerFencedError):
+            world.up.call(name, message, Done)
+    world.link.finished("a", TaskResult())
+    assert world.members.ended == {}
+    with pytest.raises(WorkerNotFoundError):
+        worker.assign(spec("a"))
+
+
+def test_a_process_that_has_ended_is_gone_at_once() -> None:
+    world = World()
+    world.workers._look(world.join())
+    # Nobody listens at port 9.
+    assert world.members.events[-1] == ("leave", "w", "nobody listens at its door: its process has ended")
+
+
+def test_a_worker_that_its_server_does_not_know_ends_its_tasks_and_registers_anew() -> None:
+    world = World()
+    old = world.join()
+    old.assign(spec("a"))
+    # Its process ends, and another begins.
+    world.workers = world.new_server()
+    world.link._thread.start()
+    later(world, lambda: "w" in world.workers.infos())
+    assert world.tasks.cancelled == ["a"]
+    assert world.workers.infos()["w"].registration.instance != old.registration.instance
+    # The former server's calls are refused.
+    with pytest.raises(WorkerNotFoundError):
+        Wire(world.link.handlers, old.registration.instance).call("touch", Done(), tuple[str, ...])
+    world.link._closing.set()
+    later(world, lambda: not world.link._thread.is_alive())
+
+
+def test_a_worker_that_is_refused_for_good_ends() -> None:
+    world = World()
+    world.join()
+    world.workers = world.new_server()
+    world.workers._settings = RemoteSettings(token="t", server="s", version="2")
+    world.link._thread.start()
+    later(world, lambda: world.over.is_set())
+    assert isinstance(world.link.refusal, WorkerVersionError)
+
+
+def test_a_farewell_drains_first() -> None:
+    world = World()
+    worker = world.join()
+    worker.assign(spec("a"))
+    world.link._thread.start()
+    world.tasks.live.clear()
+    ender = threading.Thread(target=world.link.leave, args=("it was asked to",), kwargs={"drain_seconds": 1.0})
+    ender.start()
+    later(world, lambda: not ender.is_alive())
+    assert world.members.events[-2:] == [("drain", "w", "it was asked to"), ("leave", "w", "it was asked to")]
+    assert world.members.there == {}
