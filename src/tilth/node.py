@@ -151,15 +151,22 @@ class Node:
         return server
 
     def health(self) -> Health:
+        """The components, and the warehouses that have no worker."""
+        empty = [each.name for each in self._dispatcher.warehouses() if not each.workers]
+        components = self._components()
+        components |= {f"warehouse {name}": "it has no worker: start one with `tilth worker`" for name in empty}
+        return self._health(components)
+
+    def _components(self) -> dict[str, str]:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
         components["spark"] = _state(self._check_spark)
         components["tables folder"] = _state(lambda: check_writable(self._folder / "tables"))
-        return self._health(components)
+        return components
 
     def ready(self) -> Health:
         """The components, and whether statements work: Spark has run a first query since the node started."""
-        components = self.health().components
+        components = self._components()
         components["statements"] = "ok" if self._is_ready.is_set() else self._starting
         return self._health(components)
 

@@ -79,6 +79,15 @@ INGEST_OFFSET = Metric("tilth_ingest_offset", _GAUGE, _PLACE, "The stored offset
 TASKS_ENDED = Metric("tilth_tasks_ended_total", _COUNTER, ("result",), "Tasks that ended, by how.")
 TASKS = Metric("tilth_tasks", _GAUGE, ("kind", "state"), "Tasks known now: live ones and the last that ended.")
 WORKER_UP = Metric("tilth_worker_up", _GAUGE, ("worker",), "1 while the worker answers.")
+WORKER_FREE_CORES = Metric(
+    "tilth_worker_free_cores", _GAUGE, ("worker",), "Cores that a worker in another process does not use."
+)
+WORKER_FREE_MEMORY = Metric(
+    "tilth_worker_free_memory_bytes", _GAUGE, ("worker",), "Memory that is free on such a worker's machine."
+)
+WORKER_FREE_DISK = Metric(
+    "tilth_worker_free_disk_bytes", _GAUGE, ("worker",), "Disk that is free for such a worker's temporary files."
+)
 WAREHOUSE_SLOTS = Metric("tilth_warehouse_slots", _GAUGE, ("warehouse",), "Tasks that may run at once.")
 WAREHOUSE_TASKS = Metric("tilth_warehouse_tasks", _GAUGE, ("warehouse", "state"), "Tasks running, waiting, resident.")
 
@@ -109,7 +118,8 @@ METRICS = (
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_OFFSET),
     *_declared(ConsumerStats, CatalogStats, InsertStats),
-    *(TASKS_ENDED, TASKS, WORKER_UP, WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
+    *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
+    *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
     *_declared(MaintenanceNumbers),
     FIND_BEST,
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_RUNNING),
@@ -195,6 +205,11 @@ def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
     yield from ((TASKS_ENDED, (result,), count) for result, count in ended.items())
     for worker in stats.workers:
         yield WORKER_UP, (worker.name,), worker.state == "alive"
+        if worker.process is not None:
+            load = worker.process.load
+            yield WORKER_FREE_CORES, (worker.name,), load.free_cores
+            yield WORKER_FREE_MEMORY, (worker.name,), load.free_memory_bytes
+            yield WORKER_FREE_DISK, (worker.name,), load.free_disk_bytes
     for warehouse in stats.warehouses:
         yield WAREHOUSE_SLOTS, (warehouse.name,), warehouse.slots
         yield WAREHOUSE_TASKS, (warehouse.name, "running"), warehouse.running

@@ -16,6 +16,7 @@ from tilth.server.metrics import SERVICE_STATES
 from tilth.server.stats import SECONDS, Answered
 from tilth.sql import InsertStats
 from tilth.warehouse import WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse.stats import WorkerLoad, WorkerProcess
 
 SERVICE = ServiceStats(
     database="shop",
@@ -82,6 +83,7 @@ WORKER = WorkerInfo(
     running=0,
     resident=0,
     memory_bytes=0,
+    process=WorkerProcess(host="h", pid=1, version="1", load=WorkerLoad(cores=4, free_cores=2.5, free_disk_bytes=7)),
 )
 WAREHOUSE = WarehouseInfo(name="write", workers=1, slots=4, running=1, waiting=2, resident=3)
 
@@ -168,6 +170,8 @@ def test_transactions_tasks_and_warehouses(metrics: Metrics) -> None:
     assert value(metrics, "tilth_tasks_ended_total", result="lost") == 4
     assert value(metrics, "tilth_tasks", kind="merge", state="running") == 2
     assert value(metrics, "tilth_worker_up", worker="w") == 0
+    assert value(metrics, "tilth_worker_free_cores", worker="w") == 2.5
+    assert value(metrics, "tilth_worker_free_disk_bytes", worker="w") == 7
     assert value(metrics, "tilth_warehouse_tasks", warehouse="write", state="waiting") == 2
 
 
