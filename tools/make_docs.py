@@ -72,6 +72,10 @@ SCOPES = {
         "Of one Kafka table, given as those of a table; a change restarts its consumers by itself. Many names are also "
         "known without `kafka_`, or with it, as the last column tells.",
     ),
+    SettingScope.WAREHOUSE: (
+        "Warehouse",
+        "Of one warehouse: `CREATE WAREHOUSE w SETTINGS name = value`, `ALTER WAREHOUSE w SETTINGS name = value`.",
+    ),
     SettingScope.SESSION: (
         "Session",
         "Of one statement: `SELECT .. SETTINGS name = value`, or `?name=value` over HTTP. Some settings of Spark are "

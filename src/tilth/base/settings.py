@@ -35,6 +35,8 @@ class SettingScope(StrEnum):
     KAFKA = "kafka"
     #: Of one statement or connection.
     SESSION = "session"
+    #: Of one warehouse.
+    WAREHOUSE = "warehouse"
     #: Of the command `tilth serve`: what it needs to start a node.
     SERVE = "serve"
 
@@ -162,6 +164,7 @@ node_setting = _Declare(SettingScope.NODE)
 table_setting = _Declare(SettingScope.TABLE)
 kafka_setting = _Declare(SettingScope.KAFKA)
 session_setting = _Declare(SettingScope.SESSION)
+warehouse_setting = _Declare(SettingScope.WAREHOUSE)
 serve_setting = _Declare(SettingScope.SERVE)
 
 

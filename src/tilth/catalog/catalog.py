@@ -25,6 +25,7 @@ from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.readers import Readers
 from tilth.catalog.services.services import SavedState, ServiceSwitches
 from tilth.catalog.services.throttle import Throttle
+from tilth.catalog.services.warehouses import Warehouses
 from tilth.catalog.settings import CatalogSettings
 from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables.mutations import Mutations
@@ -72,6 +73,7 @@ class Catalog:
         self.leases = Leases(clock, kv)
         self.readers = Readers(clock, kv, ids=ids)
         self.services = ServiceSwitches(clock, kv)
+        self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
         self.audit = AuditLog(clock, self.clock, kv)

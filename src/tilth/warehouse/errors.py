@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError, UnavailableError
+from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError, UnavailableError
 
 
 class WrongJavaError(UnavailableError):
@@ -39,6 +39,30 @@ class WarehouseNotFoundError(NotFoundError):
     """no such warehouse"""
 
     code = "WAREHOUSE_NOT_FOUND"
+
+
+class WarehouseExistsError(ConflictError):
+    """there is a warehouse of this name"""
+
+    code = "WAREHOUSE_EXISTS"
+
+
+class WarehouseInUseError(ConflictError):
+    """the warehouse is in use"""
+
+    code = "WAREHOUSE_IN_USE"
+
+
+class WarehouseWorkError(InvalidInputError):
+    """the warehouse does not take this kind of work"""
+
+    code = "WAREHOUSE_WORK_REFUSED"
+
+
+class WorkerUnfitError(InvalidInputError):
+    """the worker is not what its warehouse asks for"""
+
+    code = "WORKER_UNFIT"
 
 
 class WarehouseEmptyError(UnavailableError):

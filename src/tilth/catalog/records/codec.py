@@ -31,6 +31,7 @@ from tilth.model.part import Entry, PartEvent, TrashItem
 from tilth.model.service import Switch
 from tilth.model.table import Relation, Secrets
 from tilth.model.txn import Txn
+from tilth.model.warehouse import Drain, Warehouse
 
 T = TypeVar("T")
 
@@ -102,4 +103,6 @@ GAPS = Codec(msgspec.msgpack.Decoder(IngestGap))
 LEASES = Codec(msgspec.msgpack.Decoder(Lease))
 READERS = Codec(msgspec.msgpack.Decoder(ReaderLease))
 SWITCHES = Codec(msgspec.msgpack.Decoder(Switch))
+WAREHOUSES = Codec(msgspec.msgpack.Decoder(Warehouse))
+DRAINS = Codec(msgspec.msgpack.Decoder(Drain))
 PART_EVENTS = Codec(msgspec.msgpack.Decoder(PartEvent))

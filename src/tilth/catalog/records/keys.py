@@ -78,6 +78,10 @@ class Space(Enum):
     PART_LOG = b"g"
     #: milliseconds, hybrid time, 0 -> AuditEvent
     AUDIT = b"a"
+    #: name -> Warehouse
+    WAREHOUSE = b"h"
+    #: worker -> Drain
+    DRAIN = b"q"
     #: name -> bytes
     STATE = b"c"
     #: one key -> the newest hybrid time whose record was removed

@@ -78,7 +78,8 @@ _VERBS_REFUSED = {
 
 
 def parse_alter(cursor: Cursor) -> AlterTable:
-    cursor.expect("ALTER", "TABLE")
+    """What follows ALTER."""
+    cursor.expect("TABLE")
     name = parse_table_name(cursor)
     first = cursor.peek()
     operations = [_operation(cursor)]

@@ -18,6 +18,7 @@ from tilth.sql.grammar.statements import ColumnSpec, CreateDatabase, CreateTable
 from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.text.tokens import Token
 from tilth.sql.grammar.types import parse_type
+from tilth.sql.grammar.warehouses import parse_create_warehouse
 
 _ENGINES: dict[str, Engine] = {
     "MergeTree": Engine.MERGE_TREE,
@@ -55,7 +56,6 @@ _CREATE_REFUSED = {
     "ROW": "there are no accounts: guard the node's port",
     "QUOTA": "there are no accounts; max_result_bytes and other settings bound statements",
     "SETTINGS": "SET name = value, or put SETTINGS behind the statement",
-    "WAREHOUSE": "warehouses are settings of the node: SELECT * FROM system.warehouses",
     "RESOURCE": "settings of the node named warehouse.* bound what queries use",
     "NAMED": "write the settings where they are used",
     "EXTERNAL": "load the rows: INSERT INTO t SELECT .., or Kafka",
@@ -93,10 +93,12 @@ def parse_create(cursor: Cursor) -> Statement:
         return _database(cursor)
     if cursor.take("TABLE"):
         return _table(cursor)
+    if cursor.take("WAREHOUSE"):
+        return parse_create_warehouse(cursor)
     if cursor.take("MATERIALIZED"):
         cursor.expect("VIEW")
         return _view(cursor)
-    words = ("DATABASE", "TABLE", "MATERIALIZED VIEW")
+    words = ("DATABASE", "TABLE", "MATERIALIZED VIEW", "WAREHOUSE")
     raise cursor.expected(f"{listed(words, 'or')} after CREATE", words=words)
 
 

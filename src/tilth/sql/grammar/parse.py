@@ -188,11 +188,13 @@ def _is_clause(tokens: list[Token], index: int, word: str) -> bool:
 # Short statements
 
 
-def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView:
+def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView | DropWarehouse:
     cursor.expect("DROP")
     for word, hint in _DROP_REFUSED.items():
         if cursor.at(word):
             raise cursor.refused(f"DROP {word} is not supported", hint=hint)
+    if cursor.take("WAREHOUSE"):
+        return parse_drop_warehouse(cursor)
     cursor.take("MATERIALIZED")
     kind = cursor.choose("TABLE", "VIEW", "DATABASE", "SCHEMA")
     if_exists = take_if_exists(cursor)
@@ -237,6 +239,15 @@ def _set(cursor: Cursor) -> SetSettings:
             return SetSettings(settings=tuple(settings.items()))
 
 
+def _alter(cursor: Cursor) -> Statement:
+    cursor.expect("ALTER")
+    if cursor.take("WAREHOUSE"):
+        return parse_alter_warehouse(cursor)
+    if cursor.take("WORKER"):
+        return parse_alter_worker(cursor)
+    return parse_alter(cursor)
+
+
 def _backup(cursor: Cursor) -> BackupCatalog:
     cursor.expect("BACKUP")
     if not cursor.at("CATALOG"):
@@ -257,6 +268,10 @@ def _show(cursor: Cursor) -> Statement:
         if cursor.at(word):
             raise cursor.refused(f"SHOW {word} is not supported", hint=hint)
     cursor.take("FULL")
+    if cursor.take("WAREHOUSES"):
+        return parse_show_warehouses(cursor)
+    if cursor.take("WAREHOUSE"):
+        return parse_show_warehouse(cursor)
     match cursor.choose(
         "DATABASES", "TABLES", "SETTINGS", "PROCESSLIST", "CREATE", "COLUMNS", "PARTITIONS", "FUNCTIONS"
     ):
@@ -282,6 +297,8 @@ def _show(cursor: Cursor) -> Statement:
             if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("SCHEMA")):
                 hint = "CREATE DATABASE name makes it: a database has nothing but its name"
                 raise cursor.refused("SHOW CREATE DATABASE is not supported", hint=hint)
+            if cursor.is_name(1) and cursor.take("WAREHOUSE"):
+                return parse_show_create_warehouse(cursor)
             if not cursor.take("TABLE"):
                 cursor.take("VIEW")
             return ShowCreate(name=parse_name(cursor))
@@ -397,7 +414,6 @@ _DROP_REFUSED = {
     "ROLE": "there are no accounts",
     "PARTITION": "write ALTER TABLE t DROP PARTITION p",
     "INDEX": "there are none: parts carry the ranges of their columns",
-    "WAREHOUSE": "warehouses are settings of the node",
     "TEMPORARY": "there are no temporary tables: DROP TABLE drops a table",
 }
 _SET_REFUSED = {
@@ -419,7 +435,6 @@ _SHOW_REFUSED = {
     "ENGINES": "the engines are MergeTree and Kafka; docs/reference/sql.md describes them",
     "CLUSTER": "SELECT * FROM system.servers",
     "CLUSTERS": "SELECT * FROM system.servers",
-    "WAREHOUSES": "SELECT * FROM system.warehouses",
     "MERGES": "SELECT * FROM system.merges",
     "TBLPROPERTIES": "SHOW CREATE TABLE t shows the settings",
 }
@@ -435,7 +450,7 @@ _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "DESCRIBE": _describe,
     "DESC": _describe,
     "EXISTS": _exists,
-    "ALTER": parse_alter,
+    "ALTER": _alter,
     "INSERT": parse_insert,
     "DELETE": _delete,
     "UPDATE": _update,

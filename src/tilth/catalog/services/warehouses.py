@@ -1,0 +1,73 @@
+"""Warehouses and drained workers.
+
+Covers: what users have said of them. Does not cover: which workers are there (tilth.warehouse), what settings mean.
+Always holds: `default` and `write` are there, defined or not.
+"""
+
+from __future__ import annotations
+
+from tilth.base.clock import Clock
+from tilth.catalog.kv import Absent, AtVersion, KeyValue, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.small_commit import Plan, change, read_all
+from tilth.model.warehouse import Drain, Warehouse
+
+
+class Warehouses:
+    """`catalog.warehouses`."""
+
+    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._kv = kv
+
+    def all(self) -> list[Warehouse]:
+        """Those that have a definition, by name."""
+        return list(read_all(self._kv, codec.WAREHOUSES, Space.WAREHOUSE))
+
+    def find(self, name: str) -> Warehouse | None:
+        return next((each for each in self.all() if each.name == name), None)
+
+    def create(self, warehouse: Warehouse) -> bool:
+        """Store a new definition; False where there is one of this name."""
+        key, value = pack(Space.WAREHOUSE, warehouse.name), codec.WAREHOUSES.encode(warehouse)
+
+        def plan(view: ReadView) -> Plan[bool]:
+            found = view.get(key)
+            if found is not None:
+                # Ours, where the answer to the first attempt was lost.
+                return Plan(result=found.value == value)
+            return Plan(result=True, preconditions=[Absent(key)], puts={key: value})
+
+        return change(self._kv, self._clock, plan)
+
+    def replace(self, warehouse: Warehouse) -> None:
+        """Store a definition in place of the former one, or as the first of its name."""
+        key, value = pack(Space.WAREHOUSE, warehouse.name), codec.WAREHOUSES.encode(warehouse)
+        change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
+
+    def drop(self, name: str) -> None:
+        """Forget the definition; does nothing where there is none."""
+        key = pack(Space.WAREHOUSE, name)
+
+        def plan(view: ReadView) -> Plan[None]:
+            found = view.get(key)
+            if found is None:
+                return Plan(result=None)
+            return Plan(result=None, preconditions=[AtVersion(key, found.version)], deletes=[key])
+
+        change(self._kv, self._clock, plan)
+
+    def drains(self) -> list[Drain]:
+        """Workers that are to take no tasks."""
+        return list(read_all(self._kv, codec.DRAINS, Space.DRAIN))
+
+    def drain(self, drain: Drain) -> None:
+        """Remember that the worker takes no tasks; it is durable when the call returns."""
+        key, value = pack(Space.DRAIN, drain.worker), codec.DRAINS.encode(drain)
+        change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
+
+    def resume(self, worker: str) -> None:
+        """Forget it."""
+        key = pack(Space.DRAIN, worker)
+        change(self._kv, self._clock, lambda view: Plan(result=None, deletes=[key] if view.get(key) else []))

@@ -1,0 +1,24 @@
+"""Warehouses as users define them, and workers that they have set aside."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Warehouse(msgspec.Struct, frozen=True, kw_only=True):
+    """A named group of workers; what its settings mean is said in tilth.warehouse."""
+
+    name: str
+    #: Texts by name, as in the definition of a table.
+    settings: dict[str, str] = {}
+    created_ms: int = 0
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that is to take no tasks, whichever process has its name, until somebody says otherwise."""
+
+    worker: str
+    since_ms: int
+    because: str = ""
+    #: The query that asked for it.
+    query_id: str = ""
