@@ -43,6 +43,7 @@ from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.model.warehouse import Warehouse
 from tilth.sql import Answer, Rooms, SqlEngine
 from tilth.sql.query.protocol import (
     CheckedDefault,
@@ -55,7 +56,15 @@ from tilth.sql.query.protocol import (
 from tilth.sql.results.spark import to_stream
 from tilth.storage import StoreRoot, arrow_type, clean_transaction, local_root
 from tilth.testing import ManualClock
-from tilth.warehouse import TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
+from tilth.warehouse import (
+    TaskResult,
+    WarehouseInfo,
+    WarehouseNotFoundError,
+    WarehouseStats,
+    WorkerInfo,
+    known_name,
+    warehouse_configs,
+)
 
 
 class FakeDispatch:
@@ -64,6 +73,8 @@ class FakeDispatch:
     def __init__(self) -> None:
         self.specs: list[TaskSpec] = []
         self.answer: Callable[[TaskSpec], bytes] | None = None
+        self.configs = warehouse_configs([])
+        self.drained: dict[str, str] = {}
 
     def new_spec(
         self,
@@ -121,7 +132,19 @@ class FakeDispatch:
         ]
 
     def warehouses(self) -> list[WarehouseInfo]:
-        return [WarehouseInfo(name="default", workers=1, slots=4, running=1, waiting=0, resident=0)]
+        return [WarehouseInfo(name=name, workers=1, slots=4, running=1, waiting=0, resident=0) for name in self.configs]
+
+    def warehouse_named(self, name: str) -> str:
+        named = known_name(name, self.configs)
+        if named not in self.configs:
+            raise WarehouseNotFoundError(warehouse=name)
+        return named
+
+    def declare(self, warehouses: Iterable[Warehouse]) -> None:
+        self.configs = warehouse_configs(warehouses)
+
+    def keep_drained(self, drained: Mapping[str, str]) -> None:
+        self.drained = dict(drained)
 
     def stats(self) -> WarehouseStats:
         return WarehouseStats(done=3, failed=0, cancelled=0, lost=0, workers=(), warehouses=())

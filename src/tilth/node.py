@@ -68,6 +68,7 @@ from tilth.warehouse import (
     ProgressWatch,
     Runner,
     WorkerSession,
+    drain_reason,
 )
 from tilth.warehouse.remote.token import service_token
 from tilth.warehouse.remote.wire import StorageProbe
@@ -257,9 +258,14 @@ class Node:
         )
         slots = settings.slots
         slots[QUERY_WAREHOUSE] += OTHER_TASKS
+        # Warehouses of users run here as `write` does.
+        slots = {name: slots.get(name, settings.write_slots) for name in (*slots, *settings.embedded)}
         workers = {name: [self._worker] if name in settings.embedded else [] for name in slots}
         seconds_max = settings.empty_seconds_max
         self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots, empty_seconds_max=seconds_max)
+        self._dispatcher.declare(self.catalog.warehouses.all())
+        drains = self.catalog.warehouses.drains()
+        self._dispatcher.keep_drained({each.worker: drain_reason(each) for each in drains})
         self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
         self._query_slots = settings.query_slots
         doors = read_settings(ServerSettings, given)

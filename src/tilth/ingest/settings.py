@@ -31,6 +31,8 @@ from tilth.base.settings import (
 from tilth.base.units import MIB, parse_bytes, parse_seconds
 from tilth.ingest.library import is_secret, read_pairs, shown_pairs
 from tilth.model.table import KafkaDef, full_name
+from tilth.model.task import ScheduleMode
+from tilth.warehouse import WRITE_WAREHOUSE
 
 
 class MissingSettingError(InvalidInputError):
@@ -187,6 +189,21 @@ class KafkaConfig:
         "or of a delete its `before`; the virtual columns `_op`, `_ts_ms` and `_source` give the rest. A view into a "
         "table with a UNIQUE KEY applies the changes: `_op` goes with the row. Messages without a value (tombstones) "
         "are passed over.",
+    )
+    warehouse: str = kafka_setting(
+        "cnch_vw_write",
+        WRITE_WAREHOUSE,
+        TEXT,
+        "The warehouse whose workers run the consumers; SHOW WAREHOUSES lists them.",
+    )
+    schedule: ScheduleMode = kafka_setting(
+        "kafka_cnch_schedule_mode",
+        ScheduleMode.LEAST_CONSUMERS,
+        SettingCheck(_one_of({mode.value: mode for mode in ScheduleMode}), ", ".join(ScheduleMode)),
+        "How consumers find their workers. `least_consumers`: the worker that has the fewest, and consumers move when "
+        "one has many more than others, as when one has joined. `hash`: the same worker for the same consumer as "
+        "long as it is there, so that what it has in memory helps. `random`: any; none moves.",
+        aliases=("cnch_schedule_mode",),
     )
     consumers: int = kafka_setting(
         "kafka_num_consumers",
@@ -345,8 +362,6 @@ _WITHOUT_EFFECT = (
     "kafka_unique_group_prefix",
     "kafka_sample_consuming_params",
     "kafka_max_write_execution_second",
-    "kafka_cnch_schedule_mode",
-    "cnch_vw_write",
 )
 #: Settings of one Kafka table.
 KAFKA_SETTINGS = SettingGroup(

@@ -20,6 +20,17 @@ class TaskKind(StrEnum):
     QUERY = "query"
 
 
+class ScheduleMode(StrEnum):
+    """How tasks that stay find their worker."""
+
+    #: The worker that has the fewest; they move when one has many more than others.
+    LEAST_CONSUMERS = "least_consumers"
+    #: The same worker for the same key, as long as it is there.
+    HASH = "hash"
+    #: Any worker; none moves.
+    RANDOM = "random"
+
+
 class TaskState(StrEnum):
     PENDING = "pending"
     RUNNING = "running"
@@ -50,6 +61,10 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     txn: int
     estimate: Cost
     payload: bytes
+    #: Of a task that stays.
+    mode: ScheduleMode = ScheduleMode.LEAST_CONSUMERS
+    #: Of a task that stays: the same for those that replace each other.
+    key: str = ""
 
     def __repr__(self) -> str:
         # The payload may contain passwords.

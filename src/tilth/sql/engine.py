@@ -32,15 +32,19 @@ from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
     AlterTable,
+    AlterWarehouse,
+    AlterWorker,
     BackupCatalog,
     CreateDatabase,
     CreateTable,
     CreateView,
+    CreateWarehouse,
     DeleteRows,
     Describe,
     DropDatabase,
     DropTable,
     DropView,
+    DropWarehouse,
     ExistsTable,
     ExplainGc,
     ExplainMerge,
@@ -58,12 +62,14 @@ from tilth.sql.grammar import (
     RunService,
     SetSettings,
     ShowCreate,
+    ShowCreateWarehouse,
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
     ShowProcesses,
     ShowSettings,
     ShowTables,
+    ShowWarehouses,
     Statement,
     SwitchService,
     TruncateTable,
@@ -94,6 +100,7 @@ from tilth.sql.statements import (
     show,
     system,
     tables,
+    warehouses,
 )
 from tilth.sql.statements.alter import alter
 from tilth.sql.statements.session import named_settings
@@ -124,6 +131,9 @@ _WATCHES = (
     | ExistsTable
     | UseDatabase
     | ExplainGc
+    | ShowWarehouses
+    | ShowCreateWarehouse
+    | AlterWorker
 )
 
 _log = Log("sql")
@@ -443,7 +453,7 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case ShowPartitions() | ShowFunctions():
             return show.show_more(services, call, statement)
         case SetSettings():
-            return session.set_settings(call, statement)
+            return session.set_settings(services, statement)
         case NothingToDo():
             return session.nothing_to_do(services, call, statement)
         case OptimizeTable():
@@ -460,6 +470,15 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return kill.kill_mutations(services, call, statement)
         case KillQuery():
             return kill.kill_queries(services, call, statement)
+        case (
+            CreateWarehouse()
+            | AlterWarehouse()
+            | DropWarehouse()
+            | ShowWarehouses()
+            | ShowCreateWarehouse()
+            | AlterWorker()
+        ):
+            return warehouses.warehouses(services, call, statement)
         case BackupCatalog():
             return backup.backup_catalog(services, call, statement)
         case ExplainMerge():

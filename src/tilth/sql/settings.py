@@ -32,7 +32,9 @@ from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import table_settings
 from tilth.sql.language.spark_settings import SPARK_PREFIX, check_spark_settings
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
-from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
+from tilth.warehouse import SETTINGS as WAREHOUSE_NODE_SETTINGS
+from tilth.warehouse import TABLE_SETTINGS as WAREHOUSE_TABLE_SETTINGS
+from tilth.warehouse import WAREHOUSE_SETTINGS as SETTINGS_OF_WAREHOUSES
 
 INSERT_LABEL_CHARACTERS_MAX = 256
 #: What `async_insert` says where nobody decides: tables with a memory table, yes; others, no.
@@ -54,6 +56,21 @@ _ASYNC_DOC = (
 class SessionSettings:
     """The settings of one statement."""
 
+    warehouse: str = session_setting(
+        "warehouse",
+        "",
+        TEXT,
+        "The warehouse whose workers run the statement's Spark tasks; SHOW WAREHOUSES lists them. Empty: the one that "
+        "a table of the statement names, else `default`.",
+        aliases=("virtual_warehouse",),
+    )
+    write_warehouse: str = session_setting(
+        "write_warehouse",
+        "",
+        TEXT,
+        "The same for INSERT, DELETE and UPDATE alone. Empty: as `warehouse`.",
+        aliases=("virtual_warehouse_write",),
+    )
     max_result_bytes: int = session_setting(
         "max_result_bytes",
         0,
@@ -214,8 +231,6 @@ _SESSION_WITHOUT_EFFECT = (
     "log_queries",
     "load_balancing",
     "prefer_localhost_replica",
-    "virtual_warehouse",
-    "virtual_warehouse_write",
     "dialect_type",
     "join_use_nulls",
 )
@@ -235,6 +250,7 @@ _WHOSE = {
     SettingScope.NODE: "of the node: `tilth serve` takes it when it starts",
     SettingScope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
     SettingScope.KAFKA: "of a Kafka table: ALTER TABLE k MODIFY SETTING",
+    SettingScope.WAREHOUSE: "of a warehouse: ALTER WAREHOUSE w SETTINGS name = value",
     SettingScope.SESSION: "of a statement: .. SETTINGS name = value at its end",
 }
 
@@ -272,10 +288,6 @@ _WITHOUT_EFFECT = (
     "min_bytes_for_wide_part",
     "min_rows_for_wide_part",
     "storage_policy",
-    "cnch_vw_default",
-    "cnch_vw_read",
-    "cnch_vw_write",
-    "cnch_vw_task",
     "enable_mixed_granularity_parts",
     "replicated_deduplication_window",
     "ttl_only_drop_parts",
@@ -294,11 +306,14 @@ TABLE_SETTINGS = _KnownGroup(
         *STORAGE_TABLE_SETTINGS.all,
         *MAINTENANCE_TABLE_SETTINGS.all,
         *PRESSURE_SETTINGS.all,
+        *WAREHOUSE_TABLE_SETTINGS.all,
         *settings_of(InsertSettings),
         *ACCEPTED,
     )
 )
-#: The same for Kafka tables.
+#: What CREATE WAREHOUSE and ALTER WAREHOUSE take.
+WAREHOUSES = _KnownGroup(SETTINGS_OF_WAREHOUSES.all)
+#: The same as TABLE_SETTINGS for Kafka tables.
 KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)
 
 
@@ -343,7 +358,8 @@ def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
         CATALOG_SETTINGS,
         INGEST_SETTINGS,
         MAINTENANCE_NODE_SETTINGS,
-        WAREHOUSE_SETTINGS,
+        WAREHOUSE_NODE_SETTINGS,
+        SETTINGS_OF_WAREHOUSES,
     )
     found = [*upper, *(setting for group in groups for setting in group.all)]
     return sorted(found, key=lambda setting: (setting.scope, setting.name))

@@ -1,7 +1,7 @@
 """Warehouses as they are defined: their settings, their names, which one a table's work goes to. Pure.
 
-Covers: the settings of warehouses, those of tables that name one, the names that users of ByConity know. Does not cover:
-where definitions are kept (catalog), which workers there are (tasks/state.py).
+Covers: the settings of warehouses, those of tables that name one, the names that users of ByConity know. Does not
+cover: where definitions are kept (catalog), which workers there are (tasks/state.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tilth.base.settings import (
     warehouse_setting,
     within,
 )
-from tilth.base.units import parse_bytes
+from tilth.base.units import parse_bytes, show_time
 from tilth.model.task import TaskKind
-from tilth.model.warehouse import Warehouse
+from tilth.model.warehouse import Drain, Warehouse
 from tilth.warehouse.settings import QUERY_WAREHOUSE, WRITE_WAREHOUSE
 
 #: They are there, defined or not, and stay.
@@ -36,7 +36,7 @@ _KNOWN_AS = {
 }
 
 
-class Work(StrEnum):
+class WorkKind(StrEnum):
     """A kind of work that a warehouse takes."""
 
     QUERIES = "queries"
@@ -44,25 +44,25 @@ class Work(StrEnum):
     MAINTENANCE = "maintenance"
 
 
-_KINDS: Mapping[Work, frozenset[TaskKind]] = {
-    Work.QUERIES: frozenset({TaskKind.QUERY, TaskKind.INSERT}),
-    Work.IMPORTS: frozenset({TaskKind.CONSUME, TaskKind.INSERT}),
-    Work.MAINTENANCE: frozenset({TaskKind.FLUSH, TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA}),
+_KINDS: Mapping[WorkKind, frozenset[TaskKind]] = {
+    WorkKind.QUERIES: frozenset({TaskKind.QUERY, TaskKind.INSERT}),
+    WorkKind.IMPORTS: frozenset({TaskKind.CONSUME, TaskKind.INSERT}),
+    WorkKind.MAINTENANCE: frozenset({TaskKind.FLUSH, TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA}),
 }
 #: ByConity's types of warehouses.
-_TYPES: Mapping[str, tuple[Work, ...]] = {
-    "read": (Work.QUERIES,),
-    "write": (Work.IMPORTS, Work.MAINTENANCE),
-    "task": (Work.MAINTENANCE,),
-    "default": tuple(Work),
+_TYPES: Mapping[str, tuple[WorkKind, ...]] = {
+    "read": (WorkKind.QUERIES,),
+    "write": (WorkKind.IMPORTS, WorkKind.MAINTENANCE),
+    "task": (WorkKind.MAINTENANCE,),
+    "default": tuple(WorkKind),
 }
 
 
-def _work(text: str) -> tuple[Work, ...]:
+def _work(text: str) -> tuple[WorkKind, ...]:
     if text.strip().lower() in _TYPES:
         return _TYPES[text.strip().lower()]
-    found = tuple(dict.fromkeys(Work(each.strip().lower()) for each in text.split(",")))
-    return tuple(sorted(found, key=list(Work).index))
+    found = tuple(dict.fromkeys(WorkKind(each.strip().lower()) for each in text.split(",")))
+    return tuple(sorted(found, key=list(WorkKind).index))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,9 @@ class WarehouseConfig:
         "Workers that it should have. Nothing starts them: where there are fewer, `system.warehouses` says so.",
         aliases=("workers",),
     )
-    work: tuple[Work, ...] = warehouse_setting(
+    work: tuple[WorkKind, ...] = warehouse_setting(
         "work",
-        tuple(Work),
+        tuple(WorkKind),
         SettingCheck(_work, "queries, imports, maintenance, with commas between; or Read, Write, Task, Default"),
         "What it may be used for; anything else is refused. `Read` is queries, `Write` imports and maintenance. There "
         "are no accounts, so that this is all that keeps work away from it.",
@@ -134,8 +134,8 @@ class TableWarehouses:
         "cnch_vw_write",
         "",
         TEXT,
-        "The warehouse of INSERTs into the table, where the statement names none, and of its flushes, merges, mutations "
-        "and compactions. Empty: `default` for INSERTs, `write` for the rest.",
+        "The warehouse of INSERTs into the table, where the statement names none, and of its flushes, merges, "
+        "mutations and compactions. Empty: `default` for INSERTs, `write` for the rest.",
     )
     task: str = table_setting(
         "cnch_vw_task",
@@ -176,3 +176,9 @@ def warehouse_configs(defined: Iterable[Warehouse]) -> dict[str, WarehouseConfig
     """Return the settings of all warehouses by name, those that are always there included."""
     configs = {name: WarehouseConfig() for name in BUILT_IN}
     return configs | {each.name: read_settings(WarehouseConfig, each.settings) for each in defined}
+
+
+def drain_reason(drain: Drain) -> str:
+    """Describe for people why a worker takes no tasks."""
+    because = f" because {drain.because}" if drain.because else ""
+    return f"drained since {show_time(drain.since_ms)}{because}; ALTER WORKER {drain.worker} RESUME ends it"

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, NotFoundError, RetryError, TilthError, UnavailableError
+from tilth.base.errors import (
+    ConflictError,
+    ErrorKind,
+    InvalidInputError,
+    NotFoundError,
+    RetryError,
+    TilthError,
+    UnavailableError,
+)
 
 
 class WrongJavaError(UnavailableError):

@@ -62,6 +62,14 @@ class WarehouseInfo:
     waiting: int
     #: Tasks that stay until they are stopped; they take no slot.
     resident: int
+    #: Kinds of work that it takes.
+    work: tuple[str, ...] = ()
+    #: Workers that it should have; 0: nobody said.
+    workers_wanted: int = 0
+    #: What it asks of each of its workers; empty and 0: nothing.
+    master: str = ""
+    worker_cores: int = 0
+    worker_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,7 +122,6 @@ def test_a_view_has_settings_of_its_own() -> None:
         ("GRANT SELECT ON d.* TO u", "GRANT", "accounts"),
         ("CREATE USER u IDENTIFIED BY 'p'", "CREATE USER", "accounts"),
         ("CREATE FUNCTION f AS (x) -> x", "CREATE FUNCTION", "expression"),
-        ("CREATE WAREHOUSE w", "CREATE WAREHOUSE", "system.warehouses"),
         ("CREATE TABLE t ENGINE = MergeTree AS SELECT 1", "AS SELECT", "INSERT .. SELECT"),
         ("CREATE MATERIALIZED VIEW v ENGINE = MergeTree POPULATE AS SELECT 1", "without TO", "create a table first"),
         ("BACKUP TABLE t TO Disk('a', 'b')", "BACKUP", "BACKUP CATALOG"),

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tilth.base.errors import FencedError, TilthError
 from tilth.base.logs import Log
 from tilth.base.units import show_count
@@ -54,7 +56,7 @@ from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPart
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
-from tilth.warehouse import WRITE_WAREHOUSE, Handle
+from tilth.warehouse import Handle
 
 #: The lease is an epoch, not a right that runs out; the time only shows who is alive.
 LEASE_MS = 24 * 3600 * 1000
@@ -145,7 +147,9 @@ class Consumers:
         )
         name = full_name(definitions.kafka)
         payload = ENCODER.encode(order)
-        spec = self._dispatcher.new_spec(TaskKind.CONSUME, warehouse=WRITE_WAREHOUSE, table=name, payload=payload)
+        config = definitions.config
+        spec = self._dispatcher.new_spec(TaskKind.CONSUME, warehouse=config.warehouse, table=name, payload=payload)
+        spec = msgspec.structs.replace(spec, mode=config.schedule, key=f"{self._kafka.uuid}/{index}")
         with self._lock:
             known.fence, known.kafka, known.rows_max = lease.fence, definitions.kafka, definitions.config.block_rows
             offsets = {place: stored.offset for place, stored in positions.items()}

@@ -36,12 +36,12 @@ from tilth.model.delta import PartSource, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
 from tilth.storage import remove_row_map
 from tilth.warehouse import (
-    WRITE_WAREHOUSE,
     Handle,
     SparkRestartingError,
     TaskCancelledError,
     TaskLostError,
     TaskStalledError,
+    table_warehouses,
 )
 
 #: Errors of tasks that may go on writing for a moment.
@@ -202,7 +202,7 @@ class Attempts(Generic[WorkT, FactsT]):
             handle = self._dispatcher.submit(
                 self._dispatcher.new_spec(
                     self._recipe.task_kind,
-                    warehouse=WRITE_WAREHOUSE,
+                    warehouse=table_warehouses(self._watch.definition.settings).maintenance,
                     table=self._watch.name,
                     payload=job.payload(txn.id),
                     txn=txn.id,

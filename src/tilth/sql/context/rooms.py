@@ -5,7 +5,7 @@ Covers: protocols, which the rooms' own classes satisfy and tests fake. Does not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from tilth.maintenance import (
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo, TaskKind, TaskSpec
+from tilth.model.warehouse import Warehouse
 from tilth.storage import StoreRoot
 from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
@@ -59,6 +60,12 @@ class Dispatch(Protocol):
     def workers(self) -> list[WorkerInfo]: ...
 
     def warehouses(self) -> list[WarehouseInfo]: ...
+
+    def warehouse_named(self, name: str) -> str: ...
+
+    def declare(self, warehouses: Iterable[Warehouse]) -> None: ...
+
+    def keep_drained(self, drained: Mapping[str, str]) -> None: ...
 
     def stats(self) -> WarehouseStats: ...
 

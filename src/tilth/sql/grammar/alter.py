@@ -78,7 +78,7 @@ _VERBS_REFUSED = {
 
 
 def parse_alter(cursor: Cursor) -> AlterTable:
-    """What follows ALTER."""
+    """Read what follows ALTER."""
     cursor.expect("TABLE")
     name = parse_table_name(cursor)
     first = cursor.peek()

@@ -29,6 +29,7 @@ from tilth.sql.grammar.statements import (
     DropDatabase,
     DropTable,
     DropView,
+    DropWarehouse,
     ExistsTable,
     ExplainGc,
     ExplainMerge,
@@ -53,6 +54,14 @@ from tilth.sql.grammar.statements import (
 from tilth.sql.grammar.system import parse_kill, parse_optimize, parse_system
 from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.text.tokens import Token, TokenKind
+from tilth.sql.grammar.warehouses import (
+    parse_alter_warehouse,
+    parse_alter_worker,
+    parse_drop_warehouse,
+    parse_show_create_warehouse,
+    parse_show_warehouse,
+    parse_show_warehouses,
+)
 
 #: What a query may begin with; a bracket, too.
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")

@@ -19,11 +19,14 @@ from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
     AlterTable,
+    AlterWarehouse,
+    AlterWorker,
     BackupCatalog,
     ColumnSpec,
     CreateDatabase,
     CreateTable,
     CreateView,
+    CreateWarehouse,
     DeleteRows,
     Describe,
     DescribeColumn,
@@ -32,6 +35,7 @@ from tilth.sql.grammar.statements import (
     DropPartition,
     DropTable,
     DropView,
+    DropWarehouse,
     ExistsTable,
     ExplainGc,
     ExplainMerge,
@@ -64,12 +68,14 @@ from tilth.sql.grammar.statements import (
     SetSettings,
     SettingTexts,
     ShowCreate,
+    ShowCreateWarehouse,
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
     ShowProcesses,
     ShowSettings,
     ShowTables,
+    ShowWarehouses,
     Statement,
     SwitchService,
     TruncateTable,
@@ -111,6 +117,15 @@ def render(statement: Statement) -> str:
             return _insert(statement)
         case Query():
             return _query(statement)
+        case (
+            CreateWarehouse()
+            | AlterWarehouse()
+            | DropWarehouse()
+            | ShowWarehouses()
+            | ShowCreateWarehouse()
+            | AlterWorker()
+        ):
+            return _warehouse(statement)
         case SwitchService():
             return _switch(statement)
         case ResetConsumeOffset():
@@ -281,6 +296,27 @@ def _insert(insert: InsertValues | InsertQuery | InsertData) -> str:
 
 def _query(query: Query) -> str:
     return f"{query.text}{_own_settings(query.settings)}{f' FORMAT {query.format}' if query.format else ''}"
+
+
+def _warehouse(
+    statement: CreateWarehouse | AlterWarehouse | DropWarehouse | ShowWarehouses | ShowCreateWarehouse | AlterWorker,
+) -> str:
+    match statement:
+        case CreateWarehouse(warehouse=name, if_not_exists=if_not_exists, settings=settings):
+            return f"CREATE WAREHOUSE {_if_not_exists(if_not_exists)}{quoted_name(name)}{_own_settings(settings)}"
+        case AlterWarehouse(warehouse=name, settings=settings, reset=reset):
+            change = _own_settings(settings) if settings else f" RESET SETTING {_list(reset, quoted_name)}"
+            return f"ALTER WAREHOUSE {quoted_name(name)}{change}"
+        case DropWarehouse(warehouse=name, if_exists=if_exists):
+            return f"DROP WAREHOUSE {_if_exists(if_exists)}{quoted_name(name)}"
+        case ShowWarehouses(like=like, warehouse=name):
+            return f"SHOW WAREHOUSES{_like(like)}" if name is None else f"SHOW WAREHOUSE {quoted_name(name)}"
+        case ShowCreateWarehouse(warehouse=name):
+            return f"SHOW CREATE WAREHOUSE {quoted_name(name)}"
+        case AlterWorker(worker=worker, drains=drains, because=because):
+            text = f"ALTER WORKER {quoted_name(worker)} {'DRAIN' if drains else 'RESUME'}"
+            return f"{text} BECAUSE {quoted_string(because)}" if because else text
+    assert_never(statement)
 
 
 def _switch(switch: SwitchService) -> str:

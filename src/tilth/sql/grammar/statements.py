@@ -422,6 +422,54 @@ class BackupCatalog:
     path: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateWarehouse:
+    """CREATE WAREHOUSE name SETTINGS .."""
+
+    warehouse: str
+    if_not_exists: bool = False
+    settings: SettingTexts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterWarehouse:
+    """ALTER WAREHOUSE name SETTINGS .., or RESET SETTING ..; one of the two."""
+
+    warehouse: str
+    settings: SettingTexts = ()
+    reset: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropWarehouse:
+    warehouse: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowWarehouses:
+    """SHOW WAREHOUSES, or SHOW WAREHOUSE of one."""
+
+    like: str | None = None
+    #: None: all.
+    warehouse: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateWarehouse:
+    warehouse: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterWorker:
+    """ALTER WORKER name DRAIN or RESUME."""
+
+    worker: str
+    #: False: it takes tasks again.
+    drains: bool
+    because: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ShowProcesses:
     """SHOW PROCESSLIST."""
@@ -556,6 +604,12 @@ Statement = (
     | KillMutation
     | KillQuery
     | BackupCatalog
+    | CreateWarehouse
+    | AlterWarehouse
+    | DropWarehouse
+    | ShowWarehouses
+    | ShowCreateWarehouse
+    | AlterWorker
     | ShowProcesses
     | SwitchService
     | RunService

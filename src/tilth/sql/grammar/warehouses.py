@@ -19,7 +19,7 @@ _NAME = "the name of a warehouse"
 
 
 def parse_create_warehouse(cursor: Cursor) -> CreateWarehouse:
-    """What follows CREATE WAREHOUSE."""
+    """Read what follows CREATE WAREHOUSE."""
     if_not_exists = take_if_not_exists(cursor)
     name = _name(cursor, _NAME)
     skip_on_cluster(cursor)
@@ -27,7 +27,7 @@ def parse_create_warehouse(cursor: Cursor) -> CreateWarehouse:
 
 
 def parse_alter_warehouse(cursor: Cursor) -> AlterWarehouse:
-    """What follows ALTER WAREHOUSE: SETTINGS a = 1, MODIFY SETTING a = 1 or RESET SETTING a."""
+    """Read what follows ALTER WAREHOUSE: SETTINGS a = 1, MODIFY SETTING a = 1 or RESET SETTING a."""
     name = _name(cursor, _NAME)
     if cursor.take("RESET", "SETTING"):
         names = [cursor.name("the name of a setting")]
@@ -41,28 +41,28 @@ def parse_alter_warehouse(cursor: Cursor) -> AlterWarehouse:
 
 
 def parse_drop_warehouse(cursor: Cursor) -> DropWarehouse:
-    """What follows DROP WAREHOUSE."""
+    """Read what follows DROP WAREHOUSE."""
     if_exists = take_if_exists(cursor)
     return DropWarehouse(warehouse=_name(cursor, _NAME), if_exists=if_exists)
 
 
 def parse_show_warehouses(cursor: Cursor) -> ShowWarehouses:
-    """What follows SHOW WAREHOUSES."""
+    """Read what follows SHOW WAREHOUSES."""
     return ShowWarehouses(like=cursor.string("a pattern") if cursor.take("LIKE") else None)
 
 
 def parse_show_warehouse(cursor: Cursor) -> ShowWarehouses:
-    """What follows SHOW WAREHOUSE."""
+    """Read what follows SHOW WAREHOUSE."""
     return ShowWarehouses(warehouse=_name(cursor, _NAME))
 
 
 def parse_show_create_warehouse(cursor: Cursor) -> ShowCreateWarehouse:
-    """What follows SHOW CREATE WAREHOUSE."""
+    """Read what follows SHOW CREATE WAREHOUSE."""
     return ShowCreateWarehouse(warehouse=_name(cursor, _NAME))
 
 
 def parse_alter_worker(cursor: Cursor) -> AlterWorker:
-    """What follows ALTER WORKER."""
+    """Read what follows ALTER WORKER."""
     worker = _name(cursor, "the name of a worker")
     drains = cursor.choose("DRAIN", "RESUME") == "DRAIN"
     because = ""

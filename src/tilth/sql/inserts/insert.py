@@ -24,6 +24,7 @@ from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
 from tilth.model.task import TaskKind
 from tilth.sql.context.names import table_of
+from tilth.sql.context.placing import warehouse_of_write
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import GroupLimits, PreparedInsert
 from tilth.sql.errors import BadValueError, InsertTooLargeError
@@ -47,7 +48,6 @@ from tilth.sql.query.protocol import InsertResult, InsertTask
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import AUTO, InsertSettings
 from tilth.storage import layout_of, partition_ids, shaped_rows
-from tilth.warehouse import QUERY_WAREHOUSE
 
 _log = Log("sql")
 
@@ -265,7 +265,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         )
         spec = services.dispatcher.new_spec(
             TaskKind.INSERT,
-            warehouse=QUERY_WAREHOUSE,
+            warehouse=warehouse_of_write(call, table),
             table=full_name(table),
             payload=msgspec.msgpack.encode(task),
             txn=txn,

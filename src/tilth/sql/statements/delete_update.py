@@ -35,6 +35,7 @@ from tilth.model.task import TaskKind
 from tilth.model.txn import Txn, TxnOutput
 from tilth.sql.context.audit import audited
 from tilth.sql.context.names import table_of
+from tilth.sql.context.placing import warehouse_of_write
 from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadAlterError, KeyColumnUpdateError, RowsBusyError
 from tilth.sql.grammar import DeleteRows, UpdateRows
@@ -47,7 +48,6 @@ from tilth.sql.settings import UTC_NAMES, ZONE
 from tilth.sql.statements.columns import check_unprotected, find_in
 from tilth.sql.statements.select import TRIES_MAX as SCHEMA_TRIES_MAX
 from tilth.storage import DeltaWriter, layout_of, read_changes
-from tilth.warehouse import QUERY_WAREHOUSE
 
 #: How often a statement looks again into parts that others changed.
 TRIES_MAX = 10
@@ -237,7 +237,7 @@ class _Change:
         dispatcher = self._services.dispatcher
         spec = dispatcher.new_spec(
             TaskKind.QUERY,
-            warehouse=QUERY_WAREHOUSE,
+            warehouse=warehouse_of_write(self._call, self._table),
             table=full_name(self._table),
             payload=msgspec.msgpack.encode(task),
             txn=txn.id,

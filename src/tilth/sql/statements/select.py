@@ -13,6 +13,7 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import SchemaChangedError
 from tilth.model.task import TaskKind
+from tilth.sql.context.placing import warehouse_of_query
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError
@@ -25,7 +26,7 @@ from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schem
 from tilth.sql.results.stream import RowStream
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import NotForThisLaneError, answer_from_system, system_tables_of
-from tilth.warehouse import QUERY_WAREHOUSE, Handle, TaskResult, make_result_folder, remove_result_folder
+from tilth.warehouse import Handle, TaskResult, make_result_folder, remove_result_folder
 
 #: Each ALTER of columns may hit a query once between two of its steps.
 TRIES_MAX = 5
@@ -99,7 +100,10 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
             folder=str(folder) if folder is not None else "",
         )
         spec = services.dispatcher.new_spec(
-            TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+            TaskKind.QUERY,
+            warehouse=warehouse_of_query(services, call, text),
+            table="",
+            payload=msgspec.msgpack.encode(task),
         )
         if folder is None:
             result: TaskResult | Handle = services.dispatcher.run(spec)

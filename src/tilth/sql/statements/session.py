@@ -30,16 +30,19 @@ CHARACTERS_MAX = 4_000
 _FLUSH_LOGS = "SYSTEM FLUSH LOGS"
 
 
-def set_settings(call: Call, statement: SetSettings) -> Outcome:
+def set_settings(services: Services, statement: SetSettings) -> Outcome:
     """The settings, checked, for the client to send with the statements that follow.
 
-    Raises UnknownSettingError, BadSettingError and NotAllowedError.
+    Raises UnknownSettingError, BadSettingError, NotAllowedError and WarehouseNotFoundError.
     """
     given = dict(statement.settings)
     if sum(len(name) + len(text) for name, text in given.items()) > CHARACTERS_MAX:
         hint = "put long values into SETTINGS of the statement that needs them"
         raise BadValueError("SET is too long", allowed=f"{CHARACTERS_MAX} characters", hint=hint)
-    session_settings(given)
+    checked = session_settings(given)
+    for name in (checked.warehouse, checked.write_warehouse):
+        if name:
+            services.dispatcher.warehouse_named(name)
     shown = ", ".join(f"{name} = {text}" for name, text in given.items())
     notice = "the client keeps it for this connection; over plain HTTP, send it as a parameter: ?name=value"
     return Outcome(message=f"set: {shown}", connection_settings=given, notices=(notice,))

@@ -18,6 +18,7 @@ from tilth.model.types import spark_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.lifetimes import dropped_keep_ms
 from tilth.sql.context.names import place_of, relation_of, table_of, wrong_kind
+from tilth.sql.context.placing import check_named
 from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadDefinitionError, UnknownColumnError
 from tilth.sql.grammar import (
@@ -73,6 +74,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     schema = _with_defaults(services, call, statement, keyed_schema(statement, schema))
     settings = TABLE_SETTINGS.canonical(dict(statement.settings))
     check_together(settings)
+    check_named(services, settings)
     table = TableDef(
         uuid="",
         database=database,
@@ -102,6 +104,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         )
     given = KAFKA_TABLE_SETTINGS.canonical(dict(statement.settings))
     check_typed(given)
+    check_named(services, given)
     shown, secrets = KAFKA_TABLE_SETTINGS.parted(given)
     kafka = KafkaDef(
         uuid="",

@@ -12,6 +12,7 @@ from tilth.base.pressure import describe_pressure
 from tilth.model.task import TaskKind
 from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable
+from tilth.warehouse import WarehouseInfo
 
 
 def _rows_of_servers(services: Services) -> Iterator[Row]:
@@ -46,7 +47,22 @@ SERVERS = SystemTable(
 
 def _rows_of_warehouses(services: Services) -> Iterator[Row]:
     for one in services.dispatcher.warehouses():
-        yield Row(one)
+        missing = max(0, one.workers_wanted - one.workers)
+        yield Row(
+            one,
+            work=list(one.work),
+            workers_wanted=one.workers_wanted or None,
+            reason=_why_short(one, missing),
+            master=one.master or None,
+            worker_cores=one.worker_cores or None,
+            worker_memory_bytes=one.worker_memory_bytes or None,
+        )
+
+
+def _why_short(one: WarehouseInfo, missing: int) -> str | None:
+    if not one.workers:
+        return f"no workers: tilth worker --warehouse {one.name} starts one"
+    return f"{missing} of {one.workers_wanted} workers are missing" if missing else None
 
 
 WAREHOUSES = SystemTable(
@@ -54,11 +70,17 @@ WAREHOUSES = SystemTable(
     doc="One row for each warehouse: workers that share one kind of work.",
     columns=(
         ColumnDoc("name", TEXT, "The warehouse."),
+        ColumnDoc("work", TEXTS, "What it may be used for: queries, imports, maintenance."),
         ColumnDoc("workers", INTEGER, "Its workers."),
+        ColumnDoc("workers_wanted", INTEGER, "How many it should have; NULL: nobody said."),
+        ColumnDoc("reason", TEXT, "What it lacks; NULL: nothing."),
         ColumnDoc("slots", INTEGER, "Tasks that may run at once."),
         ColumnDoc("running", INTEGER, "Tasks that run."),
         ColumnDoc("waiting", INTEGER, "Tasks that wait for a slot."),
-        ColumnDoc("resident", INTEGER, "Tasks that stay until they are stopped; they take no slot."),
+        ColumnDoc("resident", INTEGER, "Tasks that stay until they are stopped; only their rounds take a slot."),
+        ColumnDoc("master", TEXT, "The Spark master that its workers must run on; NULL: any."),
+        ColumnDoc("worker_cores", INTEGER, "Cores that each of its workers must have; NULL: any number."),
+        ColumnDoc("worker_memory_bytes", INTEGER, "Memory that each of its workers must have; NULL: any."),
     ),
     rows=_rows_of_warehouses,
 )

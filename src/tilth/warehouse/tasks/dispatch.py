@@ -8,8 +8,9 @@ See also: worker/worker.py for the other side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import assert_never
 
 import msgspec
@@ -20,12 +21,15 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.model.warehouse import Warehouse
+from tilth.warehouse.definitions import WarehouseConfig, known_name, warehouse_configs
 from tilth.warehouse.errors import (
     SparkRestartingError,
     TaskCancelledError,
     TaskStillRunningError,
     WorkerBusyError,
     WorkerNotFoundError,
+    WorkerUnfitError,
 )
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker
@@ -147,6 +151,8 @@ class Dispatcher:
         self._counts = dict.fromkeys((TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED, TaskState.LOST), 0)
         self._answered_ms: dict[str, int] = {}
         self._silent_why: dict[str, str] = {}
+        #: Workers that users have drained, there or not, and why.
+        self._kept: dict[str, str] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._touches = ThreadPoolExecutor(TOUCHES_MAX, "tilth-touch")
@@ -171,6 +177,8 @@ class Dispatcher:
             if process is not None:
                 self._processes[worker.name] = process
             self._silent_why.pop(worker.name, None)
+            if worker.name in self._kept:
+                self._board.draining[worker.name] = self._kept[worker.name]
             instructions = self._board.join(place, now_ms=self._clock.now_ms())
         _log.info("worker_joined", worker=worker.name, warehouse=warehouse, slots=slots)
         self._perform(instructions)
@@ -187,10 +195,41 @@ class Dispatcher:
         _log.warning("worker_gone", worker=name, reason=reason)
         self._perform(instructions)
 
-    def declare(self, warehouses: Collection[str]) -> None:
-        """Set the warehouses that are there, with workers or without."""
+    def declare(self, warehouses: Iterable[Warehouse]) -> None:
+        """Set the warehouses that are defined, with workers or without; `default` and `write` are there anyhow."""
+        configs = warehouse_configs(warehouses)
         with self._lock:
-            self._board.warehouses = set(warehouses) | {place.warehouse for place in self._board.places}
+            served = {place.warehouse: WarehouseConfig() for place in self._board.places}
+            self._board.warehouses = served | configs
+
+    def warehouse_named(self, name: str) -> str:
+        """Return the warehouse that a name means, ByConity's names included. Raises WarehouseNotFoundError."""
+        with self._lock:
+            named = known_name(name, self._board.warehouses)
+            self._board.check_warehouse(named)
+        return named
+
+    def check_fits(self, name: str, *, master: str, cores: int, memory_bytes: int) -> None:
+        """Check a worker that wants to join the warehouse. Raises WarehouseNotFoundError and WorkerUnfitError."""
+        with self._lock:
+            self._board.check_warehouse(name)
+            config = self._board.warehouses[name]
+        if config.master not in ("", master):
+            raise WorkerUnfitError("another Spark master", warehouse=name, master=master, wanted=config.master)
+        if cores < config.cores:
+            raise WorkerUnfitError("too few cores", warehouse=name, cores=cores, wanted=config.cores)
+        if memory_bytes < config.memory_bytes:
+            raise WorkerUnfitError("too little memory", warehouse=name, bytes=memory_bytes, wanted=config.memory_bytes)
+
+    def keep_drained(self, drained: Mapping[str, str]) -> None:
+        """Set the workers that are to take no tasks whenever they join, and why; others take tasks again."""
+        with self._lock:
+            freed = [name for name in self._kept if name not in drained and name in self._workers]
+            self._kept = dict(drained)
+            kept = [name for name in drained if name in self._workers]
+        for name in (*freed, *kept):
+            with suppress(WorkerNotFoundError):
+                self.drain(name, drained.get(name, ""))
 
     def drain(self, name: str, reason: str) -> None:
         """Send no more tasks to the worker; what runs there goes on, and its consumers move between two rounds.
@@ -239,14 +278,15 @@ class Dispatcher:
         input_bytes: int = 0,
         rows: int = 0,
     ) -> TaskSpec:
-        """A task with a new id and an estimate, to be submitted."""
+        """A task with a new id and an estimate, to be submitted. Raises WarehouseNotFoundError."""
+        warehouse = self.warehouse_named(warehouse)
         estimate = self.estimate(kind, input_bytes, rows)
         return TaskSpec(
             id=self._ids(), kind=kind, warehouse=warehouse, table=table, txn=txn, estimate=estimate, payload=payload
         )
 
     def submit(self, spec: TaskSpec) -> Handle:
-        """Send the task to a worker, or let it wait for one. Raises WarehouseNotFoundError."""
+        """Send the task to a worker, or let it wait for one. Raises WarehouseNotFoundError and WarehouseWorkError."""
         if not spec.id:
             spec = msgspec.structs.replace(spec, id=self._ids())
         handle = Handle(self._clock, self, spec)
@@ -466,8 +506,14 @@ class Dispatcher:
         tasks = [task for task in self._board.infos() if task.warehouse == name and task.ended_ms == 0]
         running = [task for task in tasks if task.state is TaskState.RUNNING]
         resident = sum(task.kind in RESIDENT for task in running)
+        config = self._board.warehouses[name]
         return WarehouseInfo(
             name=name,
+            work=tuple(each.value for each in config.work),
+            workers_wanted=config.workers,
+            master=config.master,
+            worker_cores=config.cores,
+            worker_memory_bytes=config.memory_bytes,
             workers=len(places),
             slots=sum(place.slots for place in places),
             running=len(running) - resident,

@@ -26,12 +26,14 @@ from dataclasses import dataclass, field, replace
 
 from tilth.base.errors import TilthError
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.warehouse.definitions import WarehouseConfig
 from tilth.warehouse.errors import (
     SparkRestartingError,
     TaskCancelledError,
     TaskLostError,
     WarehouseEmptyError,
     WarehouseNotFoundError,
+    WarehouseWorkError,
 )
 
 #: Heartbeats in a row without a sign of the task, after which it is lost.
@@ -148,7 +150,9 @@ class TaskBoard:
     def __init__(self, places: Sequence[Place] = (), *, warehouses: Collection[str] = ()) -> None:
         """`warehouses`: those that are there, with workers or without."""
         self.places = tuple(places)
-        self.warehouses = set(warehouses) | {place.warehouse for place in places}
+        named = {*warehouses, *(place.warehouse for place in places)}
+        #: What each takes and asks of its workers.
+        self.warehouses = {name: WarehouseConfig() for name in named}
         self._live: dict[str, _Task] = {}
         self._ended: deque[TaskInfo] = deque(maxlen=ENDED_MAX)
         #: Workers that did not answer or refused: no new tasks until they answer a heartbeat.
@@ -158,10 +162,14 @@ class TaskBoard:
         #: Of the silent ones, those that answer and have no Spark: statements are sent there, and refused at once.
         self._without_spark: set[str] = set()
 
-    def check_warehouse(self, name: str) -> None:
-        """Raises WarehouseNotFoundError."""
-        if name not in self.warehouses:
+    def check_warehouse(self, name: str, kind: TaskKind | None = None) -> None:
+        """Raises WarehouseNotFoundError, and WarehouseWorkError for a kind of tasks that it does not take."""
+        config = self.warehouses.get(name)
+        if config is None:
             raise WarehouseNotFoundError(warehouse=name, hint=f"there are: {', '.join(sorted(self.warehouses))}")
+        if kind is not None and kind not in config.kinds:
+            hint = f"it takes {', '.join(config.work)}; ALTER WAREHOUSE {name} SETTINGS work = '..' changes that"
+            raise WarehouseWorkError(warehouse=name, task=kind.value, hint=hint)
 
     def join(self, place: Place, *, now_ms: int) -> list[Instruction]:
         """A worker takes tasks of a warehouse from now on; it has the memory that it said last."""
@@ -170,7 +178,7 @@ class TaskBoard:
             replace(each, memory_bytes=place.memory_bytes) if each.worker == place.worker else each for each in others
         ]
         self.places = (*same, place)
-        self.warehouses.add(place.warehouse)
+        self.warehouses.setdefault(place.warehouse, WarehouseConfig())
         self.silent.discard(place.worker)
         self._without_spark.discard(place.worker)
         return self._place_pending(now_ms)
@@ -210,8 +218,8 @@ class TaskBoard:
         return instructions
 
     def submit(self, spec: TaskSpec, *, now_ms: int) -> list[Instruction]:
-        """Raises WarehouseNotFoundError."""
-        self.check_warehouse(spec.warehouse)
+        """Raises WarehouseNotFoundError and WarehouseWorkError."""
+        self.check_warehouse(spec.warehouse, spec.kind)
         assert spec.id not in self._live, spec.id
         self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not yet looked at", created_ms=now_ms)
         return self._place_pending(now_ms)

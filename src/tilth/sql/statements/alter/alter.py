@@ -16,6 +16,7 @@ from tilth.ingest import IngestSettings, check_group, check_library, read_config
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.names import relation_of, table_of, wrong_kind
+from tilth.sql.context.placing import check_named
 from tilth.sql.context.services import Call, Services
 from tilth.sql.grammar import (
     AlterOperation,
@@ -108,11 +109,13 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             reset = [TABLE_SETTINGS.find(name).name for name in names]
             check_together({name: text for name, text in relation.settings.items() if name not in reset} | changes)
             check_scope_stays(relation, changes, reset)
+            check_named(services, changes)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.maintenance.wake()
         case KafkaDef():
             typed = KAFKA_TABLE_SETTINGS.canonical(given)
             check_typed(typed)
+            check_named(services, typed)
             changes, secrets = KAFKA_TABLE_SETTINGS.parted(typed)
             reset = [KAFKA_TABLE_SETTINGS.find(name).name for name in names]
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
