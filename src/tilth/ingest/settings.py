@@ -32,7 +32,7 @@ from tilth.base.units import MIB, parse_bytes, parse_seconds
 from tilth.ingest.library import is_secret, read_pairs, shown_pairs
 from tilth.model.table import KafkaDef, full_name
 from tilth.model.task import ScheduleMode
-from tilth.warehouse import WRITE_WAREHOUSE
+from tilth.model.warehouse import WRITE_WAREHOUSE
 
 
 class MissingSettingError(InvalidInputError):

@@ -21,7 +21,7 @@ class TaskKind(StrEnum):
 
 
 class ScheduleMode(StrEnum):
-    """How tasks that stay find their worker."""
+    """Choice of a worker for tasks that stay."""
 
     #: The worker that has the fewest; they move when one has many more than others.
     LEAST_CONSUMERS = "least_consumers"

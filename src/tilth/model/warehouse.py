@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+#: The warehouse that answers queries, and the one that imports and maintains.
+QUERY_WAREHOUSE = "default"
+WRITE_WAREHOUSE = "write"
+
 
 class Warehouse(msgspec.Struct, frozen=True, kw_only=True):
     """A named group of workers; what its settings mean is said in tilth.warehouse."""

@@ -32,19 +32,16 @@ from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
     AlterTable,
-    AlterWarehouse,
     AlterWorker,
     BackupCatalog,
     CreateDatabase,
     CreateTable,
     CreateView,
-    CreateWarehouse,
     DeleteRows,
     Describe,
     DropDatabase,
     DropTable,
     DropView,
-    DropWarehouse,
     ExistsTable,
     ExplainGc,
     ExplainMerge,
@@ -76,6 +73,7 @@ from tilth.sql.grammar import (
     UndropTable,
     UpdateRows,
     UseDatabase,
+    WarehouseStatement,
     parse_noticed,
     with_unit_diff,
 )
@@ -411,6 +409,8 @@ def queue_of(statement: Statement, database: str) -> Queue:
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:
     if isinstance(statement, InsertQuery | DeleteRows | UpdateRows | OptimizeTable):
         check_reads_all(call.settings)
+    if isinstance(statement, WarehouseStatement):
+        return warehouses.warehouses(services, call, statement)
     match statement:
         case Query():
             return select.run_query(services, call, statement)
@@ -470,21 +470,10 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return kill.kill_mutations(services, call, statement)
         case KillQuery():
             return kill.kill_queries(services, call, statement)
-        case (
-            CreateWarehouse()
-            | AlterWarehouse()
-            | DropWarehouse()
-            | ShowWarehouses()
-            | ShowCreateWarehouse()
-            | AlterWorker()
-        ):
-            return warehouses.warehouses(services, call, statement)
         case BackupCatalog():
             return backup.backup_catalog(services, call, statement)
-        case ExplainMerge():
-            return explain.explain_merge(services, call, statement)
-        case ExplainGc():
-            return explain.explain_gc(services, call, statement)
+        case ExplainMerge() | ExplainGc():
+            return explain.explain(services, call, statement)
     assert_never(statement)
 
 

@@ -7,6 +7,7 @@ and the Python workers end with this process.
 See also: docs/operate for tuning, tilth.model.task for the nouns.
 """
 
+from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
 from tilth.warehouse.allowed.allow_list import AllowList, allow_list, check_plan
 from tilth.warehouse.allowed.plans import (
     LogicalPlan,
@@ -17,7 +18,7 @@ from tilth.warehouse.allowed.plans import (
     read_needs,
     read_plan,
 )
-from tilth.warehouse.definitions import (
+from tilth.warehouse.definitions.settings import (
     BUILT_IN,
     TABLE_SETTINGS,
     WAREHOUSE_SETTINGS,
@@ -56,9 +57,7 @@ from tilth.warehouse.session.folders import make_result_folder, remove_result_fo
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.session.spark import OverRows, mailbox, run_in_task, run_tasks
 from tilth.warehouse.settings import (
-    QUERY_WAREHOUSE,
     SETTINGS,
-    WRITE_WAREHOUSE,
     WarehouseSettings,
     warehouse_settings,
 )

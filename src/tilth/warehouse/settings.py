@@ -19,10 +19,8 @@ from tilth.base.settings import (
     within,
 )
 from tilth.base.units import parse_bytes, parse_seconds
+from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
 
-#: The warehouse that answers queries, and the one that imports and maintains.
-QUERY_WAREHOUSE = "default"
-WRITE_WAREHOUSE = "write"
 #: The value of `warehouse.master` that means this machine, with room for long tasks beside short ones.
 MASTER_AUTO = "auto"
 

@@ -123,6 +123,8 @@ class FakeDispatcher:
 
     committed: list[str] = field(default_factory=list)
     handles: list[FakeHandle] = field(default_factory=list)
+    #: Rounds that take a slot.
+    rounds: int = 0
 
     def new_spec(self, kind: TaskKind, *, warehouse: str, table: str, payload: bytes) -> TaskSpec:
         return TaskSpec(
@@ -135,6 +137,12 @@ class FakeDispatcher:
 
     def committing(self, task_id: str) -> None:
         self.committed.append(task_id)
+
+    def round_began(self, task_id: str, *, input_bytes: int) -> None:
+        self.rounds += 1
+
+    def round_ended(self, task_id: str, actual: Cost | None = None) -> None:
+        self.rounds = 0
 
 
 class Server:

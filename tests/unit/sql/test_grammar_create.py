@@ -286,7 +286,12 @@ def test_kinds_that_are_not_there_are_refused_by_name(text: str, culprit: str) -
 @pytest.mark.parametrize(
     ("text", "message", "place", "hint"),
     [
-        ("CREATE TABEL t (a Int8)", "expected DATABASE, TABLE or MATERIALIZED VIEW", (1, 8), "did you mean TABLE?"),
+        (
+            "CREATE TABEL t (a Int8)",
+            "expected DATABASE, TABLE, MATERIALIZED VIEW or",
+            (1, 8),
+            "did you mean TABLE?",
+        ),
         ("CREATE TABLE t\n(a Int8)", "expected ENGINE, found the end", (2, 9), "ENGINE = MergeTree or ENGINE = Kafka"),
         ("CREATE TABLE t (\n  a Int8\n  b Int8\n)", r"expected ',' or '\)'.*found 'b'", (3, 3), ""),
         ("CREATE TABLE t (a Int8, A Int8)", "column A is there twice", (1, 25), ""),

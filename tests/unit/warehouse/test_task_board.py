@@ -87,7 +87,7 @@ def test_the_worker_that_will_be_done_first_is_chosen_and_the_reason_says_so() -
     board = TaskBoard([place("w1"), place("w2")])
     board.submit(spec("long", seconds=60), now_ms=0)
     assert board.submit(spec("short", seconds=1), now_ms=0) == [Assign("w2", spec("short", seconds=1))]
-    assert reason_of(board, "short") == "fits on w2, done in about 1.0 s"
+    assert reason_of(board, "short") == "fits on w2, done in about 1.0 s; 0 of 2 slots taken, first of 2 workers"
 
 
 def test_a_waiting_task_is_cancelled_at_once_and_a_running_one_by_its_worker() -> None:

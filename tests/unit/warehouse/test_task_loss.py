@@ -251,9 +251,10 @@ def test_the_reason_of_the_place_stays_and_the_estimate_is_measured() -> None:
     tasks.finished("a", TaskResult(actual=Cost(seconds=3.0)), now_ms=1)
     tasks.failed("b", TilthError("it broke"), now_ms=1)
     failed, done = tasks.infos()
-    assert done.placement_reason == "fits on w, done in about 2.0 s"
+    assert done.placement_reason == "fits on w, done in about 2.0 s; 0 of 4 slots taken"
     assert done.estimate_error == 0.5
-    assert (failed.reason, failed.placement_reason) == ("it broke", "fits on w, done in about 2.5 s")
+    assert failed.reason == "it broke"
+    assert failed.placement_reason == "fits on w, done in about 2.5 s; 1 of 4 slots taken"
     assert failed.estimate_error is None
 
 

@@ -22,7 +22,7 @@ class Warehouses:
         self._kv = kv
 
     def all(self) -> list[Warehouse]:
-        """Those that have a definition, by name."""
+        """Return those that have a definition, by name."""
         return list(read_all(self._kv, codec.WAREHOUSES, Space.WAREHOUSE))
 
     def find(self, name: str) -> Warehouse | None:

@@ -54,7 +54,7 @@ from tilth.ingest.service.stats import ConsumeEventKind, ConsumerStats, TopicPar
 from tilth.model.lease import Fence
 from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, full_name
-from tilth.model.task import TaskKind
+from tilth.model.task import Cost, TaskKind
 from tilth.model.txn import TxnOutput
 from tilth.warehouse import Handle
 
@@ -84,6 +84,8 @@ class _Known:
     dead: int = 0
     refused: int = 0
     bytes: int = 0
+    #: Of its last round.
+    round_bytes: int = 0
     last_commit_ms: int = 0
     last_exception: str = ""
     last_exception_ms: int = 0
@@ -280,6 +282,7 @@ class Consumers:
             # Replaced while the transaction was made: nobody else would settle it.
             work.settle("its consumer was replaced")
             self._current(call.consumer, call.fence)
+        self._dispatcher.round_began(known.handle.id if known.handle else "", input_bytes=known.round_bytes)
         offsets = sum(each.end - each.start for each in call.ranges)
         self._reporter.event(ConsumeEventKind.POLL, call.consumer, work.id, RoundCounts(messages=offsets))
         return BeginGranted(txn=work.id, wait_ms=self._slow(known, call.tables))
@@ -332,10 +335,12 @@ class Consumers:
             known.refused += facts.refused
             known.refusing = _refusing(facts)
             known.bytes += facts.bytes
+            known.round_bytes = facts.bytes
             known.round_seconds, known.view_seconds = call.seconds, facts.view_seconds
             known.last_broken = facts.broken or known.last_broken
             known.last_commit_ms = self._clock.now_ms()
             known.activity.committed(known.ranges, now_ms=known.last_commit_ms)
+        self._dispatcher.round_ended(task, Cost(input_bytes=facts.bytes, seconds=call.seconds))
         self._reporter.committed(call)
         return RoundCommitted(commit_ts=committed.commit_ts)
 
@@ -345,6 +350,9 @@ class Consumers:
             ends = {each.position: each.end for each in call.ends}
             known.activity.heard(ends, now_ms=self._clock.now_ms())
             has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is ActivityKind.IDLE
+            task = "" if known.handle is None else known.handle.id
+        # Between rounds, whatever became of the last one.
+        self._dispatcher.round_ended(task)
         if has_all:
             # It reached the broker and has read everything: there is no round whose commit would say so.
             self._reporter.succeeded(call.consumer)

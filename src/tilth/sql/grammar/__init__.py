@@ -13,15 +13,12 @@ from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
     AlterTable,
-    AlterWarehouse,
-    AlterWorker,
     BackupCatalog,
     ColumnOperation,
     ColumnSpec,
     CreateDatabase,
     CreateTable,
     CreateView,
-    CreateWarehouse,
     DeleteRows,
     Describe,
     DescribeColumn,
@@ -30,7 +27,6 @@ from tilth.sql.grammar.statements import (
     DropPartition,
     DropTable,
     DropView,
-    DropWarehouse,
     ExistsTable,
     ExplainGc,
     ExplainMerge,
@@ -67,14 +63,12 @@ from tilth.sql.grammar.statements import (
     SetSettings,
     SettingTexts,
     ShowCreate,
-    ShowCreateWarehouse,
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
     ShowProcesses,
     ShowSettings,
     ShowTables,
-    ShowWarehouses,
     Statement,
     SwitchService,
     SwitchVerb,
@@ -87,6 +81,15 @@ from tilth.sql.grammar.statements import (
 from tilth.sql.grammar.text.script import split
 from tilth.sql.grammar.text.tokens import words_of
 from tilth.sql.grammar.text.units import with_unit_diff
+from tilth.sql.grammar.warehouse_statements import (
+    AlterWarehouse,
+    AlterWorker,
+    CreateWarehouse,
+    DropWarehouse,
+    ShowCreateWarehouse,
+    ShowWarehouses,
+    WarehouseStatement,
+)
 
 __all__ = [
     "AddColumn",
@@ -170,6 +173,7 @@ __all__ = [
     "UpdateRows",
     "UseDatabase",
     "Value",
+    "WarehouseStatement",
     "parse",
     "parse_noticed",
     "quoted_name",

@@ -29,7 +29,6 @@ from tilth.sql.grammar.statements import (
     DropDatabase,
     DropTable,
     DropView,
-    DropWarehouse,
     ExistsTable,
     ExplainGc,
     ExplainMerge,
@@ -54,6 +53,9 @@ from tilth.sql.grammar.statements import (
 from tilth.sql.grammar.system import parse_kill, parse_optimize, parse_system
 from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.text.tokens import Token, TokenKind
+from tilth.sql.grammar.warehouse_statements import (
+    DropWarehouse,
+)
 from tilth.sql.grammar.warehouses import (
     parse_alter_warehouse,
     parse_alter_worker,

@@ -19,14 +19,11 @@ from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
     AlterTable,
-    AlterWarehouse,
-    AlterWorker,
     BackupCatalog,
     ColumnSpec,
     CreateDatabase,
     CreateTable,
     CreateView,
-    CreateWarehouse,
     DeleteRows,
     Describe,
     DescribeColumn,
@@ -35,7 +32,6 @@ from tilth.sql.grammar.statements import (
     DropPartition,
     DropTable,
     DropView,
-    DropWarehouse,
     ExistsTable,
     ExplainGc,
     ExplainMerge,
@@ -68,14 +64,12 @@ from tilth.sql.grammar.statements import (
     SetSettings,
     SettingTexts,
     ShowCreate,
-    ShowCreateWarehouse,
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
     ShowProcesses,
     ShowSettings,
     ShowTables,
-    ShowWarehouses,
     Statement,
     SwitchService,
     TruncateTable,
@@ -85,6 +79,15 @@ from tilth.sql.grammar.statements import (
     UseDatabase,
 )
 from tilth.sql.grammar.system import SERVICE_WORDS
+from tilth.sql.grammar.warehouse_statements import (
+    AlterWarehouse,
+    AlterWorker,
+    CreateWarehouse,
+    DropWarehouse,
+    ShowCreateWarehouse,
+    ShowWarehouses,
+    WarehouseStatement,
+)
 
 #: Longer numbers keep their exponent.
 _DIGITS_SPELLED_MAX = 308
@@ -106,6 +109,8 @@ _KEYWORDS = frozenset(_KEYWORDS_TEXT.split())
 
 def render(statement: Statement) -> str:
     """Return the statement's text, without a `;`."""
+    if isinstance(statement, WarehouseStatement):
+        return _warehouse(statement)
     match statement:
         case CreateTable():
             return _create_table(statement)
@@ -117,15 +122,6 @@ def render(statement: Statement) -> str:
             return _insert(statement)
         case Query():
             return _query(statement)
-        case (
-            CreateWarehouse()
-            | AlterWarehouse()
-            | DropWarehouse()
-            | ShowWarehouses()
-            | ShowCreateWarehouse()
-            | AlterWorker()
-        ):
-            return _warehouse(statement)
         case SwitchService():
             return _switch(statement)
         case ResetConsumeOffset():
@@ -298,9 +294,7 @@ def _query(query: Query) -> str:
     return f"{query.text}{_own_settings(query.settings)}{f' FORMAT {query.format}' if query.format else ''}"
 
 
-def _warehouse(
-    statement: CreateWarehouse | AlterWarehouse | DropWarehouse | ShowWarehouses | ShowCreateWarehouse | AlterWorker,
-) -> str:
+def _warehouse(statement: WarehouseStatement) -> str:
     match statement:
         case CreateWarehouse(warehouse=name, if_not_exists=if_not_exists, settings=settings):
             return f"CREATE WAREHOUSE {_if_not_exists(if_not_exists)}{quoted_name(name)}{_own_settings(settings)}"

@@ -15,6 +15,7 @@ from tilth.model.service import ServiceKind
 from tilth.model.table import Engine, Transform
 from tilth.model.types import DataType
 from tilth.sql.grammar.literal_values import Value
+from tilth.sql.grammar.warehouse_statements import WarehouseStatement
 
 #: Names and texts of settings, in the order given; no name twice.
 SettingTexts = tuple[tuple[str, str], ...]
@@ -422,54 +423,6 @@ class BackupCatalog:
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateWarehouse:
-    """CREATE WAREHOUSE name SETTINGS .."""
-
-    warehouse: str
-    if_not_exists: bool = False
-    settings: SettingTexts = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterWarehouse:
-    """ALTER WAREHOUSE name SETTINGS .., or RESET SETTING ..; one of the two."""
-
-    warehouse: str
-    settings: SettingTexts = ()
-    reset: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropWarehouse:
-    warehouse: str
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowWarehouses:
-    """SHOW WAREHOUSES, or SHOW WAREHOUSE of one."""
-
-    like: str | None = None
-    #: None: all.
-    warehouse: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowCreateWarehouse:
-    warehouse: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterWorker:
-    """ALTER WORKER name DRAIN or RESUME."""
-
-    worker: str
-    #: False: it takes tasks again.
-    drains: bool
-    because: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class ShowProcesses:
     """SHOW PROCESSLIST."""
@@ -604,12 +557,7 @@ Statement = (
     | KillMutation
     | KillQuery
     | BackupCatalog
-    | CreateWarehouse
-    | AlterWarehouse
-    | DropWarehouse
-    | ShowWarehouses
-    | ShowCreateWarehouse
-    | AlterWorker
+    | WarehouseStatement
     | ShowProcesses
     | SwitchService
     | RunService

@@ -5,15 +5,17 @@ from __future__ import annotations
 from tilth.sql.grammar.literals import parse_settings
 from tilth.sql.grammar.phrases import skip_on_cluster, take_if_exists, take_if_not_exists
 from tilth.sql.grammar.statements import (
+    SettingTexts,
+)
+from tilth.sql.grammar.text.cursor import Cursor
+from tilth.sql.grammar.warehouse_statements import (
     AlterWarehouse,
     AlterWorker,
     CreateWarehouse,
     DropWarehouse,
-    SettingTexts,
     ShowCreateWarehouse,
     ShowWarehouses,
 )
-from tilth.sql.grammar.text.cursor import Cursor
 
 _NAME = "the name of a warehouse"
 

@@ -69,6 +69,13 @@ def _answer(rows: list[GcRow]) -> Outcome:
     )
 
 
+def explain(services: Services, call: Call, statement: ExplainMerge | ExplainGc) -> Outcome:
+    """List what merges or garbage collection would do."""
+    if isinstance(statement, ExplainMerge):
+        return explain_merge(services, call, statement)
+    return explain_gc(services, call, statement)
+
+
 def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:
     """One row for each range of parts that was looked at, with what is to become of it and why.
 

@@ -1,7 +1,7 @@
 """CREATE, ALTER, DROP and SHOW WAREHOUSE, ALTER WORKER.
 
 Covers: what they check, keep and answer. Does not cover: what a warehouse's settings do (tilth.warehouse).
-Always holds: what is said is kept in the catalog first, and then told to the dispatcher; `default` and `write` stay; a
+Always holds: what is said is kept in the catalog first, and then given to the dispatcher; `default` and `write` stay; a
 warehouse that somebody uses is not dropped.
 """
 
@@ -25,6 +25,7 @@ from tilth.sql.grammar import (
     DropWarehouse,
     ShowCreateWarehouse,
     ShowWarehouses,
+    WarehouseStatement,
     render,
 )
 from tilth.sql.results.answer import Outcome, done
@@ -42,13 +43,11 @@ from tilth.warehouse import (
 
 _USERS_SHOWN_MAX = 10
 _NAME_CHARACTERS_MAX = 128
-#: Definitions are read, changed and told to the dispatcher by one statement at a time.
+#: Definitions are read, changed and given to the dispatcher by one statement at a time.
 _one_at_a_time = threading.Lock()
 
-_Statement = CreateWarehouse | AlterWarehouse | DropWarehouse | ShowWarehouses | ShowCreateWarehouse | AlterWorker
 
-
-def warehouses(services: Services, call: Call, statement: _Statement) -> Outcome:
+def warehouses(services: Services, call: Call, statement: WarehouseStatement) -> Outcome:
     match statement:
         case ShowWarehouses():
             return _show(services, statement)

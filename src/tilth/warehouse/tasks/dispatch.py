@@ -22,7 +22,7 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.model.warehouse import Warehouse
-from tilth.warehouse.definitions import WarehouseConfig, known_name, warehouse_configs
+from tilth.warehouse.definitions.settings import WarehouseConfig, known_name, warehouse_configs
 from tilth.warehouse.errors import (
     SparkRestartingError,
     TaskCancelledError,
@@ -352,6 +352,20 @@ class Dispatcher:
         with self._lock:
             self._board.committing(task_id, now_ms=self._clock.now_ms())
 
+    def round_began(self, task_id: str, *, input_bytes: int) -> None:
+        """A task that stays begins a round over about so many bytes: it takes a slot and memory until its end."""
+        with self._lock:
+            estimate = self._estimator.estimate(TaskKind.CONSUME, input_bytes=input_bytes)
+            self._board.round_began(task_id, estimate)
+
+    def round_ended(self, task_id: str, actual: Cost | None = None) -> None:
+        """Its round is over; `actual`: what was measured, where it committed."""
+        with self._lock:
+            estimated, instructions = self._board.round_ended(task_id, now_ms=self._clock.now_ms())
+            if estimated is not None and actual is not None:
+                self._estimator = self._estimator.learn(TaskKind.CONSUME, estimated=estimated, actual=actual)
+        self._perform(instructions)
+
     def touch_workers(self) -> None:
         """One heartbeat to every worker, side by side; the thread calls it every five seconds."""
         with self._lock:
@@ -361,7 +375,9 @@ class Dispatcher:
         else:
             wait([self._touches.submit(self._touch, worker) for worker in workers])
         with self._lock:
-            instructions = self._board.end_unplaced(waiting_ms=self._empty_ms_max, now_ms=self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            instructions = self._board.end_unplaced(waiting_ms=self._empty_ms_max, now_ms=now_ms)
+            instructions += self._board.balance(now_ms=now_ms)
         self._perform(instructions)
 
     def _touch(self, worker: Worker) -> None:

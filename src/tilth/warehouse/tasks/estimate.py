@@ -35,7 +35,8 @@ class Guess:
 
 
 GUESSES: dict[TaskKind, Guess] = {
-    TaskKind.CONSUME: Guess(seconds_min=0.0, speed=50.0 * MIB, output=0.3, memory=0.0, memory_max=0),
+    # Of a round. A consumer itself reads nothing.
+    TaskKind.CONSUME: Guess(seconds_min=0.0, speed=50.0 * MIB, output=0.3, memory=4.0, memory_max=256 * MIB),
     TaskKind.INSERT: Guess(seconds_min=0.1, speed=40.0 * MIB, output=0.3, memory=4.0, memory_max=1 * GIB),
     TaskKind.FLUSH: Guess(seconds_min=0.1, speed=20.0 * MIB, output=0.7, memory=8.0, memory_max=1 * GIB),
     TaskKind.MERGE: Guess(seconds_min=0.1, speed=20.0 * MIB, output=0.95, memory=8.0, memory_max=512 * MIB),

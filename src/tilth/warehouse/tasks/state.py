@@ -14,19 +14,19 @@ A worker whose Spark is away takes no task. Tasks of statements end at once then
 the statement again; others wait for the next heartbeat.
 
 Covers: slots, memory, waiting, loss. Does not cover: threads and calls (dispatch.py), the estimates (estimate.py).
-Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot, and abandoned ones none up to
-as many as there are slots.
+Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot between their rounds, and
+abandoned ones none up to as many as there are slots.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilth.base.errors import TilthError
-from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.definitions import WarehouseConfig
+from tilth.model.task import Cost, ScheduleMode, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.warehouse.definitions.settings import WarehouseConfig
 from tilth.warehouse.errors import (
     SparkRestartingError,
     TaskCancelledError,
@@ -35,6 +35,7 @@ from tilth.warehouse.errors import (
     WarehouseNotFoundError,
     WarehouseWorkError,
 )
+from tilth.warehouse.tasks.residents import MOVE_PAUSE_MS, REPLACED_MS, best_worker, misplaced, too_many
 
 #: Heartbeats in a row without a sign of the task, after which it is lost.
 MISSES_MAX = 5
@@ -67,7 +68,7 @@ class Place:
 
     warehouse: str
     worker: str
-    #: Tasks at once, resident ones not counted.
+    #: Tasks at once; of resident ones, those whose round runs.
     slots: int
     #: Of the worker, over all its warehouses.
     memory_bytes: int
@@ -120,6 +121,10 @@ class _Task:
     is_abandoned: bool = False
     #: Why this worker.
     placement: str = ""
+    #: It stays, and is asked to end where nothing is lost by it.
+    is_retiring: bool = False
+    #: Of a task that stays, what its round takes; None: no round runs.
+    round: Cost | None = None
     #: When its latest commit began; 0: none did.
     commit_ms: int = 0
     #: Workers that are too busy for it; asked again when one of their tasks has ended, or at their next heartbeat.
@@ -157,6 +162,10 @@ class TaskBoard:
         self._ended: deque[TaskInfo] = deque(maxlen=ENDED_MAX)
         #: Workers that did not answer or refused: no new tasks until they answer a heartbeat.
         self.silent: set[str] = set()
+        #: When workers were gone last.
+        self._gone_ms: dict[str, int] = {}
+        #: When consumers were moved last.
+        self._moved_ms = -MOVE_PAUSE_MS
         #: Workers that take no more tasks, and why.
         self.draining: dict[str, str] = {}
         #: Of the silent ones, those that answer and have no Spark: statements are sent there, and refused at once.
@@ -186,6 +195,8 @@ class TaskBoard:
     def leave(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
         """A worker is gone: its tasks are lost at once, and none is sent there."""
         self.places = tuple(each for each in self.places if each.worker != worker)
+        self._gone_ms = {name: at for name, at in self._gone_ms.items() if now_ms - at < REPLACED_MS}
+        self._gone_ms[worker] = now_ms
         self.silent.discard(worker)
         self.draining.pop(worker, None)
         self._without_spark.discard(worker)
@@ -203,8 +214,55 @@ class TaskBoard:
             self.draining.pop(worker, None)
             return self._place_pending(now_ms)
         self.draining[worker] = reason
-        tasks = [task for task in self._live.values() if task.worker == worker and task.spec.kind in RESIDENT]
-        return [Retire(worker, task.spec.id) for task in tasks]
+        return _retire(task for task in self._live.values() if task.worker == worker and task.spec.kind in RESIDENT)
+
+    def balance(self, *, now_ms: int) -> list[Instruction]:
+        """Move tasks that stay where their worker has too many of them, or another one is theirs by hash."""
+        if now_ms - self._moved_ms < MOVE_PAUSE_MS:
+            return []
+        instructions: list[Instruction] = []
+        for warehouse in {place.warehouse for place in self.places}:
+            instructions += self._balance(warehouse, now_ms)
+        if instructions:
+            self._moved_ms = now_ms
+        return instructions
+
+    def _balance(self, warehouse: str, now_ms: int) -> list[Instruction]:
+        away = {*self.silent, *self.draining}
+        workers = [each.worker for each in self.places if each.warehouse == warehouse and each.worker not in away]
+        tasks = [
+            task for task in self._live.values() if task.spec.warehouse == warehouse and task.spec.kind in RESIDENT
+        ]
+        if any(task.is_retiring or task.state is TaskState.PENDING for task in tasks):
+            # Those that move now are counted when they have arrived.
+            return []
+        counts = Counter(task.worker for task in tasks)
+        moving: list[_Task] = []
+        for worker, count in too_many({worker: counts[worker] for worker in workers}).items():
+            movable = [t for t in tasks if t.worker == worker and t.spec.mode is ScheduleMode.LEAST_CONSUMERS]
+            # The newest have the least in memory.
+            moving += sorted(movable, key=lambda task: -task.started_ms)[:count]
+        for task in tasks:
+            assigned_ms = now_ms - task.started_ms
+            if task.spec.mode is ScheduleMode.HASH and misplaced(
+                task.spec.key, task.worker, workers, assigned_ms=assigned_ms
+            ):
+                moving.append(task)
+        return _retire(moving)
+
+    def round_began(self, task_id: str, estimate: Cost) -> None:
+        """A task that stays begins a round, which takes a slot and memory until `round_ended`."""
+        task = self._live.get(task_id)
+        if task is not None:
+            task.round = estimate
+
+    def round_ended(self, task_id: str, *, now_ms: int) -> tuple[Cost | None, list[Instruction]]:
+        """Return the round's estimate, None where none ran; its slot is free for others."""
+        task = self._live.get(task_id)
+        if task is None or task.round is None:
+            return None, []
+        estimate, task.round = task.round, None
+        return estimate, self._place_pending(now_ms)
 
     def end_unplaced(self, *, waiting_ms: int, now_ms: int) -> list[Instruction]:
         """End the statements that have waited so long for a worker where their warehouse has none."""
@@ -303,6 +361,8 @@ class TaskBoard:
                 task.misses = 0
                 if task.is_stopping:
                     instructions.append(Stop(worker, task.spec.id))
+                elif task.is_retiring:
+                    instructions.append(Retire(worker, task.spec.id))
             else:
                 instructions += self._missed_one(task, f"worker {worker} does not know the task", now_ms)
         return instructions + self._place_pending(now_ms)
@@ -367,7 +427,7 @@ class TaskBoard:
             if line in waiting:
                 task.reason = f"waits behind task {waiting[line]}"
                 continue
-            place, reason = self._choose(task)
+            place, reason = self._choose(task, now_ms)
             # Of a worker's refusal its own words say more.
             task.reason = task.reason if place is None and task.refused_by else reason
             if place is None:
@@ -378,29 +438,32 @@ class TaskBoard:
             instructions.append(Assign(place.worker, task.spec))
         return instructions
 
-    def _choose(self, task: _Task) -> tuple[Place | None, str]:
+    def _choose(self, task: _Task, now_ms: int) -> tuple[Place | None, str]:
         """The place where it fits and will be done first, and why; or None and why not."""
         spec = task.spec
-        refusals: list[str] = []
-        fitting: list[tuple[float, int, str, Place]] = []
-        for place in self.places:
-            if place.warehouse != spec.warehouse:
-                continue
-            refusal = self._refusal(place, task)
-            if refusal:
-                refusals.append(refusal)
-            else:
-                busy = sum(task.spec.estimate.seconds for task in self._on(place))
-                resident = self._resident_on(place)
-                # Consumers say nothing of their seconds: they spread.
-                seconds = float(resident) if spec.kind in RESIDENT else busy / place.slots + spec.estimate.seconds
-                fitting.append((seconds, resident, place.worker, place))
+        places = [place for place in self.places if place.warehouse == spec.warehouse]
+        refusals = {place.worker: self._refusal(place, task) for place in places}
+        fitting = {place.worker: place for place in places if not refusals[place.worker]}
         if not fitting:
-            return None, "; ".join(refusals) or f"warehouse {spec.warehouse} has no workers"
-        seconds, resident, _, place = min(fitting)
+            return None, "; ".join(refusals.values()) or f"warehouse {spec.warehouse} has no workers"
         if spec.kind in RESIDENT:
-            return place, f"{place.worker} has {resident} consumers, no worker has fewer"
-        return place, f"fits on {place.worker}, done in about {seconds:.1f} s"
+            known = [name for name in fitting if now_ms - self._gone_ms.get(name, -REPLACED_MS) >= REPLACED_MS]
+            residents = {name: self._resident_on(fitting[name]) for name in known or fitting}
+            worker, reason = best_worker(spec.mode, key=spec.key, task_id=spec.id, residents=residents)
+            return fitting[worker], reason
+        ends = {worker: self._seconds_before(place) + spec.estimate.seconds for worker, place in fitting.items()}
+        worker = min(fitting, key=lambda name: (ends[name], self._resident_on(fitting[name]), name))
+        return fitting[worker], self._placed(fitting[worker], seconds=ends[worker], workers=len(fitting))
+
+    def _placed(self, place: Place, *, seconds: float, workers: int) -> str:
+        """Describe why a task goes to the place."""
+        busy = len(list(self._on(place)))
+        text = f"fits on {place.worker}, done in about {seconds:.1f} s; {busy} of {place.slots} slots taken"
+        return f"{text}, first of {workers} workers" if workers > 1 else text
+
+    def _seconds_before(self, place: Place) -> float:
+        """Return how long the place is busy with what it has."""
+        return sum((task.round or task.spec.estimate).seconds for task in self._on(place)) / place.slots
 
     def _refusal(self, place: Place, asked: _Task) -> str:
         spec = asked.spec
@@ -416,11 +479,12 @@ class TaskBoard:
         running = list(self._on(place))
         if len(running) >= place.slots:
             return f"all {place.slots} slots of {place.warehouse} on {place.worker} are taken"
-        share = max(1, place.slots // 2)
+        # Half of what rounds leave: who comes for a moment finds room beside both.
+        share = max(1, (place.slots - sum(task.spec.kind in RESIDENT for task in running)) // 2)
         if spec.kind in YIELDING and sum(task.spec.kind in YIELDING for task in running) >= share:
             return f"{share} merges and mutations run on {place.worker}, more would take the slots of others"
         held = sum(
-            task.spec.estimate.memory_bytes
+            (task.round or task.spec.estimate).memory_bytes
             for task in self._live.values()
             if task.worker == place.worker and not task.is_abandoned
         )
@@ -434,17 +498,30 @@ class TaskBoard:
 
     def _on(self, place: Place) -> Iterable[_Task]:
         """Tasks that take a slot of the place. Abandoned ones take one when there are more of them than slots: each
-        has a thread, here and in Spark."""
-        abandoned = 0
+        has a thread, here and in Spark. Tasks that stay take one while a round of theirs runs, up to half of the slots:
+        rounds come without end, and others must have their turn.
+        """
+        abandoned = rounds = 0
         for task in self._live.values():
-            if (
-                task.worker == place.worker
-                and task.spec.warehouse == place.warehouse
-                and task.spec.kind not in RESIDENT
-            ):
-                abandoned += task.is_abandoned
-                if not task.is_abandoned or abandoned > place.slots:
+            if task.worker != place.worker or task.spec.warehouse != place.warehouse:
+                continue
+            if task.spec.kind in RESIDENT:
+                rounds += task.round is not None
+                if task.round is not None and rounds <= place.slots // 2:
                     yield task
+                continue
+            abandoned += task.is_abandoned
+            if not task.is_abandoned or abandoned > place.slots:
+                yield task
+
+
+def _retire(tasks: Iterable[_Task]) -> list[Instruction]:
+    """Ask tasks that stay to end between two rounds; whoever sent them sends them anew."""
+    instructions: list[Instruction] = []
+    for task in tasks:
+        task.is_retiring = True
+        instructions.append(Retire(task.worker, task.spec.id))
+    return instructions
 
 
 def state_of(error: TilthError) -> TaskState:

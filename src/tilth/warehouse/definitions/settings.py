@@ -22,8 +22,7 @@ from tilth.base.settings import (
 )
 from tilth.base.units import parse_bytes, show_time
 from tilth.model.task import TaskKind
-from tilth.model.warehouse import Drain, Warehouse
-from tilth.warehouse.settings import QUERY_WAREHOUSE, WRITE_WAREHOUSE
+from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Drain, Warehouse
 
 #: They are there, defined or not, and stay.
 BUILT_IN = (QUERY_WAREHOUSE, WRITE_WAREHOUSE)
@@ -146,7 +145,7 @@ class TableWarehouses:
 
     @property
     def queries(self) -> str:
-        """Of queries; empty: it names none."""
+        """The warehouse of queries; empty: it names none."""
         return self.read or self.default
 
     @property
