@@ -195,6 +195,7 @@ class WorkerNode:
             ),
             host=socket.gethostname(),
             pid=os.getpid(),
+            master=settings.master,
             cores=self._session.cores,
             memory_bytes=settings.memory_bytes,
             slots=settings.query_slots + OTHER_TASKS if is_query else settings.write_slots,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import TypeVar
 
@@ -35,7 +35,7 @@ from tilth.warehouse.remote.wire import (
     failure_of,
 )
 from tilth.warehouse.remote.workers import Handler, RemoteSettings, RemoteWorker, RemoteWorkers
-from tilth.warehouse.stats import WarehouseInfo, WorkerLoad, WorkerProcess
+from tilth.warehouse.stats import WorkerLoad, WorkerProcess
 
 T = TypeVar("T")
 URL = "http://127.0.0.1:9"
@@ -97,8 +97,9 @@ class FakeMembers:
     def drain(self, name: str, reason: str) -> None:
         self.events.append(("drain", name, reason))
 
-    def warehouses(self) -> Sequence[WarehouseInfo]:
-        return [WarehouseInfo(name="write", workers=0, slots=0, running=0, waiting=0, resident=0)]
+    def check_fits(self, name: str, *, master: str, cores: int, memory_bytes: int) -> None:
+        if name != "write":
+            raise WarehouseNotFoundError(warehouse=name)
 
     def finished(self, task_id: str, result: TaskResult) -> None:
         self.ended[task_id] = result

@@ -47,6 +47,9 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     host: str = ""
     pid: int = 0
+    #: Of its Spark, as it was named to the worker; empty: an older worker does not say.
+    master: str = ""
+    #: 0: not known yet.
     cores: int = 0
     memory_bytes: int = 0
     slots: int = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -26,7 +26,7 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import TaskSpec
-from tilth.warehouse.errors import TaskLostError, WarehouseNotFoundError, WorkerNotFoundError
+from tilth.warehouse.errors import TaskLostError, WorkerNotFoundError
 from tilth.warehouse.remote.channel import Channel, check_address
 from tilth.warehouse.remote.errors import (
     PeerAnswerLostError,
@@ -48,7 +48,7 @@ from tilth.warehouse.remote.wire import (
     StorageProbe,
     error_of,
 )
-from tilth.warehouse.stats import WarehouseInfo, WorkerLoad, WorkerProcess
+from tilth.warehouse.stats import WorkerLoad, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker, WorkerReports
 from tilth.warehouse.tasks.state import TaskResult
 
@@ -79,7 +79,7 @@ class Members(Protocol):
 
     def drain(self, name: str, reason: str) -> None: ...
 
-    def warehouses(self) -> Sequence[WarehouseInfo]: ...
+    def check_fits(self, name: str, *, master: str, cores: int, memory_bytes: int) -> None: ...
 
 
 def handler(message: type[T], act: Callable[[T], object]) -> Handler:
@@ -299,9 +299,9 @@ class RemoteWorkers:
                 "a worker has a name of 1 to 100 visible characters", hint="choose one by --name"
             )
         check_address(given.url)
-        warehouses = sorted(each.name for each in self._members.warehouses())
-        if given.warehouse not in warehouses:
-            raise WarehouseNotFoundError(warehouse=given.warehouse, hint=f"there are: {', '.join(warehouses)}")
+        self._members.check_fits(
+            given.warehouse, master=given.master, cores=given.cores, memory_bytes=given.memory_bytes
+        )
         with self._lock:
             others = [each for each in self._known.values() if each.name == given.name]
         if given.name in self._settings.reserved or any(

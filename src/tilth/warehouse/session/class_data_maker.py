@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tilth.model.warehouse import QUERY_WAREHOUSE
 from tilth.warehouse.session.class_data import MadeClassData, replace_archive
 from tilth.warehouse.session.session import WorkerSession
-from tilth.warehouse.settings import QUERY_WAREHOUSE, WarehouseSettings
+from tilth.warehouse.settings import WarehouseSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

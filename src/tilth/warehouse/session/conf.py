@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from tilth.base.settings import LogSettings
-from tilth.warehouse.settings import MASTER_AUTO, QUERY_WAREHOUSE, WRITE_WAREHOUSE, WarehouseSettings
+from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
+from tilth.warehouse.settings import MASTER_AUTO, WarehouseSettings
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,\d+)?\]")
 

@@ -26,6 +26,7 @@ import psutil
 import tilth.base
 from tilth.base.logs import Log, rotate_appended
 from tilth.base.units import show_time
+from tilth.model.warehouse import QUERY_WAREHOUSE
 from tilth.warehouse.allowed.registry import USER, register_functions, remove_refused_functions, user_of_thread
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.session.class_data import NICE_MAX, ClassData, spark_home
@@ -33,7 +34,7 @@ from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_propertie
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
 from tilth.warehouse.session.spark import warm
-from tilth.warehouse.settings import QUERY_WAREHOUSE, WarehouseSettings
+from tilth.warehouse.settings import WarehouseSettings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

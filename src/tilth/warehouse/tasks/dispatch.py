@@ -31,7 +31,7 @@ from tilth.warehouse.errors import (
     WorkerNotFoundError,
     WorkerUnfitError,
 )
-from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo, WorkerProcess
+from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo, WorkerLoad, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker
 from tilth.warehouse.tasks.estimate import Estimator
 from tilth.warehouse.tasks.state import (
@@ -145,7 +145,7 @@ class Dispatcher:
         #: Of workers in other processes, by name.
         self._processes: dict[str, Callable[[], WorkerProcess]] = {}
         self._lock = threading.Lock()
-        self._board = TaskBoard(warehouses=workers)
+        self._board = TaskBoard(warehouses=workers, load_of=self._load_of)
         self._handles: dict[str, Handle] = {}
         self._estimator = Estimator()
         self._counts = dict.fromkeys((TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED, TaskState.LOST), 0)
@@ -195,6 +195,10 @@ class Dispatcher:
         _log.warning("worker_gone", worker=name, reason=reason)
         self._perform(instructions)
 
+    def _load_of(self, name: str) -> WorkerLoad:
+        """Return what a worker in another process has reported last. The lock is held."""
+        return self._processes[name]().load if name in self._processes else WorkerLoad()
+
     def declare(self, warehouses: Iterable[Warehouse]) -> None:
         """Set the warehouses that are defined, with workers or without; `default` and `write` are there anyhow."""
         configs = warehouse_configs(warehouses)
@@ -216,9 +220,10 @@ class Dispatcher:
             config = self._board.warehouses[name]
         if config.master not in ("", master):
             raise WorkerUnfitError("another Spark master", warehouse=name, master=master, wanted=config.master)
-        if cores < config.cores:
+        # Of a worker whose Spark is not there yet, the cores are not known.
+        if 0 < cores < config.cores:
             raise WorkerUnfitError("too few cores", warehouse=name, cores=cores, wanted=config.cores)
-        if memory_bytes < config.memory_bytes:
+        if 0 < memory_bytes < config.memory_bytes:
             raise WorkerUnfitError("too little memory", warehouse=name, bytes=memory_bytes, wanted=config.memory_bytes)
 
     def keep_drained(self, drained: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ abandoned ones none up to as many as there are slots.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilth.base.errors import TilthError
@@ -35,6 +35,7 @@ from tilth.warehouse.errors import (
     WarehouseNotFoundError,
     WarehouseWorkError,
 )
+from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.residents import MOVE_PAUSE_MS, REPLACED_MS, best_worker, misplaced, too_many
 
 #: Heartbeats in a row without a sign of the task, after which it is lost.
@@ -152,8 +153,15 @@ class _Task:
 class TaskBoard:
     """The tasks of one server. Not thread-safe: the dispatcher calls it under its lock."""
 
-    def __init__(self, places: Sequence[Place] = (), *, warehouses: Collection[str] = ()) -> None:
-        """`warehouses`: those that are there, with workers or without."""
+    def __init__(
+        self,
+        places: Sequence[Place] = (),
+        *,
+        warehouses: Collection[str] = (),
+        load_of: Callable[[str], WorkerLoad] = lambda _: WorkerLoad(),
+    ) -> None:
+        """`warehouses`: those that are there, with workers or without; `load_of`: what a worker has reported last."""
+        self._load_of = load_of
         self.places = tuple(places)
         named = {*warehouses, *(place.warehouse for place in places)}
         #: What each takes and asks of its workers.
@@ -451,7 +459,10 @@ class TaskBoard:
             residents = {name: self._resident_on(fitting[name]) for name in known or fitting}
             worker, reason = best_worker(spec.mode, key=spec.key, task_id=spec.id, residents=residents)
             return fitting[worker], reason
-        ends = {worker: self._seconds_before(place) + spec.estimate.seconds for worker, place in fitting.items()}
+        ends = {
+            worker: (self._seconds_before(place) + spec.estimate.seconds) * self._slowed(worker)
+            for worker, place in fitting.items()
+        }
         worker = min(fitting, key=lambda name: (ends[name], self._resident_on(fitting[name]), name))
         return fitting[worker], self._placed(fitting[worker], seconds=ends[worker], workers=len(fitting))
 
@@ -459,7 +470,15 @@ class TaskBoard:
         """Describe why a task goes to the place."""
         busy = len(list(self._on(place)))
         text = f"fits on {place.worker}, done in about {seconds:.1f} s; {busy} of {place.slots} slots taken"
+        load = self._load_of(place.worker)
+        if load.cores:
+            text = f"{text}, {load.free_cores:.1f} of {load.cores} cores free"
         return f"{text}, first of {workers} workers" if workers > 1 else text
+
+    def _slowed(self, worker: str) -> float:
+        """Return by how much a machine whose cores are busy takes longer: up to twice as long."""
+        load = self._load_of(worker)
+        return 2.0 - min(1.0, load.free_cores / load.cores) if load.cores else 1.0
 
     def _seconds_before(self, place: Place) -> float:
         """Return how long the place is busy with what it has."""
@@ -491,6 +510,19 @@ class TaskBoard:
         if held and held + spec.estimate.memory_bytes > place.memory_bytes:
             free = max(0, place.memory_bytes - held)
             return f"needs {spec.estimate.memory_bytes} bytes of memory, {place.worker} has {free} left"
+        return self._refusal_by_load(place, spec.estimate) if running else ""
+
+    def _refusal_by_load(self, place: Place, need: Cost) -> str:
+        """Return what the machine of a busy worker lacks, by its last report; one that is idle takes what comes."""
+        load = self._load_of(place.worker)
+        if load.memory_bytes and need.memory_bytes > load.free_memory_bytes:
+            return (
+                f"needs {need.memory_bytes} bytes of memory, the machine of {place.worker} has {load.free_memory_bytes}"
+            )
+        if load.disk_bytes and need.temporary_bytes > load.free_disk_bytes:
+            return (
+                f"needs {need.temporary_bytes} bytes of disk, the machine of {place.worker} has {load.free_disk_bytes}"
+            )
         return ""
 
     def _resident_on(self, place: Place) -> int:
