@@ -46,6 +46,7 @@ class World:
         settings = {"server.token-file": str(token_file), "warehouse.driver-memory": "1g"}
         # Crowded machines are slow: what is silent for two seconds there may be well.
         settings |= {"warehouse.master": "local[2]", "server.worker-gone-bound": "4 s"}
+        settings["warehouse.wait-for-worker"] = "90 s"
         self.node = NodeProcess(folder, settings=settings)
         self.node.start()
         self.node.wait_ready()
@@ -285,6 +286,44 @@ def test_a_worker_that_is_asked_to_stop_says_farewell(world: World, flow: Flow) 
     flow.check()
     world.write.start()
     world.wait_alive("a-write")
+
+
+def test_a_drained_worker_gives_its_consumers_away_without_losing_a_round(world: World, flow: Flow) -> None:
+    sql = world.node.connection.sql
+    flow.send(100)
+    flow.wait_all()
+    drained = flow.worker()
+    other = "embedded" if drained == "a-write" else "a-write"
+    sql(f"ALTER WORKER '{drained}' DRAIN BECAUSE 'a test'")
+    try:
+        flow.send(400)
+        flow.wait_all()
+        world.wait(lambda: flow.worker() == other, "the consumer has not moved")
+        world.wait(lambda: world.workers()[drained] == "drained", f"{drained} is not drained")
+        flow.send(100)
+        flow.wait_all()
+        flow.check()
+    finally:
+        sql(f"ALTER WORKER '{drained}' RESUME")
+    world.wait_alive(drained)
+
+
+def test_a_warehouse_of_a_user_waits_for_its_worker_and_has_one(world: World) -> None:
+    sql = world.node.connection.sql
+    sql("CREATE WAREHOUSE reports SETTINGS num_workers = 1, work = 'queries', cores = 2")
+    assert sql("SELECT reason FROM system.warehouses WHERE name = 'reports'").rows[0][0].startswith("no workers")
+    worker = world.worker("b-reports", warehouse="reports")
+    worker.start()
+    try:
+        # It waits until the worker is there.
+        assert sql("SELECT sum(id) FROM range(10) SETTINGS warehouse = 'reports'").rows == [(45,)]
+        [(name,)] = sql("SELECT DISTINCT worker FROM system.tasks WHERE warehouse = 'reports' AND state = 'done'").rows
+        assert name == "b-reports"
+        with pytest.raises(ServerError, match="b-reports"):
+            sql("DROP WAREHOUSE reports")
+    finally:
+        worker.stop()
+    sql("DROP WAREHOUSE reports")
 
 
 def test_workers_that_are_not_welcome_are_told_why(world: World) -> None:

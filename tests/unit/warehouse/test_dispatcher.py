@@ -10,15 +10,18 @@ import pytest
 
 from tilth.base.errors import NotFoundError, UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
+from tilth.model.warehouse import Warehouse
 from tilth.warehouse import (
     Dispatcher,
     TaskCancelledError,
     TaskLostError,
     TaskResult,
     TaskStillRunningError,
+    WarehouseNotFoundError,
     WorkerBusyError,
     WorkerNotFoundError,
     WorkerReports,
+    WorkerUnfitError,
 )
 
 
@@ -253,6 +256,53 @@ def test_a_worker_that_drains_is_shown_so_and_its_consumers_are_asked_to_move() 
     assert dispatcher.workers()[0].state == "alive"
     with pytest.raises(WorkerNotFoundError, match="there are: w"):
         dispatcher.drain("x", "why not")
+
+
+def test_a_drained_worker_stays_drained_when_it_comes_back() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    dispatcher.keep_drained({"w": "by a user", "absent": "by a user"})
+    waiting = dispatcher.submit(new_task(dispatcher))
+    dispatcher.leave("w", "stopped")
+    dispatcher.join(FakeWorker(), warehouse="write", slots=2)
+    assert [(each.state, each.reason) for each in dispatcher.workers()] == [("drained", "by a user")]
+    [shown] = [each for each in dispatcher.tasks() if each.id == waiting.id]
+    assert shown.reason == "worker w drains: by a user"
+    dispatcher.keep_drained({})
+    assert dispatcher.workers()[0].state == "alive"
+    assert next(each for each in dispatcher.tasks() if each.id == waiting.id).worker == "w"
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [({"master": "spark://a:7077"}, "master"), ({"cores": "8"}, "cores"), ({"memory": "8 GiB"}, "memory")],
+)
+def test_a_worker_that_is_not_what_its_warehouse_asks_for_is_refused(settings: dict[str, str], word: str) -> None:
+    dispatcher = make(FakeWorker())
+    dispatcher.declare([Warehouse(name="big", settings=settings)])
+    with pytest.raises(WorkerUnfitError, match=word):
+        dispatcher.check_fits("big", master="local[2]", cores=2, memory_bytes=1 << 30)
+    dispatcher.check_fits("write", master="local[2]", cores=2, memory_bytes=1 << 30)
+    with pytest.raises(WarehouseNotFoundError, match="big, default, write"):
+        dispatcher.check_fits("nowhere", master="", cores=0, memory_bytes=0)
+
+
+def test_names_of_byconity_mean_what_is_always_there() -> None:
+    dispatcher = make(FakeWorker())
+    found = {name: dispatcher.warehouse_named(name) for name in ("vw_default", "vw_read", "VW_WRITE", "write")}
+    assert found == {"vw_default": "default", "vw_read": "default", "VW_WRITE": "write", "write": "write"}
+    dispatcher.declare([Warehouse(name="vw_write")])
+    assert dispatcher.warehouse_named("vw_write") == "vw_write"
+
+
+def test_what_rounds_take_is_corrected_by_what_was_measured() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker)
+    handle = dispatcher.submit(dispatcher.new_spec(TaskKind.CONSUME, warehouse="write", table="db.k", payload=b""))
+    before = dispatcher.estimate(TaskKind.CONSUME, 50 << 20).seconds
+    dispatcher.round_began(handle.id, input_bytes=50 << 20)
+    dispatcher.round_ended(handle.id, Cost(input_bytes=50 << 20, seconds=10 * before))
+    assert dispatcher.estimate(TaskKind.CONSUME, 50 << 20).seconds > before
 
 
 def test_a_worker_that_hangs_in_its_heartbeat_holds_up_no_other() -> None:
