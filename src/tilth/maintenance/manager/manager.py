@@ -119,8 +119,7 @@ class MaintenanceManager:
             woken=lambda uuid: self._poller.woken(uuid),
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
-        places = dispatcher.yielding_places(WRITE_WAREHOUSE)
-        self._places = RewritePlaces(clock, places=places, running=lambda: self._runs.of_kinds(REWRITES))
+        self._places = RewritePlaces(clock, places=self._rewrites_max, running=lambda: self._runs.of_kinds(REWRITES))
         self._poller = Poller(clock, self._observations, settings.workload, self._registry.find)
         self._memory = MemoryMeter(
             clock,
@@ -492,6 +491,10 @@ class MaintenanceManager:
         """Percent of the memory in use, if that is under pressure, else 0."""
         used = self._memory.last.percent
         return used if used >= self._settings.scheduler.memory_pressure_percentage else 0.0
+
+    def _rewrites_max(self) -> int:
+        """Return how many rewrites run at once; one waits for a worker where there is none."""
+        return max(1, self._dispatcher.yielding_places(WRITE_WAREHOUSE))
 
     def _workers(self) -> int:
         return max(1, sum(each.workers for each in self._dispatcher.warehouses() if each.name == WRITE_WAREHOUSE))

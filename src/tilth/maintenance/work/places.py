@@ -32,8 +32,8 @@ def merge_bytes_max(*, places: int, running: int, is_ingesting: bool) -> int | N
 class RewritePlaces:
     """Places for rewrites of one manager."""
 
-    def __init__(self, clock: Clock, *, places: int, running: Callable[[], int]) -> None:
-        """`running`: rewrites under way."""
+    def __init__(self, clock: Clock, *, places: Callable[[], int], running: Callable[[], int]) -> None:
+        """`places`: as many as there are now, workers come and go; `running`: rewrites under way."""
         self._clock = clock
         self._places = places
         self._running = running
@@ -46,9 +46,9 @@ class RewritePlaces:
 
     def is_free(self) -> bool:
         """True if another rewrite would run at once."""
-        return self._running() < self._places
+        return self._running() < self._places()
 
     def merge_bytes_max(self) -> int | None:
         """Return how large the next merge may be; None: as its table allows."""
         is_ingesting = self._clock.now_ms() - self._new_part_ms < INGESTING_MS
-        return merge_bytes_max(places=self._places, running=self._running(), is_ingesting=is_ingesting)
+        return merge_bytes_max(places=self._places(), running=self._running(), is_ingesting=is_ingesting)

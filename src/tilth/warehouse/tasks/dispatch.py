@@ -421,7 +421,9 @@ class Dispatcher:
         """Count the merges, mutations and compactions of deltas that the warehouse's workers run at once, each one at
         least.
         """
-        return sum(max(1, place.slots // 2) for place in self._board.places if place.warehouse == warehouse)
+        with self._lock:
+            places = self._board.places
+        return sum(max(1, place.slots // 2) for place in places if place.warehouse == warehouse)
 
     def warehouses(self) -> list[WarehouseInfo]:
         """One line for each warehouse."""
