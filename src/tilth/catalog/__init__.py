@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from tilth.catalog.stats import CatalogStats
     from tilth.catalog.tables.names import DEFAULT_DATABASE, SYSTEM_DATABASE
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = [
     "DEFAULT_DATABASE",

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
     from tilth.client.errors import AnswerLostError, ServerError, ServerUnreachableError
     from tilth.client.http import Connection, Result, connect
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = ["AnswerLostError", "Connection", "Result", "ServerError", "ServerUnreachableError", "connect"]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tilth.ingest.views.plans import FusedPlan, SqlPlan, ViewPlan
     from tilth.ingest.views.views import BadDefaultError, check_view, constant_defaults
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = [
     "DEAD_LETTER_SCHEMA",

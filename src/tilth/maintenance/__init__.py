@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
     from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = [
     "CURE",

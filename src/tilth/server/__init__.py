@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilth.server.settings import SETTINGS, ServerSettings
     from tilth.server.stats import HttpCounters, HttpStats
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = [
     "METRICS",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tilth.sql.settings import SESSION_SETTINGS, all_settings
     from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = [
     "DEFAULT_SLOTS",

@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from tilth.storage.values.scan_options import can_filter
     from tilth.storage.values.shapes import expressions
 else:
-    __getattr__ = door(__name__, __file__)
+    __getattr__ = door(__name__)
 
 __all__ = [
     "CHANGE_DELETE",

@@ -60,6 +60,19 @@ class WarehouseSettings:
         "Where Spark computes. `auto`: this process's machine, all cores, with twice as many task slots as cores so "
         "that a long merge never keeps a query waiting. `local[N]`: exactly N task slots. Anything else: that cluster.",
     )
+    python: str = node_setting(
+        "warehouse.python",
+        "",
+        SettingCheck(str, "a path, or a name on the path"),
+        "The Python of executors on a cluster, with the same libraries as the server. Empty: this process's own, at "
+        "the same path on every machine.",
+    )
+    driver_host: str = node_setting(
+        "warehouse.driver-host",
+        "127.0.0.1",
+        SettingCheck(str.strip, "a name or an address of this machine", lambda text: bool(text)),
+        "Where executors on a cluster reach this process. The default is for executors on this machine.",
+    )
     driver_memory: str = node_setting(
         "warehouse.driver-memory",
         "2g",

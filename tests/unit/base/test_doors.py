@@ -13,7 +13,7 @@ import pytest
 import tilth
 
 PACKAGE = Path(tilth.__file__).parent
-LAZY = sorted(path for path in PACKAGE.rglob("__init__.py") if "door(__name__" in path.read_text())
+LAZY = sorted(path for path in PACKAGE.rglob("__init__.py") if "door(__name__)" in path.read_text())
 
 
 @pytest.mark.parametrize("path", LAZY, ids=lambda path: path.parent.name)

@@ -30,6 +30,7 @@ from tilth.model.warehouse import QUERY_WAREHOUSE
 from tilth.warehouse.allowed.registry import USER, register_functions, remove_refused_functions, user_of_thread
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.session.class_data import NICE_MAX, ClassData, spark_home
+from tilth.warehouse.session.cluster import check_executors, check_master, cluster_conf, is_cluster, pack
 from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
@@ -240,8 +241,9 @@ class WorkerSession:
         running = sum(executors[index].numRunningTasks() for index in range(len(executors)))
         jobs = tracker.getActiveJobIds()
         wanted = sum(store.job(jobs[index]).numActiveTasks() for index in range(len(jobs)))
-        stuck_share = min(1.0, max(0, running - wanted) / self._slots)
-        return Beat(has_ended=bool(spark.isStopped()), is_full=running >= self._slots, stuck_share=stuck_share)
+        slots = int(spark.defaultParallelism()) if is_cluster(self._settings.master) else self._slots
+        stuck_share = min(1.0, max(0, running - wanted) / slots)
+        return Beat(has_ended=bool(spark.isStopped()), is_full=running >= slots, stuck_share=stuck_share)
 
     def run_small_job(self) -> bool:
         """Run one job of one task inside of the JVM. Waits as long as Spark does not run it; fails when it ends."""
@@ -345,6 +347,7 @@ class WorkerSession:
 
     def _launch(self) -> None:
         java = find_java(self._settings.java_home, os.environ)
+        check_master(self._settings.master)
         self._prepare_folders()
         from pyspark import SparkConf, SparkContext, __version__
         from pyspark.java_gateway import launch_gateway
@@ -363,6 +366,7 @@ class WorkerSession:
             package_folder=str(Path(tilth.base.__file__).parents[2]),
             log_folder=str(self._log_folder),
             jvm_options=self._class_data.options(java, spark_home()),
+            cluster=self._cluster_conf(),
         )
         for key, value in properties.items():
             conf.set(key, value)
@@ -382,6 +386,12 @@ class WorkerSession:
                 register_functions(context)
                 self._user = user_of_thread(context)
                 self._session = SparkSession(context)
+                if is_cluster(self._settings.master):
+                    self.cores = max(1, int(conf.get("spark.cores.max", str(self.cores)) or 1))
+                    check_executors(self._session)
+            except SparkStartError:
+                self._end()
+                raise
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
                 self._end()
@@ -469,12 +479,19 @@ class WorkerSession:
             "SPARK_LOCAL_DIRS": str(self._run_folder / "local"),
             # For the Python workers.
             "TMPDIR": str(self._run_folder / "tmp"),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": self._settings.driver_host,
+            "PYSPARK_PYTHON": self._settings.python or sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYSPARK_PIN_THREAD": "true",
             "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
         }
+
+    def _cluster_conf(self) -> dict[str, str]:
+        settings = self._settings
+        if not is_cluster(settings.master):
+            return {}
+        python, package = settings.python or sys.executable, pack(self._run_folder)
+        return cluster_conf(settings.master, package=package, python=python, driver_host=settings.driver_host)
 
     def _open_log(self) -> Any:
         # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.

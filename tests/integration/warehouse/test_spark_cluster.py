@@ -1,0 +1,186 @@
+"""A node on a real Spark standalone cluster, whose executors know nothing of this project but what Spark brings them:
+ingestion, queries and changes while executors, workers and the master are killed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tilth.base.errors import TilthError
+from tools.broker import Broker
+from tools.node_process import NodeProcess
+from tools.spark_cluster import SparkCluster
+
+pytestmark = pytest.mark.integration
+SECONDS_MAX = 120.0
+ROUNDS = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'k'"
+CONSUMED = "SELECT sum(messages) FROM system.ingest_ledger WHERE table = 'k'"
+HOSTILE = "it''s \\\\ \"q\" \U0001f680 naïve\u2028"
+
+
+@dataclass
+class Source:
+    """Messages with numbers, into a topic of two partitions, until it is told to end."""
+
+    bootstrap: str
+    topic: str
+    sent: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20})
+        while not self.over.wait(0.05):
+            for _ in range(200):
+                value = b'{"id": %d, "v": "value %d"}' % (self.sent, self.sent)
+                producer.produce(self.topic, value, partition=self.sent % 2)
+                self.sent += 1
+            producer.poll(0)
+        producer.flush(30)
+
+
+@pytest.fixture(scope="module")
+def cluster(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    cluster = SparkCluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def node(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    settings = {
+        "warehouse.master": cluster.master,
+        "warehouse.driver-memory": "1g",
+        "warehouse.spark-conf": "spark.cores.max=2 spark.executor.cores=1 spark.executor.memory=600m",
+    }
+    node = NodeProcess(tmp_path_factory.mktemp("node"), settings=settings)
+    try:
+        node.start()
+        node.wait_ready()
+        yield node
+    finally:
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def tables(node: NodeProcess, broker: Broker) -> str:
+    """The tables; returns the topic's name."""
+    topic = f"cluster-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(topic, 2)
+    for statement in (
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id BIGINT, v STRING) ENGINE = MergeTree ORDER BY id",
+        f"CREATE TABLE d.k (id BIGINT, v STRING) ENGINE = Kafka SETTINGS kafka_broker_list = '{broker.bootstrap}', "
+        f"kafka_topic_list = '{topic}', kafka_group_name = '{topic}', kafka_format = 'JSONEachRow', "
+        "kafka_num_consumers = 1, stream_flush_interval_ms = 300",
+        # One that Spark computes: its rows pass through the mailbox of the round.
+        "CREATE MATERIALIZED VIEW d.m TO d.t AS SELECT id, concat(v, '') AS v FROM d.k WHERE id >= 0",
+        "CREATE TABLE d.u (id BIGINT, v STRING) ENGINE = MergeTree ORDER BY id UNIQUE KEY id",
+    ):
+        node.connection.sql(statement)
+    return topic
+
+
+def wait(is_done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_done():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.1)
+
+
+@contextmanager
+def streaming(broker: Broker, topic: str) -> Iterator[Source]:
+    source = Source(broker.bootstrap, topic)
+    thread = threading.Thread(target=source.run)
+    thread.start()
+    try:
+        yield source
+    finally:
+        source.over.set()
+        thread.join()
+
+
+def test_queries_and_changes_run_on_executors(node: NodeProcess, tables: str) -> None:
+    sql = node.connection.sql
+    sql(f"INSERT INTO d.u SELECT id, '{HOSTILE}' FROM range(20000)")
+    sql("INSERT INTO d.u SELECT id, 'new' FROM range(10000, 10100)")
+    assert sql("SELECT count(*), count(DISTINCT v) FROM d.u WHERE id >= 0").rows == [(20000, 2)]
+    sql("DELETE FROM d.u WHERE id < 10")
+    sql("OPTIMIZE TABLE d.u FINAL")
+    # So many rows come as files that executors write.
+    large = sql("SELECT u.id, repeat(u.v, 60) AS v FROM d.u u ORDER BY u.id").arrow()
+    assert large.column("id").to_pylist() == list(range(10, 20000))
+    assert all(row[2] for row in sql("SYSTEM VERIFY d.u").rows)
+
+
+def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_die(
+    cluster: SparkCluster, node: NodeProcess, tables: str, broker: Broker
+) -> None:
+    def commits_go_on(what: str) -> None:
+        rounds = node.value(ROUNDS)
+        wait(lambda: node.value(ROUNDS) >= rounds + 2, f"rounds after {what}")
+
+    with streaming(broker, tables) as source:
+        commits_go_on("the start")
+        cluster.kill_executor()
+        commits_go_on("an executor was killed")
+        stopped = cluster.signal_executor(signal.SIGSTOP)
+        time.sleep(2)
+        stopped.send_signal(signal.SIGCONT)
+        commits_go_on("an executor was stopped and went on")
+        cluster.kill_worker(0)
+        commits_go_on("a worker of Spark was killed")
+        cluster.start_worker(0)
+        cluster.kill_master()
+        commits_go_on("the master was killed")
+        cluster.start_master()
+        wait(lambda: len(cluster.executors()) == 2, "two executors")
+    wait(lambda: node.value(CONSUMED) >= source.sent, "the rest of the topic")
+    assert node.connection.sql("SELECT count(*), count(DISTINCT id) FROM d.t WHERE id >= 0").rows == [
+        (source.sent, source.sent)
+    ]
+    assert all(row[2] for row in node.connection.sql("SYSTEM VERIFY d.t").rows)
+    wait(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
+
+
+def unnamed(node: NodeProcess) -> set[str]:
+    """Return the data files that the catalog does not name."""
+    files = {path.name for path in node.data.glob("tables/*/data/*.parquet")}
+    named = {
+        row[0] for table in ("parts", "trash") for row in node.connection.sql(f"SELECT file FROM system.{table}").rows
+    }
+    return files - named
+
+
+def test_a_master_that_is_away_is_named_at_the_start(java_home: Path, tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path, settings={"warehouse.master": "spark://127.0.0.1:9"})
+    node.start()
+    assert node.wait_end(SECONDS_MAX)
+    assert node.exit_code == 1
+    assert "no Spark master answers: master=spark://127.0.0.1:9" in node.log_tail()
+
+
+def test_executors_with_another_python_are_refused(cluster: SparkCluster, java_home: Path, tmp_path: Path) -> None:
+    settings = {
+        "warehouse.master": cluster.master,
+        "warehouse.python": "/usr/bin/python3",
+        "warehouse.spark-conf": "spark.cores.max=1 spark.executor.memory=600m",
+    }
+    node = NodeProcess(tmp_path, settings=settings)
+    node.start()
+    assert node.wait_end(SECONDS_MAX)
+    assert "SPARK_START_FAILED an executor" in node.log_tail()
+    assert "warehouse.python" in node.log_tail()
+    with pytest.raises(TilthError):
+        node.connection.sql("SELECT 1")

@@ -1,0 +1,142 @@
+"""A real Spark standalone cluster from the PySpark package, on loopback ports: for tests, demo and benchmarks.
+
+Covers: a master and its workers, started, killed, stopped and ended by their ids; their executors. Does not cover:
+drivers. Always holds: everything it starts ends with it; the master finds its workers again after a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+
+from tilth.warehouse.session.class_data import spark_home
+from tools.broker import JAVA_HOME, free_port
+from tools.own_process import OwnProcess
+
+START_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.1
+MEMORY = "2g"
+_DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_ELECTED = "I have been elected leader"
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+class SparkCluster:
+    """One master and some workers in one folder, with the logs of all."""
+
+    def __init__(self, folder: Path, *, workers: int, cores: int) -> None:
+        """`cores`: of each worker."""
+        self._folder = folder
+        self._cores = cores
+        self._port = free_port()
+        self._master = OwnProcess(folder / "master.json")
+        self._workers = [OwnProcess(folder / f"worker{number}.json") for number in range(workers)]
+
+    @property
+    def master(self) -> str:
+        """What drivers take as `spark.master`."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start all, and return when the workers have registered."""
+        (self._folder / "recovery").mkdir(parents=True, exist_ok=True)
+        self.start_master()
+        for number in range(len(self._workers)):
+            self.start_worker(number)
+
+    def start_master(self) -> None:
+        """Start the master, for the first time or again, on the same port."""
+        before = _count(self._log("master"), _ELECTED)
+        options = "-Dspark.master.rest.enabled=false -Dspark.deploy.recoveryMode=FILESYSTEM "
+        options += f"-Dspark.deploy.recoveryDirectory={self._folder / 'recovery'}"
+        arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
+        self._start(self._master, "master", _MASTER, arguments, options=options)
+        self._wait_for("master", _ELECTED, before)
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker of Spark, for the first time or again."""
+        name = f"worker{number}"
+        before = _count(self._log(name), "Successfully registered")
+        arguments = ["--host", "127.0.0.1", "--cores", str(self._cores), "--memory", MEMORY, "--webui-port", "0"]
+        arguments += ["--work-dir", str(self._folder / f"work{number}"), self.master]
+        self._start(self._workers[number], name, _WORKER, arguments)
+        self._wait_for(name, "Successfully registered", before)
+
+    def stop(self) -> None:
+        """End the workers, their executors and the master."""
+        executors = self.executors()
+        for process in (*self._workers, self._master):
+            running = process.running()
+            if running is not None and running.status() == psutil.STATUS_STOPPED:
+                running.resume()
+            process.kill()
+        psutil.wait_procs(executors, timeout=START_SECONDS_MAX)
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors that run now, those of all drivers."""
+        daemons = [found for each in self._workers if (found := each.running()) is not None]
+        children = [child for daemon in daemons for child in daemon.children(recursive=True)]
+        return [child for child in children if any(_EXECUTOR in word for word in _command(child))]
+
+    def kill_executor(self) -> None:
+        """SIGKILL for the executor that has used the most processor time: one that works."""
+        executors = sorted(self.executors(), key=lambda each: sum(each.cpu_times()[:2]))
+        executors[-1].kill()
+        executors[-1].wait(START_SECONDS_MAX)
+
+    def signal_executor(self, number: signal.Signals) -> psutil.Process:
+        """Send a signal to the busiest executor, and return it."""
+        executor = max(self.executors(), key=lambda each: sum(each.cpu_times()[:2]))
+        executor.send_signal(number)
+        return executor
+
+    def kill_worker(self, number: int) -> None:
+        """SIGKILL for a worker of Spark; its executors end with it."""
+        self._workers[number].kill()
+
+    def kill_master(self) -> None:
+        self._master.kill()
+
+    def _start(self, process: OwnProcess, name: str, kind: str, arguments: list[str], *, options: str = "") -> None:
+        home = spark_home()
+        # As the scripts of Spark want it: `spark-class` becomes the JVM.
+        environment = {
+            "SPARK_HOME": str(home),
+            "JAVA_HOME": JAVA_HOME.read_text().strip(),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} {options}".strip(),
+            "SPARK_CONF_DIR": str(self._folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "PATH": os.environ["PATH"],
+        }
+        words = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
+        process.start([*words, str(home / "bin" / "spark-class"), kind, *arguments], self._log(name))
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _wait_for(self, name: str, words: str, before: int) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while _count(self._log(name), words) <= before:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{name} has not started: {self._log(name).read_text()[-2000:]}")
+            time.sleep(LOOK_SECONDS)
+
+
+def _count(log: Path, words: str) -> int:
+    return log.read_text(errors="replace").count(words) if log.exists() else 0
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        command: list[str] = process.cmdline()
+    except psutil.Error:
+        return []
+    return command
