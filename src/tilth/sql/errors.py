@@ -44,6 +44,12 @@ class ResultTooLargeError(InvalidInputError):
     code = "RESULT_TOO_LARGE"
 
 
+class ResultLostError(RetryError):
+    """a part of the result was lost on its way"""
+
+    code = "RESULT_LOST"
+
+
 class InsertTooLargeError(InvalidInputError):
     """the rows of this INSERT are larger than allowed"""
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tilth.base.errors import ConflictError, TilthError
 from tilth.sql import ResultTooLargeError, RowStream
+from tilth.sql.errors import ResultLostError
 from tilth.sql.results import files
 from tilth.sql.results.files import follow, has_schema, read_schema, write_partition, write_schema
 
@@ -44,7 +45,7 @@ def test_rows_come_in_the_order_of_the_partitions(
         patch.setattr(files, "FILE_BYTES", 1)
         for number, rows in reversed(list(enumerate(partitions))):
             if rows is not None:
-                write_partition(str(folder), number, SCHEMA, batches(*rows))
+                write_partition(str(folder), number, SCHEMA, batches(*rows), attempt=7 * number)
     assert followed(folder) == [value for rows in partitions for each in rows or [] for value in each]
     assert not list(folder.glob("*.*.arrow")), "what was read is gone"
 
@@ -59,7 +60,7 @@ def test_the_first_rows_come_before_the_last_are_written(tmp_path: Path, monkeyp
         yield from batches([3])
 
     def write() -> None:
-        write_partition(str(tmp_path), 0, SCHEMA, slow())
+        write_partition(str(tmp_path), 0, SCHEMA, slow(), attempt=1)
         has_ended.set()
 
     thread = threading.Thread(target=write)
@@ -72,7 +73,7 @@ def test_the_first_rows_come_before_the_last_are_written(tmp_path: Path, monkeyp
 
 
 def test_a_job_that_fails_is_never_a_short_result(tmp_path: Path) -> None:
-    write_partition(str(tmp_path), 0, SCHEMA, batches([1]))
+    write_partition(str(tmp_path), 0, SCHEMA, batches([1]), attempt=1)
 
     def check() -> None:
         raise ConflictError("the job failed")
@@ -91,9 +92,47 @@ def test_a_job_that_fails_is_never_a_short_result(tmp_path: Path) -> None:
 
 def test_the_bound_holds_for_all_partitions_together(tmp_path: Path) -> None:
     for number in range(3):
-        write_partition(str(tmp_path), number, SCHEMA, batches([1] * 10))
+        write_partition(str(tmp_path), number, SCHEMA, batches([1] * 10), attempt=number)
     with pytest.raises(ResultTooLargeError, match="bytes_max=200"):
         followed(tmp_path, bytes_max=200)
+
+
+def killed(*rows: list[int]) -> Iterator[pa.RecordBatch]:
+    yield from batches(*rows)
+    raise OSError("the executor is gone")
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["after the end", "meanwhile"])
+def test_a_partition_comes_from_one_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
+    """Attempts have the rows in other orders and cut them into other files. Attempt 12 ended, 10 lost its executor,
+    15 ended once more."""
+    monkeypatch.setattr(files, "FILE_BYTES", 1)
+    with pytest.raises(OSError, match="the executor is gone"):
+        write_partition(str(tmp_path), 0, SCHEMA, killed([3], [1], [2]), attempt=10)
+    write_partition(str(tmp_path), 0, SCHEMA, batches([1], [2, 3]), attempt=12)
+    with pytest.raises(OSError, match="the executor is gone"):
+        write_partition(str(tmp_path), 1, SCHEMA, killed([5]), attempt=11)
+    write_partition(str(tmp_path), 1, SCHEMA, batches(), attempt=13)
+    write_partition(str(tmp_path), 2, SCHEMA, batches([6], [7]), attempt=14)
+    write_partition(str(tmp_path), 2, SCHEMA, batches([7], [6]), attempt=15)
+    waits = iter([ended])
+    rows = follow(tmp_path, lambda seconds: next(waits, True), lambda: None, bytes_max=0)
+    assert [value for batch in rows for value in batch.column(0).to_pylist()] == [1, 2, 3, 7, 6]
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["another attempt has ended", "the job has ended"])
+def test_rows_that_were_sent_are_never_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    monkeypatch.setattr(files, "FILE_BYTES", 1)
+    with pytest.raises(OSError, match="the executor is gone"):
+        write_partition(str(tmp_path), 0, SCHEMA, killed([3]), attempt=10)
+    rows = follow(tmp_path, lambda seconds: True, lambda: None, bytes_max=0)
+    assert next(rows).column(0).to_pylist() == [3]
+    if is_there:
+        write_partition(str(tmp_path), 0, SCHEMA, batches([1], [2], [3]), attempt=12)
+    with pytest.raises(ResultLostError, match="run the query again"):
+        next(rows)
 
 
 def test_a_stream_is_closed_once_with_what_was_taken() -> None:

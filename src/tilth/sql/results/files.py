@@ -1,30 +1,34 @@
 """A large result as Arrow files: tasks of Spark write them, the server streams them while others are being written.
 
-    FOLDER/schema.arrow           an Arrow stream without rows: the result is a large one, and these are its columns
-    FOLDER/000003.000001.arrow    an Arrow stream: rows of partition 3, complete once the file has this name
-    FOLDER/000003.end             partition 3 has no more files
+    FOLDER/schema.arrow              an Arrow stream without rows: the result is a large one, and these are its columns
+    FOLDER/000003.17.000001.arrow    an Arrow stream: rows of partition 3 by attempt 17, complete once it has this name
+    FOLDER/000003.17.end             attempt 17 of partition 3 has no more files
 
 Covers: names, writing, following. Does not cover: what is written (spark.py), when the folder goes (stream.py).
 Always holds: rows come in the order of the partitions, which is that of ORDER BY; memory holds one batch of rows; a
-stream ends well only when the job did, and every file was read to its end.
+stream ends well only when the job did, and every file was read to its end; the rows of a partition are those of one
+attempt, for another may have them in another order.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
 from tilth.base.units import MIB
-from tilth.sql.errors import ResultTooLargeError
+from tilth.sql.errors import ResultLostError, ResultTooLargeError
 
 SCHEMA_FILE = "schema.arrow"
 #: Rows of about so many bytes are one file.
 FILE_BYTES = 4 * MIB
 #: How often the server looks for the next file.
 LOOK_SECONDS = 0.02
+#: Partition and attempt of a file with rows, or of an attempt's end.
+_NAME = re.compile(r"(\d+)\.(\d+)\.(?:\d+\.arrow|(end))")
 TOO_LARGE_HINT = "ask for fewer rows or columns, add a LIMIT, or raise the setting max_result_bytes"
 
 
@@ -33,14 +37,16 @@ def write_schema(folder: str, schema: pa.Schema) -> None:
     write_batches(os.path.join(folder, SCHEMA_FILE), schema, iter(()))
 
 
-def write_partition(folder: str, partition: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-    """Write the batches of one partition, in files of about `FILE_BYTES`."""
+def write_partition(
+    folder: str, partition: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, attempt: int
+) -> None:
+    """Write the batches of one partition, in files of about `FILE_BYTES`. Each try has its own `attempt`."""
     number = 0
     first = next(batches, None)
     while first is not None:
-        write_batches(_path(folder, partition, number), schema, _some(first, batches))
+        write_batches(_path(folder, partition, attempt, number), schema, _some(first, batches))
         number, first = number + 1, next(batches, None)
-    with open(_end_path(folder, partition), "xb"):
+    with open(_end_path(folder, partition, attempt), "xb"):
         # The file is the message.
         return
 
@@ -65,12 +71,12 @@ def write_batches(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch
     os.replace(unnamed, path)
 
 
-def _path(folder: str, partition: int, number: int) -> str:
-    return os.path.join(folder, f"{partition:06d}.{number:06d}.arrow")
+def _path(folder: str, partition: int, attempt: int, number: int) -> str:
+    return os.path.join(folder, f"{partition:06d}.{attempt}.{number:06d}.arrow")
 
 
-def _end_path(folder: str, partition: int) -> str:
-    return os.path.join(folder, f"{partition:06d}.end")
+def _end_path(folder: str, partition: int, attempt: int) -> str:
+    return os.path.join(folder, f"{partition:06d}.{attempt}.end")
 
 
 def read_schema(folder: Path) -> pa.Schema:
@@ -106,19 +112,58 @@ def follow(
 
 def _paths(folder: Path, wait: Callable[[float], bool], check: Callable[[], None]) -> Iterator[Path]:
     partition = number = 0
+    attempt: int | None = None
     while True:
-        path = Path(_path(str(folder), partition, number))
-        # Looked for first: once it is there, all files before it are.
-        is_over = os.path.exists(_end_path(str(folder), partition))
-        if path.exists():
-            yield path
-            number += 1
-        elif is_over:
-            partition, number = partition + 1, 0
-        elif wait(LOOK_SECONDS):
+        if attempt is None:
+            attempt = _best(_attempts(folder).get(partition, {}))
+        if attempt is not None:
+            path = Path(_path(str(folder), partition, attempt, number))
+            # Looked for first: once it is there, all files before it are.
+            is_over = os.path.exists(_end_path(str(folder), partition, attempt))
+            if path.exists():
+                yield path
+                number += 1
+                continue
+            if is_over:
+                partition, number, attempt = partition + 1, 0, None
+                continue
+            if len(_attempts(folder).get(partition, {})) > 1:
+                raise _lost()
+        if wait(LOOK_SECONDS):
             check()
-            # Spark may leave out partitions without rows.
-            yield from sorted(each for each in folder.glob("*.*.arrow") if each.name >= path.name)
+            yield from _rest(folder, partition, attempt, number)
             return
-        else:
-            check()
+        check()
+
+
+def _rest(folder: Path, partition: int, attempt: int | None, number: int) -> Iterator[Path]:
+    """Yield the files of a job that has ended well, from this one on. Spark may leave out partitions without rows."""
+    attempts = _attempts(folder)
+    if attempt is not None and not attempts.get(partition, {}).get(attempt, False):
+        raise _lost()
+    for each in sorted(each for each in attempts if each >= partition):
+        of = attempt if each == partition and attempt is not None else _best(attempts[each])
+        assert of is not None, "each partition that is found has an attempt"
+        n = number if each == partition else 0
+        while (path := Path(_path(str(folder), each, of, n))).exists():
+            yield path
+            n += 1
+
+
+def _attempts(folder: Path) -> dict[int, dict[int, bool]]:
+    """Return by partition the attempts that have files, and whether they have ended."""
+    found: dict[int, dict[int, bool]] = {}
+    for name in os.listdir(folder):
+        if words := _NAME.fullmatch(name):
+            of = found.setdefault(int(words[1]), {})
+            of[int(words[2])] = of.get(int(words[2]), False) or words[3] is not None
+    return found
+
+
+def _best(attempts: dict[int, bool]) -> int | None:
+    """Return the attempt to read: one that has ended, or else the last."""
+    return max(attempts, key=lambda each: (attempts[each], each), default=None)
+
+
+def _lost() -> ResultLostError:
+    return ResultLostError("the executor that wrote these rows is gone, and some were sent", hint="run the query again")

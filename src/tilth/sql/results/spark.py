@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSerializer
@@ -75,9 +76,11 @@ def _write_file(
     folder: str, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
 ) -> None:
     """Write the rows of one of Spark's tasks to a file."""
-    # Rows of an earlier attempt may be on their way to the client.
-    assert attempt == 0, "a result cannot be written twice"
-    write_partition(folder, task, schema, _checked(rows, schema, bytes_max))
+    place = TaskContext.get()
+    assert place is not None
+    # Spark numbers the attempts of a task anew when it runs a stage once more; this number it gives once.
+    unique = place.taskAttemptId()
+    write_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=unique)
 
 
 def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
