@@ -192,6 +192,14 @@ def test_a_call_that_is_given_up_says_whether_it_may_have_acted() -> None:
     assert raised.value.kind is ErrorKind.UNKNOWN_OUTCOME
 
 
+def test_a_closed_channel_calls_nobody() -> None:
+    channel, lossy = channel_to(lambda _: ())
+    channel.close()
+    with pytest.raises(PeerAwayError, match="have ended"):
+        channel.call("act", NameTasks(ids=()), tuple[str, ...])
+    assert lossy.ids == []
+
+
 def test_what_the_other_side_raises_is_raised_here() -> None:
     def act(message: NameTasks) -> object:
         match message.ids[0]:

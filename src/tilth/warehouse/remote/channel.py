@@ -100,6 +100,11 @@ class Channel:
             except self._failed as error:
                 is_unsent = is_unsent and isinstance(error, self._unsent)
                 reason = f"{type(error).__name__}: {error}".strip(": ")
+            except RuntimeError:
+                # Its client has words of its own for being closed.
+                if not self._closed.is_set():
+                    raise
+                reason = "the calls to this process have ended"
             left = deadline - self._clock.monotonic()
             if left <= pause or self._clock.wait(self._closed, pause):
                 lost = PeerAwayError if is_unsent else PeerAnswerLostError
