@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -121,7 +122,7 @@ class Flow:
         return self._world.wait(lambda: self.rows() >= self._sent, f"{self.name}: not all of {self._sent} rows")
 
     def rows(self) -> int:
-        return self._world.node.value(f"SELECT sum(rows) FROM system.parts WHERE table = '{self.name}_t'")
+        return self._world.node.value(f"SELECT sum(rows) FROM system.parts WHERE active AND table = '{self.name}_t'")
 
     def worker(self) -> str:
         """Return the worker of the consumer that runs."""
@@ -183,6 +184,16 @@ def test_queries_and_inserts_run_on_the_worker_of_their_warehouse(world: World) 
     placed = sql("SELECT DISTINCT worker FROM system.tasks WHERE kind IN ('query', 'insert') AND state = 'done'").rows
     assert ("a-query",) in placed
     sql("DROP TABLE far")
+
+
+def test_workers_are_shown_with_their_process_and_what_is_free(world: World) -> None:
+    columns = "name, warehouses, state, pid, version, cores, free_disk_bytes > 0, last_report IS NOT NULL"
+    rows = world.node.connection.sql(f"SELECT {columns} FROM system.workers ORDER BY name").rows
+    assert [(row[0], list(row[1]), *row[2:]) for row in rows] == [
+        ("a-query", ["default"], "alive", world.query.pid, version("tilth"), 2, True, True),
+        ("a-write", ["write"], "alive", world.write.pid, version("tilth"), 2, True, True),
+        ("embedded", ["default", "write"], "alive", None, None, None, None, False),
+    ]
 
 
 def test_calls_that_are_lost_delayed_or_repeated_change_nothing(world: World, flow: Flow) -> None:

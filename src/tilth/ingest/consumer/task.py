@@ -15,7 +15,7 @@ import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.failpoints import hit
-from tilth.base.logs import Log
+from tilth.base.logs import Log, hide_in_lines
 from tilth.catalog import TooManyConflictsError, rebase
 from tilth.ingest.consumer.calls import (
     ORDER_DECODER,
@@ -85,6 +85,8 @@ class ResidentConsumer:
         self._fetch = fetch
         self._failing = FailingViews()
         self._config = read_config(order.kafka, order.secrets.settings)
+        # Its process may be another one than the server's, whose lines hide them already.
+        hide_in_lines(self._config.secrets)
         self._standing = Standing(full_name(order.kafka), {each.place: each.stored for each in order.positions})
         self._message_bytes = FIRST_MESSAGE_BYTES
         #: Since when messages wait; None: none do.
