@@ -19,6 +19,7 @@ import tilth.sql
 import tilth.storage  # noqa: F401
 from tests.unit.app_transport import AppTransport
 from tilth.base.errors import ConflictError, ErrorKind, RetryError, TilthError
+from tilth.model.wire import ErrorAnswer, ErrorBody
 from tilth.server import Calls, build_calls_app
 from tilth.testing import ManualClock
 from tilth.warehouse import SparkRestartingError, TaskCancelledError
@@ -34,7 +35,7 @@ from tilth.warehouse.remote.errors import (
     TokenRefusedError,
 )
 from tilth.warehouse.remote.token import service_token
-from tilth.warehouse.remote.wire import CallFailure, NameTasks, error_of, failure_of
+from tilth.warehouse.remote.wire import MEDIA_TYPE, CallFailure, NameTasks, error_of, failure_of
 from tilth.warehouse.remote.workers import handler
 
 TOKEN = "0123456789abcdef"
@@ -253,6 +254,26 @@ def test_an_address_that_is_none_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(BadAddressError) as raised:
         Channel(ManualClock(), lambda: "id", url, token=TOKEN)
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_whose_server_is_away_is_asked_again(status: int) -> None:
+    answers = [httpx.Response(status, text="<html>Bad gateway</html>")] * 3
+    answers.append(httpx.Response(200, content=msgspec.msgpack.encode(()), headers={"content-type": MEDIA_TYPE}))
+    transport = httpx.MockTransport(lambda _: answers.pop(0))
+    channel = Channel(Quick(), lambda: "i", "http://x.test", token=TOKEN, transport=transport)
+    assert channel.call("act", NameTasks(ids=()), tuple[str, ...]) == ()
+    answers.extend([httpx.Response(status)] * 100)
+    with pytest.raises(PeerAnswerLostError, match=f"status {status}"):
+        channel.call("act", NameTasks(ids=()), tuple[str, ...])
+
+
+def test_what_a_server_says_before_it_looks_at_a_call_is_passed_on() -> None:
+    said = ErrorBody(code="HOST_REFUSED", kind="invalid", message="unknown host: host=db", hint="do this", id="1")
+    transport = httpx.MockTransport(lambda _: httpx.Response(403, content=msgspec.json.encode(ErrorAnswer(said))))
+    channel = Channel(Quick(), lambda: "i", "http://x.test", token=TOKEN, transport=transport)
+    with pytest.raises(NoTilthServerError, match=r"unknown host: host=db.*HOST_REFUSED.*do this"):
+        channel.call("act", NameTasks(ids=()), tuple[str, ...])
 
 
 def test_something_else_that_answers_is_no_tilth_server() -> None:

@@ -377,6 +377,24 @@ def test_a_worker_that_its_server_does_not_know_ends_its_tasks_and_registers_ane
     later(world, lambda: not world.link._thread.is_alive())
 
 
+def test_a_worker_goes_on_asking_while_its_name_is_taken_or_its_server_is_away() -> None:
+    world = World()
+    world.join()
+    world.workers = world.new_server()
+    world.workers.register(registration(instance="its own, not yet noticed to be gone"))
+    other = world.workers.infos()["w"]
+    world.up.fates["register"] = ["away", "lost", "answer lost"]
+    world.link._thread.start()
+    later(world, lambda: world.up.calls.count("register") >= 6)
+    assert not world.over.is_set()
+    world.workers._lose(other, "it has not reported")
+    for each in world.workers.infos().values():
+        world.workers._lose(each, "it has not reported")
+    later(world, lambda: "w" in world.workers.infos())
+    world.link._closing.set()
+    later(world, lambda: not world.link._thread.is_alive())
+
+
 def test_a_worker_that_is_refused_for_good_ends() -> None:
     world = World()
     world.join()

@@ -8,6 +8,7 @@ have acted: PeerAwayError where it certainly has not, PeerAnswerLostError where 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.model.wire import ErrorAnswer
 from tilth.warehouse.remote.errors import BadAddressError, NoTilthServerError, PeerAnswerLostError, PeerAwayError
 from tilth.warehouse.remote.token import HEADER, header_of
 from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER, CallFailure, error_of
@@ -30,11 +32,17 @@ CALL_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = 15.0
 CONNECT_SECONDS_MAX = 1.0
 _PAUSE_SECONDS = 0.1
+#: What proxies answer while the server behind them is away.
+_OF_PROXIES = (502, 503, 504)
 _PAUSE_SECONDS_MAX = 1.0
 
 _log = Log("warehouse")
 
 T = TypeVar("T")
+
+
+class _ProxyAnswerError(Exception):
+    """A proxy has answered, and nobody knows whether its server has acted."""
 
 
 class Channel:
@@ -64,7 +72,7 @@ class Channel:
         #: Set anew at each registration.
         self.worker = worker
         self._closed = threading.Event()
-        self._failed: tuple[type[Exception], ...] = (httpx.TransportError,)
+        self._failed: tuple[type[Exception], ...] = (httpx.TransportError, _ProxyAnswerError)
         self._unsent: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
         # No proxy and no netrc of the environment gets to see the token.
         self._client = httpx.Client(
@@ -117,6 +125,8 @@ class Channel:
         answer = self._client.post(f"{self.url}{PATH}{name}", content=body, headers=headers, timeout=timeout)
         if answer.status_code == 200 and answer.headers.get("content-type") == MEDIA_TYPE:
             return answer.content
+        if answer.status_code in _OF_PROXIES and answer.headers.get("content-type") != MEDIA_TYPE:
+            raise _ProxyAnswerError(f"status {answer.status_code}")
         raise self._refusal(answer)
 
     def _refusal(self, answer: httpx.Response) -> TilthError:
@@ -126,6 +136,10 @@ class Channel:
                 return error_of(msgspec.msgpack.decode(answer.content, type=CallFailure))
             except msgspec.DecodeError as error:
                 _log.warning("answer_unreadable", url=self.url, reason=error)
+        with suppress(msgspec.MsgspecError):
+            # What a server refuses before it looks at the call, as for its Host.
+            said = msgspec.json.decode(answer.content, type=ErrorAnswer).error
+            return NoTilthServerError(said.message, url=self.url, code=said.code, hint=said.hint)
         hint = "give the address of a Tilth server of this version, as in http://host:7411"
         return NoTilthServerError(url=self.url, status=answer.status_code, hint=hint)
 

@@ -21,7 +21,7 @@ import msgspec
 import psutil
 
 from tilth.base.clock import Clock
-from tilth.base.errors import FencedError, TilthError
+from tilth.base.errors import ErrorKind, FencedError, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.task import TaskSpec
@@ -52,6 +52,8 @@ _REGISTER_SECONDS_MAX = 5.0
 #: Tasks of a former registration have so long to end before the next one.
 _END_SECONDS_MAX = 10.0
 _LOOK_SECONDS = 0.05
+#: Kinds of refusals that the next registration would get, too.
+_FINAL = (ErrorKind.INVALID, ErrorKind.NOT_FOUND, ErrorKind.CONFLICT)
 #: Ids of tasks that were taken once.
 _TAKEN_MAX = 100_000
 
@@ -240,10 +242,11 @@ class WorkerLink:
     def _register_again(self) -> None:
         try:
             self._register(is_trial=False)
-        except (PeerAwayError, PeerAnswerLostError, WorkerNameTakenError) as error:
-            # A name is free again when its former holder has been noticed to be gone.
-            _log.warning("not_registered", reason=error)
         except TilthError as error:
+            # A name is free again when its former holder has been noticed to be gone.
+            if error.kind not in _FINAL or isinstance(error, WorkerNameTakenError):
+                _log.warning("not_registered", reason=error)
+                return
             _log.error("registration_refused", reason=error)
             self.refusal = error
             self._closing.set()
