@@ -85,10 +85,13 @@ class World:
         """Return how long it took."""
         started = time.monotonic()
         while not is_so():
-            logs = "\n".join(each.read_text(errors="replace")[-3000:] for each in self.folder.glob("**/*.log"))
-            assert time.monotonic() - started < SECONDS_MAX, f"{otherwise}: {self.workers()}\n{logs}"
+            assert time.monotonic() - started < SECONDS_MAX, f"{otherwise}: {self.workers()}\n{self._logs()}"
             time.sleep(0.05)
         return time.monotonic() - started
+
+    def _logs(self) -> str:
+        logs = [self.folder / "node.log", *self.folder.glob("*/worker.log")]
+        return "\n".join(each.read_text(errors="replace")[-3000:] for each in logs)
 
     def flow(self) -> Flow:
         return Flow(self, f"w{next(_names)}")
