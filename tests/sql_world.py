@@ -355,7 +355,7 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
         consume=FakeConsume(),
         maintenance=FakeMaintenance(),
         root=root,
-        backups=str(Path(root.uri).parent / "backups"),
+        backups=local_root(Path(root.uri).parent / "backups"),
         server="s1",
     )
 
@@ -363,7 +363,7 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
 class SqlWorld:
     """The engine and everything around it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, backups: StoreRoot | None = None) -> None:
         self.clock = ManualClock()
         self._ids = count(1)
         self.catalog = Catalog(
@@ -379,7 +379,13 @@ class SqlWorld:
         self.maintenance = FakeMaintenance()
         rooms = fake_rooms(self.clock, self.new_id, self.catalog, root=local_root(root))
         self.engine = SqlEngine(
-            replace(rooms, dispatcher=self.dispatch, consume=self.consume, maintenance=self.maintenance),
+            replace(
+                rooms,
+                dispatcher=self.dispatch,
+                consume=self.consume,
+                maintenance=self.maintenance,
+                backups=backups or rooms.backups,
+            ),
             settings=GivenSettings({"warehouse.query-slots": "3"}),
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tilth.base.errors import UnavailableError
+from tilth.base.errors import FolderError
 from tilth.base.logs import Log
 from tilth.base.settings import SettingGroup
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
@@ -38,12 +38,6 @@ PRIVATE = 0o700
 _GROUP_READS = 0o750
 
 _log = Log("node")
-
-
-class FolderError(UnavailableError):
-    """the node's folder cannot be used"""
-
-    code = "BAD_DATA_FOLDER"
 
 
 def begin_spark(folder: Path, given: Mapping[str, str]) -> WorkerSession:

@@ -11,12 +11,11 @@ not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import ConflictError, TilthError, UnavailableError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
@@ -33,8 +32,8 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
-from tilth.begin import NODE_SETTINGS, PRIVATE, FolderError, begin_spark, check_writable, prepared
-from tilth.catalog import BadDumpError, Catalog, CatalogSettings, DumpHeader, RocksKV, load_dump
+from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
+from tilth.catalog import Catalog, CatalogSettings, RocksKV
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -60,7 +59,14 @@ from tilth.server import Calls, Doors, HttpServer, Metrics, MetricSources, Serve
 from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
 from tilth.sql.query.far import query_handlers
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
-from tilth.storage import clean_transaction, local_root, sync_local_folder, write_probe
+from tilth.storage import (
+    BadStoreError,
+    StoreRoot,
+    clean_transaction,
+    local_root,
+    parse_root,
+    write_probe,
+)
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
     Dispatcher,
@@ -85,12 +91,6 @@ FAILED_SHOWN_MAX = 20
 WARM_AGAIN_SECONDS = 2.0
 
 _log = Log("node")
-
-
-class CatalogExistsError(ConflictError):
-    """the folder has a catalog"""
-
-    code = "CATALOG_EXISTS"
 
 
 class Node:
@@ -321,7 +321,7 @@ class Node:
             consume=self._consume,
             maintenance=self._maintenance,
             root=root,
-            backups=read_settings(CatalogSettings, given.texts).backup_folder or str(self._folder / "backups"),
+            backups=backup_root(read_settings(CatalogSettings, given.texts), self._folder),
             server=self._server,
             results=str(self._folder / "spark"),
             memory=MemoryGate(self._maintenance.memory, new_rng()),
@@ -411,34 +411,16 @@ def open_node(folder: Path, settings: GivenSettings | Mapping[str, str], session
     return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings), session)
 
 
-def restore_catalog(file: Path, folder: Path) -> tuple[DumpHeader, int]:
-    """Make the catalog of a node's folder from a backup; return the backup's origin and the number of records.
-
-    Raises CatalogExistsError where the folder has a catalog, BadDumpError, UnavailableError.
-    """
-    catalog, unfinished = folder / "catalog", folder / "catalog.unfinished"
-    if catalog.exists() and any(catalog.iterdir()):
-        hint = "give a folder without a catalog; its tables folder may be there already"
-        raise CatalogExistsError(folder=folder, hint=hint)
+def backup_root(settings: CatalogSettings, folder: Path) -> StoreRoot:
+    """Return where the node's backups lie. Raises BadStoreError."""
+    given = settings.backup_folder
+    if "://" not in given:
+        return local_root(given or folder / "backups")
     try:
-        source = file.open("rb")
-    except OSError as error:
-        hint = "give a file that BACKUP CATALOG has written"
-        raise BadDumpError("the backup cannot be read", file=file, reason=error.strerror, hint=hint) from error
-    try:
-        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=PRIVATE)
-        with source, closing(RocksKV(str(unfinished))) as store:
-            restored = load_dump(source, store)
-        # Over an empty folder of this name, too.
-        unfinished.rename(catalog)
-        sync_local_folder(str(folder))
-    except OSError as error:
-        raise FolderError(folder=folder, file=error.filename, reason=error.strerror) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return restored
+        return parse_root(given)
+    except BadStoreError as error:
+        error.facts["setting"] = "catalog.backup-folder"
+        raise
 
 
 def move_secrets(catalog: Catalog) -> None:

@@ -18,11 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import TilthError
+from tilth.base.errors import FolderError, TilthError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
-from tilth.begin import PRIVATE, FolderError
+from tilth.begin import PRIVATE
 from tilth.ingest import check_view, consume_runner
 from tilth.ingest.consumer.far import FarConsumerCalls
 from tilth.maintenance import delta_runner, flush_runner, merge_runner, mutate_runner

@@ -1,4 +1,5 @@
-"""A catalog that is backed up while rows come in, and restored beside a copy of the files: real nodes, real Spark."""
+"""A catalog that is backed up to a bucket while rows come in, and restored beside a copy of the files: real nodes, real
+Spark, a real server of S3's."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tools.node_process import NodeProcess
+from tools.s3server import KEY, SECRET, S3Server
 
 pytestmark = pytest.mark.acceptance
 
@@ -28,7 +31,8 @@ CREATES = (
 class Taken:
     """A backup that was taken while rows were inserted one by one."""
 
-    file: Path
+    #: Its address, without options.
+    file: str
     records: int
     #: The rows that were there before it was asked for, and those that may have been there when it was answered.
     before: int
@@ -61,42 +65,59 @@ def taken(node: NodeProcess) -> Taken:
         is_over.set()
         writer.join(60)
     assert inserted > after
-    assert size == Path(file).stat().st_size
-    return Taken(Path(file), records, before, after)
+    assert size > 0
+    return Taken(file, records, before, after)
 
 
-def restored(file: Path, data: Path) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A server with a bucket, whose keys all processes of the test know."""
+    monkeypatch.setenv("TILTH_TEST_S3_KEY", KEY)
+    monkeypatch.setenv("TILTH_TEST_S3_SECRET", SECRET)
+    server = S3Server(tmp_path / "s3")
+    server.start()
+    server.create_bucket("backups")
+    yield server
+    server.stop()
+
+
+def restored(file: Path | str, data: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tilth.client.cli", "catalog", "restore", str(file), "--data", str(data)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-def refused(file: Path, data: Path) -> str:
+def refused(file: Path | str, data: Path) -> str:
     done = restored(file, data)
     assert done.returncode == 1
     return done.stderr
 
 
-def test_a_node_comes_back_as_it_was_at_the_backup(tmp_path: Path) -> None:
-    first, second = NodeProcess(tmp_path / "first"), NodeProcess(tmp_path / "second")
+def test_a_node_comes_back_as_it_was_at_the_backup(tmp_path: Path, server: S3Server) -> None:
+    options = f"?endpoint={server.endpoint}&key=env:TILTH_TEST_S3_KEY&secret=env:TILTH_TEST_S3_SECRET"
+    folder = {"catalog.backup-folder": f"s3://backups/of/first{options}"}
+    first, second = NodeProcess(tmp_path / "first", settings=folder), NodeProcess(tmp_path / "second")
     first.start()
     try:
         first.wait_ready()
         for statement in CREATES:
             first.connection.sql(statement)
         backup = taken(first)
-        assert backup.file == first.data.resolve() / "backups" / "nightly" / "one"
+        assert backup.file == "s3://backups/of/first/nightly/one"
         shutil.copytree(first.data / "tables", second.data / "tables")
         # Not over a catalog that is there, least of all one that is in use.
-        assert "CATALOG_EXISTS" in refused(backup.file, first.data)
+        assert "CATALOG_EXISTS" in refused(f"{backup.file}{options}", first.data)
+        assert SECRET not in (tmp_path / "first" / "node.log").read_text()
     finally:
         first.stop()
+    assert "the backup cannot be read" in refused(f"{backup.file}-not{options}", tmp_path / "third")
     assert "the backup cannot be read" in refused(tmp_path / "nothing", tmp_path / "third")
     assert not (tmp_path / "third").exists()
+    whole = (server.folder / "buckets/backups/of/first/nightly/one").read_bytes()
     broken = tmp_path / "broken"
-    broken.write_bytes(backup.file.read_bytes()[:-20])
+    broken.write_bytes(whole[:-20])
     assert "BAD_BACKUP" in refused(broken, second.data)
     assert sorted(each.name for each in second.data.iterdir()) == ["tables"]
-    done = restored(backup.file, second.data)
+    done = restored(f"{backup.file}{options}", second.data)
     assert done.returncode == 0, done.stderr
     assert f"{backup.records} records" in done.stdout
     second.start()

@@ -101,6 +101,12 @@ class UnavailableError(TilthError):
     code = "UNAVAILABLE"
 
 
+class FolderError(UnavailableError):
+    """the node's folder cannot be used"""
+
+    code = "BAD_DATA_FOLDER"
+
+
 class FencedError(TilthError):
     """another actor has taken over"""
 

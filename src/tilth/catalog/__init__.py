@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         WrongEngineError,
     )
     from tilth.catalog.kv import KeyValue, Unknown
-    from tilth.catalog.kv.dump import BadDumpError, DumpHeader, load_dump
+    from tilth.catalog.kv.dump import BadDumpError, ByteSink, ByteSource, DumpHeader, load_dump
     from tilth.catalog.kv.memory import MemoryKV
     from tilth.catalog.kv.rocksdb import RocksKV
     from tilth.catalog.parts.trash import TrashedPart
@@ -105,6 +105,8 @@ __all__ = [
     "AdvanceOffsets",
     "BadDumpError",
     "BadMergeError",
+    "ByteSink",
+    "ByteSource",
     "Catalog",
     "CatalogSettings",
     "CatalogStats",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import BinaryIO
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
@@ -13,7 +12,7 @@ from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.transactions import Transactions
 from tilth.catalog.commit.work import Sweep, keep_files
 from tilth.catalog.kv import KeyValue
-from tilth.catalog.kv.dump import DumpHeader, write_dump
+from tilth.catalog.kv.dump import ByteSink, DumpHeader, write_dump
 from tilth.catalog.offsets.labels import Labels
 from tilth.catalog.offsets.offsets import Offsets
 from tilth.catalog.parts.history import History
@@ -82,7 +81,7 @@ class Catalog:
     def stats(self) -> CatalogStats:
         return self._counters.stats()
 
-    def dump(self, header: DumpHeader, sink: BinaryIO, *, between: Callable[[], None]) -> int:
+    def dump(self, header: DumpHeader, sink: ByteSink, *, between: Callable[[], None]) -> int:
         """Write all records of one moment; return how many. `between` is called now and then, and may raise."""
         return write_dump(self._kv, header, sink, between=between)
 

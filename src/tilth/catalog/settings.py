@@ -23,9 +23,9 @@ class CatalogSettings:
     backup_folder: str = node_setting(
         "catalog.backup-folder",
         "",
-        SettingCheck(str, "a folder"),
-        "Where BACKUP CATALOG writes, and nowhere else. Best on another disk than the data. Empty: `backups` in the "
-        "data folder.",
+        SettingCheck(str, "a folder, or an address like s3://bucket/prefix?key=env:NAME&secret=file:/path"),
+        "Where BACKUP CATALOG writes, and nowhere else: a folder, or an address of an object store or an HDFS. Best on "
+        "another disk than the data. Empty: `backups` in the data folder.",
     )
     commit_attempts_max: int = node_setting(
         "catalog.commit-attempts-max",

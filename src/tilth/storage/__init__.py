@@ -58,7 +58,14 @@ if TYPE_CHECKING:
         storage_settings,
     )
     from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_file
-    from tilth.storage.store.files import check_size, stamp_of
+    from tilth.storage.store.files import (
+        check_size,
+        file_exists,
+        make_folder,
+        new_whole_file,
+        open_file,
+        stamp_of,
+    )
     from tilth.storage.store.local import sync_local_folder
     from tilth.storage.store.paths import (
         FILTER_EXTENSION,
@@ -173,6 +180,7 @@ __all__ = [
     "drop_table_folder",
     "exact_cast",
     "expressions",
+    "file_exists",
     "file_name",
     "flush_segments",
     "footer_rows",
@@ -183,8 +191,11 @@ __all__ = [
     "load_changes",
     "local_folder",
     "local_root",
+    "make_folder",
     "merge_parts",
     "misfits",
+    "new_whole_file",
+    "open_file",
     "ordered_source",
     "parse_root",
     "partition_id",

@@ -23,11 +23,11 @@ def _group() -> None:
 
 @catalog.command()
 def restore(
-    file: Annotated[Path, typer.Argument(help="What BACKUP CATALOG has written.")],
+    file: Annotated[str, typer.Argument(help="What BACKUP CATALOG has written: a path, or an address with options.")],
     data: Annotated[Path, typer.Option(help="The node's folder; it has no catalog yet.", envvar="TILTH_DATA")],
 ) -> None:
     """Make the catalog of a node's folder from a backup; the files of the tables are copied beside it."""
-    from tilth.node import restore_catalog
+    from tilth.recovery import restore_catalog
 
     try:
         header, records = restore_catalog(file, data)

@@ -133,7 +133,7 @@ class Rooms:
     #: The folder below which the tables' folders are.
     root: StoreRoot
     #: Where backups are written.
-    backups: str
+    backups: StoreRoot
     #: This server's name.
     server: str
     #: The folder, which is there, for large results on their way to clients; empty: they are collected in memory.

@@ -56,7 +56,7 @@ class Services:
     #: Below which the tables' folders are.
     root: StoreRoot
     #: Where backups are written.
-    backups: str
+    backups: StoreRoot
     #: This server's name.
     server: str
     started_ms: int

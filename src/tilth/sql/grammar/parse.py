@@ -77,8 +77,8 @@ _REFUSED = {
         "there are no accounts: who reaches the node's port can run every statement; guard the port",
     ),
     "CHECK": "SYSTEM VERIFY t compares what was consumed with what is stored; reads check each page that they read",
-    "RESTORE": "a catalog is restored without a node: tilth catalog restore FILE --data FOLDER; tables and partitions "
-    "that were dropped can be UNDROPped",
+    "RESTORE": "a running node cannot exchange its catalog: tilth catalog restore FILE --data FOLDER makes one in a "
+    "new folder, then tilth serve --data FOLDER; tables and partitions that were dropped can be UNDROPped",
     **dict.fromkeys(
         ("BEGIN", "COMMIT", "ROLLBACK", "START"),
         "each statement is a transaction of its own, and all of it is stored or none",

@@ -42,6 +42,8 @@ _SUSPECTED = re.compile(
     [\w.-]{{0,60}}\\?[`"']? {_GAP} {_SEPARATOR} (?P<value>{_VALUE})""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
+#: A user and a password in an address.
+_IN_ADDRESS = re.compile(r"(?<=://)(?P<value>[^\s/@'\"]{1,1000}:[^\s/@'\"]{1,1000})(?=@)")
 _STRING = re.compile(r"[rR]?'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
 #: A message may quote any word of a value.
 _WORD = re.compile(r"[^\s'\"]+")
@@ -86,6 +88,7 @@ def redacted(text: str) -> Redacted:
     shown = _NAMED.sub(hide, text[: INSERT_SHOWN_MAX if _INSERT.match(text) else SHOWN_MAX])
     if not is_query:
         shown = _SUSPECTED.sub(hide, shown)
+        shown = _IN_ADDRESS.sub(hide, shown)
     return Redacted(shown, tuple(dict.fromkeys(filter(None, secrets))))
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 
 import pyarrow as pa
@@ -30,6 +32,24 @@ from tilth.storage.store.stores import store_of
 def new_file(folder: Folder, name: str) -> NewFile:
     """Begin a file that a commit may name; raises FileExistsError where the name is taken."""
     return store_of(folder.root).create(folder.key(name))
+
+
+@contextmanager
+def new_whole_file(folder: Folder, name: str) -> Iterator[NewFile]:
+    """Write a file that is ended, and safe, where the block ends well; else there is no file of this name.
+
+    Raises FileExistsError where the name is taken.
+    """
+    file = new_file(folder, name)
+    try:
+        yield file
+    except BaseException:
+        # A bucket has no object before its end: one of this name would be somebody else's.
+        if folder.root.kind in ("file", "hdfs"):
+            file.give_up()
+            remove(folder, name)
+        raise
+    end_file(folder, file, fsync=True)
 
 
 class Endings:
@@ -104,6 +124,11 @@ def checksum_of(folder: Folder, name: str) -> tuple[int, int]:
 def stamp_of(folder: Folder, name: str) -> tuple[int, ...]:
     """Return numbers that differ when the file has been written anew; none where it is not there."""
     return store_of(folder.root).stamp(folder.key(name))
+
+
+def file_exists(folder: Folder, name: str) -> bool:
+    """Return whether a file is there."""
+    return store_of(folder.root).exist([folder.key(name)])[0]
 
 
 def remove(folder: Folder, name: str) -> bool:
