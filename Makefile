@@ -24,8 +24,9 @@ java: ## find a full Java 17 or 21 and Maven, or install them (root on Debian or
 broker-jars: java ## fetch the Kafka broker that tests, demo and benchmarks start
 	@tools/setup_broker_jars.sh
 
-s3-jars: java ## fetch the S3 server that tests start
+s3-jars: java ## fetch the S3 server that tests start, and what Spark needs to read S3
 	@tools/setup_s3_jars.sh
+	@tools/setup_s3a_jars.sh
 
 hdfs-jars: setup java ## fetch the HDFS that tests start
 	@tools/setup_hdfs_jars.sh

@@ -19,6 +19,7 @@ from tilth.ingest import INGEST_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import bind as bind
+from tilth.storage import NODE_SETTINGS as STORAGE_SETTINGS
 from tilth.storage import sync_local_folder
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 from tilth.warehouse import WorkerSession, class_data, warehouse_settings
@@ -27,6 +28,7 @@ from tilth.warehouse import WorkerSession, class_data, warehouse_settings
 NODE_SETTINGS = SettingGroup(
     (
         *CATALOG_SETTINGS.all,
+        *STORAGE_SETTINGS.all,
         *WAREHOUSE_SETTINGS.all,
         *INGEST_SETTINGS.all,
         *MAINTENANCE_SETTINGS.all,

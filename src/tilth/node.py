@@ -61,10 +61,13 @@ from tilth.sql.query.far import query_handlers
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import (
     BadStoreError,
+    NodeStorageSettings,
     StoreRoot,
     clean_transaction,
     local_root,
     parse_root,
+    store_of,
+    sync_local_folder,
     write_probe,
 )
 from tilth.warehouse import (
@@ -83,6 +86,8 @@ from tilth.warehouse.remote.workers import RemoteSettings, RemoteWorkers
 WORKER = "embedded"
 #: So long work that runs may take to end; then Spark ends under it.
 CLOSE_SECONDS_MAX = 12.0
+#: Below the place of tables, where that is no folder of this machine.
+PLACE_FILE = ".tilth"
 #: Written to see whether there is room.
 PROBE_BYTES = 64 * KIB
 #: Services that fail, in one answer.
@@ -91,6 +96,12 @@ FAILED_SHOWN_MAX = 20
 WARM_AGAIN_SECONDS = 2.0
 
 _log = Log("node")
+
+
+class StoreLocationError(ConflictError):
+    """the tables of this node are somewhere else"""
+
+    code = "STORE_LOCATION"
 
 
 class Node:
@@ -116,6 +127,7 @@ class Node:
         self._is_closing = threading.Event()
         self._starting = "Spark runs its first query"
         try:
+            self._root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
             self._open_catalog(given)
             self._open_warehouse(given)
             self._open_flows(given)
@@ -162,7 +174,7 @@ class Node:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
         components["spark"] = _state(self._check_spark)
-        components["tables folder"] = _state(lambda: check_writable(self._folder / "tables"))
+        components["tables folder"] = _state(self._check_root)
         return components
 
     def ready(self) -> Health:
@@ -228,6 +240,12 @@ class Node:
             raise UnavailableError(trouble)
         _ = self._session.session
 
+    def _check_root(self) -> None:
+        if self._root.is_local:
+            check_writable(Path(self._root.uri))
+        elif store_of(self._root).exist([PLACE_FILE]) != [True]:
+            raise FolderError("the place of the tables is not there any more", place=self._root)
+
     def _open_catalog(self, given: Mapping[str, str]) -> None:
         settings = read_settings(CatalogSettings, given)
         store = RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes)
@@ -238,7 +256,7 @@ class Node:
             self._server,
             random_id,
             commit_attempts_max=settings.commit_attempts_max,
-            sweep=partial(clean_transaction, local_root(self._folder / "tables")),
+            sweep=partial(clean_transaction, self._root),
         )
         self._parts.callback(self.catalog.close)
         move_secrets(self.catalog)
@@ -285,12 +303,12 @@ class Node:
 
     def _probes(self) -> tuple[StorageProbe, ...]:
         """Files that prove to a worker that it sees the tables' files."""
-        root = local_root(self._folder / "tables")
+        root = self._root
         content = self._run_id.encode()
         return (StorageProbe(root=root.text, path=write_probe(root, content), content=content),)
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
-        root = local_root(self._folder / "tables")
+        root = self._root
         context = ConsumeContext(
             clock=self._clock,
             catalog=self.catalog,
@@ -311,7 +329,7 @@ class Node:
         )
 
     def _open_sql(self, given: GivenSettings) -> None:
-        root = local_root(self._folder / "tables")
+        root = self._root
         doors = read_settings(ServerSettings, given.texts)
         rooms = Rooms(
             clock=self._clock,
@@ -421,6 +439,34 @@ def backup_root(settings: CatalogSettings, folder: Path) -> StoreRoot:
     except BadStoreError as error:
         error.facts["setting"] = "catalog.backup-folder"
         raise
+
+
+def tables_root(folder: Path, text: str) -> StoreRoot:
+    """Return the place of the tables' files, which is chosen at the first start.
+
+    Raises StoreLocationError where another one was chosen, and what a store says that cannot be written.
+    """
+    root = parse_root(text) if text else local_root(folder / "tables")
+    if root == local_root(folder / "tables"):
+        root = local_root(folder / "tables")
+    record = folder / "storage-root"
+    if record.exists():
+        chosen = record.read_text().strip()
+        if chosen != root.uri:
+            hint = "files are not moved: start with the same storage.root, or a new data folder"
+            raise StoreLocationError(chosen=chosen, given=root, hint=hint)
+        return root
+    has_tables = any((folder / "tables").iterdir())
+    if has_tables and root != local_root(folder / "tables"):
+        hint = "files are not moved: leave storage.root empty, or take a new data folder"
+        raise StoreLocationError(chosen=folder / "tables", given=root, hint=hint)
+    # Says at once what is wrong with the address or its keys.
+    store = store_of(root)
+    store.prepare("", fsync=True)
+    store.put(PLACE_FILE, b"a place of tables of Tilth\n")
+    record.write_text(f"{root.uri}\n")
+    sync_local_folder(str(folder))
+    return root
 
 
 def move_secrets(catalog: Catalog) -> None:

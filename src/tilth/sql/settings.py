@@ -31,6 +31,7 @@ from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import table_settings
 from tilth.sql.language.spark_settings import SPARK_PREFIX, check_spark_settings
+from tilth.storage import NODE_SETTINGS as STORAGE_NODE_SETTINGS
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_NODE_SETTINGS
 from tilth.warehouse import TABLE_SETTINGS as WAREHOUSE_TABLE_SETTINGS
@@ -356,6 +357,7 @@ def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
         TABLE_SETTINGS,
         KAFKA_SETTINGS,
         CATALOG_SETTINGS,
+        STORAGE_NODE_SETTINGS,
         INGEST_SETTINGS,
         MAINTENANCE_NODE_SETTINGS,
         WAREHOUSE_NODE_SETTINGS,

@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
     from tilth.storage.store.root import BadStoreError, Folder, StoreRoot, local_folder, local_root, parse_root
     from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
+    from tilth.storage.store.settings import NODE_SETTINGS, NodeStorageSettings
+    from tilth.storage.store.stores import store_of
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
     from tilth.storage.upsert.scopes import (
@@ -123,6 +125,7 @@ __all__ = [
     "CHANGE_UPDATE",
     "FILTER_EXTENSION",
     "MAP_EXTENSION",
+    "NODE_SETTINGS",
     "OP_COLUMN",
     "OP_DELETE",
     "OP_UPSERT",
@@ -141,6 +144,7 @@ __all__ = [
     "MergeResult",
     "Misfit",
     "NewPart",
+    "NodeStorageSettings",
     "PartChanges",
     "PartFileCorruptError",
     "PartFileNotFoundError",
@@ -223,6 +227,7 @@ __all__ = [
     "sources_of",
     "stamp_of",
     "storage_settings",
+    "store_of",
     "stretches",
     "sync_local_folder",
     "table_folder",

@@ -47,6 +47,12 @@ class StoreBusyError(RetryError):
     code = "STORE_BUSY"
 
 
+class SparkWithoutS3Error(UnavailableError):
+    """Spark has no jars for reading S3"""
+
+    code = "SPARK_WITHOUT_S3"
+
+
 class StoreSecretError(UnavailableError):
     """a secret of a store cannot be read"""
 

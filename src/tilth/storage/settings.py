@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.base.settings import SWITCH, SettingGroup, read_settings, settings_of, table_setting, within
+from tilth.base.settings import (
+    SWITCH,
+    SettingGroup,
+    read_settings,
+    settings_of,
+    table_setting,
+    within,
+)
 from tilth.base.units import KIB, MIB, parse_bytes
 from tilth.model.table import TableDef
 

@@ -60,6 +60,12 @@ class WarehouseSettings:
         "Where Spark computes. `auto`: this process's machine, all cores, with twice as many task slots as cores so "
         "that a long merge never keeps a query waiting. `local[N]`: exactly N task slots. Anything else: that cluster.",
     )
+    jars: str = node_setting(
+        "warehouse.jars",
+        "",
+        SettingCheck(str, "a folder"),
+        "A folder with further jars for Spark, as those with which it reads S3. Spark sends them to its executors.",
+    )
     python: str = node_setting(
         "warehouse.python",
         "",

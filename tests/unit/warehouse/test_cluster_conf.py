@@ -19,7 +19,7 @@ def test_every_kind_of_cluster_gets_the_code_and_tries_tasks_again(master: str) 
     package = Path("/run/tilth-0123.zip")
     cluster = cluster_conf(master, package=package, python="/opt/python", driver_host="10.0.0.7")
     given = {"warehouse.master": master, "warehouse.spark-conf": "spark.cores.max=4 spark.task.maxFailures=2"}
-    conf = spark_conf(warehouse_settings(given), folder="/d", socket_folder="/s", package_folder="/p", cluster=cluster)
+    conf = spark_conf(warehouse_settings(given), folder="/d", socket_folder="/s", package_folder="/p", further=cluster)
     assert is_cluster(master)
     assert conf["spark.master"] == master
     assert (conf["spark.files"], conf["spark.executorEnv.PYTHONPATH"]) == (str(package), package.name)

@@ -40,6 +40,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, quoted
 from tilth.storage.errors import PartFileCorruptError
+from tilth.storage.read.hadoop_spark import let_spark_reach, own_uri, spark_uri
 from tilth.storage.read.lanes import Masked, is_changed, lanes_of, needed_ids, read_columns
 from tilth.storage.read.masks import IS_DELETED, KEY, PLACE, key_expression
 from tilth.storage.read.overlay_spark import (
@@ -76,7 +77,7 @@ _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _CACHE_BYTES = 1 << 50
 #: Of a masked scan: the time by which it knows the file.
 _NUMBER = "__tilth_number"
-_FAILED_FILE = re.compile(r"reading file\s+(?:file:/*(?=/)|(?=hdfs://))(\S+?\.parquet)")
+_FAILED_FILE = re.compile(r"reading file\s+(?:file:/*(?=/)|(?=hdfs://|s3a://))(\S+?\.parquet)")
 
 _log = Log("storage")
 
@@ -127,10 +128,15 @@ def files_frame(
     if not files:
         return session.createDataFrame([], declared)
     options = SCAN_OPTIONS if is_filterable else UNFILTERED_OPTIONS
+    let_spark_reach(session, folder.root)
     frame = _native(session, folder, files, declared, options)
     if frame is not None:
         return frame
-    return session.read.options(**options).schema(declared).parquet(*(f"{folder}/{file.name}" for file in files))
+    return (
+        session.read.options(**options)
+        .schema(declared)
+        .parquet(*(f"{spark_uri(folder)}/{file.name}" for file in files))
+    )
 
 
 def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
@@ -148,7 +154,7 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
     causes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Caused by:")]
     # The first only says once more that the file could not be read.
     because = causes[-1] if causes else ""
-    path = unquote(found[1])
+    path = own_uri(unquote(found[1]))
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
         folder, _, name = path.rpartition("/")
         return missing(local_folder(folder) if folder.startswith("/") else Folder(parse_root(folder)), name, because)
@@ -312,7 +318,7 @@ def _indexed(
     jvm: Any = session.sparkContext._jvm
     java_session: Any = session._jsparkSession
     sources: Any = getattr(jvm, _DATASOURCES)
-    folder_path = jvm.org.apache.hadoop.fs.Path(_spark_uri(folder))
+    folder_path = jvm.org.apache.hadoop.fs.Path(spark_uri(folder))
     java_schema = java_session.parseDataType(schema.json())
     none = jvm.scala.Option.empty()
     empty_map = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
@@ -344,7 +350,7 @@ def _statuses(session: SparkSession, folder: Folder, files: Sequence[DataFile], 
     jvm: Any = session.sparkContext._jvm
     gateway: Any = session.sparkContext._gateway
     written = bytearray(struct.pack(">i", len(files)))
-    above = _spark_uri(folder)
+    above = spark_uri(folder)
     for number, file in enumerate(files, start=first_number):
         status = _status_message(f"{above}/{file.name}", file.size, number)
         written += struct.pack(">i", len(status)) + status
@@ -354,11 +360,6 @@ def _statuses(session: SparkSession, folder: Folder, files: Sequence[DataFile], 
     statuses = gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, len(files))
     jvm.java.lang.System.arraycopy(array.get(), 0, statuses, 0, len(files))
     return statuses
-
-
-def _spark_uri(folder: Folder) -> str:
-    """Return the name under which Spark knows a folder."""
-    return f"file:{folder}" if folder.root.is_local else str(folder)
 
 
 def _status_message(path: str, size: int, modified_ms: int) -> bytes:

@@ -154,13 +154,13 @@ def spark_conf(
     package_folder: str,
     log_folder: str = "",
     jvm_options: Sequence[str] = (),
-    cluster: Mapping[str, str] | None = None,
+    further: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Spark's properties.
 
-    `folder` has its configuration and temporary files, `package_folder` is where tilth can be imported from, `cluster`
-    are those of clusters (cluster.py). Without `log_folder`, reports of crashes are written to the folder where the
-    process was started.
+    `folder` has its configuration and temporary files, `package_folder` is where tilth can be imported from, `further`
+    are those of clusters and of jars (session.py). Without `log_folder`, reports of crashes are written to the folder
+    where the process was started.
     """
     given = dict(settings.spark_conf)
     options = java_options(*jvm_options, folder=folder, log_folder=log_folder)
@@ -183,4 +183,4 @@ def spark_conf(
         "spark.sql.ansi.doubleQuotedIdentifiers": "true",
         _JAVA_OPTIONS: f"{options} {given.get(_JAVA_OPTIONS, '')}".strip(),
     }
-    return _CONSTANT | conf | dict(cluster or {}) | given | fixed
+    return _CONSTANT | conf | dict(further or {}) | given | fixed

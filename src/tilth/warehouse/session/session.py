@@ -366,7 +366,7 @@ class WorkerSession:
             package_folder=str(Path(tilth.base.__file__).parents[2]),
             log_folder=str(self._log_folder),
             jvm_options=self._class_data.options(java, spark_home()),
-            cluster=self._cluster_conf(),
+            further=self._further_conf(),
         )
         for key, value in properties.items():
             conf.set(key, value)
@@ -486,12 +486,14 @@ class WorkerSession:
             "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
         }
 
-    def _cluster_conf(self) -> dict[str, str]:
+    def _further_conf(self) -> dict[str, str]:
         settings = self._settings
+        jars = sorted(map(str, Path(settings.jars).absolute().glob("*.jar"))) if settings.jars else []
+        conf = {"spark.jars": ",".join(jars)} if jars else {}
         if not is_cluster(settings.master):
-            return {}
+            return conf
         python, package = settings.python or sys.executable, pack(self._run_folder)
-        return cluster_conf(settings.master, package=package, python=python, driver_host=settings.driver_host)
+        return conf | cluster_conf(settings.master, package=package, python=python, driver_host=settings.driver_host)
 
     def _open_log(self) -> Any:
         # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.

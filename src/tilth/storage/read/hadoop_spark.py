@@ -1,0 +1,81 @@
+"""What Spark's own scan needs to reach the files of a root: the name under which it knows them, and Hadoop's settings.
+
+Covers: S3 through Hadoop's s3a, by the bucket's settings in the JVM's configuration. Does not cover: tasks in Python,
+which reach stores by themselves (storage/store).
+Always holds: a secret is in the configuration of the JVM only, never among Spark's properties, which SET, pages and
+logs show; a root that is new is reached without a new start. Two roots in one bucket share its settings: those of the
+one that was read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from py4j.protocol import Py4JError
+
+from tilth.storage.errors import SparkWithoutS3Error
+from tilth.storage.store.root import Folder, StoreRoot
+from tilth.storage.store.secrets import secret_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_S3, _S3A = "s3://", "s3a://"
+_FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_PROVIDERS = "org.apache.hadoop.fs.s3a"
+#: By the JVM: the settings of buckets that were made.
+_made: WeakKeyDictionary[SparkContext, dict[str, Mapping[str, str]]] = WeakKeyDictionary()
+
+
+def spark_uri(folder: Folder) -> str:
+    """Return the name under which Spark knows a folder."""
+    name = str(folder)
+    return f"file:{name}" if folder.root.is_local else name.replace(_S3, _S3A, 1)
+
+
+def own_uri(uri: str) -> str:
+    """Return the name that Tilth has for a file of which Spark has said a name."""
+    return uri.replace(_S3A, _S3, 1)
+
+
+def let_spark_reach(session: SparkSession, root: StoreRoot) -> None:
+    """Give Hadoop what it needs for the root. Raises SparkWithoutS3Error and StoreSecretError."""
+    if not root.uri.startswith(_S3):
+        return
+    wanted = s3a_settings(root)
+    made = _made.setdefault(session.sparkContext, {})
+    if made.get(root.bucket) == wanted:
+        return
+    # Any: handles of py4j have no types.
+    jvm: Any = session.sparkContext._jvm
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_FILE_SYSTEM)
+    except Py4JError as error:
+        hint = "fill a folder with the jars of docs/operate/storages.md#s3, and name it by warehouse.jars"
+        raise SparkWithoutS3Error(store=str(root), hint=hint) from error
+    java_context: Any = session.sparkContext._jsc
+    configuration = java_context.hadoopConfiguration()
+    for name, value in wanted.items():
+        configuration.set(f"fs.s3a.bucket.{root.bucket}.{name}", value)
+    made[root.bucket] = wanted
+
+
+def s3a_settings(root: StoreRoot) -> dict[str, str]:
+    """Return the settings of the root's bucket, without their prefix. Raises StoreSecretError."""
+    found: dict[str, str] = {}
+    endpoint, region = root.option("endpoint"), root.option("region")
+    if endpoint:
+        found |= {"endpoint": endpoint, "path.style.access": "true"}
+        found["connection.ssl.enabled"] = str(endpoint.startswith("https:")).lower()
+    if region:
+        found["endpoint.region"] = region
+    if root.option("key"):
+        found |= {"access.key": secret_of(root.option("key")), "secret.key": secret_of(root.option("secret"))}
+        found["aws.credentials.provider"] = f"{_PROVIDERS}.SimpleAWSCredentialsProvider"
+    if root.option("token"):
+        found["session.token"] = secret_of(root.option("token"))
+        found["aws.credentials.provider"] = f"{_PROVIDERS}.TemporaryAWSCredentialsProvider"
+    return found

@@ -1,0 +1,202 @@
+"""A node whose tables are in a bucket: everything that is done with a table, what a scan asks of the store, the store
+away in the middle, and where its secrets are not."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tilth.base.errors import TilthError
+from tools.broker import ROOT, Broker
+from tools.node_process import NodeProcess
+from tools.s3server import KEY, SECRET, S3Server
+
+pytestmark = pytest.mark.integration
+SECONDS_MAX = 120.0
+JARS = ROOT / ".cache" / "s3a"
+HOSTILE = "it''s \\\\ \"q\" \U0001f680 naïve\u2028"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server, and the node whose tables are there."""
+
+    store: S3Server
+    node: NodeProcess
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def place(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("s3")
+    store = S3Server(folder / "s3")
+    store.start()
+    store.create_bucket("tilth")
+    node = NodeProcess(folder / "node", settings=settings_of(store, folder))
+    try:
+        node.start()
+        node.wait_ready()
+        node.connection.sql("CREATE DATABASE d")
+        yield Place(store, node, folder)
+    finally:
+        node.stop()
+        store.stop()
+
+
+def settings_of(store: S3Server, folder: Path, **changed: str) -> dict[str, str]:
+    (folder / "key").write_text(KEY)
+    (folder / "secret").write_text(changed.get("secret", SECRET))
+    endpoint, bucket = changed.get("endpoint", store.endpoint), changed.get("bucket", "tilth")
+    keys = f"key=file:{folder / 'key'}&secret=file:{folder / 'secret'}"
+    return {
+        "storage.root": f"s3://{bucket}/tables?endpoint={endpoint}&region=us-east-1&{keys}",
+        "warehouse.jars": str(JARS),
+        "warehouse.driver-memory": "1g",
+    }
+
+
+def wait(is_done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_done():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.1)
+
+
+def test_a_table_lives_in_a_bucket(place: Place) -> None:
+    sql = place.node.connection.sql
+    keep = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1"
+    sql(f"CREATE TABLE d.t (id BIGINT, `o dd` STRING, n DECIMAL(10, 2)) ENGINE = MergeTree ORDER BY id SETTINGS {keep}")
+    sql(f"INSERT INTO d.t SELECT id, '{HOSTILE}', id / 4 FROM range(5000)")
+    for number in range(3):
+        sql(f"INSERT INTO d.t VALUES ({5000 + number}, NULL, NULL)")
+    sql("DELETE FROM d.t WHERE id % 10 = 3")
+    sql("UPDATE d.t SET `o dd` = 'new' WHERE id < 10")
+    counts = "SELECT count(*), count(`o dd`), count(DISTINCT `o dd`), sum(n) FROM d.t WHERE id >= 0"
+    before = sql(counts).rows
+    assert before[0][:3] == (4503, 4500, 2)
+    sql("OPTIMIZE TABLE d.t FINAL")
+    assert sql(counts).rows == before
+    sql("CREATE TABLE d.u (id BIGINT, v STRING) ENGINE = MergeTree ORDER BY id UNIQUE KEY id")
+    sql("INSERT INTO d.u VALUES (1, 'a'), (2, 'b')")
+    sql("INSERT INTO d.u VALUES (1, 'c')")
+    assert sql("SELECT * FROM d.u ORDER BY id").rows == [(1, "c"), (2, "b")]
+    for table in ("t", "u"):
+        assert all(row[2] for row in sql(f"SYSTEM VERIFY d.{table}").rows)
+    gone = "SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 't'"
+    wait(lambda: place.node.value(gone) > 0, "old files to be removed")
+    assert sql(counts).rows == before
+    assert not any((place.node.data / "tables").iterdir())
+
+
+def test_a_plan_asks_for_nothing_and_a_scan_once_for_each_file(place: Place) -> None:
+    sql = place.node.connection.sql
+    sql("SYSTEM STOP MERGES")
+    try:
+        sql("CREATE TABLE d.many (id BIGINT, p INT) ENGINE = MergeTree PARTITION BY p ORDER BY id")
+        sql("INSERT INTO d.many SELECT id, CAST(id % 300 AS INT) FROM range(3000)")
+        parts = place.node.value("SELECT count(*) FROM system.parts WHERE table = 'many' AND active")
+        query = "SELECT count(*), sum(id) FROM d.many WHERE id >= 0"
+        assert sql(query).rows == [(3000, 4498500)]
+        place.store.requests()
+        sql(f"EXPLAIN {query}")
+        assert place.store.requests() == []
+        assert sql(query).rows == [(3000, 4498500)]
+        asked = [(verb, path) for verb, path in place.store.requests() if ".parquet" in path]
+        verbs = sorted(verb for verb, _ in asked)
+        assert parts == 300
+        assert verbs == ["GET"] * parts + ["HEAD"] * parts
+    finally:
+        sql("SYSTEM START MERGES")
+
+
+def test_a_round_asks_for_little_more_than_its_files(place: Place, broker: Broker) -> None:
+    sql, topic = place.node.connection.sql, f"s3-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(topic, 1)
+    sql("CREATE TABLE d.r (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    sql(
+        f"CREATE TABLE d.k (id BIGINT) ENGINE = Kafka SETTINGS kafka_broker_list = '{broker.bootstrap}', "
+        f"kafka_topic_list = '{topic}', kafka_group_name = '{topic}', kafka_format = 'JSONEachRow', "
+        "stream_flush_interval_ms = 300"
+    )
+    sql("CREATE MATERIALIZED VIEW d.v TO d.r AS SELECT id FROM d.k")
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    rounds = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'k'"
+    for number in range(4):
+        if number == 1:
+            place.store.requests()
+        for id_ in range(100):
+            producer.produce(topic, b'{"id": %d}' % (100 * number + id_))
+        producer.flush(30)
+        wait(lambda wanted=number + 1: place.node.value(rounds) >= wanted, "a round")  # type: ignore[misc]
+    [uuid_] = sql("SELECT uuid FROM system.tables WHERE name = 'r'").rows[0]
+    asked = [(verb, path) for verb, path in place.store.requests() if uuid_ in path]
+    files = [path for verb, path in asked if verb == "PUT"]
+    count = place.node.value(rounds) - 1
+    assert len(files) >= count
+    # The dead letters' table has no file, and costs nothing.
+    assert len(asked) <= len(files) + 3 * count, asked
+    assert sql("SELECT count(*), count(DISTINCT id) FROM d.r WHERE id >= 0").rows == [(400, 400)]
+
+
+def test_a_bucket_that_is_away_is_named_and_comes_back(place: Place) -> None:
+    sql = place.node.connection.sql
+    sql("CREATE TABLE d.away (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    sql("INSERT INTO d.away VALUES (1)")
+    buckets = place.store.folder / "buckets"
+    (buckets / "tilth").rename(buckets / "elsewhere")
+    try:
+        with pytest.raises(TilthError):
+            sql("SELECT count(*) FROM d.away WHERE id > 0")
+        with pytest.raises(TilthError) as refused:
+            sql("INSERT INTO d.away VALUES (2)")
+        assert "tilth" in str(refused.value)
+        assert place.node.connection.health().components["tables folder"] != "ok"
+    finally:
+        (buckets / "elsewhere").rename(buckets / "tilth")
+    assert sql("SELECT count(*) FROM d.away WHERE id > 0").rows == [(1,)]
+    sql("INSERT INTO d.away VALUES (2)")
+    assert sql("SELECT count(*) FROM d.away WHERE id > 0").rows == [(2,)]
+    assert place.node.connection.health().components["tables folder"] == "ok"
+
+
+def test_no_secret_is_shown(place: Place) -> None:
+    shown = "".join(path.read_text(errors="replace") for path in place.node.data.glob("log/*"))
+    shown += (place.folder / "node" / "node.log").read_text(errors="replace")
+    for statement in ("SHOW SETTINGS", "SELECT * FROM system.settings", "EXPLAIN EXTENDED SELECT * FROM d.u"):
+        shown += str(place.node.connection.sql(statement).rows)
+    assert SECRET not in shown
+    assert KEY not in shown
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"secret": "wrong-secret-of-the-bucket"}, "STORE_REFUSED"),
+        ({"bucket": "nowhere"}, "nowhere"),
+        ({"endpoint": "http://127.0.0.1:9"}, "STORE_AWAY"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_named_at_the_first_start(
+    place: Place, tmp_path: Path, changed: dict[str, str], words: str
+) -> None:
+    node = NodeProcess(tmp_path, settings=settings_of(place.store, tmp_path, **changed))
+    node.start()
+    assert node.wait_end(SECONDS_MAX)
+    assert words in node.log_tail()
+    assert "wrong-secret-of-the-bucket" not in node.log_tail()
+    assert not (node.data / "storage-root").exists()
+
+
+def test_another_place_than_the_chosen_one_is_refused(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "storage-root").write_text("s3://tilth/another\n")
+    node = NodeProcess(tmp_path, settings=settings_of(place.store, tmp_path))
+    node.start()
+    assert node.wait_end(SECONDS_MAX)
+    assert "STORE_LOCATION" in node.log_tail()
