@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import ConflictError, FolderError, TilthError, UnavailableError
 from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
