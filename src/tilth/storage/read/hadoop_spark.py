@@ -1,4 +1,4 @@
-"""What Spark's own scan needs to reach the files of a root: the name under which it knows them, and Hadoop's settings.
+"""Names and settings by which Spark's own scan reaches the files of a root.
 
 Covers: S3 through Hadoop's s3a, by the bucket's settings in the JVM's configuration. Does not cover: tasks in Python,
 which reach stores by themselves (storage/store).
