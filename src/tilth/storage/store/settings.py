@@ -10,7 +10,7 @@ from tilth.storage.store.root import parse_root
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStorageSettings:
-    """Where a node keeps the files of its tables."""
+    """Place of the files of a node."""
 
     root: str = node_setting(
         "storage.root",
