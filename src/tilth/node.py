@@ -88,6 +88,8 @@ WORKER = "embedded"
 CLOSE_SECONDS_MAX = 12.0
 #: Below the place of tables, where that is no folder of this machine.
 PLACE_FILE = ".tilth"
+#: In the data folder: that place, where it was chosen.
+ROOT_RECORD = "storage-root"
 #: Written to see whether there is room.
 PROBE_BYTES = 64 * KIB
 #: Services that fail, in one answer.
@@ -446,27 +448,49 @@ def tables_root(folder: Path, text: str) -> StoreRoot:
 
     Raises StoreLocationError where another one was chosen, and what a store says that cannot be written.
     """
-    root = parse_root(text) if text else local_root(folder / "tables")
-    if root == local_root(folder / "tables"):
-        root = local_root(folder / "tables")
-    record = folder / "storage-root"
+    own = local_root(folder / "tables")
+    root = parse_root(text) if text else own
+    record = folder / ROOT_RECORD
     if record.exists():
         chosen = record.read_text().strip()
-        if chosen != root.uri:
-            hint = "files are not moved: start with the same storage.root, or a new data folder"
-            raise StoreLocationError(chosen=chosen, given=root, hint=hint)
-        return root
-    has_tables = any((folder / "tables").iterdir())
-    if has_tables and root != local_root(folder / "tables"):
-        hint = "files are not moved: leave storage.root empty, or take a new data folder"
-        raise StoreLocationError(chosen=folder / "tables", given=root, hint=hint)
-    # Says at once what is wrong with the address or its keys.
-    store = store_of(root)
-    store.prepare("", fsync=True)
-    store.put(PLACE_FILE, b"a place of tables of Tilth\n")
-    record.write_text(f"{root.uri}\n")
-    sync_local_folder(str(folder))
+        _check_place(root)
+    elif any((folder / "tables").iterdir()):
+        chosen = own.uri
+    else:
+        chosen = ""
+    if chosen and chosen != place_text(root):
+        hint = "files are not moved: start with the same storage.root, or a new data folder"
+        raise StoreLocationError(chosen=chosen, given=root, hint=hint)
+    if not chosen and root != own:
+        # Says at once what is wrong with the address or its keys.
+        store = store_of(root)
+        store.prepare("", fsync=True)
+        store.put(PLACE_FILE, b"a place of tables of Tilth\n")
+        with record.open("x") as file:
+            file.write(f"{place_text(root)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        sync_local_folder(str(folder))
     return root
+
+
+def place_text(root: StoreRoot) -> str:
+    """Return what makes a root another place: its address and the server that has it, without keys."""
+    where = [root.option(name) for name in ("endpoint", "account")]
+    return " ".join((root.uri, *filter(None, where)))
+
+
+def _check_place(root: StoreRoot) -> None:
+    """Raises StoreLocationError where a store answers that the place is not the one that was chosen."""
+    try:
+        is_there = root.is_local or store_of(root).exist([PLACE_FILE]) == [True]
+    except TilthError as error:
+        # It may be back before somebody asks for a table; health says it.
+        _log.warning("store_not_checked", root=root, reason=error)
+        return
+    if not is_there:
+        hint = "the files of the tables are not there: look at the bucket and its prefix"
+        raise StoreLocationError("the place of the tables is not what was chosen", root=root, hint=hint)
 
 
 def move_secrets(catalog: Catalog) -> None:

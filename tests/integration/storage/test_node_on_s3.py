@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import ErrorKind, TilthError
 from tools.broker import ROOT, Broker
 from tools.node_process import NodeProcess
 from tools.s3server import KEY, SECRET, S3Server
@@ -151,8 +151,9 @@ def test_a_bucket_that_is_away_is_named_and_comes_back(place: Place) -> None:
     buckets = place.store.folder / "buckets"
     (buckets / "tilth").rename(buckets / "elsewhere")
     try:
-        with pytest.raises(TilthError):
+        with pytest.raises(TilthError) as unread:
             sql("SELECT count(*) FROM d.away WHERE id > 0")
+        assert unread.value.code == "STORE_AWAY", str(unread.value)
         with pytest.raises(TilthError) as refused:
             sql("INSERT INTO d.away VALUES (2)")
         assert "tilth" in str(refused.value)
@@ -191,6 +192,26 @@ def test_a_place_that_cannot_be_used_is_named_at_the_first_start(
     assert words in node.log_tail()
     assert "wrong-secret-of-the-bucket" not in node.log_tail()
     assert not (node.data / "storage-root").exists()
+
+
+def test_a_store_that_stops_is_no_damage_of_files(place: Place) -> None:
+    sql = place.node.connection.sql
+    sql("CREATE TABLE d.stops (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    sql("INSERT INTO d.stops SELECT id FROM range(1000)")
+    port = int(place.store.endpoint.rpartition(":")[2])
+    place.store.kill()
+    try:
+        with pytest.raises(TilthError) as unread:
+            sql("SELECT sum(id) FROM d.stops WHERE id >= 0")
+        assert unread.value.kind in (ErrorKind.UNAVAILABLE, ErrorKind.RETRY), str(unread.value)
+        with pytest.raises(TilthError) as refused:
+            sql("INSERT INTO d.stops SELECT id FROM range(10)")
+        assert refused.value.kind in (ErrorKind.UNAVAILABLE, ErrorKind.RETRY), str(refused.value)
+    finally:
+        place.store.start(port)
+    assert sql("SELECT sum(id) FROM d.stops WHERE id >= 0").rows == [(499500,)]
+    damaged = "SELECT count(*) FROM system.parts WHERE table = 'stops' AND damaged IS NOT NULL"
+    assert place.node.value(damaged) == 0
 
 
 def test_another_place_than_the_chosen_one_is_refused(place: Place, tmp_path: Path) -> None:

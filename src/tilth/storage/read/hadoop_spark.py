@@ -3,19 +3,28 @@
 Covers: S3 through Hadoop's s3a, by the bucket's settings in the JVM's configuration. Does not cover: tasks in Python,
 which reach stores by themselves (storage/store).
 Always holds: a secret is in the configuration of the JVM only, never among Spark's properties, which SET, pages and
-logs show; a root that is new is reached without a new start. Two roots in one bucket share its settings: those of the
-one that was read last.
+logs show; a root that is new is reached without a new start. Two roots in one bucket share its settings, and changed
+ones reach a JVM only with its next start: Hadoop keeps its client of a bucket.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 
-from tilth.storage.errors import SparkWithoutS3Error
+from tilth.base.errors import TilthError
+from tilth.storage.errors import (
+    PartFileCorruptError,
+    PartFileNotFoundError,
+    SparkWithoutS3Error,
+    StoreAwayError,
+    StoreBusyError,
+    StoreRefusedError,
+)
 from tilth.storage.store.root import Folder, StoreRoot
 from tilth.storage.store.secrets import secret_of
 
@@ -26,6 +35,15 @@ if TYPE_CHECKING:
 _S3, _S3A = "s3://", "s3a://"
 _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PROVIDERS = "org.apache.hadoop.fs.s3a"
+_NO_ANSWER: Mapping[re.Pattern[str], type[TilthError]] = {
+    re.compile(
+        r"AccessDenied|Forbidden|Status Code: 40[13]|SignatureDoesNotMatch|InvalidAccessKeyId"
+    ): StoreRefusedError,
+    re.compile(r"ConnectException|UnknownHost|NoRouteToHost|Connection refused"): StoreAwayError,
+    re.compile(
+        r"SlowDown|Status Code: 5\d\d|Timeout|timed out|InterruptedIO|Connection reset|SdkClientException|AWSClientIO"
+    ): StoreBusyError,
+}
 #: By the JVM: the settings of buckets that were made.
 _made: WeakKeyDictionary[SparkContext, dict[str, Mapping[str, str]]] = WeakKeyDictionary()
 
@@ -39,6 +57,20 @@ def spark_uri(folder: Folder) -> str:
 def own_uri(uri: str) -> str:
     """Return the name that Tilth has for a file of which Spark has said a name."""
     return uri.replace(_S3A, _S3, 1)
+
+
+def object_error(path: str, text: str, because: str) -> TilthError:
+    """Return why Spark could not read an object, by the words of its client: a store that does not answer, or does not
+    let it, says nothing about the file.
+    """
+    if "NoSuchBucket" in text or "UnknownStoreException" in text:
+        return StoreAwayError("the bucket is not there", file=path, because=because)
+    if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
+        return PartFileNotFoundError(file=path, because=because)
+    for words, kind in _NO_ANSWER.items():
+        if words.search(text):
+            return kind(file=path, because=because)
+    return PartFileCorruptError(file=path, because=because)
 
 
 def let_spark_reach(session: SparkSession, root: StoreRoot) -> None:
