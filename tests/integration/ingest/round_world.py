@@ -267,6 +267,12 @@ class _Dispatcher:
     def committing(self, task_id: str) -> None:
         """Nobody asks."""
 
+    def round_began(self, task_id: str, *, input_bytes: int) -> None:
+        """There are no slots."""
+
+    def round_ended(self, task_id: str, actual: Cost | None = None) -> None:
+        """There are no slots."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Handle:

@@ -127,6 +127,14 @@ class Flow:
     def rows(self) -> int:
         return self._world.node.value(f"SELECT sum(rows) FROM system.parts WHERE active AND table = '{self.name}_t'")
 
+    def go_to(self, worker: str) -> None:
+        """Let the consumer run on this worker: the server's own would take it, too."""
+        sql = self._world.node.connection.sql
+        if self.worker() != worker:
+            sql("ALTER WORKER embedded DRAIN")
+            self._world.wait(lambda: self.worker() == worker, f"the consumer did not move to {worker}")
+            sql("ALTER WORKER embedded RESUME")
+
     def worker(self) -> str:
         """Return the worker of the consumer that runs."""
         query = (
@@ -170,6 +178,8 @@ def flow(world: World) -> Iterator[Flow]:
 
 def test_queries_and_inserts_run_on_the_worker_of_their_warehouse(world: World) -> None:
     sql = world.node.connection.sql
+    # The server's own Spark would take some, too.
+    sql("ALTER WORKER embedded DRAIN")
     sql("CREATE TABLE far (k BIGINT, s STRING) ENGINE = MergeTree ORDER BY k")
     sql("INSERT INTO far VALUES (1, 'one'), (2, NULL)")
     sql("INSERT INTO far SELECT k + 10, s FROM far")
@@ -185,8 +195,9 @@ def test_queries_and_inserts_run_on_the_worker_of_their_warehouse(world: World) 
     cancelled = "SELECT worker FROM system.tasks WHERE state = 'cancelled'"
     world.wait(lambda: sql(cancelled).rows == [("a-query",)], "the query was not cancelled")
     placed = sql("SELECT DISTINCT worker FROM system.tasks WHERE kind IN ('query', 'insert') AND state = 'done'").rows
-    assert ("a-query",) in placed
+    assert placed == [("a-query",)] or sorted(placed) == [("a-query",), ("a-write",)]
     sql("DROP TABLE far")
+    sql("ALTER WORKER embedded RESUME")
 
 
 def test_workers_are_shown_with_their_process_and_what_is_free(world: World) -> None:
@@ -202,7 +213,7 @@ def test_workers_are_shown_with_their_process_and_what_is_free(world: World) -> 
 def test_calls_that_are_lost_delayed_or_repeated_change_nothing(world: World, flow: Flow) -> None:
     flow.send(100)
     flow.wait_all()
-    assert flow.worker() == "a-write"
+    flow.go_to("a-write")
     rules = [
         world.proxy.add(fate, call, times=2)
         for call in ("consumer/begin", "consumer/commit", "consumer/heard", "ended")
@@ -223,7 +234,7 @@ def test_calls_that_are_lost_delayed_or_repeated_change_nothing(world: World, fl
 def test_a_worker_that_is_killed_is_replaced(world: World, flow: Flow) -> None:
     flow.send(100)
     flow.wait_all()
-    assert flow.worker() == "a-write"
+    flow.go_to("a-write")
     world.write.kill()
     flow.send(100)
     seconds = flow.wait_all()
@@ -241,7 +252,7 @@ def test_a_worker_that_is_killed_is_replaced(world: World, flow: Flow) -> None:
 def test_a_worker_that_is_stopped_is_replaced_and_comes_back(world: World, flow: Flow) -> None:
     flow.send(100)
     flow.wait_all()
-    assert flow.worker() == "a-write"
+    flow.go_to("a-write")
     world.write.signal(signal.SIGSTOP)
     try:
         flow.send(100)
@@ -259,7 +270,7 @@ def test_a_worker_that_is_stopped_is_replaced_and_comes_back(world: World, flow:
 def test_a_worker_whose_jvm_hangs_is_replaced_with_its_reason(world: World, flow: Flow) -> None:
     flow.send(100)
     flow.wait_all()
-    assert flow.worker() == "a-write"
+    flow.go_to("a-write")
     (jvm,) = [each for each in psutil.Process(world.write.pid).children() if each.name() == "java"]
     jvm.suspend()
     flow.send(100)

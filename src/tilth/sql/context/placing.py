@@ -50,7 +50,8 @@ def _tables_in(text: str) -> tuple[tuple[str, str], ...]:
     """Return database and name of the tables that a query names, in order; none where it is not understood."""
     try:
         tree = sqlglot.parse_one(with_backticks(text), read="spark")
-    except (sqlglot.errors.SqlglotError, RecursionError):
+    # It reads texts that Spark reads better: some fail its own assertions. The choice is a matter of speed only.
+    except Exception:
         return ()
     tables = [each for each in tree.find_all(exp.Table) if isinstance(each.this, exp.Identifier)]
     return tuple(dict.fromkeys((each.db, each.name) for each in tables))
