@@ -16,7 +16,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.sources import GivenSettings
-from tilth.catalog import Catalog, MemoryKV
+from tilth.catalog import Catalog, KeyValue, MemoryKV
 from tilth.ingest import (
     ConsumeEvent,
     ConsumeEventKind,
@@ -363,11 +363,11 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
 class SqlWorld:
     """The engine and everything around it."""
 
-    def __init__(self, root: Path, *, backups: StoreRoot | None = None) -> None:
+    def __init__(self, root: Path, *, backups: StoreRoot | None = None, kv: KeyValue | None = None) -> None:
         self.clock = ManualClock()
         self._ids = count(1)
         self.catalog = Catalog(
-            MemoryKV(),
+            kv or MemoryKV(),
             self.clock,
             "s1",
             self.new_id,

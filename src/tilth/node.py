@@ -33,7 +33,7 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
-from tilth.catalog import Catalog, CatalogSettings, RocksKV
+from tilth.catalog import Catalog, CatalogSettings, DumpHeader, FollowedKV, RocksKV, is_journaled
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -54,6 +54,7 @@ from tilth.maintenance import (
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
+from tilth.recovery import Journal
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import Calls, Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
 from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
@@ -250,7 +251,7 @@ class Node:
 
     def _open_catalog(self, given: Mapping[str, str]) -> None:
         settings = read_settings(CatalogSettings, given)
-        store = RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes)
+        store = FollowedKV(RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes), is_journaled)
         #: What is true.
         self.catalog = Catalog(
             store,
@@ -262,9 +263,22 @@ class Node:
         )
         self._parts.callback(self.catalog.close)
         move_secrets(self.catalog)
+        if settings.journal_seconds:
+            self._start_journal(store, settings.journal_seconds)
         left = self.catalog.readers.close_left_behind(self._server)
         if left:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
+
+    def _start_journal(self, store: FollowedKV, seconds: float) -> None:
+        journal = Journal(
+            self._clock,
+            self.catalog,
+            store,
+            self._root,
+            header=lambda: DumpHeader(version=version("tilth"), server=self._server, created_ms=self._clock.now_ms()),
+            seconds=seconds,
+        )
+        self._start(journal.start, journal.stop)
 
     def _open_warehouse(self, given: Mapping[str, str]) -> None:
         settings = self._session.settings

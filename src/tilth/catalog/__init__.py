@@ -50,11 +50,23 @@ if TYPE_CHECKING:
         WrongEngineError,
     )
     from tilth.catalog.kv import KeyValue, Unknown
-    from tilth.catalog.kv.dump import BadDumpError, ByteSink, ByteSource, DumpHeader, load_dump
+    from tilth.catalog.kv.dump import (
+        BadDumpError,
+        ByteSink,
+        ByteSource,
+        DumpHeader,
+        load_dump,
+        read_dump,
+        read_key_changes,
+        write_key_changes,
+        write_view,
+    )
+    from tilth.catalog.kv.followed import FollowedKV, KeyChanges
     from tilth.catalog.kv.memory import MemoryKV
     from tilth.catalog.kv.rocksdb import RocksKV
     from tilth.catalog.parts.trash import TrashedPart
     from tilth.catalog.records.clock import HybridClock
+    from tilth.catalog.records.keys import is_journaled
     from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
     from tilth.catalog.rules import visibility
     from tilth.catalog.rules.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
@@ -121,6 +133,7 @@ __all__ = [
     "DroppedTable",
     "DumpHeader",
     "ExpirePartition",
+    "FollowedKV",
     "FormerKafkaTable",
     "HideEverything",
     "HidePartition",
@@ -129,6 +142,7 @@ __all__ = [
     "InsertLabel",
     "InsertPart",
     "InvariantError",
+    "KeyChanges",
     "KeyValue",
     "LabelRecord",
     "LabelTakenError",
@@ -179,9 +193,14 @@ __all__ = [
     "Work",
     "WrongEngineError",
     "insert_delay_ms",
+    "is_journaled",
     "load_dump",
     "pressure_settings",
+    "read_dump",
+    "read_key_changes",
     "rebase",
     "visibility",
     "worst_delay",
+    "write_key_changes",
+    "write_view",
 ]

@@ -27,6 +27,15 @@ class CatalogSettings:
         "Where BACKUP CATALOG writes, and nowhere else: a folder, or an address of an object store or an HDFS. Best on "
         "another disk than the data. Empty: `backups` in the data folder.",
     )
+    journal_seconds: float = node_setting(
+        "catalog.journal-seconds",
+        1.0,
+        SettingCheck(parse_seconds, "0, or 100 ms to 1 hour", lambda seconds: seconds == 0 or 0.1 <= seconds <= 3600),
+        "Between two writes of what has changed in the catalog to a journal beside the tables' files, from which "
+        "`tilth catalog rebuild` makes a lost catalog again. Longer: fewer small files, and more of the last changes "
+        "is not known then. 0: no journal; a lost catalog is lost but for its backups.",
+        unit="s",
+    )
     commit_attempts_max: int = node_setting(
         "catalog.commit-attempts-max",
         64,

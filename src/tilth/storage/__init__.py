@@ -59,11 +59,14 @@ if TYPE_CHECKING:
     )
     from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_file
     from tilth.storage.store.files import (
+        are_there,
         check_size,
-        file_exists,
+        list_files,
         make_folder,
         new_whole_file,
         open_file,
+        read_file,
+        remove_files,
         stamp_of,
     )
     from tilth.storage.store.local import sync_local_folder
@@ -164,6 +167,7 @@ __all__ = [
     "UnmappedTypeError",
     "UpsertLookup",
     "UpsertRequest",
+    "are_there",
     "array_of",
     "arrow_schema",
     "arrow_type",
@@ -184,7 +188,6 @@ __all__ = [
     "drop_table_folder",
     "exact_cast",
     "expressions",
-    "file_exists",
     "file_name",
     "flush_segments",
     "footer_rows",
@@ -192,6 +195,7 @@ __all__ = [
     "iter_source",
     "key_scope",
     "layout_of",
+    "list_files",
     "load_changes",
     "local_folder",
     "local_root",
@@ -207,11 +211,13 @@ __all__ = [
     "presence_name",
     "read_changes",
     "read_deletes",
+    "read_file",
     "read_part",
     "read_scratch",
     "read_segment",
     "read_source",
     "remove_file",
+    "remove_files",
     "remove_row_map",
     "remove_scratch",
     "repeated_keys",

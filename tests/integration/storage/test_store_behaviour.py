@@ -24,21 +24,26 @@ from tilth.model.types import Kind, Simple
 from tilth.storage import (
     DeltaFileCorruptError,
     DeltaWriter,
+    Folder,
     PartFileCorruptError,
     PartFileNotFoundError,
     ScratchWriter,
     TableLayout,
+    are_there,
     check_file,
     check_size,
     clean_transaction,
     drop_table_folder,
     footer_rows,
     iter_source,
+    list_files,
+    new_whole_file,
     read_changes,
     read_part,
     read_scratch,
     read_source,
     remove_file,
+    remove_files,
     remove_row_map,
     remove_scratch,
     scratch_name,
@@ -179,6 +184,30 @@ def test_a_table_goes_with_all_its_files_and_no_others(place: Place) -> None:
     for _ in range(2):
         drop_table_folder(place.root, "t")
         assert neighbour.store.exist(["t/data/a", "t/data/b", "t2/data/a"]) == [False, False, True]
+
+
+def test_all_files_below_a_folder_are_listed_with_their_sizes(place: Place) -> None:
+    assert list(place.store.files("")) == []
+    folders = [Folder(place.root, path) for path in ("", "a", "a/data", "ab")]
+    for number, folder in enumerate(folders):
+        make_folder(folder, fsync=False)
+        place.store.put(folder.key("f"), b"x" * number)
+    assert sorted(place.store.files("")) == [("a/data/f", 2), ("a/f", 1), ("ab/f", 3), ("f", 0)]
+    assert sorted(list_files(folders[1])) == [("data/f", 2), ("f", 1)]
+    assert list(list_files(Folder(place.root, "b"))) == []
+
+
+def test_a_whole_file_is_there_or_it_is_not(place: Place) -> None:
+    make_folder(place.folder, fsync=False)
+    with new_whole_file(place.folder, "f") as file:
+        file.write(b"all")
+    with pytest.raises(ValueError, match="not a number"), new_whole_file(place.folder, "g") as file:
+        file.write(b"%d" % int("not a number"))
+    with pytest.raises(FileExistsError), new_whole_file(place.folder, "f") as file:
+        file.write(b"other")
+    assert (place.bytes_of("f"), are_there(place.folder, ["f", "g"])) == (b"all", [True, False])
+    remove_files(place.folder, ["f", "g"])
+    assert list(list_files(place.folder)) == []
 
 
 def test_a_stream_is_complete_when_it_is_closed(place: Place) -> None:

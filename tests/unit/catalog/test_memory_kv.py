@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from tilth.base.rand import new_rng
-from tilth.catalog import MemoryKV, Unknown
+from tilth.catalog import FollowedKV, MemoryKV, Unknown
 from tilth.catalog.kv import Landed
 from tilth.testing import Fault, FaultyKV, RetryingKV, check_kv
 
 
 def test_memory_passes_the_suite() -> None:
     check_kv(MemoryKV)
+
+
+def test_a_followed_store_passes_the_suite_and_its_changes_are_all_of_it() -> None:
+    stores: list[tuple[FollowedKV, dict[bytes, bytes]]] = []
+
+    def make() -> FollowedKV:
+        stores.append((FollowedKV(MemoryKV(), lambda key: key != b"b"), {}))
+        with stores[-1][0].begin():
+            return stores[-1][0]
+
+    check_kv(make)
+    for kv, known in stores:
+        for key, value in (kv.take() or {}).items():
+            if value is not None:
+                known[key] = value
+        assert known == {key: found.value for key, found in kv.scan(b"\x01", None) if key != b"b"}
+        assert not kv.take()
 
 
 def test_a_faulty_store_without_faults_passes_the_suite() -> None:

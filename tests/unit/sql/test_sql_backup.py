@@ -158,7 +158,7 @@ def test_a_backup_in_a_bucket_is_never_replaced(
     before = bucket.objects["kept/a"]
     assert refused(world, "BACKUP CATALOG TO 'a'").code == "BACKUP_EXISTS"
     # Somebody else is faster: only the put itself can know.
-    monkeypatch.setattr("tilth.sql.statements.backup.file_exists", lambda *_: False)
+    monkeypatch.setattr("tilth.sql.statements.backup.are_there", lambda *_: [False])
     world.run("CREATE DATABASE d")
     assert refused(world, "BACKUP CATALOG TO 'a'").code == "BACKUP_EXISTS"
     assert bucket.objects == {"kept/a": before}

@@ -219,6 +219,15 @@ class Transactions:
         except (UnavailableError, TxnNotFoundError):
             return None
 
+    def pass_over(self, txn_id: int) -> None:
+        """Never give this id or an earlier one: files may have names with it of which nothing else is known."""
+
+        def plan(view: ReadView) -> Plan[None]:
+            return Plan(result=None, puts=_floor(view, txn_id))
+
+        change(self._kv, self._clock, plan)
+        self._hybrid.observe(txn_id)
+
     def _newest_time(self) -> int:
         with self._kv.view() as view:
             newest = [read(view, CLOCK_FLOOR, codec.INTEGERS) or 0]

@@ -1,6 +1,7 @@
-"""A whole store as one stream of bytes: all keys and values of one moment, in order.
+"""A whole store as one stream of bytes: all keys and values of one moment, in order; and what has changed since.
 
     TILTH-CATALOG-1\\n | frame of the header | frames of keys and values | a frame without bytes, number of keys
+    TILTH-CHANGES-1\\n | the same, where a value may be nil: the key is gone
 
 A frame is its length, its CRC32, and MessagePack under zlib. Covers: writing and reading. Does not cover: where the
 stream lies, what keys mean. Always holds: it is written and read in little memory; a stream that was cut off or
@@ -11,15 +12,19 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from tilth.base.errors import InvalidInputError
-from tilth.catalog.kv.protocol import FIRST_KEY, KeyValue, Landed
+from tilth.catalog.kv.followed import KeyChanges
+from tilth.catalog.kv.protocol import FIRST_KEY, KeyValue, Landed, ReadView
+
+V = TypeVar("V")
 
 _MAGIC = b"TILTH-CATALOG-1\n"
+_CHANGES_MAGIC = b"TILTH-CHANGES-1\n"
 _FRAME = struct.Struct(">II")
 _COUNT = struct.Struct(">Q")
 #: Keys and values of one frame, and of one commit when it is read.
@@ -59,25 +64,26 @@ class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_dump(kv: KeyValue, header: DumpHeader, sink: ByteSink, *, between: Callable[[], None]) -> int:
     """Write the store as it is now; return the number of keys. `between` is called now and then, and may raise."""
-    sink.write(_MAGIC)
-    _write_frame(sink, msgspec.msgpack.encode(header))
-    keys = 0
     with kv.view() as view:
-        pairs: list[tuple[bytes, bytes]] = []
-        held = 0
-        for key, versioned in view.scan(FIRST_KEY, None):
-            pairs.append((key, versioned.value))
-            held += len(key) + len(versioned.value)
-            keys += 1
-            if held >= _FRAME_BYTES:
-                _write_frame(sink, msgspec.msgpack.encode(pairs))
-                between()
-                pairs, held = [], 0
-        if pairs:
-            _write_frame(sink, msgspec.msgpack.encode(pairs))
-    _write_frame(sink, b"")
-    sink.write(_COUNT.pack(keys))
-    return keys
+        return write_view(view, header, sink, is_kept=lambda _: True, between=between)
+
+
+def write_view(
+    view: ReadView,
+    header: DumpHeader,
+    sink: ByteSink,
+    *,
+    is_kept: Callable[[bytes], bool],
+    between: Callable[[], None],
+) -> int:
+    """Write the keys of a view that are to be kept; return their number."""
+    pairs = ((key, found.value) for key, found in view.scan(FIRST_KEY, None) if is_kept(key))
+    return _write(_MAGIC, header, pairs, sink, between=between)
+
+
+def write_key_changes(changes: KeyChanges, header: DumpHeader, sink: ByteSink) -> int:
+    """Write changes; return the number of keys."""
+    return _write(_CHANGES_MAGIC, header, sorted(changes.items()), sink, between=lambda: None)
 
 
 def read_dump(source: ByteSource) -> tuple[DumpHeader, Iterator[list[tuple[bytes, bytes]]]]:
@@ -85,13 +91,15 @@ def read_dump(source: ByteSource) -> tuple[DumpHeader, Iterator[list[tuple[bytes
 
     Raises BadDumpError, the iterator too: what came out of it counts only when it has ended.
     """
-    if source.read(len(_MAGIC)) != _MAGIC:
-        raise BadDumpError("the file is no backup of a catalog", hint="give a file that BACKUP CATALOG has written")
-    header = _read_frame(source)
-    try:
-        return msgspec.msgpack.decode(header, type=DumpHeader), _frames(source)
-    except msgspec.MsgspecError as error:
-        raise _damaged(str(error)) from error
+    header = _read_header(source, _MAGIC)
+    return header, _frames(source, list[tuple[bytes, bytes]])
+
+
+def read_key_changes(source: ByteSource) -> tuple[DumpHeader, dict[bytes, bytes | None]]:
+    """Return the header and all changes. Raises BadDumpError."""
+    header = _read_header(source, _CHANGES_MAGIC)
+    frames = _frames(source, list[tuple[bytes, bytes | None]])
+    return header, {key: value for pairs in frames for key, value in pairs}
 
 
 def load_dump(source: ByteSource, kv: KeyValue) -> tuple[DumpHeader, int]:
@@ -106,12 +114,50 @@ def load_dump(source: ByteSource, kv: KeyValue) -> tuple[DumpHeader, int]:
     return header, keys
 
 
-def _frames(source: ByteSource) -> Iterator[list[tuple[bytes, bytes]]]:
+def _write(
+    magic: bytes,
+    header: DumpHeader,
+    pairs: Iterable[tuple[bytes, bytes | None]],
+    sink: ByteSink,
+    *,
+    between: Callable[[], None],
+) -> int:
+    sink.write(magic)
+    _write_frame(sink, msgspec.msgpack.encode(header))
+    keys = 0
+    held: list[tuple[bytes, bytes | None]] = []
+    held_bytes = 0
+    for key, value in pairs:
+        held.append((key, value))
+        held_bytes += len(key) + len(value or b"")
+        keys += 1
+        if held_bytes >= _FRAME_BYTES:
+            _write_frame(sink, msgspec.msgpack.encode(held))
+            between()
+            held, held_bytes = [], 0
+    if held:
+        _write_frame(sink, msgspec.msgpack.encode(held))
+    _write_frame(sink, b"")
+    sink.write(_COUNT.pack(keys))
+    return keys
+
+
+def _read_header(source: ByteSource, magic: bytes) -> DumpHeader:
+    if source.read(len(magic)) != magic:
+        raise BadDumpError("the file is no backup of a catalog", hint="give a file that BACKUP CATALOG has written")
+    header = _read_frame(source)
+    try:
+        return msgspec.msgpack.decode(header, type=DumpHeader)
+    except msgspec.MsgspecError as error:
+        raise _damaged(str(error)) from error
+
+
+def _frames(source: ByteSource, kind: type[list[tuple[bytes, V]]]) -> Iterator[list[tuple[bytes, V]]]:
     keys = 0
     last = b""
     while data := _read_frame(source):
         try:
-            pairs = msgspec.msgpack.decode(data, type=list[tuple[bytes, bytes]])
+            pairs = msgspec.msgpack.decode(data, type=kind)
         except msgspec.MsgspecError as error:
             raise _damaged(str(error)) from error
         for key, _ in pairs:

@@ -88,6 +88,17 @@ class Space(Enum):
     CLOCK = b"k"
 
 
+#: What ends with its node, logs, answers that are given again, and secrets, which stay in the node's own folder.
+_NOT_JOURNALED = frozenset(
+    space.value for space in (Space.LEASE, Space.READER, Space.PART_LOG, Space.AUDIT, Space.FINISHED_TXN, Space.SECRET)
+)
+
+
+def is_journaled(key: bytes) -> bool:
+    """Return whether the key is written beside the tables' files, for a catalog that is made of these alone."""
+    return key[:1] not in _NOT_JOURNALED
+
+
 def pack(space: Space, *fields: str | int) -> bytes:
     """The key of these fields, or the common beginning of all keys that begin with them."""
     parts = [space.value]

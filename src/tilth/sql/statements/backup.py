@@ -27,7 +27,7 @@ from tilth.sql.context.audit import audited
 from tilth.sql.context.services import Call, Services
 from tilth.sql.grammar import BackupCatalog
 from tilth.sql.results.answer import Outcome
-from tilth.storage import Folder, StoreRoot, file_exists, make_folder, new_whole_file, sync_local_folder
+from tilth.storage import Folder, StoreRoot, are_there, make_folder, new_whole_file, sync_local_folder
 
 _UNFINISHED = ".unfinished"
 _NEVER_REPLACED = "choose another name: a backup is never replaced"
@@ -101,7 +101,7 @@ def _keep_there(root: StoreRoot, name: str, dump: Dump) -> tuple[int, int]:
     folder = Folder(root, posixpath.dirname(name))
     base = posixpath.basename(name)
     taken = BackupExistsError(file=folder.uri(base), hint=_NEVER_REPLACED)
-    if file_exists(folder, base):
+    if are_there(folder, [base]) == [True]:
         raise taken
     make_folder(folder, fsync=True)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
@@ -35,8 +35,8 @@ def new_file(folder: Folder, name: str) -> NewFile:
 
 
 @contextmanager
-def new_whole_file(folder: Folder, name: str) -> Iterator[NewFile]:
-    """Write a file that is ended, and safe, where the block ends well; else there is no file of this name.
+def new_whole_file(folder: Folder, name: str, *, fsync: bool = True) -> Iterator[NewFile]:
+    """Write a file that is ended where the block ends well, and safe with `fsync`; else there is none of this name.
 
     Raises FileExistsError where the name is taken.
     """
@@ -49,7 +49,7 @@ def new_whole_file(folder: Folder, name: str) -> Iterator[NewFile]:
             file.give_up()
             remove(folder, name)
         raise
-    end_file(folder, file, fsync=True)
+    end_file(folder, file, fsync=fsync)
 
 
 class Endings:
@@ -126,14 +126,26 @@ def stamp_of(folder: Folder, name: str) -> tuple[int, ...]:
     return store_of(folder.root).stamp(folder.key(name))
 
 
-def file_exists(folder: Folder, name: str) -> bool:
-    """Return whether a file is there."""
-    return store_of(folder.root).exist([folder.key(name)])[0]
+def are_there(folder: Folder, names: Sequence[str]) -> list[bool]:
+    """Return for each name whether a file is there."""
+    return store_of(folder.root).exist([folder.key(name) for name in names])
 
 
 def remove(folder: Folder, name: str) -> bool:
     """Remove a file; return whether it was there, False where the store does not say."""
     return bool(store_of(folder.root).remove([folder.key(name)]))
+
+
+def remove_files(folder: Folder, names: Sequence[str]) -> None:
+    """Remove files, in this order; one that is not there is no error."""
+    store_of(folder.root).remove([folder.key(name) for name in names])
+
+
+def list_files(folder: Folder) -> Iterator[tuple[str, int]]:
+    """Yield the path below the folder and the size of each file in it. Nobody who answers a statement needs this."""
+    above = f"{folder.path}/" if folder.path else ""
+    for path, size in store_of(folder.root).files(folder.path):
+        yield path.removeprefix(above), size
 
 
 def read_file(folder: Folder, name: str) -> pa.Buffer:

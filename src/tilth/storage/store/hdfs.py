@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -165,6 +166,25 @@ class HdfsStore:
             return self._status(folder).isdir
         except (FileNotFoundError, StoreAwayError):
             return False
+
+    def files(self, folder: str) -> Iterator[tuple[str, int]]:
+        above = self._place("").rstrip("/") + "/"
+
+        async def all_of(client: AsyncClient, place: str) -> list[FileStatus]:
+            return [found async for found in client.list_status(place)]
+
+        waiting = [self._place(folder)]
+        while waiting:
+            place = waiting.pop()
+            try:
+                found = self._ask(folder, partial(all_of, place=place))
+            except FileNotFoundError:
+                continue
+            for each in found:
+                if each.isdir:
+                    waiting.append(each.path)
+                else:
+                    yield each.path.removeprefix(above), each.length
 
     def remove_folder(self, folder: str) -> None:
         self._remove(folder, is_folder=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -91,6 +91,14 @@ class LocalStore:
 
     def has_folder(self, folder: str) -> bool:
         return os.path.isdir(self._path(folder))
+
+    def files(self, folder: str) -> Iterator[tuple[str, int]]:
+        place = self._path(folder)
+        for above, _, names in os.walk(place, onerror=_unless_missing):
+            for name in names:
+                whole = os.path.join(above, name)
+                # Of a link its own size: a store has none.
+                yield os.path.relpath(whole, self._folder), os.lstat(whole).st_size
 
     def remove_folder(self, folder: str) -> None:
         place = self._path(folder)
@@ -173,6 +181,11 @@ def make_local_folder(folder: str, *, fsync: bool) -> None:
         if len(_synced) >= SYNCED_MAX:
             _synced.clear()
         _synced.add(folder)
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _remove(path: str) -> bool:

@@ -153,6 +153,11 @@ class ObjectStore:
             return True
         return True
 
+    def files(self, folder: str) -> Iterator[tuple[str, int]]:
+        with self._asking(folder):
+            for chunk in obstore.list(self._bucket, f"{folder}/" if folder else None):
+                yield from ((found["path"], found["size"]) for found in chunk)
+
     def remove_folder(self, folder: str) -> None:
         with self._asking(folder):
             names = (found["path"] for chunk in obstore.list(self._bucket, f"{folder}/") for found in chunk)

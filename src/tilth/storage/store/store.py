@@ -2,14 +2,15 @@
 
 Covers: the protocol. Does not cover: its backends (local.py, objects.py, hdfs.py), which one a root has (stores.py),
 what the bytes mean.
-Always holds: a file that `create` made is never written to again; nothing is listed but to remove all below a folder.
+Always holds: a file that `create` made is never written to again; nothing is listed but to remove all below a folder,
+and to make a catalog of the files alone.
 A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
 was a FileSizeError; a store that does not answer is a TilthError that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -118,6 +119,10 @@ class Store(Protocol):
 
     def has_folder(self, folder: str) -> bool:
         """Return whether the folder is there: with it, a missing file is lost; without it, the store is away."""
+        ...
+
+    def files(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yield the path and the size of each file below a folder; nothing where there is nothing."""
         ...
 
     def remove_folder(self, folder: str) -> None:

@@ -1,0 +1,86 @@
+"""Files below the roots of a node, as a listing shows them.
+
+Covers: listing, which table a file is of, what its name says. Does not cover: what is in it. Always holds: this is the
+only room that lists; nobody does while a node works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tilth.base.hybrid import pack
+from tilth.recovery.journal import journal_folder
+from tilth.storage import FILTER_EXTENSION, MAP_EXTENSION, Folder, StoreRoot, data_folder, list_files, sidecar_name
+
+#: `{uuid}/data/{name}`.
+_PLACE = re.compile(r"([0-9a-f]{32})/data/([^/]+)")
+#: `{txn}-{task}.{attempt}-{n}.{extension}`.
+_NAME = re.compile(r"(\d{1,19})-\d+\.\d+-\d+\.(parquet|arrow|puffin|map|filter)")
+#: What nodes and workers write into a root to find it again, and to prove that they see the same.
+_MARKS = re.compile(r"\.(?:tilth|server-probe|worker-probe-[^/]*)")
+_SIDECARS = (MAP_EXTENSION, FILTER_EXTENSION)
+
+
+#: Clocks of machines are not so far apart.
+CLOCKS_MS_MAX = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """Files in the folder of one table."""
+
+    folder: Folder
+    #: By name: sizes.
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """Files below the roots."""
+
+    #: By uuid.
+    tables: dict[str, TableFiles]
+    #: Addresses of files that Tilth did not write.
+    foreign: list[str]
+
+    @property
+    def newest_txn(self) -> int:
+        """Return the greatest id of a transaction that a name says."""
+        return max((txn_of(name) or 0 for each in self.tables.values() for name in each.sizes), default=0)
+
+
+def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
+    """List all that is below the roots. Raises what a store says that does not answer.
+
+    A name with an id that no transaction can have by now is none of ours: ids are drawn above all that were found.
+    """
+    txn_max = pack(now_ms + CLOCKS_MS_MAX)
+    found = FoundFiles({}, [])
+    for root in roots:
+        whole, journal = Folder(root), f"{journal_folder(root).path}/"
+        for path, size in list_files(whole):
+            place = _PLACE.fullmatch(path)
+            txn = None if place is None else txn_of(place[2])
+            if place is not None and txn is not None and txn <= txn_max:
+                table = found.tables.setdefault(place[1], TableFiles(data_folder(root, place[1])))
+                table.sizes[place[2]] = size
+            elif not path.startswith(journal) and not _MARKS.fullmatch(path):
+                found.foreign.append(whole.uri(path))
+    return found
+
+
+def txn_of(name: str) -> int | None:
+    """Return the transaction whose task wrote a file; None: its name is none of ours."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def without_sidecars(names: Iterable[str]) -> list[str]:
+    """Return the names of files that are not beside another one of them."""
+    all_names = set(names)
+    beside = {
+        sidecar_name(name, extension) for name in all_names for extension in _SIDECARS if name.endswith("parquet")
+    }
+    return sorted(all_names - beside)

@@ -1,0 +1,66 @@
+"""The nouns of a rebuild's report. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class FindingKind(StrEnum):
+    """Subject of a line of the report."""
+
+    #: The journal has a hole, or a file of it is damaged: what changed later is not known.
+    JOURNAL = "journal"
+    #: A part's file is not there, or is not what was written: its rows are left out.
+    LEFT_OUT = "left_out"
+    #: A file with changes of rows is not there, or damaged: rows that need it cannot be read until it is put back.
+    UNREADABLE = "unreadable"
+    #: A file that only reads of the past or UNDROP need is not there.
+    PAST = "past"
+    #: A file of work of which it is not known whether it was committed.
+    UNKNOWN = "unknown"
+    #: A file of work that is known to be over, and that no table needs.
+    LEFTOVER = "leftover"
+    #: A file that Tilth did not write.
+    FOREIGN = "foreign"
+    #: A folder of a table of which nothing is known.
+    UNKNOWN_TABLE = "unknown_table"
+    #: What is never written beside the tables' files.
+    SECRETS = "secrets"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that the rebuilt catalog does not have, or that is not sure."""
+
+    kind: FindingKind
+    #: `database.table`; empty: none is known.
+    table: str = ""
+    #: Its address; empty: it is about no file.
+    file: str = ""
+    #: Rows that it has, where that is known.
+    rows: int | None = None
+    #: What is so, and what can be done.
+    text: str
+
+
+class RebuiltTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of the rebuilt catalog."""
+
+    #: `database.table`.
+    name: str
+    rows: int
+    parts: int
+
+
+class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Tables that were rebuilt, and all that is not known."""
+
+    #: Milliseconds since 1970: all commits until then are in it.
+    known_until_ms: int
+    #: Records of the catalog.
+    records: int
+    #: Whether nothing was kept: it was a trial.
+    is_dry_run: bool
+    tables: tuple[RebuiltTable, ...]
+    findings: tuple[Finding, ...]
