@@ -33,7 +33,7 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
-from tilth.catalog import Catalog, CatalogSettings, DumpHeader, FollowedKV, RocksKV, is_journaled
+from tilth.catalog import Catalog, CatalogSettings, DumpHeader, FollowedKV, KeyValue, RocksKV, is_journaled
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -251,7 +251,9 @@ class Node:
 
     def _open_catalog(self, given: Mapping[str, str]) -> None:
         settings = read_settings(CatalogSettings, given)
-        store = FollowedKV(RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes), is_journaled)
+        store: KeyValue = RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes)
+        followed = FollowedKV(store, is_journaled) if settings.journal_seconds else None
+        store = followed or store
         #: What is true.
         self.catalog = Catalog(
             store,
@@ -263,8 +265,8 @@ class Node:
         )
         self._parts.callback(self.catalog.close)
         move_secrets(self.catalog)
-        if settings.journal_seconds:
-            self._start_journal(store, settings.journal_seconds)
+        if followed is not None:
+            self._start_journal(followed, settings.journal_seconds)
         left = self.catalog.readers.close_left_behind(self._server)
         if left:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")

@@ -51,7 +51,7 @@ QUESTIONS = tuple(f"SELECT * FROM {table} ORDER BY ALL" for table in ("plain", "
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    node = NodeProcess(tmp_path / "node")
+    node = NodeProcess(tmp_path / "node", settings={"catalog.journal-seconds": "1 s"})
     yield node
     node.stop()
 
