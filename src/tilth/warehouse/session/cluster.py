@@ -26,6 +26,7 @@ import tilth.base
 from tilth.base.errors import TilthError
 from tilth.warehouse.errors import SparkStartError
 from tilth.warehouse.session.spark import run_in_task
+from tilth.warehouse.settings import MASTER_AUTO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,7 @@ _ENTRY_TIME = (2020, 1, 1, 0, 0, 0)
 
 def is_cluster(master: str) -> bool:
     """Return whether Spark's tasks run in other processes than its driver."""
-    return not (master == "auto" or master.startswith("local"))
+    return not (master == MASTER_AUTO or master.startswith("local"))
 
 
 def check_master(master: str) -> None:
@@ -82,8 +83,6 @@ def cluster_conf(master: str, *, package: Path, python: str, driver_host: str) -
         # An executor may go at any time. Names of files carry the attempt, and only attempts that ended well are named.
         "spark.task.maxFailures": "4",
         "spark.executor.extraJavaOptions": "-XX:+UseParallelGC -XX:-UsePerfData -XX:MetaspaceSize=256m",
-        # A job's tasks are few: they go to executors that have room, not where others went before.
-        "spark.shuffle.service.enabled": "false",
     }
 
 
