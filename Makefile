@@ -9,8 +9,8 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo soak bench \
-	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-mixed docs lock clean clean-all
+.PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo demo-cluster soak bench \
+	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-mixed docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -54,13 +54,16 @@ mutants: setup java ## break promises of the source one by one, in a copy, and s
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo
 
+demo-cluster: setup broker-jars s3-jars ## a bucket, a cluster of Spark, workers killed, stopped, added and drained
+	@$(PY) -m tools.demo_cluster
+
 MINUTES = 40
 CLIENTS = 200
 
 soak: setup broker-jars ## MINUTES=.. of ingestion, upserts, queries and kills; memory, threads and files each minute
 	@$(PY) -m tools.soak --minutes $(MINUTES)
 
-bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot ## all benchmarks, one after the other
+bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster ## all benchmarks, one after the other
 
 bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
 	@$(PY) -m bench.bench_ingest
@@ -79,6 +82,9 @@ bench-maintenance: setup broker-jars ## ten thousand tables, the key_range polic
 
 bench-hot: setup broker-jars ## memory table, small inserts, fresh rows and upserts, beside the sinks and upserts of others
 	@$(PY) -m bench.bench_hot
+
+bench-cluster: setup broker-jars s3-jars ## workers and warehouses: ingest, kills, requests to a bucket, reads, restart
+	@$(PY) -m bench.bench_cluster
 
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)

@@ -8,74 +8,48 @@ Messages keep coming while the node is away, so that there is something to commi
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from confluent_kafka import Producer
-
+from bench.cluster_stream import ROUNDS, STATEMENTS, TOPIC, streaming
 from tilth.base.errors import TilthError
-from tools.broker import Broker
 from tools.node_process import NodeProcess
-
-TOPIC = "events"
-MESSAGES_PER_SECOND = 1000
-SECONDS_MAX = 120.0
-LOOK_SECONDS = 0.02
-STATEMENTS = (
-    "CREATE DATABASE d",
-    "CREATE TABLE d.t (id BIGINT, v STRING) ENGINE = MergeTree ORDER BY id",
-    "CREATE TABLE d.k (id BIGINT, v STRING) ENGINE = Kafka SETTINGS kafka_broker_list = '{bootstrap}', "
-    "kafka_topic_list = 'events', kafka_group_name = 'g', kafka_format = 'JSONEachRow', "
-    "stream_flush_interval_ms = 500",
-    "CREATE MATERIALIZED VIEW d.v TO d.t AS SELECT id, v FROM d.k",
-)
-ROUNDS = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'k'"
+from tools.stage import Stage, wait
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=5)
-    kills = parser.parse_args().kills
-    with tempfile.TemporaryDirectory(prefix="tilth-restart-") as folder, ExitStack() as parts:
-        broker = Broker(Path(folder) / "broker")
-        broker.start()
-        parts.callback(broker.stop)
-        broker.create_topic(TOPIC, 2)
-        node = NodeProcess(Path(folder))
-        over = threading.Event()
-        producer = threading.Thread(target=_produce, args=(broker.bootstrap, over))
-        try:
-            node.start()
-            node.wait_ready()
-            for statement in STATEMENTS:
-                node.connection.sql(statement.format(bootstrap=broker.bootstrap))
-            producer.start()
-            _wait_for(node, ROUNDS, 1)
-            measured = [_kill(node) for _ in range(kills)]
-        finally:
-            over.set()
-            node.stop()
-        producer.join()
-    names = ("catalog_s", "answer_s", "commit_s")
-    print(json.dumps({name: round(statistics.median(each[name] for each in measured), 2) for name in names}))
+def restart(folder: Path, *, kills: int) -> dict[str, float]:
+    """Return median seconds to the first answer from the catalog, from Spark, and to the first commit."""
+    with Stage(folder) as stage:
+        stage.start_broker()
+        stage.broker.create_topic(TOPIC, 2)
+        stage.start_node({})
+        stage.sql(*STATEMENTS)
+        with streaming(stage.broker.bootstrap):
+            wait(lambda: stage.node.value(ROUNDS) > 0, "the first round")
+            measured = [_kill(stage.node) for _ in range(kills)]
+    return {name: statistics.median(each[name] for each in measured) for name in measured[0]}
 
 
 def _kill(node: NodeProcess) -> dict[str, float]:
     rounds = node.value(ROUNDS)
     node.kill()
-    started = time.monotonic()
+    began = time.monotonic()
     node.start()
     seconds: dict[str, float] = {}
 
     def look(name: str, query: str, least: int) -> None:
-        _wait_for(node, query, least)
-        seconds[name] = time.monotonic() - started
+        def is_answered() -> bool:
+            with suppress(TilthError):
+                return node.value(query) >= least
+            return False
+
+        wait(is_answered, query)
+        seconds[name] = time.monotonic() - began
 
     asks = (
         ("catalog_s", ROUNDS, 0),
@@ -87,29 +61,18 @@ def _kill(node: NodeProcess) -> dict[str, float]:
         thread.start()
     for thread in threads:
         thread.join()
+    if len(seconds) < len(asks):
+        raise RuntimeError(f"no answer after a kill: {node.log_tail()}")
     print({name: round(value, 2) for name, value in seconds.items()}, file=sys.stderr, flush=True)
     return seconds
 
 
-def _wait_for(node: NodeProcess, query: str, least: int) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while time.monotonic() < deadline:
-        with suppress(TilthError):
-            if node.value(query) >= least:
-                return
-        time.sleep(LOOK_SECONDS)
-    raise RuntimeError(f"no answer in {SECONDS_MAX} s: {query}\n{node.log_tail()}")
-
-
-def _produce(bootstrap: str, over: threading.Event) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    number = 0
-    while not over.wait(0.1):
-        for _ in range(MESSAGES_PER_SECOND // 10):
-            producer.produce(TOPIC, b'{"id": %d, "v": "value %d"}' % (number, number), partition=number % 2)
-            number += 1
-        producer.poll(0)
-    producer.flush(10)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=5)
+    kills = parser.parse_args().kills
+    with tempfile.TemporaryDirectory(prefix="tilth-restart-") as folder:
+        print(restart(Path(folder), kills=kills))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tilth.base.cancel import raise_if_cancelled
+from tilth.catalog import PartsGoneError
 from tilth.maintenance.merge.choice import MergeChoice
 from tilth.maintenance.merge.explain import (
     MergeMoment,
@@ -104,7 +105,11 @@ class MergeCommands:
                 self.op.resolve()
                 continue
             for merge in self.op.begin([Merge(spec=specs[0])]):
-                self.op.perform(Prepared(about="optimize", work=[merge]))
+                try:
+                    self.op.perform(Prepared(about="optimize", work=[merge]))
+                except PartsGoneError:
+                    # Their partition was dropped, or had expired: what is there now is looked at again.
+                    continue
                 sources = merge.sources
                 rewritten.update(part.name.blocks for part in sources if merge.spec.is_lone)
                 done.append((len(sources), sum(part.rows for part in sources), sum(part.bytes for part in sources)))

@@ -1,0 +1,119 @@
+"""A query while imports run at full speed: on cores of its own, and on one Spark with the imports.
+
+    python -m bench.cluster_reads --messages 2000000 --queries 15
+
+Apart: server and worker for queries on one core, broker and worker for imports on the other. Together: one node with
+one Spark for both kinds of work, on both cores, and the broker beside. Each is compared with itself while nothing is
+imported, so the two may have different numbers of cores. Raises when the imports end before the queries do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.cluster_stream import consumed, create_import, fill
+from tools.stage import Stage, wait
+
+TOPIC = "whole"
+ROWS = 3_000_000
+#: Two that read the whole topic each: imports go on for longer.
+IMPORTS = ("one", "two")
+QUERY = "SELECT g, count(*), sum(v), max(id) FROM d.read WHERE v >= 0 GROUP BY g ORDER BY g"
+RUN_UP = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """Median seconds of the query."""
+
+    idle_s: float
+    importing_s: float
+
+    @property
+    def ratio(self) -> float:
+        return self.importing_s / self.idle_s
+
+
+@contextmanager
+def on_core(number: int) -> Iterator[None]:
+    """What is started meanwhile runs on this core only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(before)[number]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def read_apart(folder: Path, *, messages: int, queries: int) -> Reads:
+    """Queries and imports in two warehouses, a core each."""
+    with Stage(folder) as stage:
+        with on_core(1):
+            stage.start_broker()
+        with on_core(0):
+            stage.start_node({"warehouse.embedded": ""})
+            stage.add("query", "default", {"warehouse.master": "local[1]"})
+        with on_core(1):
+            stage.add("write", "write", {"warehouse.master": "local[1]"})
+        stage.wait_alive("query", "write")
+        return _measure(stage, messages=messages, queries=queries)
+
+
+def read_together(folder: Path, *, messages: int, queries: int) -> Reads:
+    """Queries and imports with one Spark on both cores."""
+    with Stage(folder) as stage:
+        stage.start_broker()
+        stage.start_node({"warehouse.master": "local[2]"})
+        return _measure(stage, messages=messages, queries=queries)
+
+
+def _measure(stage: Stage, *, messages: int, queries: int) -> Reads:
+    stage.sql("CREATE DATABASE d")
+    stage.sql("CREATE TABLE d.read (id BIGINT, g INT, v DOUBLE) ENGINE = MergeTree ORDER BY id")
+    stage.sql(f"INSERT INTO d.read SELECT id, CAST(id % 100 AS INT), id * 0.5 FROM range({ROWS})")
+    stage.broker.create_topic(TOPIC, 2)
+    fill(stage.broker.bootstrap, TOPIC, messages)
+    for name in IMPORTS:
+        create_import(stage, name, TOPIC)
+    _seconds(stage, RUN_UP)
+    idle = _seconds(stage, queries)
+    stage.sql(*(f"SYSTEM START CONSUME d.{name}_k" for name in IMPORTS))
+    wait(lambda: all(consumed(stage.node, f"{name}_k") > 0 for name in IMPORTS), "the imports to begin")
+    importing = _seconds(stage, queries)
+    left = [messages - consumed(stage.node, f"{name}_k") for name in IMPORTS]
+    if not any(left):
+        raise RuntimeError("the imports ended before the queries: give more messages")
+    print(f"idle {idle:.2f} s, importing {importing:.2f} s, messages left {left}", file=sys.stderr, flush=True)
+    return Reads(idle_s=idle, importing_s=importing)
+
+
+def _seconds(stage: Stage, queries: int) -> float:
+    found = []
+    for _ in range(queries):
+        began = time.perf_counter()
+        stage.sql(QUERY)
+        found.append(time.perf_counter() - began)
+    return statistics.median(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--queries", type=int, default=15)
+    arguments = parser.parse_args()
+    for read in (read_apart, read_together):
+        with tempfile.TemporaryDirectory(prefix="tilth-reads-") as folder:
+            print(read.__name__, read(Path(folder), messages=arguments.messages, queries=arguments.queries))
+
+
+if __name__ == "__main__":
+    main()
