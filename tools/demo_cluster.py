@@ -22,18 +22,21 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
 
 from tilth import Result
+from tilth.base.errors import TilthError
 from tools.broker import ROOT
 from tools.flights import FLIGHT_COLUMNS, all_flights, produce
 from tools.spark_cluster import SparkCluster
-from tools.stage import BUCKET_JARS, Stage, wait
+from tools.stage import BUCKET, BUCKET_JARS, Stage, wait
 
 FOLDER = ROOT / ".cache" / "demo-cluster"
 TOPIC = "flights"
 PARTITIONS = 4
-MESSAGES_PER_SECOND = 4_000
+#: While processes are struck; afterwards the rest comes at once.
+MESSAGES_PER_SECOND = 1_500
 #: Of the Spark cluster, for each of the workers.
 CORES = {"warehouse.spark-conf": "spark.cores.max=1 spark.executor.cores=1 spark.executor.memory=600m"}
 WORKERS = {"query-1": "default", "write-1": "write"}
@@ -55,6 +58,9 @@ BY_CARRIER = "SELECT carrier, count(*), sum(arr_delay) FROM demo.flights GROUP B
 WHAT_RAN_WHERE = """
     SELECT worker, kind, state, count(*) AS tasks, max(placement_reason) AS why
     FROM system.tasks GROUP BY worker, kind, state ORDER BY worker, kind, state"""
+RUNS_NOW = """
+    SELECT worker, kind, table, started, placement_reason AS why
+    FROM system.tasks WHERE state = 'running' ORDER BY worker, kind, started"""
 WORKERS_NOW = "SELECT name, warehouses, state, reason, running, resident FROM system.workers ORDER BY name"
 
 
@@ -147,22 +153,35 @@ def _play(console: Console, play: Play) -> Outcome:
         play.sql(statement)
     lines = flights.to_json(orient="records", lines=True).splitlines()
     messages = [(number % PARTITIONS, line.encode()) for number, line in enumerate(lines)]
-    source = threading.Thread(target=_produce, args=(play, messages))
+    is_struck = threading.Event()
+    source = threading.Thread(target=_produce, args=(play, messages, is_struck))
     source.start()
-    wait(lambda: play.node.value(ROUNDS) >= 3, "the first rounds")
-    seconds = _blows(console, play)
-    source.join()
-    wait(lambda: play.node.value(CONSUMED) >= len(messages), "all messages")
+    with Live(console=console, get_renderable=lambda: _now(play), refresh_per_second=1):
+        try:
+            wait(lambda: play.node.value(ROUNDS) >= 3, "the first rounds")
+            seconds = _strike(console, play)
+        finally:
+            is_struck.set()
+            source.join()
+        wait(lambda: play.node.value(CONSUMED) >= len(messages), "all messages")
     console.rule("8. what ran where, and is it all there")
     _show(console, play, WHAT_RAN_WHERE)
     return _examine(console, play, flights, seconds)
 
 
-def _produce(play: Play, messages: Sequence[tuple[int, bytes]]) -> None:
-    produce(play.broker.bootstrap, TOPIC, messages, per_second=MESSAGES_PER_SECOND)
+def _produce(play: Play, messages: Sequence[tuple[int, bytes]], is_struck: threading.Event) -> None:
+    produce(play.broker.bootstrap, TOPIC, messages, per_second=MESSAGES_PER_SECOND, hurry=is_struck)
 
 
-def _blows(console: Console, play: Play) -> dict[str, float]:
+def _now(play: Play) -> Table:
+    """Return what each worker does now, as the live table shows it."""
+    try:
+        return _grid(play.node.connection.sql(RUNS_NOW))
+    except TilthError as error:
+        return Table(str(error), show_edge=False)
+
+
+def _strike(console: Console, play: Play) -> dict[str, float]:
     """Strike one process after the other, and return the seconds until rounds were committed again."""
     seconds: dict[str, float] = {}
 
@@ -222,14 +241,15 @@ def _examine(console: Console, play: Play, flights: pd.DataFrame, seconds: dict[
 
 def _files_left(play: Play) -> int:
     """Count the data files in the bucket that the catalog does not name, once what failed has been cleaned up."""
-    named = "SELECT count(*) FROM system.parts WHERE table = 'flights'"
+    bucket = play.store.folder / "buckets" / BUCKET
 
     def left() -> int:
-        files = sum(1 for _ in (play.store.folder / "buckets" / "tilth").rglob("*.parquet"))
-        return files - play.node.value(named) - play.node.value("SELECT count(*) FROM system.trash")
+        files = {path.name for path in bucket.rglob("*.parquet")}
+        known = play.node.connection.sql("SELECT file FROM system.parts UNION ALL SELECT file FROM system.trash").rows
+        return len(files - {name for (name,) in known})
 
     with suppress(RuntimeError):
-        wait(lambda: left() <= 0, "files of failed attempts to be removed")
+        wait(lambda: left() == 0, "files of failed attempts to be removed")
     return left()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,14 +29,22 @@ def all_flights() -> pd.DataFrame:
     return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
-def produce(bootstrap: str, topic: str, messages: Sequence[tuple[int, bytes]], *, per_second: int = 0) -> None:
-    """Sends each message to its partition."""
+def produce(
+    bootstrap: str,
+    topic: str,
+    messages: Sequence[tuple[int, bytes]],
+    *,
+    per_second: int = 0,
+    hurry: threading.Event | None = None,
+) -> None:
+    """Sends each message to its partition; once `hurry` is set, as fast as it can."""
+    slow = threading.Event() if hurry is None else hurry
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "enable.idempotence": True}
     )
     for index, (partition, message) in enumerate(messages):
         if per_second and index % (per_second // 10) == 0:
-            time.sleep(0.1)
+            slow.wait(0.1)
         while True:
             try:
                 producer.produce(topic, message, partition=partition)
