@@ -44,17 +44,17 @@ def ingest(folder: Path, *, messages: int, passes: int) -> dict[str, list[float]
 
 def _pass(stage: Stage, name: str, place: str, messages: int) -> float:
     (other,) = set(PLACES) - {place}
-    stage.sql(f"ALTER WORKER {other} DRAIN")
     create_import(stage, name, TOPIC)
-    stage.sql(f"SYSTEM START CONSUME d.{name}_k")
+    # The server's own Spark is the only one that answers queries: drained only while none is asked.
+    stage.sql(f"ALTER WORKER {other} DRAIN", f"SYSTEM START CONSUME d.{name}_k")
     is_done = lambda: consumed(stage.node, f"{name}_k") >= messages  # noqa: E731  # said where it is used
     seconds = wait(is_done, f"{name} to be consumed", seconds_max=PASS_SECONDS_MAX)
     ran = stage.worker_of(f"{name}_k")
+    stage.sql(f"ALTER WORKER {other} RESUME")
     [(rows,)] = stage.node.connection.sql(f"SELECT count(*) FROM d.{name} WHERE id >= 0").rows
     if ran != place or rows != messages:
         raise RuntimeError(f"the pass is not right: worker={ran} wanted={place} rows={rows} messages={messages}")
     drop_import(stage, name)
-    stage.sql(f"ALTER WORKER {other} RESUME")
     return seconds
 
 

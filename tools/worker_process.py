@@ -67,7 +67,7 @@ class WorkerRun:
         assert self._process is not None
         deadline = time.monotonic() + READY_SECONDS_MAX
         while self._process.poll() is None and time.monotonic() < deadline:
-            if READY_WORDS in self.log():
+            if READY_WORDS in self._said():
                 return
             time.sleep(0.05)
         raise RuntimeError(f"worker {self.name} is not ready: exit={self._process.poll()} log:\n{self.log()}")
@@ -98,7 +98,10 @@ class WorkerRun:
                 self.kill()
 
     def log(self) -> str:
-        """Return what the process that was started last has said."""
+        """Return the end of what the process that was started last has said."""
+        return self._said()[-LOG_TAIL_CHARACTERS:]
+
+    def _said(self) -> str:
         with (self._folder / "worker.log").open("rb") as file:
             file.seek(self._log_start)
-            return file.read().decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
+            return file.read().decode(errors="replace")

@@ -7,8 +7,9 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import ConflictError, FencedError
-from tilth.catalog import ExpirePartition, InsertPart, PartsGoneError, RestorePartition
+from tilth.catalog import ExpirePartition, HideEverything, InsertPart, PartsGoneError, RestorePartition
 from tilth.maintenance.gc.expiry import ExpiryPhase
+from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.part import ColumnRange, Part
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind
@@ -187,3 +188,18 @@ def test_a_ttl_that_is_not_understood_is_reported_and_expires_nothing(
     by_month.days(1)
     assert by_month.visible_count(uuid) == 1
     assert "a TTL must be a column, or a column plus an interval" in caplog.text
+
+
+def test_a_drop_while_optimize_merges_leaves_it_what_is_there() -> None:
+    world = MaintenanceWorld()
+
+    def truncate(task: MergeTask) -> None:
+        world.worker.on_merge = lambda _: None
+        world.commit(HideEverything(table=world.t))
+        world.insert("a", "a")
+
+    world.insert("a", "a")
+    world.worker.on_merge = truncate
+    report = world.manager.optimize(world.t, "a", final=True)
+    assert (report.merges, report.parts_after) == (1, 1)
+    assert world.service(ServiceKind.MERGE).failures == 0

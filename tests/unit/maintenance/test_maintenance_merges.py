@@ -180,19 +180,6 @@ def test_a_drop_while_a_merge_runs_wins_and_is_no_failure(world: MaintenanceWorl
     assert "not visible any more" in run.error
 
 
-def test_a_drop_while_optimize_merges_leaves_it_what_is_there(world: MaintenanceWorld) -> None:
-    def truncate(task: MergeTask) -> None:
-        world.worker.on_merge = lambda _: None
-        world.commit(HideEverything(table=world.t))
-        world.insert("a", "a")
-
-    world.insert("a", "a")
-    world.worker.on_merge = truncate
-    report = world.manager.optimize(world.t, "a", final=True)
-    assert (report.merges, report.parts_after) == (1, 1)
-    assert world.service(ServiceKind.MERGE).failures == 0
-
-
 @pytest.mark.parametrize("has_landed", [True, False])
 def test_an_unknown_outcome_deletes_nothing_and_is_resolved_later(
     world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch, *, has_landed: bool

@@ -272,8 +272,13 @@ class HdfsStore:
                 answer = await question(self._client)
         except (FileNotFoundError, FileExistsError):
             raise
+        except asyncio.CancelledError:
+            raise
         except BaseException:
-            self._is_reached = False
+            if self._is_reached:
+                # It was there a moment ago: what the client says of a connection that broke does not tell who is gone.
+                self._is_reached = False
+                await self._reach()
             raise
         self._is_reached = True
         return answer
