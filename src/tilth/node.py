@@ -420,8 +420,8 @@ class Node:
                 continue
             try:
                 # Side by side: consumers wait for Python's workers, queries do not.
-                workers = threading.Thread(target=self._warm_workers, name="tilth-warm-workers", daemon=True)
-                workers.start()
+                warm = self._session.warm_if_possible
+                threading.Thread(target=warm, name="tilth-warm-workers", daemon=True).start()
                 self._session.run_first_query()
                 self._is_ready.set()
                 return
@@ -430,13 +430,6 @@ class Node:
                 self._starting = f"the first query failed: {str(error)[:500]}"
                 _log.warning("warming_failed", reason=error)
                 self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
-
-    def _warm_workers(self) -> None:
-        try:
-            self._session.warm()
-        except Exception as error:
-            # It only saves time; a real fault shows itself again in the first task.
-            _log.warning("warming_failed", reason=error)
 
 
 def open_node(folder: Path, settings: GivenSettings | Mapping[str, str], session: WorkerSession | None = None) -> Node:

@@ -136,7 +136,8 @@ class WorkerNode:
             worker.register(kind, runner)
         worker.start()
         self._parts.callback(worker.stop)
-        self._warm()
+        # Before the first task: a consumer that takes over must not wait for Python and for classes.
+        self._session.warm_if_possible(with_query=True)
         self._link.join(worker)
         _log.info("worker_started", worker=options.name, server=options.server, warehouse=options.warehouse)
 
@@ -158,15 +159,6 @@ class WorkerNode:
         """End Java at once, for a stop that takes too long."""
         self._session.keep_ended()
         self._session.kill_if_alive()
-
-    def _warm(self) -> None:
-        """Start Python and load classes before the first task: a consumer that takes over must not wait for them."""
-        try:
-            self._session.warm()
-            self._session.run_first_query()
-        except Exception as error:
-            # It only saves time; a real fault shows itself again in the first task.
-            _log.warning("warming_failed", reason=error)
 
     def _runners(self) -> dict[TaskKind, Runner]:
         consumers, queries = FarConsumerCalls(self._channel), FarQueryCalls(self._channel)

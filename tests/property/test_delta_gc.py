@@ -38,14 +38,14 @@ class Life:
         self.world.stop(ServiceKind.FLUSH)
         self.gone: set[str] = set()
         for module in (gc_trash, history_gc):
-            monkeypatch.setattr(module, "remove_file", self._remove)
+            monkeypatch.setattr(module, "remove_data", self._remove)
         #: Hybrid times with the rows that a reader of then saw.
         self.seen: list[tuple[int, int]] = []
         self.leases: list[tuple[ReaderLease, Snapshot]] = []
 
-    def _remove(self, root: StoreRoot, table: str, file: DataFile) -> bool:
-        self.gone.add(file.name)
-        return True
+    def _remove(self, root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int) -> dict[str, OSError]:
+        self.gone.update(each.name for each in files)
+        return {}
 
     def one(self, items: Sequence[T]) -> T:
         return items[int(self.rng.random() * len(items))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -168,11 +168,11 @@ class GcWorld(World):
 
     @contextmanager
     def _removing(self) -> Iterator[None]:
-        def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
-            self.gone.add(file.name)
-            return True
+        def remove(root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int) -> dict[str, OSError]:
+            self.gone.update(each.name for each in files)
+            return {}
 
-        with patch.object(gc_trash, "remove_file", remove):
+        with patch.object(gc_trash, "remove_data", remove):
             yield
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         BadPartitionError,
         DeltaFileCorruptError,
         DeltaFileNotFoundError,
+        FilesLeftError,
         PartFileCorruptError,
         PartFileNotFoundError,
         PartShapeUnknownError,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
         StorageSettings,
         storage_settings,
     )
-    from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_file
+    from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_data
     from tilth.storage.store.files import (
         are_there,
         check_size,
@@ -142,6 +143,7 @@ __all__ = [
     "DeltaFileNotFoundError",
     "DeltaWriter",
     "Expiry",
+    "FilesLeftError",
     "FlushResult",
     "Folder",
     "MergeResult",
@@ -216,7 +218,7 @@ __all__ = [
     "read_scratch",
     "read_segment",
     "read_source",
-    "remove_file",
+    "remove_data",
     "remove_files",
     "remove_row_map",
     "remove_scratch",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilth.base.errors import CorruptError, InvalidInputError, RetryError, TilthError, UnavailableError
 
 
@@ -45,6 +47,17 @@ class StoreBusyError(RetryError):
     """the store did not answer in time, or asks for fewer requests"""
 
     code = "STORE_BUSY"
+
+
+class FilesLeftError(UnavailableError):
+    """files cannot be removed"""
+
+    code = "FILES_LEFT"
+
+    def __init__(self, left: Sequence[str], **facts: object) -> None:
+        super().__init__(None, hint="", **facts)
+        #: Paths of those that no other look for names of their transaction finds.
+        self.left = tuple(left)
 
 
 class SparkWithoutS3Error(UnavailableError):

@@ -60,6 +60,8 @@ class _State:
     #: Of the bucket, whose requests anybody with the key may make.
     bucket: str = "tilth"
     key: str = "tilthkey"
+    #: Objects that nobody may remove.
+    kept: set[str] = field(default_factory=set)
     #: Whether it speaks as GCS does, to anybody.
     is_gcs: bool = False
 
@@ -89,6 +91,11 @@ class FakeBucket:
     def objects(self) -> dict[str, bytes]:
         """Return the objects by name; a test may change them."""
         return self._state.objects
+
+    @property
+    def kept(self) -> set[str]:
+        """Return the names of objects that nobody may remove; a test may change them."""
+        return self._state.kept
 
     @property
     def uploads(self) -> int:
@@ -221,10 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, {}, f"<CompleteMultipartUploadResult>{found}</CompleteMultipartUploadResult>".encode()
             case "REMOVE":
                 names = _KEY_TAG.findall(body.decode())
-                for each in names:
-                    objects.pop(each, None)
-                gone = "".join(f"<Deleted><Key>{each}</Key></Deleted>" for each in names)
-                return 200, {}, f"<DeleteResult>{gone}</DeleteResult>".encode()
+                return 200, {}, f"<DeleteResult>{''.join(map(self._removed, names))}</DeleteResult>".encode()
             case "LIST":
                 return 200, {}, self._listed(query)
             case _ if self.bucket.is_gcs and path not in objects:
@@ -232,6 +236,13 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 objects.pop(path, None)
                 return 204, {}, b""
+
+    def _removed(self, name: str) -> str:
+        """Remove one of several objects; return what the answer says of it."""
+        if name in self.bucket.kept:
+            return f"<Error><Key>{name}</Key><Code>AccessDenied</Code><Message>no: {self.bucket.key}</Message></Error>"
+        self.bucket.objects.pop(name, None)
+        return f"<Deleted><Key>{name}</Key></Deleted>"
 
     def _read(self, path: str) -> tuple[int, dict[str, str], bytes]:
         found = self.bucket.objects.get(path)

@@ -75,7 +75,7 @@ def questions(store: HdfsStore) -> list[Callable[[], object]]:
         lambda: write(store, "t/data/new", b"abc"),
         lambda: store.read("t/data/a"),
         lambda: store.size("t/data/a"),
-        lambda: store.remove(["t/data/a"]),
+        lambda: store.remove(["t/data/a"]).check(),
     ]
 
 
@@ -230,6 +230,6 @@ def test_addresses_and_users_that_are_wrong_are_said_so(
         assert (type(error), error.kind) == (StoreAwayError, ErrorKind.UNAVAILABLE)
         assert str(error.facts["file"]).startswith(address)
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
-    for ask in (questions(store_at(place))[0], lambda: store_at(place).remove(["t/data/a"])):
+    for ask in (questions(store_at(place))[0], lambda: store_at(place).remove(["t/data/a"]).check()):
         error = error_of(ask)
         assert (type(error), error.facts["because"]) == (StoreRefusedError, "AccessControlException")

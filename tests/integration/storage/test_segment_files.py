@@ -35,7 +35,7 @@ from tilth.storage import (
     read_changes,
     read_deletes,
     read_source,
-    remove_file,
+    remove_data,
     write_parts,
     write_rows,
     write_segments,
@@ -280,7 +280,7 @@ def test_all_files_of_a_transaction_and_what_lies_beside_them_are_cleaned(tmp_pa
     assert left == kept | {"4-0.1-0.map", "4-0.1-0.filter"}
     assert clean_transaction(local_root(tmp_path), msgspec.structs.replace(txn, id=3)) == 4
     segment, part = (DataFile(name=name, size=0, checksum=0) for name in ("4-0.1-0.arrow", "4-0.1-0.parquet"))
-    assert not remove_file(local_root(tmp_path), TABLE, segment)
+    assert remove_data(local_root(tmp_path), TABLE, [segment]) == {}
     assert (folder / "4-0.1-0.map").exists()
-    assert remove_file(local_root(tmp_path), TABLE, part)
+    assert remove_data(local_root(tmp_path), TABLE, [part]) == {}
     assert [path.name for path in folder.iterdir()] == ["4-0.1-1.arrow"]

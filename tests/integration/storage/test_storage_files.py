@@ -16,6 +16,7 @@ from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.model.types import Kind, Simple
 from tilth.storage import (
+    FILTER_EXTENSION,
     BadColumnError,
     Expiry,
     PartFileCorruptError,
@@ -32,7 +33,8 @@ from tilth.storage import (
     local_root,
     merge_parts,
     read_part,
-    remove_file,
+    remove_data,
+    sidecar_name,
     write_parts,
 )
 
@@ -250,10 +252,22 @@ def test_a_writer_without_rows_makes_no_file(layout: TableLayout) -> None:
     assert not Path(layout.folder).exists()
 
 
+def test_what_cannot_be_removed_stays_with_its_reason_and_stops_no_other(tmp_path: Path, layout: TableLayout) -> None:
+    files = [_write(layout, n, _rows(1)) for n in range(1, 6)]
+    folder = Path(layout.folder)
+    # Nobody removes a folder as a file.
+    (folder / sidecar_name(files[2].name, FILTER_EXTENSION)).mkdir()
+    failed = remove_data(local_root(tmp_path), TABLE, files, deleters=3)
+    assert failed.keys() == {files[2].name}
+    assert [path.name for path in folder.iterdir()] == [sidecar_name(files[2].name, FILTER_EXTENSION)]
+    (folder / sidecar_name(files[2].name, FILTER_EXTENSION)).rmdir()
+    assert remove_data(local_root(tmp_path), TABLE, files, deleters=3) == {}
+
+
 def test_removing_twice_is_no_error(tmp_path: Path, layout: TableLayout) -> None:
     file = _write(layout, 1, _rows(1))
-    assert remove_file(local_root(tmp_path), TABLE, file)
-    assert not remove_file(local_root(tmp_path), TABLE, file)
+    assert remove_data(local_root(tmp_path), TABLE, [file]) == {}
+    assert remove_data(local_root(tmp_path), TABLE, [file]) == {}
     drop_table_folder(local_root(tmp_path), TABLE)
     drop_table_folder(local_root(tmp_path), TABLE)
     assert not list(tmp_path.iterdir())

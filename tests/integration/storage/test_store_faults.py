@@ -17,14 +17,17 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from tests.integration.storage.conftest import KEY_VARIABLE, SECRET_VARIABLE
+from tests.integration.storage.conftest import BUCKET, KEY_VARIABLE, SECRET_VARIABLE
 from tests.integration.storage.store_places import Place, bucket_root
 from tests.integration.storage.test_store_behaviour import layout_in, rows_of, txn_of
 from tilth.base.errors import ErrorKind, TilthError
+from tilth.model.part import DataFile
 from tilth.storage import (
+    FilesLeftError,
     clean_transaction,
+    drop_table_folder,
     read_part,
-    remove_file,
+    remove_data,
     write_filter,
     write_parts,
 )
@@ -96,7 +99,7 @@ def test_a_fault_that_lasts_is_one_to_try_again_after(bucket: FakeBucket, place:
         lambda: write(store, "t/data/b", b"def"),
         lambda: store.read("t/data/a"),
         lambda: store.open("t/data/a"),
-        lambda: store.remove(["t/data/a"]),
+        lambda: store.remove(["t/data/a"]).check(),
         lambda: store.size("t/data/a"),
     ):
         bucket.plan(*[fault] * 50)
@@ -195,7 +198,7 @@ def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
     assert verbs(bucket) == {"GET": 1}
     write_filter(layout, part.file)
     assert verbs(bucket) == {"GET": 1, "PUT": 1}
-    remove_file(place.root, "t", part.file)
+    remove_data(place.root, "t", [part.file])
     assert (verbs(bucket), bucket.objects) == ({"REMOVE": 1}, {})
     for task in range(3):
         write_parts(layout, rows_of(10), txn=2, task=task, attempt=1)
@@ -220,6 +223,73 @@ def test_a_real_server_is_asked_no_more(s3_server: S3Server) -> None:
         assert file.read() == b"abc"
     store.remove(["t/data/a", "t/data/b"])
     assert [verb for verb, _ in s3_server.requests()] == ["PUT", "GET", "POST"]
+
+
+def test_two_thousand_files_go_with_few_requests(s3_server: S3Server) -> None:
+    root = bucket_root(s3_server.endpoint)
+    folder = s3_server.folder / "buckets" / BUCKET / root.prefix / "t" / "data"
+    folder.mkdir(parents=True)
+    files = [DataFile(name=f"7-0.0-{n}.parquet", size=1, checksum=0) for n in range(2000)]
+    for file in files:
+        for name in (file.name, file.name.replace("parquet", "filter")):
+            (folder / name).write_bytes(b"x")
+    (folder / "8-0.0-0.parquet").write_bytes(b"x")
+    s3_server.requests()
+    assert remove_data(root, "t", files, deleters=2) == {}
+    # Each with its row map and its filter, whether they are there or not: three names a file, a thousand a request.
+    assert Counter(verb for verb, _ in s3_server.requests()) == {"POST": 7}
+    assert [path.name for path in folder.iterdir()] == ["8-0.0-0.parquet"]
+    for file in files[:1500]:
+        (folder / file.name).write_bytes(b"x")
+    drop_table_folder(root, "t")
+    assert Counter(verb for verb, _ in s3_server.requests()) == {"GET": 2, "POST": 2}
+    assert not [path for path in folder.parent.rglob("*") if path.is_file()]
+
+
+def test_what_nobody_may_remove_stays_with_its_reason_and_stops_no_other(bucket: FakeBucket, place: Place) -> None:
+    layout = layout_in(place)
+    files = [write_parts(layout, rows_of(1), txn=1, task=0, attempt=0, first_n=n)[0].file for n in range(50)]
+    kept = {f"{place.root.prefix}/{place.folder.key(files[n].name)}" for n in (3, 40)}
+    bucket.kept.update(kept)
+    failed = remove_data(place.root, "t", files)
+    assert {files[n].name for n in (3, 40)} == failed.keys()
+    assert bucket.objects.keys() == kept
+    for name, error in failed.items():
+        assert isinstance(error, StoreRefusedError)
+        assert error.facts["file"] == place.folder.uri(name)
+        assert "tilthkey" not in str(error)
+
+
+def test_what_nobody_finds_by_counting_any_more_is_named(bucket: FakeBucket, place: Place) -> None:
+    layout = layout_in(place)
+    names = [write_parts(layout, rows_of(1), txn=1, task=0, attempt=0, first_n=n)[0].file.name for n in range(50)]
+    kept = {f"{place.root.prefix}/{place.folder.key(names[n])}" for n in (3, 40)}
+    bucket.kept.update(kept)
+    with pytest.raises(FilesLeftError) as caught:
+        clean_transaction(place.root, txn_of(1))
+    assert (caught.value.facts["files"], set(bucket.objects)) == ("2", kept)
+    left = caught.value.left
+    bucket.kept.clear()
+    clean_transaction(place.root, txn_of(1))
+    clean_transaction(place.root, txn_of(1), also=left)
+    assert bucket.objects == {}
+
+
+def test_a_store_that_is_away_is_asked_once_for_all(bucket: FakeBucket, place: Place) -> None:
+    away = ObjectStore(parse_root(place.root.text.replace(bucket.endpoint, "http://127.0.0.1:1")), QUICK)
+    paths = [f"t/data/{n}" for n in range(5000)]
+    removal = away.remove(paths)
+    assert (removal.gone, list(removal.failed)) == ([], paths)
+    assert {type(error) for error in removal.failed.values()} == {StoreAwayError}
+    store = ObjectStore(place.root, QUICK)
+    write(store, paths[0], b"x")
+    bucket.requests()
+    bucket.plan(None, *[BucketFault.THROTTLED] * 50)
+    removal = store.remove(paths)
+    bucket.forget_plan()
+    assert (removal.gone, list(removal.failed)) == (paths[:1000], paths[1000:])
+    assert verbs(bucket)["REMOVE"] <= 6
+    assert bucket.objects == {}
 
 
 def test_of_a_large_part_only_what_is_needed_is_read(bucket: FakeBucket, place: Place) -> None:

@@ -6,7 +6,7 @@ Each promise is tested alone: one op is run, or one thing comes between two of i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import pytest
@@ -32,15 +32,15 @@ GC_KINDS = (OpKind.PART_GC, OpKind.LOG_GC, OpKind.HISTORY_GC)
 @pytest.fixture
 def gone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were removed."""
-    files: list[str] = []
+    names: list[str] = []
 
-    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
-        files.append(file.name)
-        return True
+    def remove(root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int) -> dict[str, OSError]:
+        names.extend(each.name for each in files)
+        return {}
 
     for module in (gc_trash, history_gc):
-        monkeypatch.setattr(module, "remove_file", remove)
-    return files
+        monkeypatch.setattr(module, "remove_data", remove)
+    return names
 
 
 @pytest.fixture

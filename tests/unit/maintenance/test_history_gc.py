@@ -5,6 +5,8 @@ Rules: docs/policies/history.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.delta_world import DELTA_BYTES, DeltaWorld
@@ -139,13 +141,11 @@ def test_the_file_goes_first_and_one_that_stays_stops_no_other(
     gone: list[str] = []
     bad: list[str] = []
 
-    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
-        if file.name in bad:
-            raise PermissionError(13, "not allowed", file.name)
-        gone.append(file.name)
-        return True
+    def remove(root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int) -> dict[str, OSError]:
+        gone.extend(each.name for each in files if each.name not in bad)
+        return {each.name: PermissionError(13, "not allowed", each.name) for each in files if each.name in bad}
 
-    monkeypatch.setattr(history_gc, "remove_file", remove)
+    monkeypatch.setattr(history_gc, "remove_data", remove)
     [one] = world.insert(rows=1000)
     changes = [world.change((one, 1)), world.change((one, 1))]
     bad.append(changes[0].file.name)

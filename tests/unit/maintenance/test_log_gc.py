@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.delta_world import DeltaWorld
@@ -155,12 +157,12 @@ def test_a_file_that_cannot_be_removed_is_reported_and_tried_again(
 ) -> None:
     is_broken = [True]
 
-    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
-        if is_broken[0] and file.name.endswith(".arrow"):
-            raise PermissionError(13, "not allowed", file.name)
-        return True
+    def remove(root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int) -> dict[str, OSError]:
+        if not is_broken[0]:
+            return {}
+        return {each.name: PermissionError(13, "not allowed") for each in files if each.name.endswith(".arrow")}
 
-    monkeypatch.setattr(gc_trash, "remove_file", remove)
+    monkeypatch.setattr(gc_trash, "remove_data", remove)
     world.merged(world.row_segment(), world.row_segment())
     world.work(HISTORY_SECONDS + 1)
     service = world.service(ServiceKind.GC)

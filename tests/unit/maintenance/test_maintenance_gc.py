@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -108,14 +108,12 @@ def test_a_file_that_cannot_be_removed_stays_and_stops_no_other(
 ) -> None:
     bad: set[str] = set()
 
-    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
+    def remove(root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int) -> dict[str, OSError]:
         if not bad:
-            bad.add(file.name)
-        if file.name in bad:
-            raise PermissionError(13, "not allowed", file.name)
-        return True
+            bad.add(files[0].name)
+        return {each.name: PermissionError(13, "not allowed", each.name) for each in files if each.name in bad}
 
-    monkeypatch.setattr(gc_trash, "remove_file", remove)
+    monkeypatch.setattr(gc_trash, "remove_data", remove)
     world.work(4000)
     world.work(60)
     for _ in range(4):
@@ -249,14 +247,14 @@ def test_what_undrop_may_bring_back_is_claimed_before_its_file_goes(
     assert [item.item.is_dropped for item in world.catalog.trash.items(limit=100)[0]].count(True) == 1
     refused: list[str] = []
 
-    def remove(root: StoreRoot, table: str, file: DataFile) -> bool:
+    def remove(root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int) -> dict[str, OSError]:
         try:
             world.commit(RestorePartition(table=world.t, partition="a"))
         except NothingToUndropError as error:
-            refused.append(error.code)
-        return True
+            refused.extend(error.code for _ in files)
+        return {}
 
-    monkeypatch.setattr(gc_trash, "remove_file", remove)
+    monkeypatch.setattr(gc_trash, "remove_data", remove)
     world.clock.advance(8000)
     assert world.manager.gc_now(world.t).removed == 11
     assert len(refused) == 11

@@ -68,8 +68,8 @@ class FakeSpark:
         self.answers.set()
         return True
 
-    def warm(self) -> int:
-        return 1
+    def warm_if_possible(self) -> None:
+        """Do nothing."""
 
 
 def watched(spark: FakeSpark, clock: ManualClock, seconds: int) -> None:

@@ -12,20 +12,19 @@ that no file is left that nobody knows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
-from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds, pack
 from tilth.base.units import show_bytes
 from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
+from tilth.maintenance.gc.trash import not_removed
 from tilth.maintenance.op import IoUsage, OpKind
 from tilth.maintenance.policy.gc import GcEntry, Verdict, judge_ended
 from tilth.model.delta import Delta
 from tilth.model.history import ancient_mark
 from tilth.model.part import Part, PartEvent
-from tilth.storage import remove_file
+from tilth.storage import remove_data
 
 #: With these a partition has deltas; deltas end with these; and by these too where there are some.
 _MAKING_EVENTS = frozenset({"delete", "flush_deltas", "minor_delta", "major_delta"})
@@ -37,7 +36,7 @@ _WITHOUT_VERSION = frozenset({"trash", "remove"})
 TRIM_PERIOD_MS = 600_000
 #: Records that one transaction of the catalog forgets.
 REMOVE_BATCH = 1_000
-#: Threads that remove files.
+#: Requests to remove files at a time.
 DELETERS = 4
 _TRASH_BATCH = 1_000
 
@@ -161,25 +160,15 @@ class HistoryGc:
         fence = table.table_leases.fence(table.uuid)
         table.catalog.leases.check(fence)
         hit("history_gc.before_remove")
-        with ThreadPoolExecutor(min(DELETERS, len(deltas)), thread_name_prefix="tilth-gc") as pool:
-            errors = list(pool.map(self._remove_file, deltas))
-        gone = [delta for delta, error in zip(deltas, errors, strict=True) if not error]
+        failed = remove_data(table.root, table.uuid, [delta.file for delta in deltas], deleters=DELETERS)
+        gone = [delta for delta in deltas if delta.file.name not in failed]
         hit("history_gc.after_remove")
         table.catalog.parts.remove_deltas(table.uuid, gone, fence=fence)
         done.removed += len(gone)
         done.removed_bytes += sum(delta.bytes for delta in gone)
-        failed = [(delta, error) for delta, error in zip(deltas, errors, strict=True) if error]
-        for delta, error in failed[:1]:
-            self._pending.note(delta.partition, table.clock.now_ms() + int(table.settings.pause * 1000))
-            raise UnavailableError("a file cannot be removed", file=delta.file.name, reason=error)
-
-    def _remove_file(self, delta: Delta) -> str:
-        """Remove the file; return why that failed, or nothing."""
-        try:
-            remove_file(self._table.root, self._table.uuid, delta.file)
-        except (TilthError, OSError) as error:
-            return str(error)
-        return ""
+        if failed:
+            self._pending.note(deltas[0].partition, table.clock.now_ms() + int(table.settings.pause * 1000))
+            raise not_removed(failed)
 
     def _plan(self, partition: str, ended: Sequence[Delta], now_ms: int, *, has_others: bool) -> None:
         with self._table.watch.lock:

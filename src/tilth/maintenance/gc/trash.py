@@ -7,10 +7,9 @@ Always holds: the table's storage is never listed; a file that cannot be removed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import TrashedPart
@@ -28,7 +27,7 @@ from tilth.maintenance.policy.gc import (
 )
 from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Part
-from tilth.storage import remove_file
+from tilth.storage import remove_data
 
 
 class TrashPhase:
@@ -160,23 +159,14 @@ class TrashPhase:
         if not items:
             return []
         hit("gc.before_remove")
-        count = deleters(self._known.hits, deleters_max=self._table.settings.deleters_max)
-        with ThreadPoolExecutor(min(count, len(items)), thread_name_prefix="tilth-gc") as pool:
-            errors = list(pool.map(self._remove_one, items))
-        failed = [(item, error) for item, error in zip(items, errors, strict=True) if error]
-        for item, error in failed[:1]:
-            name = item.item.part.file.name
-            done.failures.append(UnavailableError("a file cannot be removed", file=name, reason=error))
-            self._note_due(self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
-        return [item for item, error in zip(items, errors, strict=True) if not error]
-
-    def _remove_one(self, item: TrashedPart) -> str:
-        """Remove the file; return why that failed, or nothing."""
-        try:
-            remove_file(self._table.root, item.table, item.item.part.file)
-        except (TilthError, OSError) as error:
-            return str(error)
-        return ""
+        table = self._table
+        files = [item.item.part.file for item in items]
+        count = deleters(self._known.hits, deleters_max=table.settings.deleters_max)
+        failed = remove_data(table.root, table.uuid, files, deleters=count)
+        if failed:
+            done.failures.append(not_removed(failed))
+            self._note_due(table.clock.now_ms() + int(table.settings.pause * 1000))
+        return [item for item in items if item.item.part.file.name not in failed]
 
     def _plan(self, state: TrashState, done: Round, *, has_removed: bool, now_ms: int) -> None:
         if state.cursor is not None:
@@ -185,6 +175,12 @@ class TrashPhase:
             return
         # The end of a pass: what stays decides when the next one is worth it.
         self._due_ms, self._pass_due_ms = self._pass_due_ms, None
+
+
+def not_removed(failed: Mapping[str, Exception]) -> UnavailableError:
+    """Return the error that says of files, by name, why the first of them is still there."""
+    name, reason = next(iter(failed.items()))
+    return UnavailableError("a file cannot be removed", file=name, files=len(failed), reason=reason)
 
 
 def _is_read(item: TrashedPart, snapshots: Sequence[int]) -> bool:

@@ -21,7 +21,7 @@ from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
 from tilth.model.table import KafkaDef, full_name
 from tilth.model.txn import Txn, TxnState
-from tilth.storage import StoreRoot, clean_transaction, drop_table_folder
+from tilth.storage import FilesLeftError, StoreRoot, clean_transaction, drop_table_folder
 
 #: A running transaction that nobody works on is lost after this.
 LOST_AFTER_MS = 600_000
@@ -42,6 +42,8 @@ LEDGER_KEPT_MAX = 10_000
 LEDGER_SETTLED_MS = 600_000
 #: Folders of tables whose records are going or gone.
 _FOLDERS = "maintenance/folders"
+#: Files of transactions that could not be removed while those counted before them could.
+_LEFT = "maintenance/files-left"
 
 _log = Log("maintenance")
 
@@ -139,8 +141,16 @@ class Cleaner:
         with self._lock:
             if self._catalog.transactions.resolve(txn.id) is not TxnState.ABORTED:
                 return
-            files = clean_transaction(self._root, txn)
+            left = self._left()
+            try:
+                files = clean_transaction(self._root, txn, also=left.get(txn.id, ()))
+            except FilesLeftError as error:
+                if error.left:
+                    self._put_left({**left, txn.id: list(error.left)})
+                raise
             self._catalog.transactions.forget(txn.id)
+            if left.pop(txn.id, None):
+                self._put_left(left)
             self._aborted_ms.pop(txn.id, None)
         _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
 
@@ -152,10 +162,13 @@ class Cleaner:
         for uuid in folders:
             if uuid in dropped:
                 continue
-            if self._catalog.tables.by_id(uuid) is None:
-                drop_table_folder(self._root, uuid)
-                _log.info("table_folder_removed", cause_id=uuid)
-            self._put_folders([each for each in self._folders() if each != uuid])
+            self._guarded("remove_folder", uuid, partial(self._remove_folder, uuid))
+
+    def _remove_folder(self, uuid: str) -> None:
+        if self._catalog.tables.by_id(uuid) is None:
+            drop_table_folder(self._root, uuid)
+            _log.info("table_folder_removed", cause_id=uuid)
+        self._put_folders([each for each in self._folders() if each != uuid])
 
     def _folders(self) -> list[str]:
         found = self._catalog.state.get(_FOLDERS)
@@ -163,6 +176,13 @@ class Cleaner:
 
     def _put_folders(self, folders: list[str]) -> None:
         self._catalog.state.put(_FOLDERS, msgspec.msgpack.encode(folders))
+
+    def _left(self) -> dict[int, list[str]]:
+        found = self._catalog.state.get(_LEFT)
+        return {} if found is None else msgspec.msgpack.decode(found, type=dict[int, list[str]])
+
+    def _put_left(self, left: dict[int, list[str]]) -> None:
+        self._catalog.state.put(_LEFT, msgspec.msgpack.encode(left))
 
     def _trim(self, now_ms: int) -> None:
         txns = self._catalog.transactions.trim_finished(pack(max(0, now_ms - FINISHED_KEPT_MS)))

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
+from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
 from tilth.model.txn import Txn
+from tilth.storage.errors import FilesLeftError
 from tilth.storage.store.paths import (
     EXTENSIONS,
     PART_EXTENSION,
@@ -22,6 +26,7 @@ from tilth.storage.store.paths import (
     table_folder,
 )
 from tilth.storage.store.root import Folder, StoreRoot
+from tilth.storage.store.store import Removal
 from tilth.storage.store.stores import store_of
 
 #: Attempts of a task that are looked for; Spark gives up after fewer.
@@ -34,14 +39,16 @@ _NUMBER = re.compile(r".+-(\d+)\.\w+")
 _Run = tuple[int, int, str]
 
 
-def clean_transaction(root: StoreRoot, txn: Txn, *, keep: Collection[str] = ()) -> int:
+def clean_transaction(root: StoreRoot, txn: Txn, *, keep: Collection[str] = (), also: Sequence[str] = ()) -> int:
     """Remove the files that the transaction's tasks may have left, but for those named in `keep`; return how many, as
     far as the store knows.
 
     For a transaction that did not land: without `keep`. For one that did: with the names of the files that it
-    committed, to rid the table of what failed attempts left.
+    committed, to rid the table of what failed attempts left. `also`: what an earlier FilesLeftError named.
+    Raises FilesLeftError where some could not be removed.
     """
-    removed = 0
+    store = store_of(root)
+    paths = list(also)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
         runs = [
@@ -52,22 +59,49 @@ def clean_transaction(root: StoreRoot, txn: Txn, *, keep: Collection[str] = ()) 
         ]
         counts = _kept_counts(folder, txn.id, runs, keep) or _counts(folder, txn.id, runs)
         names = [name for run, count in zip(runs, counts, strict=True) for name in _names(txn.id, run, count, keep)]
-        gone = store_of(root).remove([folder.key(name) for name in names])
-        removed += sum(not path.endswith(SIDECAR_EXTENSIONS) for path in gone)
-    return removed
+        paths += [folder.key(name) for name in names]
+    removal = store.remove(paths)
+    if removal.failed:
+        raise _left(root, paths, removal)
+    return sum(not path.endswith(SIDECAR_EXTENSIONS) for path in removal.found)
 
 
-def remove_file(root: StoreRoot, table: str, file: DataFile) -> bool:
-    """Remove a file of a part or a delta, and what lies beside it; False where it is gone already, or the store does
-    not say.
+def _left(root: StoreRoot, paths: Sequence[str], removal: Removal) -> FilesLeftError:
+    """Return the error that names what nobody finds any more by counting: what stays above others that are gone."""
+    gone = set(removal.gone)
+    last = max((place for place, path in enumerate(paths) if path in gone), default=-1)
+    path, why = next(iter(removal.failed.items()))
+    return FilesLeftError(
+        [path for path in paths[:last] if path in removal.failed],
+        file=Folder(root).uri(path),
+        files=len(removal.failed),
+        reason=why,
+    )
+
+
+def remove_data(
+    root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int = 1
+) -> dict[str, TilthError | OSError]:
+    """Remove files of parts and deltas, and what lies beside them; return by name why some may be there still.
+
+    One that is gone already is no failure. `deleters`: so many requests at a time.
     """
-    folder = data_folder(root, table)
-    gone = store_of(root).remove([folder.key(name) for name in (*_beside(file.name), file.name)])
-    return folder.key(file.name) in gone
+    store, folder = store_of(root), data_folder(root, table)
+    keys = [[folder.key(name) for name in (*_beside(file.name), file.name)] for file in files]
+    per_request = store.names_per_removal // (1 + len(SIDECAR_EXTENSIONS))
+    step = per_request or max(1, -(-len(keys) // deleters))
+    runs = [list(chain.from_iterable(keys[at : at + step])) for at in range(0, len(keys), step)]
+    if len(runs) <= 1:
+        removals = [store.remove(run) for run in runs]
+    else:
+        with ThreadPoolExecutor(min(deleters, len(runs)), thread_name_prefix="remove") as pool:
+            removals = list(pool.map(store.remove, runs))
+    failed = {path: error for removal in removals for path, error in removal.failed.items()}
+    return {file.name: failed[key] for file, names in zip(files, keys, strict=True) for key in names if key in failed}
 
 
 def drop_table_folder(root: StoreRoot, uuid: str) -> None:
-    """Remove everything of a table; nothing where there is nothing."""
+    """Remove everything of a table; nothing where there is nothing. Raises why a file may be there still."""
     store_of(root).remove_folder(table_folder(root, uuid).path)
 
 

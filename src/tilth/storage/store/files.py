@@ -133,12 +133,14 @@ def are_there(folder: Folder, names: Sequence[str]) -> list[bool]:
 
 def remove(folder: Folder, name: str) -> bool:
     """Remove a file; return whether it was there, False where the store does not say."""
-    return bool(store_of(folder.root).remove([folder.key(name)]))
+    removal = store_of(folder.root).remove([folder.key(name)])
+    removal.check()
+    return bool(removal.found)
 
 
 def remove_files(folder: Folder, names: Sequence[str]) -> None:
-    """Remove files, in this order; one that is not there is no error."""
-    store_of(folder.root).remove([folder.key(name) for name in names])
+    """Remove files, in this order; one that is not there is no error. Raises why one may be there still."""
+    store_of(folder.root).remove([folder.key(name) for name in names]).check()
 
 
 def list_files(folder: Folder) -> Iterator[tuple[str, int]]:

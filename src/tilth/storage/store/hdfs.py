@@ -26,15 +26,12 @@ import pyarrow as pa
 from hdfs_native import AsyncClient, AsyncFileReader, AsyncFileWriter, FileStatus, WriteOptions
 
 from tilth.base.errors import TilthError
-from tilth.model.part import DataFile
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile
-from tilth.storage.store.streams import READ_BYTES_MIN, Pieces, Stream, spans
+from tilth.storage.store.store import FileSizeError, NewFile, Removal
+from tilth.storage.store.streams import READ_BYTES_MIN, HeldFile, Pieces, Stream, spans
 
-#: Up to so many bytes of a new file are held: such a file is written again where its outcome is not known.
-HELD_BYTES_MAX = 8 << 20
-#: Times that it is written.
+#: Times that a file is written whose outcome is not known; all of its bytes must be held still.
 WRITE_TRIES_MAX = 2
 #: Questions at a time.
 ASKING_MAX = 16
@@ -73,6 +70,7 @@ class HdfsStore:
 
     #: A look for a name is as quick as its removal.
     blind_names = 0
+    names_per_removal = 1
     ending_max = ENDING_MAX
 
     def __init__(self, root: StoreRoot, times: HdfsTimes | None = None) -> None:
@@ -157,9 +155,20 @@ class HdfsStore:
 
         return self._ask(paths[0], all_of)
 
-    def remove(self, paths: Sequence[str]) -> Sequence[str]:
+    def remove(self, paths: Sequence[str]) -> Removal:
         """Remove files one after the other: HDFS takes one name at a time."""
-        return [path for path in paths if self._remove(path)]
+        removal = Removal()
+        for place, path in enumerate(paths):
+            try:
+                if self._remove(path):
+                    removal.found.append(path)
+                removal.gone.append(path)
+            except StoreRefusedError as error:
+                removal.fail([path], error)
+            except (TilthError, OSError) as error:
+                removal.fail(paths[place:], error)
+                break
+        return removal
 
     def has_folder(self, folder: str) -> bool:
         try:
@@ -332,77 +341,35 @@ class _NobodyError(Exception):
     """Nobody takes the connection."""
 
 
-class _NewFile:
-    """A new file that sums what is written to it."""
+class _NewFile(HeldFile):
+    """A new file of this store."""
 
     def __init__(self, store: HdfsStore, path: str) -> None:
+        super().__init__(path)
         self._writer = store.begin(path)
         store.note(path, is_begun=True)
         self._store = store
-        self._path = path
-        self._held = bytearray()
         self._is_held = True
-        self._checksum = 0
-        self._size = 0
-        self._is_over = False
 
-    @property
-    def closed(self) -> bool:
-        return False
+    def send(self, held: bytes) -> None:
+        self._is_held = False
+        self._store.write(self.path, lambda _: self._writer.write(held))
 
-    def write(self, data: bytes) -> int:
-        view = memoryview(data).cast("B")
-        if self._is_over:
-            return len(view)
-        self._checksum = zlib.crc32(view, self._checksum)
-        self._size += len(view)
-        self._held += view
-        if len(self._held) > HELD_BYTES_MAX:
-            self._is_held = False
-            held = self._taken()
-            self._store.write(self._path, lambda _: self._writer.write(held))
-        return len(view)
-
-    def tell(self) -> int:
-        return self._size
-
-    @property
-    def written(self) -> DataFile:
-        return DataFile(name=self._path.rpartition("/")[2], size=self._size, checksum=self._checksum)
-
-    def flush(self) -> None:
-        """Do nothing: a file is there when it is finished."""
-
-    def close(self) -> None:
-        """Do nothing; finish and give_up close."""
-
-    def finish(self, *, fsync: bool) -> DataFile:
-        self._is_over = True
-        held = self._taken()
+    def end(self, held: bytes, *, fsync: bool) -> None:
         try:
-            self._store.fill(self._path, self._writer, held, fsync=fsync)
+            self._store.fill(self.path, self._writer, held, fsync=fsync)
         except StoreBusyError:
             if not self._is_held:
                 raise
             # Whether it was ended is not known: the name is this file's, nobody has read it.
-            self._store.fill(self._path, self._store.begin_again(self._path), held, fsync=fsync)
+            self._store.fill(self.path, self._store.begin_again(self.path), held, fsync=fsync)
         finally:
-            self._store.note(self._path, is_begun=False)
-        return self.written
+            self._store.note(self.path, is_begun=False)
 
-    def give_up(self) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        self._held.clear()
+    def end_empty(self) -> None:
         with suppress(TilthError, OSError):
-            self._store.fill(self._path, self._store.begin_again(self._path), b"", fsync=False)
-        self._store.note(self._path, is_begun=False)
-
-    def _taken(self) -> bytes:
-        held = bytes(self._held)
-        self._held.clear()
-        return held
+            self._store.fill(self.path, self._store.begin_again(self.path), b"", fsync=False)
+        self._store.note(self.path, is_begun=False)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

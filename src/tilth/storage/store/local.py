@@ -8,14 +8,13 @@ Always holds: an existing file is never written to again, but for what `put` wro
 from __future__ import annotations
 
 import os
-import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from tilth.model.part import DataFile
-from tilth.storage.store.store import FileSizeError, NewFile
+from tilth.storage.store.store import FileSizeError, NewFile, Removal
 
 _READ_BYTES = 1 << 20
 #: Folders that a process remembers to have waited for.
@@ -28,6 +27,7 @@ class LocalStore:
 
     #: To look for a name costs nothing.
     blind_names = 0
+    names_per_removal = 1
     ending_max = 1
 
     def __init__(self, folder: str) -> None:
@@ -86,8 +86,19 @@ class LocalStore:
     def exist(self, paths: Sequence[str]) -> list[bool]:
         return [os.path.exists(self._path(path)) for path in paths]
 
-    def remove(self, paths: Sequence[str]) -> Sequence[str]:
-        return [path for path in paths if _remove(self._path(path))]
+    def remove(self, paths: Sequence[str]) -> Removal:
+        removal = Removal()
+        for path in paths:
+            try:
+                os.unlink(self._path(path))
+                removal.found.append(path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                removal.fail([path], error)
+                continue
+            removal.gone.append(path)
+        return removal
 
     def has_folder(self, folder: str) -> bool:
         return os.path.isdir(self._path(folder))
@@ -101,9 +112,13 @@ class LocalStore:
                 yield os.path.relpath(whole, self._folder), os.lstat(whole).st_size
 
     def remove_folder(self, folder: str) -> None:
-        place = self._path(folder)
-        if os.path.isdir(place):
-            shutil.rmtree(place)
+        removal = Removal()
+        for above, folders, names in os.walk(self._path(folder), topdown=False, onerror=_unless_missing):
+            links = [name for name in folders if os.path.islink(os.path.join(above, name))]
+            removal.failed |= self.remove([os.path.join(above, name) for name in (*names, *links)]).failed
+            if not removal.failed:
+                os.rmdir(above)
+        removal.check()
 
     def _path(self, path: str) -> str:
         return os.path.join(self._folder, path) if path else self._folder
@@ -186,11 +201,3 @@ def make_local_folder(folder: str, *, fsync: bool) -> None:
 def _unless_missing(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-def _remove(path: str) -> bool:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return False
-    return True

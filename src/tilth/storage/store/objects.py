@@ -25,19 +25,26 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 
 from tilth.base.errors import TilthError
-from tilth.model.part import DataFile
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store.buckets import ObjectTimes, open_bucket
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile
-from tilth.storage.store.streams import READ_BYTES_MAX, READ_BYTES_MIN, Pieces, Stream, spans
+from tilth.storage.store.store import FileSizeError, NewFile, Removal
+from tilth.storage.store.streams import (
+    HELD_BYTES_MAX,
+    READ_BYTES_MAX,
+    READ_BYTES_MIN,
+    HeldFile,
+    Pieces,
+    Stream,
+    spans,
+)
 
-#: Up to so many bytes are one request, which also refuses a name that is taken; more are sent in pieces of this size.
-PUT_BYTES_MAX = 8 << 20
 #: Times that an object is sent whose outcome is not known.
 PUT_TRIES_MAX = 3
 #: Names in a request to remove them, by the kind of store.
 REMOVE_NAMES_MAX = {"s3": 1000, "az": 256, "gs": 1}
+#: Times that such a request is sent again without a name that was refused.
+REMOVE_TRIES_MAX = 8
 #: Where a question for a name costs as much as removing hundreds; on GCS each removal is a request too.
 BLIND_NAMES = 16
 #: Questions at a time.
@@ -48,6 +55,9 @@ _NOBODY = re.compile(r"kind: Connect\b")
 _REFUSAL = re.compile(r"status code: (4(?!08|29)\d\d|3\d\d)")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _NO_RANGE = "status code: 416"
+_NOT_REMOVED = re.compile(r"DeleteObjects request failed for key (.+?): .*?\(code: (\w+)\)", re.DOTALL)
+#: What a store says of a name that nobody may remove; all else is tried again.
+_REFUSED_CODES = re.compile(r"AccessDenied|Invalid\w+|\w*Lock\w*")
 _ERROR_CODE = re.compile(r"<Code>(\w+)</Code>")
 #: Of what the client says why it failed.
 _BECAUSE_CHARS_MAX = 200
@@ -63,6 +73,7 @@ class ObjectStore:
         self._root = root
         self._bucket = open_bucket(root, times or ObjectTimes())
         self.blind_names = 0 if root.kind == "gs" else BLIND_NAMES
+        self.names_per_removal = REMOVE_NAMES_MAX[root.kind]
         # Not more than there may be holes in the names of a run that was killed.
         self.ending_max = max(1, self.blind_names // 2)
 
@@ -131,15 +142,14 @@ class ObjectStore:
         with ThreadPoolExecutor(min(ASKING_MAX, len(paths))) as pool:
             return list(pool.map(self._is_there, paths))
 
-    def remove(self, paths: Sequence[str]) -> Sequence[str]:
-        step = REMOVE_NAMES_MAX[self._root.kind]
-        for start in range(0, len(paths), step):
-            names = list(paths[start : start + step])
-            # Of several names in one request all were removed that were there.
-            with suppress(FileNotFoundError), self._asking(names[0]):
-                obstore.delete(self._bucket, names)
-        # The store answers alike for what was there and what was not.
-        return ()
+    def remove(self, paths: Sequence[str]) -> Removal:
+        removal = Removal()
+        for start in range(0, len(paths), self.names_per_removal):
+            error = self._remove(list(paths[start : start + self.names_per_removal]), removal)
+            if error is not None:
+                removal.fail(paths[start + self.names_per_removal :], error)
+                break
+        return removal
 
     def has_folder(self, folder: str) -> bool:
         """Return whether the bucket is there."""
@@ -159,10 +169,13 @@ class ObjectStore:
                 yield from ((found["path"], found["size"]) for found in chunk)
 
     def remove_folder(self, folder: str) -> None:
-        with self._asking(folder):
-            names = (found["path"] for chunk in obstore.list(self._bucket, f"{folder}/") for found in chunk)
-            while chunk := list(islice(names, REMOVE_NAMES_MAX["s3"])):
-                obstore.delete(self._bucket, chunk)
+        removal = Removal()
+        paths = (path for path, _ in self.files(folder))
+        while chunk := list(islice(paths, REMOVE_NAMES_MAX["s3"])):
+            removal.failed |= self.remove(chunk).failed
+            if not all(isinstance(error, StoreRefusedError) for error in removal.failed.values()):
+                break
+        removal.check()
 
     def send(self, path: str, data: bytes) -> None:
         """Write an object whose name nobody has. Raises FileExistsError."""
@@ -185,7 +198,7 @@ class ObjectStore:
         if self._is_there(path):
             raise FileExistsError(self._uri(path))
         with self._asking(path, is_write=True):
-            return obstore.open_writer(self._bucket, path, buffer_size=PUT_BYTES_MAX)
+            return obstore.open_writer(self._bucket, path, buffer_size=HELD_BYTES_MAX)
 
     def asked(self, path: str, question: Callable[[], T]) -> T:
         """Return the answer to a question of a file that is open; raises the errors of the store."""
@@ -196,6 +209,59 @@ class ObjectStore:
         """Return bytes of an object."""
         with self._asking(path):
             return bytes(obstore.get_range(self._bucket, path, start=start, end=end))
+
+    def _remove(self, names: list[str], removal: Removal) -> TilthError | None:
+        """Remove names by one request; return why the store is not asked for others, if so."""
+        left = names
+        for _ in range(REMOVE_TRIES_MAX):
+            try:
+                refused = self._refused(left)
+            except FileNotFoundError:
+                return self._remove_missing(left, removal)
+            except TilthError as error:
+                removal.fail(left, error)
+                return None if isinstance(error, StoreRefusedError) and self.names_per_removal == 1 else error
+            if refused is None:
+                removal.gone += left
+                # Of several the store answers alike for what was there and what was not.
+                removal.found += left if self.names_per_removal == 1 else ()
+                return None
+            name, why = refused
+            removal.fail([name], why)
+            left = [each for each in left if each != name]
+            if not left:
+                return None
+        removal.fail(left, why)
+        return None
+
+    def _remove_missing(self, names: list[str], removal: Removal) -> TilthError | None:
+        """Go on where the store says that one of the names was not there, and nothing of the others."""
+        if len(names) == 1:
+            removal.gone += names
+            return None
+        why: TilthError | None = None
+        for place, name in enumerate(names):
+            why = self._remove([name], removal)
+            if why is not None:
+                removal.fail(names[place + 1 :], why)
+                break
+        return why
+
+    def _refused(self, names: list[str]) -> tuple[str, TilthError] | None:
+        """Remove names by one request; return one that stays, and why, where the store says so of one."""
+        with self._asking(names[0]):
+            try:
+                obstore.delete(self._bucket, names)
+            except BaseError as error:
+                found = _NOT_REMOVED.search(str(error))
+                name = found[1].removeprefix(f"{self._root.prefix}/") if found else ""
+                if found is None or name not in names:
+                    raise
+                facts = {"file": self._uri(name), "because": found[2]}
+                if _REFUSED_CODES.fullmatch(found[2]):
+                    return name, StoreRefusedError(**facts, hint="check what the key may remove in this bucket")
+                return name, StoreBusyError(**facts, hint="the operation is tried again")
+        return None
 
     def _end(self, path: str, length: int) -> tuple[int, int, bytes]:
         """Return the size of an object, a place in it and the bytes from there on."""
@@ -261,72 +327,32 @@ class ObjectStore:
         return StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again")
 
 
-class _Upload:
-    """A new object that sums what is written to it."""
+class _Upload(HeldFile):
+    """A new object of this store."""
 
     def __init__(self, store: ObjectStore, path: str) -> None:
+        super().__init__(path)
         self._store = store
-        self._path = path
-        self._held = bytearray()
         self._writer: obstore.WritableFile | None = None
-        self._checksum = 0
-        self._size = 0
-        self._is_over = False
 
-    @property
-    def closed(self) -> bool:
-        return False
-
-    def write(self, data: bytes) -> int:
-        view = memoryview(data).cast("B")
-        if self._is_over:
-            return len(view)
-        self._checksum = zlib.crc32(view, self._checksum)
-        self._size += len(view)
-        self._held += view
-        if len(self._held) > PUT_BYTES_MAX:
-            self._send_held()
-        return len(view)
-
-    def tell(self) -> int:
-        return self._size
-
-    @property
-    def written(self) -> DataFile:
-        return DataFile(name=self._path.rpartition("/")[2], size=self._size, checksum=self._checksum)
-
-    def flush(self) -> None:
-        """Do nothing: an object is there when it is finished."""
-
-    def close(self) -> None:
-        """Do nothing; finish and give_up close."""
-
-    def finish(self, *, fsync: bool) -> DataFile:
-        """Send the rest; what was answered for is safe, whatever `fsync` says."""
-        self._is_over = True
+    def send(self, held: bytes) -> None:
         if self._writer is None:
-            self._store.send(self._path, bytes(self._held))
-        else:
-            self._send_held()
-            self._store.asked(self._path, self._writer.close)
-            self._writer = None
-        self._held.clear()
-        return self.written
+            self._writer = self._store.send_in_pieces(self.path)
+        writer = self._writer
+        self._store.asked(self.path, lambda: writer.write(held))
 
-    def give_up(self) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        self._held.clear()
+    def end(self, held: bytes, *, fsync: bool) -> None:
+        """Send the rest; what was answered for is safe, whatever `fsync` says."""
+        if self._writer is None:
+            self._store.send(self.path, held)
+        else:
+            self.send(held)
+            self._store.asked(self.path, self._writer.close)
+            self._writer = None
+
+    def end_empty(self) -> None:
         # Without `close` it never becomes an object; to Azure its name is taken already, by this file.
         end = self._store.send if self._writer is None else self._store.put
         self._writer = None
         with suppress(TilthError, FileExistsError):
-            end(self._path, b"")
-
-    def _send_held(self) -> None:
-        if self._writer is None:
-            self._writer = self._store.send_in_pieces(self._path)
-        writer, held = self._writer, bytes(self._held)
-        self._held.clear()
-        self._store.asked(self._path, lambda: writer.write(held))
+            end(self.path, b"")

@@ -10,11 +10,13 @@ was a FileSizeError; a store that does not answer is a TilthError that says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
+from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
 
 
@@ -25,6 +27,26 @@ class FileSizeError(Exception):
         super().__init__(size)
         #: As it is now.
         self.size = size
+
+
+@dataclass(slots=True)
+class Removal:
+    """Outcome of a removal, for each of the paths."""
+
+    #: Gone now, whether they were there or not.
+    gone: list[str] = field(default_factory=list)
+    #: Those of them that were there, as far as the store says: most object stores do not.
+    found: list[str] = field(default_factory=list)
+    #: Perhaps there still, and why.
+    failed: dict[str, TilthError | OSError] = field(default_factory=dict)
+
+    def fail(self, paths: Iterable[str], error: TilthError | OSError) -> None:
+        self.failed |= dict.fromkeys(paths, error)
+
+    def check(self) -> None:
+        """Raises why the first of them may be there still."""
+        for error in self.failed.values():
+            raise error
 
 
 class NewFile(Protocol):
@@ -68,6 +90,8 @@ class Store(Protocol):
 
     #: So many names of a run of numbered files are removed without a question whether they are there.
     blind_names: int
+    #: So many names are removed by one request.
+    names_per_removal: int
     #: So many new files are ended at a time; 1 where that takes no time.
     ending_max: int
 
@@ -109,8 +133,11 @@ class Store(Protocol):
         """Return numbers that differ when the file has been written anew; none where it is not there."""
         ...
 
-    def remove(self, paths: Sequence[str]) -> Sequence[str]:
-        """Remove files, in this order; return those that were there, none of them where the store does not say."""
+    def remove(self, paths: Sequence[str]) -> Removal:
+        """Remove files, in this order but for those of one request; raises nothing that the store says.
+
+        One that cannot be removed stops no other; a store that does not answer is not asked for the others.
+        """
         ...
 
     def exist(self, paths: Sequence[str]) -> list[bool]:
@@ -126,5 +153,7 @@ class Store(Protocol):
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Remove all below a folder; nothing where there is nothing."""
+        """Remove all below a folder; nothing where there is nothing. Raises why a file is still there when all others
+        are gone.
+        """
         ...

@@ -6,11 +6,16 @@ Covers: what every such store does alike. Does not cover: asking (objects.py, hd
 from __future__ import annotations
 
 import io
+import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tilth.model.part import DataFile
 from tilth.storage.store.store import NewFile
 
+#: Up to so many bytes of a new file are held back: a smaller file is one request, a larger one goes in such pieces.
+HELD_BYTES_MAX = 8 << 20
 #: A request for a part of a file brings so many bytes at least.
 READ_BYTES_MIN = 1 << 20
 #: And at most, so that it ends within its time.
@@ -40,6 +45,74 @@ class Stream(io.RawIOBase):
         if not self.closed:
             super().close()
             self._file.finish(fsync=False)
+
+
+class HeldFile(ABC):
+    """A new file that sums what is written to it, and holds bytes back for requests that are worth it."""
+
+    def __init__(self, path: str) -> None:
+        #: Below the root.
+        self.path = path
+        self._held = bytearray()
+        self._checksum = 0
+        self._size = 0
+        self._is_over = False
+
+    @abstractmethod
+    def send(self, held: bytes) -> None:
+        """Send bytes that others follow."""
+
+    @abstractmethod
+    def end(self, held: bytes, *, fsync: bool) -> None:
+        """Send the last bytes, and end the file."""
+
+    @abstractmethod
+    def end_empty(self) -> None:
+        """End the file without bytes, so that its name is taken; raises nothing that the store says."""
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> int:
+        view = memoryview(data).cast("B")
+        if self._is_over:
+            return len(view)
+        self._checksum = zlib.crc32(view, self._checksum)
+        self._size += len(view)
+        self._held += view
+        if len(self._held) > HELD_BYTES_MAX:
+            self.send(self._taken())
+        return len(view)
+
+    def tell(self) -> int:
+        return self._size
+
+    @property
+    def written(self) -> DataFile:
+        return DataFile(name=self.path.rpartition("/")[2], size=self._size, checksum=self._checksum)
+
+    def flush(self) -> None:  # noqa: B027  # as Arrow's writers ask for it
+        """Do nothing: a file is there when it is finished."""
+
+    def close(self) -> None:  # noqa: B027
+        """Do nothing; finish and give_up close."""
+
+    def finish(self, *, fsync: bool) -> DataFile:
+        self._is_over = True
+        self.end(self._taken(), fsync=fsync)
+        return self.written
+
+    def give_up(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._held.clear()
+            self.end_empty()
+
+    def _taken(self) -> bytes:
+        held = bytes(self._held)
+        self._held.clear()
+        return held
 
 
 class Pieces(io.RawIOBase):

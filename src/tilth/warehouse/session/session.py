@@ -341,6 +341,18 @@ class WorkerSession:
         """Start the Python workers, one for each core, and import what tasks need; return how many there are."""
         return warm(self.new_session(pool=QUERY_WAREHOUSE), tasks=self.cores)
 
+    def warm_if_possible(self, *, with_query: bool = False) -> None:
+        """Warm, and with `with_query` run a first query; what fails is logged.
+
+        It only saves time: a real fault shows itself again in the first task.
+        """
+        try:
+            self.warm()
+            if with_query:
+                self.run_first_query()
+        except Exception as error:
+            _log.warning("warming_failed", reason=error)
+
     def run_first_query(self) -> None:
         """Run a query, which loads what queries need."""
         self.new_session(pool=QUERY_WAREHOUSE).sql("SELECT 1").toArrow()

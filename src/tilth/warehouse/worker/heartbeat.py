@@ -158,7 +158,7 @@ class Heartbeat:
         if has_restarted:
             _log.warning("spark_restarted", reason=reason, seconds=(self._clock.now_ms() - since_ms) / 1000)
             self._session.note_outage(None)
-            threading.Thread(target=self._warm, name="tilth-warm", daemon=True).start()
+            threading.Thread(target=self._session.warm_if_possible, name="tilth-warm", daemon=True).start()
 
     def _begin(self) -> None:
         """Nothing is known of this JVM yet."""
@@ -175,13 +175,6 @@ class Heartbeat:
     def _leave(self) -> None:
         for asker in self._askers.values():
             asker.leave()
-
-    def _warm(self) -> None:
-        try:
-            self._session.warm()
-        except Exception as error:
-            # It only saves time; a real fault shows itself again in the first task.
-            _log.warning("warming_failed", reason=error)
 
     def _watch(self) -> None:
         while not self._clock.wait(self._stopping, _LOOK_SECONDS):
